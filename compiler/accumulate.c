@@ -43,6 +43,7 @@ void graph_copy_forward(Graph *g, const bool *varies, int micro, int *copy) {
         int first = graph_emit(g, node.op, in, node.nin, node.attr, name, node.span);
         Node *made = &g->nodes.at[g->values.at[first].node];
         made->micro = micro;
+        made->recompute = node.recompute;
         made->origin = n;
         for (int f = 0; f < made->rule->nfactors; f++)
             made->origin_factor[f] = (int8_t)f;

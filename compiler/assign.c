@@ -82,6 +82,25 @@ bool pass_propagate(Build *b) {
     return (b->options->nexplain > 0 ? propagate_explained : propagate)(&b->front.graph, &b->front.propagation, b->diags);
 }
 
+/* What is gathered twice, and the phases between which it is dropped. */
+static void find_phases(Sharded *s) {
+    const Graph *g = &s->graph;
+    int nparameters = 0;
+    for (int k = 0; k < g->states.n; k++)
+        nparameters += g->states.at[k].trainable;
+    const double last =
+        g->settings.regather_share > 0 ? g->settings.regather_share * nparameters : nparameters; /* slots come behind them */
+    for (int n = 0, phase = 0; n < g->nodes.n; n++) {
+        const bool forward = n < g->nforward || g->nodes.at[n].micro > 0;
+        phase += forward == (phase % 2 == 1);
+        s->phase[n] = phase;
+        const bool parameter = g->nodes.at[n].op == OP_read && g->states.at[g->nodes.at[n].state].trainable && g->nodes.at[n].state < last;
+        for (int k = 0; k < g->nodes.at[n].nout; k++)
+            s->regather[g->nodes.at[n].out[k]] =
+                (parameter && g->settings.regather >= REGATHER_PARAMETERS) || (forward && g->settings.regather == REGATHER_ALL);
+    }
+}
+
 static void sharded_begin(Build *b) {
     Sharded *s = &b->sharded;
     const Graph *from = &b->front.graph;
@@ -92,6 +111,9 @@ static void sharded_begin(Build *b) {
     s->made = arena_alloc(b->arena, sizeof *s->made * (size_t)(g->values.n + 1));
     s->home = arena_alloc(b->arena, sizeof *s->home * (size_t)(g->values.n + 1));
     s->report_need = arena_alloc(b->arena, sizeof *s->report_need * (size_t)(graph_nreports(g) + 1));
+    s->regather = arena_alloc(b->arena, (size_t)g->values.n + 1);
+    s->phase = arena_alloc(b->arena, sizeof *s->phase * (size_t)(g->nodes.n + 1));
+    find_phases(s);
 }
 
 bool pass_assign(Build *b) {

@@ -31,14 +31,29 @@ typedef struct SearchResult {
     int64_t work;    /* entries of tables looked at */
 } SearchResult;
 
+/* Measures that save memory (budget.h), in the order in which they were applied, and what each changed. */
+enum { MAX_MEASURES = 16 };
+typedef struct Taken {
+    int measure;
+    double share;        /* of what it can change; 0: all */
+    int64_t saved_bytes; /* of a rank */
+    double seconds;      /* that a step is predicted to take more */
+} Taken;
+typedef struct Measures {
+    int n;
+    Taken taken[MAX_MEASURES];
+} Measures;
+
 typedef struct Front {
-    LossRows rows;             /* how rows count, for pass `rows` */
-    Graph lowered;             /* as the net says it, after pass `rows`: the plan must compute its loss */
-    Graph graph;               /* simplified, differentiated, expanded; strategies on its forward nodes */
-    Graph chosen;              /* the graph before expand, of the operators that strategies were chosen for */
-    const int *chosen_node;    /* per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */
+    LossRows rows; /* how rows count, for pass `rows` */
+    Graph lowered; /* as the net says it, after pass `rows`: the plan must compute its loss */
+    Graph graph;   /* simplified, differentiated, expanded; strategies on its forward nodes */
+    Graph chosen;  /* the graph before expand, of the operators that strategies were chosen for */
+    const int *
+        chosen_node; /* per node of graph, behind pass recompute of sharded.graph, the one of chosen that it, maybe with others, stands for; NULL: they are the same */
     Propagation propagation;   /* of chosen */
     SearchResult *search;      /* what pass search found; NULL: it did not look */
+    Measures *measures;        /* that were taken for memory; NULL: none was needed */
     const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
     bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */
     VEC(NotedHint) hints;      /* as written: passes may drop nodes */
@@ -56,7 +71,10 @@ typedef struct Sharded {
         [MAX_IN]; /* per node and operand: the layout in which it is taken; partial over digits over which the value is partial, or none */
     const Layout **made;        /* per value: the layout in which its node leaves it, partial sums included */
     const Layout **home;        /* per value: the layout into which the canonical form converts it at once; never partial */
+    bool recomputes;            /* there are copies of forward nodes (recompute.c) */
     const Layout **report_need; /* the layout in which the k-th of what is reported is (graph_report) */
+    bool *regather;             /* per value: what is gathered of it in one pass of the step is dropped, and gathered again in the next */
+    int *phase;                 /* per node: 0 the forward pass, 1 its backward pass, 2 the forward pass of the step's next batch, .. */
 } Sharded;
 
 typedef struct Spmd {
@@ -88,6 +106,17 @@ typedef struct Placement {
     int *instance;       /* emit: per value of spmd its instance in the plan, -1: none */
     int64_t arena_bytes; /* of a rank */
 } Placement;
+
+/* The items of the fused step that an item is a member of, the first and the last; of another item itself. */
+static inline void fused_items(const Placement *placement, int item, int *first, int *last) {
+    const Item *order = placement->order.at;
+    *first = *last = item;
+    if (order[item].fused == 0) return;
+    while (*first > 0 && order[*first - 1].fused == order[item].fused)
+        --*first;
+    while (*last + 1 < placement->order.n && order[*last + 1].fused == order[item].fused)
+        ++*last;
+}
 
 typedef struct Build {
     const char *name; /* of the program: "train", "eval" */

@@ -6,16 +6,18 @@
  *   rows.h         losses row by row, where a last batch is filled up, and what an eval reports
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
- *   search.c       strategies that a solver finds for the whole net
+ *   search.c       strategies that a solver finds for the whole net; budget.h: measures that keep a plan within a rank's memory
  *   expand.c       operators along rows that are split, in operators that can be split so
  *   build.h        one program on its way: front, sharded, spmd, placement
  *   assign.c       strategies -> layouts of every operand, result, state and input (sharded.h); updates.c: updates of large states in parts
  *   partial.c      -O2: sums completed where that moves the fewest bytes; place.c: other conversions placed where their tensor is smallest
+ *   recompute.c    forward values that gradients compute once more
  *   materialize.c  the SPMD graph, with conversions where a value is needed in another layout: in canonical form, or planned (-O2); convert.c, tree.c
- *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
+ *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together; prefetch.c: when states are gathered
  *   memory.c       where every value lies; pack.c: offsets in the arena
  *   eval.c         the program eval: another graph over the same states
  *   held.h         which values are in memory when; fits.c: whether a rank's memory is enough
+ *   asserts.c      what the parallel block asserts and forbids
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
  *   oracle.h       what a program would cost with other strategies; timeline.h: how long a step takes on the machine
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
@@ -54,7 +56,6 @@ struct Options {
     const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
-    bool whole_updates;                /* --whole-updates: never update a large state in parts that are then gathered */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
     const Machine *machine;            /* --machine; NULL: the default */
     const char *machine_file;          /* the file that it was read from; NULL: none */
@@ -63,7 +64,7 @@ struct Options {
 
 /* ---------------------------------------------------------------- a compilation */
 
-enum { MAX_PASSES = 28 };
+enum { MAX_PASSES = 30 };
 
 /* From a net to a plan; everything lives in the arena. */
 typedef struct Compilation {
@@ -109,6 +110,7 @@ bool pass_warn(Build *b);
 bool pass_reshard(Build *b);
 bool pass_partial(Build *b);
 bool pass_place(Build *b);
+bool pass_recompute(Build *b);
 bool pass_collectives(Build *b);
 bool pass_schedule(Build *b);
 bool pass_fuse(Build *b);
@@ -116,6 +118,7 @@ bool pass_views(Build *b);
 bool pass_memory(Build *b);
 bool pass_emit(Compilation *c);
 bool pass_fits(Compilation *c);
+bool pass_asserts(Compilation *c);
 bool pass_prove(Compilation *c);
 bool pass_write(Compilation *c);
 
@@ -154,6 +157,13 @@ bool outputs_check(Compilation *c, const Stage *stages, int nstages);
 
 /* Makes b->program, the steps of a program that has been through all passes, and b->facts. */
 void build_emit(Build *b);
+
+/* ---------------------------------------------------------------- fits.c */
+
+/* Of a rank, all programs together: an eval has the states and the arena of train, and inputs of its own. */
+int64_t bytes_needed(const Compilation *c);
+/* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
+void explain_need(const Compilation *c, int64_t missing);
 
 /* ---------------------------------------------------------------- write.c */
 

@@ -54,12 +54,6 @@ const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to
 
 /* ---------------------------------------------------------------- what a conversion treats differently */
 
-static bool list_has(const Layout *layout, int list, Digit digit) {
-    for (int i = 0; i < layout_count(layout, list); i++)
-        if (layout_list(layout, list)[i].size == digit.size && layout_list(layout, list)[i].stride == digit.stride) return true;
-    return false;
-}
-
 int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *digits, int *dim) {
     Layout a = *from, b = *to;
     int n = 0;
@@ -68,7 +62,7 @@ int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *d
     for (int list = 0; list < a.ndim + NREDUCTIONS; list++)
         for (int i = 0; i < layout_count(&a, list); i++) {
             Digit digit = layout_list(&a, list)[i];
-            if (list_has(&b, list, digit)) continue;
+            if (layout_has(&b, list, digit)) continue;
             digits[n++] = digit;
             if (list < a.ndim && *dim < 0) *dim = list;
         }

@@ -9,7 +9,7 @@
 #include "compiler/convert.h"
 #include "ir/file.h"
 
-typedef struct View {
+typedef struct Listing {
     const Build *b;
     const Graph *g;
     Text *text;
@@ -21,7 +21,7 @@ typedef struct View {
     int *convert;   /* node -> number in its instance name */
     int nshown;
     int bucket, fused; /* of the step being shown, 0: none */
-} View;
+} Listing;
 
 /* ---------------------------------------------------------------- pieces */
 
@@ -32,14 +32,14 @@ static void put_ints(Text *text, const int64_t *at, int n) {
     text_printf(text, ")");
 }
 
-static Shape shown_shape(const View *v, const TensorType *type, const Layout *layout) {
+static Shape shown_shape(const Listing *v, const TensorType *type, const Layout *layout) {
     Shape shape = type->shape;
     if (v->local && layout != NULL) layout_local_shape(layout, &type->shape, v->rank, &shape);
     return shape;
 }
 
 /* "<Tensor[Float32], (8, 16)>"; the hidden dimension stands before a bar: "(1 | 8, 16)". */
-static void put_type(const View *v, const TensorType *type, const Layout *layout, const char *reference) {
+static void put_type(const Listing *v, const TensorType *type, const Layout *layout, const char *reference) {
     Shape shape = shown_shape(v, type, layout);
     text_printf(v->text, reference != NULL ? "<Ref[Tensor[%s]], (" : "<Tensor[%s], (", dtype_title[type->dtype]);
     for (int i = 0; i < shape.ndim; i++)
@@ -49,7 +49,7 @@ static void put_type(const View *v, const TensorType *type, const Layout *layout
     text_printf(v->text, ">");
 }
 
-static void put_value_type(const View *v, int value) {
+static void put_value_type(const Listing *v, int value) {
     const Value *of = &v->g->values.at[value];
     put_type(v, &of->type, of->layout, NULL);
 }
@@ -57,7 +57,7 @@ static void put_value_type(const View *v, int value) {
 enum { SHOWN_ELEMENTS = 16 };
 
 /* "Tensor(shape=[], dtype=Float32, value=1)": what this rank holds of a constant. */
-static void put_constant(const View *v, const Node *node) {
+static void put_constant(const Listing *v, const Node *node) {
     const Value *value = &v->g->values.at[node->out[0]];
     Shape shape = shown_shape(v, &value->type, value->layout);
     text_printf(v->text, "Tensor(shape=");
@@ -75,7 +75,7 @@ static void put_constant(const View *v, const Node *node) {
     text_printf(v->text, all ? "])" : "...])");
 }
 
-static void put_operand(const View *v, int value) {
+static void put_operand(const Listing *v, int value) {
     const Node *node = graph_producer(v->g, value);
     if (node->op == OP_constant)
         put_constant(v, node);
@@ -86,7 +86,7 @@ static void put_operand(const View *v, int value) {
         text_printf(v->text, "%%%d", v->number[value]);
 }
 
-static void put_source(const View *v, Span span) {
+static void put_source(const Listing *v, Span span) {
     int length;
     const char *line = diags_line(v->b->diags, span, &length);
     if (span.line > 0)
@@ -120,7 +120,7 @@ static void put_attribute(Text *text, const AttrSpec *spec, const Attr *attr) {
 }
 
 /* "((2, 4), (4, 1))", or the operands' layouts where a tuple cannot say them. */
-static void put_strategy(const View *v, const Node *node) {
+static void put_strategy(const Listing *v, const Node *node) {
     Text tuple = {0};
     if (strategy_print(&tuple, node, v->g, node->strategy)) {
         text_printf(v->text, "in_strategy: %s", tuple.at);
@@ -138,7 +138,7 @@ static void put_strategy(const View *v, const Node *node) {
 }
 
 /* Attributes of the operator, and the strategy where the user gave it: only there it is among the primitive's own, as in MindSpore. */
-static void put_primitive(const View *v, const Node *node) {
+static void put_primitive(const Listing *v, const Node *node) {
     bool any = false, user = node->from == STRATEGY_USER && node->strategy != NULL;
     for (int a = 0; a < MAX_ATTRS && op_table[node->op].attrs[a].name != NULL; a++) {
         if (!node->attr[a].given) continue;
@@ -160,7 +160,7 @@ static void put_primitive(const View *v, const Node *node) {
 }
 
 /* "group: 4-0-1-2-3, rank_list: (0, 1, 2, 3), group_ranks: 0-1-2-3" */
-static void put_group(const View *v, const Digit *digits, int n) {
+static void put_group(const Listing *v, const Digit *digits, int n) {
     int64_t size = 1;
     for (int i = 0; i < n; i++)
         size *= digits[i].size;
@@ -180,7 +180,7 @@ static void put_group(const View *v, const Digit *digits, int n) {
     arena_finish(&scratch);
 }
 
-static void put_communication(const View *v, const Node *node) {
+static void put_communication(const Listing *v, const Node *node) {
     const Value *from = &v->g->values.at[node->in[0]], *to = &v->g->values.at[node->out[0]];
     Digit digits[MAX_DIGITS];
     int dim, n = convert_digits(node->comm, from->layout, to->layout, digits, &dim);
@@ -202,7 +202,7 @@ static void put_communication(const View *v, const Node *node) {
     text_printf(v->text, "}");
 }
 
-static void put_memory(const View *v, int value) {
+static void put_memory(const Listing *v, int value) {
     const Location *at = &v->b->placement.location[value];
     if (at->place == PLACE_ARENA)
         text_printf(v->text, " {arena: %lld~%lld}", (long long)at->at, (long long)(at->at + v->b->spmd.box_bytes[value]));
@@ -219,7 +219,7 @@ static void put_memory(const View *v, int value) {
 /* ---------------------------------------------------------------- nodes */
 
 /* What completes a partial sum of an operator is its own communication; the others convert a value. */
-static void put_instance_name(const View *v, int id, const Node *node) {
+static void put_instance_name(const Listing *v, int id, const Node *node) {
     if (node->op != OP_convert) {
         text_printf(v->text, " {instance name: %s}", node->name);
         return;
@@ -230,7 +230,7 @@ static void put_instance_name(const View *v, int id, const Node *node) {
 }
 
 /* ", (0, 0), (8, 4), (1, 1)": the part of the source that this rank keeps. */
-static void put_slice(const View *v, const Node *node) {
+static void put_slice(const Listing *v, const Node *node) {
     const Value *from = &v->g->values.at[node->in[0]], *to = &v->g->values.at[node->out[0]];
     Box source, target;
     int64_t begin[MAX_NDIM], end[MAX_NDIM], stride[MAX_NDIM];
@@ -248,15 +248,16 @@ static void put_slice(const View *v, const Node *node) {
     }
 }
 
-static void put_scope(const View *v, int id, const Node *node) {
+static void put_scope(const Listing *v, int id, const Node *node) {
     const char *part = op_table[node->op].op_class == OP_CLASS_UPDATE ? "Optimizer/"
                        : id >= v->g->nforward && v->g->nforward > 0   ? "Gradients/"
                                                                       : "";
     const char *title = node->op == OP_convert ? comm_title[node->comm] : op_table[node->op].title;
-    text_printf(v->text, "      # Fullname with scope: (%sDefault/%s/%s-%s)\n", part, v->g->name, title, node->name);
+    text_printf(v->text, "      # Fullname with scope: (%s%sDefault/%s/%s-%s)\n", part, node->copy_of > 0 ? "recompute_" : "", v->g->name,
+                title, node->name);
 }
 
-static void put_node(View *v, int id) {
+static void put_node(Listing *v, int id) {
     const Node *node = &v->g->nodes.at[id];
     Text *text = v->text;
     text_printf(text, "  ");
@@ -277,6 +278,8 @@ static void put_node(View *v, int id) {
         put_communication(v, node);
     else
         put_primitive(v, node);
+    if (node->recompute || node->copy_of > 0)
+        text_printf(text, " cnode_attrs: {%s: Bool(1)}", node->recompute ? "recompute" : "duplicated");
     if (v->fused > 0) text_printf(text, " {fused: %d}", v->fused);
     for (int k = 0; k < node->nout && node->op != OP_convert && node->op != OP_write && v->g->values.at[node->out[k]].layout != NULL; k++) {
         text_printf(text, " {layout: ");
@@ -301,7 +304,7 @@ static void put_node(View *v, int id) {
 }
 
 /* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown where other steps run since the start. */
-static void put_nodes(View *v) {
+static void put_nodes(Listing *v) {
     const Placement *placement = &v->b->placement;
     if (!v->spmd || placement->order.n == 0) {
         for (int n = 0; n < v->g->nodes.n; n++)
@@ -321,7 +324,7 @@ static void put_nodes(View *v) {
 
 /* ---------------------------------------------------------------- parameters */
 
-static void put_slice_of(const View *v, const TensorType *type, const Layout *layout) {
+static void put_slice_of(const Listing *v, const TensorType *type, const Layout *layout) {
     if (layout == NULL) return;
     Box box;
     layout_box(layout, &type->shape, v->rank, &box);
@@ -334,7 +337,7 @@ static void put_slice_of(const View *v, const TensorType *type, const Layout *la
 }
 
 /* Inputs and states are the parameters of the graph; reads and inputs name them directly. */
-static void put_parameters(View *v) {
+static void put_parameters(Listing *v) {
     const Graph *g = v->g;
     text_printf(v->text, "# Total params: %d\n# Params:\n", g->inputs.n + g->states.n);
     for (int i = 0; i < g->inputs.n; i++) {
@@ -363,7 +366,7 @@ static const Graph *shown_graph(const Build *b, const Stage *stage) {
 }
 
 void dump_rank(Text *text, const Build *b, const Stage *stage, int rank) {
-    View v = {.b = b, .g = shown_graph(b, stage), .text = text, .rank = rank, .local = stage->local, .spmd = stage->shown == SHOW_SPMD};
+    Listing v = {.b = b, .g = shown_graph(b, stage), .text = text, .rank = rank, .local = stage->local, .spmd = stage->shown == SHOW_SPMD};
     Arena scratch;
     arena_init(&scratch);
     v.number = arena_alloc(&scratch, sizeof *v.number * (size_t)(v.g->values.n + 1));

@@ -476,7 +476,7 @@ static int update_of(const Graph *g, int state) {
 }
 
 static int64_t state_bytes(const State *state) {
-    return layout_max_elements(state->layout, &state->type.shape) * dtype_bytes[state->type.dtype];
+    return layout_max_bytes(state->layout, &state->type);
 }
 
 static void explain_training(const Explain *e, int id) {

@@ -1,6 +1,7 @@
 /* explain: --explain, --what-if. */
 #pragma once
 #include "compiler/compiler.h"
+#include "compiler/oracle.h"
 
 /* Appends why the value of this name has its layout, and what is converted at it, of each program that has it under its heading where there is more than one; the compilation was one with Options.nexplain > 0. name: of a
  * value, a parameter or another state, an input, or NAME.grad. False with *error (EXIT_USAGE), naming the nearest one,
@@ -9,5 +10,7 @@ bool explain(Text *text, Compilation *c, const char *name, Error *error);
 
 /* ---- what_if.c */
 
-/* Appends what a step of the compilation costs, and what it would cost with this hint, as --shard takes it, besides; the text of the net is that of the compilation. False after diagnostics, printed. */
-bool what_if(Text *text, const Compilation *c, const char *hint, const char *source, size_t n);
+/* What a step would cost with this hint, as --shard takes it, besides; nothing is written. False with *error, or after diagnostics, printed. */
+bool what_if(const Options *options, const char *hint, const char *source, size_t n, BuildCost *then, Error *error);
+/* Appends what a step of the compilation costs beside that. */
+void what_if_print(Text *text, const Compilation *c, const char *hint, const BuildCost *then);

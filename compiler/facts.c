@@ -33,8 +33,7 @@ static Traffic traffic_sum(Traffic a, Traffic b) {
 }
 
 static int64_t largest_bytes(const TensorType *type, const Layout *layout) {
-    return layout == NULL ? 0
-                          : layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype]; /* NULL: of a plan without a program */
+    return layout == NULL ? 0 : layout_max_bytes(layout, type); /* NULL: of a plan without a program */
 }
 
 /* ---------------------------------------------------------------- what is moved */

@@ -4,12 +4,12 @@
  * figure is of another day or of somebody's data sheet. */
 #include <string.h>
 
+#include "compiler/budget.h"
 #include "compiler/compiler.h"
 #include "compiler/held.h"
 #include "compiler/name.h"
 
-/* Of a rank, all programs together: an eval has the states and the arena of train, and inputs of its own. */
-static int64_t bytes_needed(const Compilation *c) {
+int64_t bytes_needed(const Compilation *c) {
     const Facts *train = program_train(c)->facts, *eval = program_eval(c) != NULL ? program_eval(c)->facts : NULL;
     if (eval == NULL) return train->rank_bytes;
     const int64_t more = eval->role->arena_bytes - train->role->arena_bytes;
@@ -46,7 +46,11 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     const int64_t activations = held->step >= 0 ? activation_bytes(held, g) : 0;
     const int whole = g->nranks > 1 ? largest_whole(g) : -1;
     Text text = {0};
-    if (c->options->whole_updates) text_printf(&text, "leave out --whole-updates, which keeps the optimizer's slots whole on every rank; ");
+    if (g->nranks > 1 && g->settings.shard_states_given && g->settings.shard_states != SHARD_PARAMETERS)
+        text_printf(&text, "leave out shard_states = %s: states in parts of more kinds need less; ",
+                    shard_states_name[g->settings.shard_states]);
+    if (g->nranks > 1 && g->settings.regather_given && g->settings.regather != REGATHER_ALL)
+        text_printf(&text, "leave out regather = %s; ", regather_name[g->settings.regather]);
     if (whole >= 0) {
         const State *state = &g->states.at[whole];
         const int64_t bytes = shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype];
@@ -62,8 +66,11 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     text_finish(&text);
 }
 
-static void explain_need(const Compilation *c, const Facts *facts, const Held *held) {
+void explain_need(const Compilation *c, int64_t missing) {
+    const Facts *facts = program_train(c)->facts;
     Arena *arena = c->arena;
+    Held found, *held = &found;
+    held_find(held, facts, arena);
     if (held->step >= 0)
         diag_note(c->diags, (Span){0}, "the arena is fullest at step %d of %d, %s, with %s of values: %s", held->step + 1,
                   facts->role->steps.n, step_named(arena, facts, c->diags, held->step), bytes_named(arena, held->bytes),
@@ -71,6 +78,11 @@ static void explain_need(const Compilation *c, const Facts *facts, const Held *h
     diag_note(c->diags, (Span){0}, "states take %s, inputs %s, the arena %s, of which %s are gaps between values",
               bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->role->arena_bytes),
               bytes_named(arena, facts->role->arena_bytes - held->bytes));
+    Text taken = {0};
+    measures_print(&taken, program_train(c), "; ", "");
+    if (taken.n > 0) diag_note(c->diags, (Span){0}, "no measure that is left saves memory; taken are %s", taken.at + 2);
+    text_finish(&taken);
+    hint_help(c, facts, held, missing);
 }
 
 bool pass_fits(Compilation *c) {
@@ -79,15 +91,12 @@ bool pass_fits(Compilation *c) {
     const Machine *machine = c->options->machine;
     const int64_t needed = bytes_needed(c), asked = settings->memory_bytes, there = machine != NULL ? machine->memory_bytes : INT64_MAX;
     if (asked > 0 ? needed <= asked : needed <= there) return true;
-    Held held;
-    held_find(&held, train->facts, c->arena);
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));
     else
         diag_warning(c->diags, WARN_MEMORY, (Span){0}, "this plan needs %s of memory on a rank; %s has %s", bytes_named(c->arena, needed),
                      machine->name, bytes_named(c->arena, there));
-    explain_need(c, train->facts, &held);
-    hint_help(c, train->facts, &held, needed - (asked > 0 ? asked : there));
+    explain_need(c, needed - (asked > 0 ? asked : there));
     return asked == 0;
 }

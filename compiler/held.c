@@ -75,10 +75,8 @@ static void find_lives(Lives *lives, const Facts *facts, Arena *arena) {
         last[facts->program->reports.at[r]] = role->steps.n - 1;
     for (int i = 0; i < role->instances.n; i++) {
         const Instance *at = &role->instances.at[i];
-        const TensorType *type = &facts->graph->values.at[at->value].type;
         if (at->place != PLACE_ARENA || first[i] < 0) continue;
-        const int64_t bytes = layout_max_elements(at->layout, &type->shape) * dtype_bytes[type->dtype];
-        vec_push(arena, lives, ((Life){i, at->at, at->at + bytes, first[i], last[i]}));
+        vec_push(arena, lives, ((Life){i, at->at, at->at + instance_bytes(facts->graph, at), first[i], last[i]}));
     }
 }
 
@@ -153,6 +151,16 @@ static Holder *holder_of(Held *held, const char *name, int value, Arena *arena) 
     return &held->holders.at[held->holders.n - 1];
 }
 
+void held_add(Held *held, const char *name, int value, int64_t bytes, Arena *arena) {
+    Holder *holder = holder_of(held, kind_name(arena, name), value, arena);
+    holder->count++;
+    holder->bytes += bytes;
+}
+
+void held_sort(Held *held) {
+    if (held->holders.n > 0) qsort(held->holders.at, (size_t)held->holders.n, sizeof *held->holders.at, by_bytes);
+}
+
 void held_find(Held *held, const Facts *facts, Arena *arena) {
     Lives lives = {0};
     *held = (Held){.step = -1};
@@ -168,33 +176,18 @@ void held_find(Held *held, const Facts *facts, Arena *arena) {
         if (life->end <= end) continue;
         const int value = facts->role->instances.at[life->instance].value;
         vec_push(arena, &held->values, value);
-        Holder *holder = holder_of(held, kind_name(arena, facts->graph->values.at[value].name), value, arena);
-        holder->count++;
-        holder->bytes += life->end - (life->begin > end ? life->begin : end);
+        held_add(held, facts->graph->values.at[value].name, value, life->end - (life->begin > end ? life->begin : end), arena);
         end = life->end;
     }
-    if (held->holders.n > 0) qsort(held->holders.at, (size_t)held->holders.n, sizeof *held->holders.at, by_bytes);
+    held_sort(held);
 }
 
 /* ---------------------------------------------------------------- for people */
 
 const char *step_named(Arena *arena, const Facts *facts, const Diags *diags, int number) {
-    const Step *step = &facts->role->steps.at[number];
-    const Graph *g = facts->graph;
-    const char *name, *what = step->kind == STEP_KERNEL  ? op_table[step->op].name
-                              : step->kind == STEP_WRITE ? "write"
-                                                         : comm_name[step->comm];
-    Span span;
-    if (step->kind == STEP_WRITE) {
-        name = g->states.at[step->state].name;
-        span = g->states.at[step->state].span;
-    } else {
-        const Value *value = &g->values.at[facts->role->instances.at[step->kind == STEP_KERNEL ? step->out[0] : step->in[0]].value];
-        name = value->name;
-        span = g->nodes.at[value->node].span;
-    }
-    const char *place = place_named(arena, diags, span);
-    return arena_printf(arena, "%s of %s%s%s", what, name, *place ? " at " : "", place);
+    const StepLabel step = step_label(facts->graph, facts->role, &facts->role->steps.at[number]);
+    const char *place = place_named(arena, diags, step.span);
+    return arena_printf(arena, "%s of %s%s%s", step.what, step.of, *place ? " at " : "", place);
 }
 
 const char *holders_named(Arena *arena, const Held *held) {

@@ -17,6 +17,9 @@ typedef struct Held {
     VEC(int) values;     /* of the graph: all of them */
 } Held;
 
+/* Adds bytes to the holder that this name has without the numbers of loops. */
+void held_add(Held *held, const char *name, int value, int64_t bytes, Arena *arena);
+void held_sort(Held *held); /* the most bytes first */
 /* Walks the steps of the facts' role. */
 void held_find(Held *held, const Facts *facts, Arena *arena);
 /* "matmul of h at net.dsl:8:9": a step for people, in the arena. */

@@ -31,6 +31,8 @@ typedef enum {
     OPT_REDISTRIBUTION,
     OPT_MACHINE,
     OPT_MEMORY,
+    OPT_SHARD_STATES,
+    OPT_REGATHER,
     OPT_OPTIMIZE,
     OPT_DUMP,
     OPT_DUMP_RANKS,
@@ -62,8 +64,9 @@ static const struct OptionSpec {
     [OPT_OUTPUT] = {"-o", ARGUMENT_REQUIRED, "-o FILE", "write the plan to FILE (default: the net's name with .plan)"},
     [OPT_DEFINE] = {"-D", ARGUMENT_REQUIRED, "-D name=value", "a number of the net's head"},
     [OPT_MODE] = {"--mode", ARGUMENT_REQUIRED, "--mode MODE", "stand_alone, data_parallel, semi_auto, auto"},
-    [OPT_SEARCH] = {"--search", ARGUMENT_REQUIRED, "--search NAME",
-                    "how operators without a strategy get one: sharding_propagation, dynamic_programming, recursive_programming, auto"},
+    [OPT_SEARCH] =
+        {"--search", ARGUMENT_REQUIRED, "--search NAME",
+         "how operators without a strategy get one: auto (default), sharding_propagation,\n                        dynamic_programming, recursive_programming"},
     [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
     [OPT_SHARD] = {"--shard", ARGUMENT_REQUIRED, "--shard HINT",
                    "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))'; goes before what files\n"
@@ -78,6 +81,11 @@ static const struct OptionSpec {
                      "cpu (default), gpu8, or a machine file (prun --calibrate): what\n"
                      "                        messages, arithmetic and memory cost there"},
     [OPT_MEMORY] = {"--memory", ARGUMENT_REQUIRED, "--memory BYTES", "what a rank may need, '80 GiB': a plan that needs more is refused"},
+    [OPT_SHARD_STATES] = {"--shard-states", ARGUMENT_REQUIRED, "--shard-states WHAT",
+                          "what ranks with equal copies share: none, optimizer (default; ZeRO-1),\n"
+                          "                        gradients (ZeRO-2), parameters (ZeRO-3, FSDP)"},
+    [OPT_REGATHER] = {"--regather", ARGUMENT_REQUIRED, "--regather WHAT",
+                      "what is gathered anew for the backward pass: none, parameters, all"},
     [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2",
                       "0: canonical communication, in order; 1: and overlap, in place;\n"
                       "                        2 (default): and conversions replanned"},
@@ -104,8 +112,8 @@ static const struct OptionSpec {
                   "                        (work done by several ranks), memory (more than the machine\n"
                   "                        has); -Werror: warnings are errors"},
     [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
-                           "every rank updates all of a large parameter, not a part that is\n"
-                           "                        then gathered (same traffic; more time and memory)"},
+                           "--shard-states none: every rank updates all of a large parameter, not a\n"
+                           "                        part that is then gathered (same traffic; more time and memory)"},
     [OPT_PROVE] = {"--prove", ARGUMENT_OPTIONAL, "--prove[=HOW]",
                    "full: run the whole plan over a finite field whatever it takes;\n"
                    "                        compositional: nothing numeric (default: what the budget allows)"},
@@ -304,6 +312,12 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_MEMORY:
         options->overrides.memory = value;
         return true;
+    case OPT_SHARD_STATES:
+        options->overrides.shard_states = value;
+        return true;
+    case OPT_REGATHER:
+        options->overrides.regather = value;
+        return true;
     case OPT_OPTIMIZE:
         if (strlen(value) != 1 || *value < '0' || *value > '2') return usage_error("-O takes 0, 1 or 2, not '%s'", value);
         options->optimize = *value - '0';
@@ -330,7 +344,8 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_WARN:
         return read_warning(options, value);
     case OPT_WHOLE_UPDATES:
-        return options->whole_updates = true;
+        options->overrides.shard_states = "none";
+        return true;
     case OPT_PROVE:
         options->prove = true;
         return read_proof_level(value, &options->proof) || usage_error("--prove takes full or compositional, not '%s'", value);
@@ -509,6 +524,12 @@ static int run(const Options *options, Arena *arena) {
         fprintf(stderr, "pcc: %s\n", error.text);
         return error.code;
     }
+    BuildCost *then = arena_alloc(arena, ((size_t)options->nwhat_if + 1) * sizeof *then);
+    for (int i = 0; i < options->nwhat_if; i++) { /* first: a wrong one leaves all files as they are */
+        if (what_if(options, options->what_if[i], source, n, &then[i], &error)) continue;
+        if (!error.reported) fprintf(stderr, "pcc: %s\n", error.text);
+        return error.code;
+    }
     diags_init(&diags, arena);
     diags.verbose = options->verbose;
     bool done = compile(&c, arena, options, &diags, source, n);
@@ -522,7 +543,7 @@ static int run(const Options *options, Arena *arena) {
     for (int i = 0; done && i < options->nexplain; i++)
         known = explain(&text, &c, options->explain[i], &error) && known;
     for (int i = 0; known && i < options->nwhat_if; i++)
-        if (!what_if(&text, &c, options->what_if[i], source, n)) known = error_reported(&error, EXIT_REJECTED);
+        what_if_print(&text, &c, options->what_if[i], &then[i]);
     if (known && options->stats_json) stats_json(&text, &c);
     if (known && options->stats && !options->stats_json) stats_print(&text, &c);
     if (done && !known && !error.reported) fprintf(stderr, "pcc: %s\n", error.text);

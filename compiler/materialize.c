@@ -1,7 +1,8 @@
 /* materialize: the SPMD graph of a sharded graph: its nodes, and a convert node for every step of a conversion before its first user.
  *
  * Before: a sharded graph. After: b->spmd holds the graph's values under the same ids, each as it is made, and converts with values of their own; every operand lies as its
- * node needs it; values that are needed in one layout by several nodes are converted once, and conversions that begin alike share what they begin with.
+ * node needs it; values that are needed in one layout by several nodes are converted once (where they are regathered, once in each phase), and conversions that begin alike
+ * share what they begin with.
  *
  * canonical (reshard; dumps, -O0, -O1)  MindSpore's form: a value is converted into its home layout where it is made, a partial sum by an AllReduce; then for each
  *   user AllGather from the first digit that differs, StridedSlice.
@@ -20,24 +21,25 @@ typedef struct Materialize {
     bool planned;
     int *node;    /* per node of the sharded graph: its id in the new one */
     int *at_home; /* canonical: per value, it in its home layout */
-    struct Tree { /* planned: per value, its conversions, once its first user has come */
+    struct Tree { /* planned: two per value, its conversions for what stays, and for the present phase */
         WantedLayouts wanted;
-        bool planned;
+        int planned; /* for this phase, + 1 */
     } * tree;
-    Map converts; /* made: by source, kind and layout */
+    VEC(int) phase; /* per value of the new graph: in which it is gathered, 0: it stays */
+    Map converts;   /* made: by source, kind, layout and phase */
 } Materialize;
 
 /* ---------------------------------------------------------------- converts */
 
 /* The value of a step of a conversion; equal ones are one. */
-static int add_convert(Materialize *m, int source, CommKind kind, const Layout *to) {
+static int add_convert(Materialize *m, int source, CommKind kind, const Layout *to, int phase) {
     Spmd *spmd = m->spmd;
     Graph *g = &spmd->graph;
     const Layout *layout = graph_layout(g, to, &g->values.at[source].type.shape);
-    uint64_t hash = hash_mix(hash_mix((uint64_t)source, (uint64_t)kind), (uint64_t)graph_layout_number(g, layout));
+    uint64_t hash = hash_mix(hash_mix((uint64_t)source, (uint64_t)kind), (uint64_t)graph_layout_number(g, layout) ^ (uint64_t)phase << 32);
     map_each(&m->converts, hash, v) {
         const Node *made = &g->nodes.at[g->values.at[v].node];
-        if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout) return v;
+        if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout && m->phase.at[v] == phase) return v;
     }
     const char *name = m->edit.g->values.at[spmd->whole_value.at[source]].name; /* made unique by a number */
     int value = graph_emit(g, OP_convert, &source, 1, NULL, name, g->nodes.at[g->values.at[source].node].span);
@@ -47,52 +49,54 @@ static int add_convert(Materialize *m, int source, CommKind kind, const Layout *
     node->comm = kind;
     vec_push(g->arena, &spmd->whole_node, -1);
     vec_push(g->arena, &spmd->whole_value, spmd->whole_value.at[source]);
+    vec_push(g->arena, &m->phase, phase);
     map_add(g->arena, &m->converts, hash, value);
     return value;
 }
 
-static int convert_by(Materialize *m, int value, const Layout *to, RedistributePolicy policy) {
+static int convert_by(Materialize *m, int value, const Layout *to, RedistributePolicy policy, int phase) {
     const Graph *g = &m->spmd->graph;
     TensorType type = g->values.at[value].type;
     const Conversion *conversion = conversion_plan(m->edit.b, g->values.at[value].layout, to, &type, policy);
     for (int s = 0; s < conversion->nsteps; s++)
-        value = add_convert(m, value, conversion->step[s].kind, &conversion->step[s].to);
+        value = add_convert(m, value, conversion->step[s].kind, &conversion->step[s].to, phase);
     return value;
 }
 
 /* ---------------------------------------------------------------- planned: a tree for each value */
 
 /* Makes wanted layout i, and what it is made from. */
-static int make(Materialize *m, int root, int i) {
-    Wanted *wanted = &m->tree[root].wanted.at[i];
+static int make(Materialize *m, struct Tree *tree, int root, int i) {
+    Wanted *wanted = &tree->wanted.at[i];
     if (wanted->value >= 0) return wanted->value;
-    int value = wanted->parent < 0 ? root : make(m, root, wanted->parent);
-    return m->tree[root].wanted.at[i].value = convert_by(m, value, wanted->layout, m->edit.b->options->redistribution);
+    int value = wanted->parent < 0 ? root : make(m, tree, root, wanted->parent);
+    return tree->wanted.at[i].value = convert_by(m, value, wanted->layout, m->edit.b->options->redistribution, wanted->phase);
 }
 
-static int obtain_planned(Materialize *m, int root, const Layout *layout) {
-    struct Tree *tree = &m->tree[root];
+/* Phases come one after the other: a value's tree is that of the last one. What is wanted in phase 0 stays, and has a tree of its own. */
+static int obtain_planned(Materialize *m, int root, const Layout *layout, int phase) {
+    struct Tree *tree = &m->tree[2 * root + (phase > 0)];
     if (layout == m->edit.s->made[root]) return root;
-    if (!tree->planned) {
-        wanted_layouts(&m->edit, root, &tree->wanted);
+    if (tree->planned != phase + 1) {
+        wanted_layouts(&m->edit, root, phase, &tree->wanted);
         tree_plan(m->edit.b, type_of(m->edit.g, root), m->edit.s->made[root], &tree->wanted);
-        tree->planned = true;
+        tree->planned = phase + 1;
     }
     for (int i = 0; i < tree->wanted.n; i++)
-        if (tree->wanted.at[i].layout == layout) return make(m, root, i);
+        if (tree->wanted.at[i].layout == layout) return make(m, tree, root, i);
     assert(!"a layout in which nothing takes the value");
     return root;
 }
 
 /* ---------------------------------------------------------------- the graph */
 
-static int obtain_canonical(Materialize *m, int value, const Layout *layout) {
-    return m->spmd->graph.values.at[value].layout == layout ? value : convert_by(m, value, layout, REDISTRIBUTE_CANONICAL);
+static int obtain_canonical(Materialize *m, int value, const Layout *layout, int phase) {
+    return m->spmd->graph.values.at[value].layout == layout ? value : convert_by(m, value, layout, REDISTRIBUTE_CANONICAL, phase);
 }
 
-/* The new graph's value for one of the sharded graph, in this layout. */
-static int obtain(Materialize *m, int value, const Layout *layout) {
-    return m->planned ? obtain_planned(m, value, layout) : obtain_canonical(m, m->at_home[value], layout);
+/* The new graph's value for one of the sharded graph, in this layout, for users in a phase. */
+static int obtain(Materialize *m, int value, const Layout *layout, int phase) {
+    return m->planned ? obtain_planned(m, value, layout, phase) : obtain_canonical(m, m->at_home[value], layout, phase);
 }
 
 static void add_node(Materialize *m, int id) {
@@ -100,18 +104,19 @@ static void add_node(Materialize *m, int id) {
     Graph *g = &spmd->graph;
     Node node = m->edit.g->nodes.at[id];
     for (int i = 0; i < node.nin; i++)
-        node.in[i] = obtain(m, node.in[i], m->edit.s->need[id][i]);
+        node.in[i] = obtain(m, node.in[i], m->edit.s->need[id][i], taken_in(m->edit.s, node.in[i], id, m->edit.s->need[id][i]));
     int made = m->node[id] = g->nodes.n;
     node.origin = m->node[node.origin];
+    if (node.copy_of > 0) node.copy_of = m->node[node.copy_of];
     node.strategy = m->edit.s->strategy[id];
     for (int k = 0; k < node.nout; k++)
         g->values.at[node.out[k]].node = made;
     vec_push(g->arena, &g->nodes, node);
     vec_push(g->arena, &spmd->whole_node, id);
     for (int k = 0; k < node.nout; k++) {
-        if (!m->planned) m->at_home[node.out[k]] = obtain_canonical(m, node.out[k], m->edit.s->home[node.out[k]]);
+        if (!m->planned) m->at_home[node.out[k]] = obtain_canonical(m, node.out[k], m->edit.s->home[node.out[k]], 0);
         for (int i = 0; i < graph_nreports(m->edit.g); i++)
-            if (node.out[k] == graph_report(m->edit.g, i)) graph_set_report(g, i, obtain(m, node.out[k], m->edit.s->report_need[i]));
+            if (node.out[k] == graph_report(m->edit.g, i)) graph_set_report(g, i, obtain(m, node.out[k], m->edit.s->report_need[i], 0));
     }
 }
 
@@ -139,10 +144,11 @@ static bool materialize(Build *b, bool planned) {
         vec_push(b->arena, &g->values, from->values.at[v]);
         g->values.at[v].layout = b->sharded.made[v];
         vec_push(b->arena, &spmd->whole_value, v);
+        vec_push(b->arena, &m.phase, 0);
     }
     m.node = arena_alloc(b->arena, sizeof *m.node * (size_t)(from->nodes.n + 1));
     if (planned)
-        m.tree = arena_alloc(b->arena, sizeof *m.tree * (size_t)(from->values.n + 1));
+        m.tree = arena_alloc(b->arena, sizeof *m.tree * 2 * (size_t)(from->values.n + 1));
     else
         m.at_home = arena_alloc(b->arena, sizeof *m.at_home * (size_t)(from->values.n + 1));
     for (int n = 0; n < from->nodes.n; n++) {
@@ -158,5 +164,6 @@ bool pass_reshard(Build *b) {
 }
 
 bool pass_collectives(Build *b) {
-    return b->options->optimize < 2 || materialize(b, true);
+    if (b->options->optimize < 2) return !b->sharded.recomputes || materialize(b, false);
+    return materialize(b, true);
 }

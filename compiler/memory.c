@@ -38,12 +38,8 @@ static void fused_steps(Allocator *a) {
     const int n = placement->order.n;
     a->begin = arena_alloc(a->b->arena, sizeof *a->begin * (size_t)(n + 1));
     a->end = arena_alloc(a->b->arena, sizeof *a->end * (size_t)(n + 1));
-    for (int i = 0; i < n; i++) {
-        const int fused = placement->order.at[i].fused;
-        a->begin[i] = i > 0 && fused > 0 && placement->order.at[i - 1].fused == fused ? a->begin[i - 1] : i;
-    }
-    for (int i = n - 1; i >= 0; i--)
-        a->end[i] = i + 1 < n && a->begin[i + 1] == a->begin[i] ? a->end[i + 1] : i;
+    for (int i = 0; i < n; i++)
+        fused_items(placement, i, &a->begin[i], &a->end[i]);
 }
 
 static void lifetimes(Allocator *a) {

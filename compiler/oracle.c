@@ -1,5 +1,6 @@
 #include "compiler/oracle.h"
 
+#include "compiler/budget.h"
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/timeline.h"
@@ -25,19 +26,27 @@ void build_cost(Build *b, BuildCost *cost) {
     cost->communication_s = b->timeline->communication_s;
     cost->exposed_s = b->timeline->exposed_s;
     cost->kernel_s = b->timeline->kernel_s;
+    cost->broken = build_broken(b, cost);
 }
 
-/* A program like b, as it was before expand, whose chosen operators have these strategies. */
-static void fork_build(Build *t, const Build *b, const Strategy *const *strategy, Arena *arena, const Options *options, Diags *diags) {
+/* A program like b, as it was before expand, but for what is tried. */
+static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena, const Options *options, Diags *diags) {
     build_init(t, b->name, arena, options, diags);
     t->follows = b->follows;
     t->front.propagation = b->front.propagation;
     graph_fork(&t->front.graph, &b->front.chosen, arena);
-    for (int n = 0; strategy != NULL && n < t->front.graph.nforward; n++)
-        if (strategy[n] != NULL) t->front.graph.nodes.at[n].strategy = strategy[n];
+    for (int n = 0; n < t->front.graph.nodes.n; n++) {
+        Node *node = &t->front.graph.nodes.at[n];
+        if (trial->strategy != NULL && n < t->front.graph.nforward && trial->strategy[n] != NULL) node->strategy = trial->strategy[n];
+        if (trial->recompute != NULL) node->recompute = trial->recompute[n];
+    }
 }
 
-bool build_try(const Build *b, const Strategy *const *strategy, BuildCost *cost, Error *error) {
+bool build_try(const Build *b, const Strategy *const *strategy, const Measures *measures, BuildCost *cost, Error *error) {
+    return build_try_with(b, &(Trial){.strategy = strategy, .measures = measures}, cost, error);
+}
+
+bool build_try_with(const Build *b, const Trial *trial, BuildCost *cost, Error *error) {
     Arena arena;
     Diags diags;
     Build t;
@@ -46,14 +55,17 @@ bool build_try(const Build *b, const Strategy *const *strategy, BuildCost *cost,
     arena_init(&arena);
     diags_init(&diags, &arena);
     diags.silenced = ~0u;
-    fork_build(&t, b, strategy, &arena, &options, &diags);
-    const bool done = graph_verify(&t.front.graph, "try", &t.error) && build_run(&t, pass_expand, NULL);
-    if (done)
+    fork_build(&t, b, trial, &arena, &options, &diags);
+    const bool done =
+        measures_apply(&t, trial->measures, &t.error) && graph_verify(&t.front.graph, "try", &t.error) && build_run(&t, pass_expand, NULL);
+    if (done) {
         build_cost(&t, cost);
-    else if (t.error.code != 0)
+        if (trial->look != NULL) trial->look(&t, cost, trial->context);
+    } else if (t.error.code != 0) {
         *error = t.error;
-    else
+    } else {
         error_set(error, EXIT_REJECTED, "%s", diags.items.n > 0 ? diags.items.at[0].text : "no reason");
+    }
     arena_finish(&arena);
     return done;
 }

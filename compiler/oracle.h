@@ -13,6 +13,7 @@ typedef struct BuildCost {
     int64_t inner_bytes;                /* the room for inner values of fused steps */
     int64_t state_bytes, input_bytes, constant_bytes;
     double flops; /* of the largest part of every operator */
+    int broken;   /* assertions and prohibitions of the parallel block that it does not keep to */
 } BuildCost;
 static inline int64_t memory_bytes(const BuildCost *cost) {
     return cost->arena_bytes + cost->inner_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;
@@ -20,8 +21,20 @@ static inline int64_t memory_bytes(const BuildCost *cost) {
 
 /* Of a program whose steps are there: b->timeline, once. */
 void build_time(Build *b);
+/* asserts.c: how many assertions and prohibitions a program does not keep to that costs this. */
+int build_broken(const Build *b, const BuildCost *cost);
 /* Of a program that went through all passes. */
 void build_cost(Build *b, BuildCost *cost);
-/* What the program costs where node n of front.chosen has strategy[n] (NULL: the one that it has). `b` has been through pass expand, and stays as it is. False with *error
- * where a strategy is none that the node may have. */
-bool build_try(const Build *b, const Strategy *const *strategy, BuildCost *cost, Error *error);
+/* What is different in a program that is tried. */
+typedef struct Trial {
+    const Strategy *const *strategy; /* of node n of front.chosen; NULL, for all or for one: as it is */
+    const bool *recompute;           /* whether node n of front.chosen is marked; NULL: as they are */
+    const Measures *measures;        /* beside those that it has (budget.h); NULL: none */
+    void (*look)(const Build *tried, const BuildCost *cost, void *context); /* is shown the program before it goes; NULL */
+    void *context;
+} Trial;
+/* What the program costs. `b` has been through pass expand, and stays as it is. False with *error where a strategy is none that the node may have, or a measure changes
+ * nothing. */
+bool build_try_with(const Build *b, const Trial *trial, BuildCost *cost, Error *error);
+/* The same, of strategies and measures. */
+bool build_try(const Build *b, const Strategy *const *strategy, const Measures *measures, BuildCost *cost, Error *error);

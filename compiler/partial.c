@@ -153,6 +153,11 @@ static bool adds_terms(const Node *node) {
     return op_table[node->op].linear == LINEAR_JOINT && op_table[node->op].letters != NULL && node->nin > 1;
 }
 
+/* Gradients of a step's batches, each of which goes to the parts by itself: less memory is worth the bytes. */
+static bool adds_parts(const Graph *g, const Node *node) {
+    return g->settings.shard_states >= SHARD_GRADIENTS && g->settings.accumulate > 1 && g->nodes.at[node->origin].op == OP_read;
+}
+
 /* Fills what adding up the operands as they lie would be, all in one layout, whatever the node's strategy: its result then lies so too. Terms that
  * are complete only where no rank then computes more. */
 static bool deferral_fill_terms(Edit *edit, Deferral *deferral) {
@@ -161,7 +166,7 @@ static bool deferral_fill_terms(Edit *edit, Deferral *deferral) {
     const Layout *layout = edit->s->made[edit->g->nodes.at[deferral->node].in[0]];
     const Layout *now = edit->s->made[node->out[0]];
     const Shape *result = &g->values.at[node->out[0]].type.shape;
-    if (!adds_terms(node) || node->from == STRATEGY_USER || layout == now) return false;
+    if (!adds_terms(node) || node->from == STRATEGY_USER || layout == now || adds_parts(g, node)) return false;
     if (!shape_equal(&g->values.at[node->in[0]].type.shape, result)) return false;
     if (!layout_is_partial(layout) && layout_max_elements(layout, result) > layout_max_elements(now, result)) return false;
     for (int i = 0; i < node->nin; i++) {

@@ -33,6 +33,7 @@ static const Pass passes[] = {
     {"reshard",     pass_reshard,     LEAVES_SPMD},
     {"partial",     pass_partial,     LEAVES_SHARDED},
     {"place",       pass_place,       LEAVES_SHARDED},
+    {"recompute",   pass_recompute,   LEAVES_SHARDED},
     {"collectives", pass_collectives, LEAVES_SPMD},
     {"schedule",    pass_schedule,    LEAVES_PLACEMENT},
     {"fuse",        pass_fuse,        LEAVES_PLACEMENT},
@@ -45,10 +46,11 @@ static const struct {
     const char *name;
     bool (*run)(Compilation *c);
 } plan_passes[] = {
-    {"emit",  pass_emit},
-    {"fits",  pass_fits},
-    {"prove", pass_prove},
-    {"write", pass_write},
+    {"emit",    pass_emit},
+    {"fits",    pass_fits},
+    {"asserts", pass_asserts},
+    {"prove",   pass_prove},
+    {"write",   pass_write},
 };
 
 static const Stage stages[] = {
@@ -93,7 +95,7 @@ static bool verify(Build *b, const Pass *pass) {
     case LEAVES_FRONT:
         return graph_verify(&b->front.graph, pass->name, &b->error);
     case LEAVES_SHARDED:
-        return (pass->run != pass_updates ||
+        return ((pass->run != pass_updates && pass->run != pass_recompute) ||
                 graph_verify(&b->sharded.graph, pass->name, &b->error)) && /* later passes leave the graph as it is */
                sharded_verify(&b->sharded, pass->name, &b->error);
     case LEAVES_SPMD:

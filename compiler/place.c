@@ -110,7 +110,7 @@ static bool move_chain(Edit *edit, int v, const Layout *wanted, bool up) {
 
 static bool place_value(Edit *edit, int v) {
     WantedLayouts targets = {0};
-    wanted_layouts(edit, v, &targets);
+    wanted_layouts(edit, v, ANY_PHASE, &targets);
     bool moved = false;
     for (int i = 0; i < targets.n && i < MAX_TARGETS; i++)
         if (targets.at[i].layout != edit->s->made[v] && !layout_is_partial(targets.at[i].layout))

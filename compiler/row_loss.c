@@ -11,7 +11,7 @@ int weight_input(Graph *graph, const TensorType *type, Span span) {
 }
 
 int losses_each(Graph *graph, const Node *loss, const char *name) {
-    const Attr none[MAX_ATTRS] = {{.given = true, .text = "none"}};
+    const Attr none[MAX_ATTRS] = {{.given = true, .text = "none"}, loss->attr[1], loss->attr[2]};
     return graph_emit(graph, loss->op, loss->in, 2, none, name, loss->span);
 }
 
@@ -22,6 +22,11 @@ static bool is_composite(OpCode op) {
 
 bool is_each(const Node *node) {
     return is_composite(node->op) && node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "none") == 0;
+}
+
+/* A mean over those labels that are not ignored: how many those are depends on the other rows. */
+static bool counts_labels(const Node *node) {
+    return node->op == OP_cross_entropy && node->attr[1].given && !term_sums(node);
 }
 
 /* Whether a value's first dimension is the batch, row by row. */
@@ -75,7 +80,7 @@ TermKind term_kind(RowLoss *loss, int value, int depth) {
     const Node *node = graph_producer(graph, value);
     if (!loss->depends[value]) return TERM_WHOLE;
     if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
-    const bool composite = is_composite(node->op) && !is_each(node),
+    const bool composite = is_composite(node->op) && !is_each(node) && !counts_labels(node),
                reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
     if ((composite || reduces) && rows_stand(graph, loss->traced, node->in[node->op == OP_cross_entropy ? 1 : 0])) {
         loss->reported = !rows_apart(loss, node);
@@ -111,7 +116,7 @@ bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
     diag_hint(
         loss->diags,
         "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
-        "such and of what does not depend on the batch");
+        "such and of what does not depend on the batch; a cross_entropy with ignore_index is one with reduction = sum");
     return false;
 }
 

@@ -5,7 +5,7 @@
  * communications in the same order: no rank can wait for one that another has not started (docs/proof.md).
  * -O0: program order, wait directly after start, directly before the first user. Else:
  * - a communication starts as soon as its source is there; one whose result is larger than its source (a gather) at most WINDOW kernels before
- *   its first user, so that what is gathered early does not fill the memory. It is waited for directly before that user;
+ *   its first user, so that what is gathered early does not fill the memory, or earlier for a state that takes longer (prefetch.c). It is waited for directly before that user;
  * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so the memory of both is free soon.
  * -O2: the reductions of gradients run in buckets (buckets.c), started when their last gradient is there, and waited for as late as the bound on
  * what is under way allows, at most until the end of the backward pass; their updates follow, in the order of the buckets. */
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "compiler/buckets.h"
+#include "compiler/prefetch.h"
 
 enum { WINDOW = 8 };
 enum { NEVER = -1 };
@@ -172,6 +173,8 @@ static int *buckets_ready(const Scheduler *s) {
 static void place_starts(Scheduler *s) {
     const Graph *g = s->g;
     const int *bucket_ready = buckets_ready(s);
+    int *prefetch = arena_alloc(s->b->arena, sizeof *prefetch * (size_t)(g->nodes.n + 1));
+    prefetch_starts(s->b, s->at, s->n, s->position, prefetch);
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || s->position[n] == NEVER) continue;
@@ -179,6 +182,7 @@ static void place_starts(Scheduler *s) {
         if (source->op == OP_convert) continue;
         int ready = node_is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
         int early = s->position[n] - WINDOW, bucket = s->buckets.of[n];
+        early = prefetch[n] < early ? prefetch[n] : early;
         bool grows = s->b->options->optimize < 2 || s->b->spmd.box_bytes[node->out[0]] > s->b->spmd.box_bytes[node->in[0]];
         int start = bucket >= 0 ? bucket_ready[bucket] : grows && early > ready ? early : ready;
         s->next_start[n] = s->first_start[start];

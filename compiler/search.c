@@ -6,11 +6,12 @@
  * - recursive_programming: the best solution for one axis after another, those between nodes first;
  * - auto: what of all these, and of what propagate left, is predicted to be fastest once it is compiled (oracle.h).
  * A program that follows another keeps what it has. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/oracle.h"
+#include "compiler/budget.h"
 #include "compiler/sharded.h"
 #include "search/model.h"
 
@@ -27,13 +28,15 @@ typedef struct Found {
     Mesh mesh;
     Chosen chosen; /* in the build's arena; strategy NULL: as it was */
     double seconds, bound;
-    BuildCost cost; /* auto */
+    Measures measures; /* auto: with which it fits into the memory */
+    BuildCost cost;    /* auto: with them */
 } Found;
 
 typedef struct Search {
     Build *b;
     Arena arena;
     VEC(Found) found;
+    Moves *moves;
     double behind; /* ModelInput */
     int64_t work;
 } Search;
@@ -53,6 +56,7 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
                              .machine = s->b->options->machine,
                              .mesh = *mesh,
                              .base = base,
+                             .moves = s->moves,
                              .behind = s->behind},
                &arena);
     problem_solve(&model.problem, 0, &arena, &solution);
@@ -128,8 +132,8 @@ static void recursive_programming(Search *s) {
 
 /* ---- auto */
 
-/* What a solution costs once it is compiled; infinite where that fails. */
-static void compile_found(Search *s, Found *found) {
+/* What a solution costs once it is compiled, with measures that it needs; infinite where that fails. trim: it is the best, and gets no more of these than it needs. */
+static void compile_found(Search *s, Found *found, bool trim) {
     Build b = *s->b;
     Error error = {0};
     Graph *g = &b.front.chosen;
@@ -144,7 +148,28 @@ static void compile_found(Search *s, Found *found) {
         g->inputs.at[k] = b.front.graph.inputs.at[k];
         if (found->chosen.input != NULL && found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
     }
-    if (!build_try(&b, found->chosen.strategy, &found->cost, &error)) found->cost.step_s = INFINITY;
+    if (trim)
+        budget_trim(&b, found->chosen.strategy, &found->measures, &found->cost);
+    else if (!budget_fit(&b, found->chosen.strategy, found->how != NULL, &found->measures, &found->cost, &error))
+        found->cost.step_s = INFINITY;
+}
+
+static bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
+    return a->strategy != NULL && b->strategy != NULL && memcmp(a->strategy, b->strategy, (size_t)g->nforward * sizeof *a->strategy) == 0 &&
+           memcmp(a->state, b->state, (size_t)g->states.n * sizeof *a->state) == 0 &&
+           memcmp(a->input, b->input, (size_t)g->inputs.n * sizeof *a->input) == 0;
+}
+
+/* Leaves out what is found a second time: of small nets most searches find the same. */
+static void forget_equal(Search *s) {
+    int n = 0;
+    for (int k = 0; k < s->found.n; k++) {
+        bool known = false;
+        for (int i = 0; i < n && !known; i++)
+            known = chosen_equal(&s->b->front.graph, &s->found.at[i].chosen, &s->found.at[k].chosen);
+        if (!known) s->found.at[n++] = s->found.at[k];
+    }
+    s->found.n = n;
 }
 
 static int by_seconds(const void *a, const void *b) {
@@ -152,31 +177,39 @@ static int by_seconds(const void *a, const void *b) {
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Whether a rank has the memory that the user allows, if that is said. */
-static bool within_memory(const Search *s, const Found *found) {
-    const int64_t limit = s->b->front.graph.settings.memory_bytes;
-    return limit == 0 || memory_bytes(&found->cost) <= limit;
+/* Bytes of a rank beyond those that there are, if a limit is known. */
+static int64_t excess(const Search *s, const Found *found) {
+    const int64_t limit = budget_limit(s->b);
+    return limit == 0 || memory_bytes(&found->cost) <= limit ? 0 : memory_bytes(&found->cost) - limit;
 }
 
-/* The place of the best of all, by what is compiled of it: of those that are predicted to be about as fast as the fastest that is within the memory, the one that sends the
- * fewest bytes. Where none is, the one that needs the least memory, of which the user is told what it lacks. */
+/* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
+static int compare_demands(const Search *s, const Found *a, const Found *b) {
+    const int64_t over = excess(s, a), other = excess(s, b);
+    const int broken = a->cost.broken + (over > 0) - b->cost.broken - (other > 0);
+    return broken != 0 ? broken : (over > other) - (over < other);
+}
+
+/* The place of the best of all, by what is compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to be
+ * about as fast as the fastest of these, the one that sends the fewest bytes. What it does not keep to is an error later. */
 static int best_compiled(Search *s) {
     double fastest = INFINITY;
-    int best = -1, least = -1;
+    int best = -1, kept = -1;
     for (int k = 0; k < s->found.n; k++) {
         Found *found = &s->found.at[k];
-        compile_found(s, found);
+        compile_found(s, found, false);
         if (!isfinite(found->cost.step_s)) continue;
-        if (within_memory(s, found)) fastest = fmin(fastest, found->cost.step_s);
-        if (least < 0 || memory_bytes(&found->cost) < memory_bytes(&s->found.at[least].cost)) least = k;
+        const int order = kept < 0 ? -1 : compare_demands(s, found, &s->found.at[kept]);
+        if (order < 0) kept = k;
+        if (order <= 0) fastest = order < 0 ? found->cost.step_s : fmin(fastest, found->cost.step_s);
     }
     for (int k = 0; k < s->found.n; k++) {
         const BuildCost *cost = &s->found.at[k].cost;
-        if (cost->step_s <= fastest * ABOUT && within_memory(s, &s->found.at[k]) &&
-            (best < 0 || cost->sent_bytes < s->found.at[best].cost.sent_bytes))
-            best = k;
+        if (!isfinite(cost->step_s) || cost->step_s > fastest * ABOUT || compare_demands(s, &s->found.at[k], &s->found.at[kept]) != 0)
+            continue;
+        if (best < 0 || cost->sent_bytes < s->found.at[best].cost.sent_bytes) best = k;
     }
-    return best >= 0 ? best : least;
+    return best;
 }
 
 static int best_of_model(const Search *s) {
@@ -223,6 +256,17 @@ static void say(Build *b) {
     text_finish(&text);
 }
 
+/* The net itself changes as its fork did. */
+static void take(Build *b, const Measures *measures) {
+    Error never = {0};
+    if (measures->n == 0) return;
+    b->front.measures = arena_alloc(b->arena, sizeof *measures);
+    *b->front.measures = *measures;
+    const bool applied = measures_apply(b, measures, &never);
+    assert(applied);
+    (void)applied;
+}
+
 /* Of the meshes that dynamic_programming tried. */
 static double least_bound(const Search *s) {
     double bound = INFINITY;
@@ -244,6 +288,7 @@ static void finish(Search *s, int best, double bound) {
                              .work = s->work};
     apply(b, found);
     b->front.search = result;
+    take(b, &found->measures);
     say(b);
 }
 
@@ -262,24 +307,46 @@ static void best_of_all(Search *s) {
         recursive_programming(s);
     }
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
+    forget_equal(s);
     const int best = best_compiled(s);
-    if (best >= 0) finish(s, best, bound);
+    if (best < 0) return;
+    compile_found(s, &s->found.at[best], true);
+    finish(s, best, bound);
+}
+
+/* Measures for the strategies that the net has, where a limit asks for them. */
+static void fit_present(Search *s) {
+    Found present = {0};
+    if (budget_limit(s->b) == 0) return;
+    compile_found(s, &present, false);
+    compile_found(s, &present, true);
+    take(s->b, &present.measures);
+}
+
+/* Whether strategies are looked for. */
+static bool searches(const Build *b) {
+    const Settings *settings = &b->front.graph.settings;
+    return b->front.graph.nranks > 1 && settings->mode == MODE_AUTO && strcmp(settings->search, "sharding_propagation") != 0;
 }
 
 bool pass_search(Build *b) {
-    const Graph *g = &b->front.graph;
-    const char *search = g->settings.search;
-    if (b->follows != NULL || g->nranks == 1 || g->settings.mode != MODE_AUTO || strcmp(search, "sharding_propagation") == 0) return true;
+    const char *search = b->front.graph.settings.search;
+    if (b->follows != NULL) return true;
     Search s = {.b = b, .behind = BEHIND_HALF};
     arena_init(&s.arena);
-    if (strcmp(search, "auto") == 0) {
+    s.moves = moves_create(&s.arena, b->options->machine, b->front.graph.nranks);
+    if (!searches(b)) {
+        fit_present(&s);
+    } else if (strcmp(search, "auto") == 0) {
         best_of_all(&s);
     } else if (strcmp(search, "recursive_programming") == 0) {
         recursive_programming(&s);
         if (s.found.n > 0) finish(&s, 0, 0);
+        fit_present(&s);
     } else {
         dynamic_programming(&s);
         if (s.found.n > 0) finish(&s, best_of_model(&s), least_bound(&s));
+        fit_present(&s);
     }
     arena_finish(&s.arena);
     return true;

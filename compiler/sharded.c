@@ -152,28 +152,50 @@ bool sharded_reports(const Sharded *s, int v) {
     return false;
 }
 
-static void want(const Edit *edit, int v, const Layout *layout, WantedLayouts *wanted) {
-    if (layout == edit->s->made[v]) return;
-    for (int i = 0; i < wanted->n; i++)
-        if (wanted->at[i].layout == layout) return;
-    int64_t elements = layout_max_elements(layout, &type_of(edit->g, v)->shape);
-    vec_push(edit->g->arena, wanted, (Wanted){.layout = layout, .elements = elements, .value = -1, .parent = -1});
+int taken_in(const Sharded *s, int v, int node, const Layout *need) {
+    const Shape *shape = &type_of(&s->graph, v)->shape;
+    if (!s->regather[v] || need == s->made[v] || layout_is_partial(s->made[v])) return 0;
+    return layout_max_elements(need, shape) > layout_max_elements(s->made[v], shape) ? s->phase[node] : 0;
 }
 
-void wanted_layouts(const Edit *edit, int v, WantedLayouts *wanted) {
+static void want(const Edit *edit, int v, const Layout *layout, int phase, WantedLayouts *wanted) {
+    if (layout == edit->s->made[v]) return;
+    for (int i = 0; i < wanted->n; i++)
+        if (wanted->at[i].layout == layout && wanted->at[i].phase == phase) return;
+    int64_t elements = layout_max_elements(layout, &type_of(edit->g, v)->shape);
+    vec_push(edit->g->arena, wanted, (Wanted){.layout = layout, .elements = elements, .value = -1, .parent = -1, .phase = phase});
+}
+
+void wanted_layouts(const Edit *edit, int v, int phase, WantedLayouts *wanted) {
     const Uses *uses = &edit->uses;
     wanted->n = 0;
-    for (int u = uses->first[v]; u < uses->first[v + 1]; u++)
-        want(edit, v, edit->s->need[uses->use[u].node][uses->use[u].operand], wanted);
-    for (int k = 0; k < graph_nreports(edit->g); k++)
-        if (v == graph_report(edit->g, k)) want(edit, v, edit->s->report_need[k], wanted);
+    for (int u = uses->first[v]; u < uses->first[v + 1]; u++) {
+        const Layout *need = edit->s->need[uses->use[u].node][uses->use[u].operand];
+        const int in = taken_in(edit->s, v, uses->use[u].node, need);
+        if (phase == ANY_PHASE || in == phase) want(edit, v, need, in, wanted);
+    }
+    for (int k = 0; phase <= 0 && k < graph_nreports(edit->g); k++)
+        if (v == graph_report(edit->g, k)) want(edit, v, edit->s->report_need[k], 0, wanted);
+}
+
+/* The least phase behind `phase` in which v is wanted; -1: none. */
+static int next_phase(const Edit *edit, int v, int phase) {
+    int next = -1;
+    for (int u = edit->uses.first[v]; u < edit->uses.first[v + 1]; u++) {
+        const Use use = edit->uses.use[u];
+        const int in = taken_in(edit->s, v, use.node, edit->s->need[use.node][use.operand]);
+        if (in > phase && (next < 0 || in < next)) next = in;
+    }
+    return next;
 }
 
 ConversionCost value_cost(Edit *edit, int v) {
     const TensorType *type = type_of(edit->g, v);
-    wanted_layouts(edit, v, &edit->scratch);
-    if (edit->scratch.n == 0) return (ConversionCost){0};
-    ConversionCost cost = tree_plan(edit->b, type, edit->s->made[v], &edit->scratch);
+    ConversionCost cost = {0};
+    for (int phase = 0; phase >= 0; phase = edit->s->regather[v] ? next_phase(edit, v, phase) : -1) {
+        wanted_layouts(edit, v, phase, &edit->scratch);
+        if (edit->scratch.n > 0) cost_add(&cost, tree_plan(edit->b, type, edit->s->made[v], &edit->scratch));
+    }
     return (ConversionCost){
         .max = cost.max * dtype_bytes[type->dtype], .total = cost.total * dtype_bytes[type->dtype], .count = cost.count};
 }
@@ -211,9 +233,7 @@ static bool sums_beyond(const Layout *layout, const Layout *own, const Shape *sh
     for (int r = 0; r < NREDUCTIONS; r++)
         for (int i = 0; i < layout_count(&a, r); i++) {
             const Digit digit = layout_list(&a, r)[i];
-            bool is_own = false;
-            for (int k = 0; k < layout_count(&b, r); k++)
-                is_own |= layout_list(&b, r)[k].size == digit.size && layout_list(&b, r)[k].stride == digit.stride;
+            const bool is_own = layout_has(&b, r, digit);
             common += is_own;
             if (!is_own) layout_append(beyond, r, digit);
         }

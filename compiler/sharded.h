@@ -34,6 +34,7 @@ typedef struct Wanted {
     int parent;       /* the one from which it is made, -1: the value itself */
     int value;        /* materialize.c: in the new graph, -1 not yet made */
     bool helps;       /* no node needs it: others are made from it */
+    int phase;        /* of those that take it, where v is regathered, or 0: what is wanted in another phase is made anew */
 } Wanted;
 typedef VEC(Wanted) WantedLayouts;
 
@@ -79,8 +80,11 @@ static inline bool cost_better(ConversionCost a, ConversionCost b) {
     return cost_not_worse(a, b) && cost_compare(a, b) != 0;
 }
 
-/* The layouts other than its own in which v is taken, each once, in order of first use; *wanted is emptied first. */
-void wanted_layouts(const Edit *edit, int v, WantedLayouts *wanted);
+/* The phase in which a node takes v in layout `need`, if what is gathered of v is dropped after each; else 0. */
+int taken_in(const Sharded *sharded, int v, int node, const Layout *need);
+/* The layouts other than its own in which v is taken in a phase, each once, in order of first use; *wanted is emptied first. ANY_PHASE: in all of them. */
+enum { ANY_PHASE = -1 };
+void wanted_layouts(const Edit *edit, int v, int phase, WantedLayouts *wanted);
 /* What is received on the way from value v to all that take it; bytes. */
 ConversionCost value_cost(Edit *edit, int v);
 

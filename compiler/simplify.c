@@ -1,7 +1,7 @@
 /* simplify: fewer nodes, the same results.
  *
  * Before: a verified graph, forward only or with gradients. After: the same outputs (loss, writes) bit for bit; no composite, no two equal
- * nodes, no node that no output needs, no identity. A node that the user gave a strategy stays as it is: a hint is a request.
+ * nodes, no node that no output needs, no identity; pass simplify: no loss that is a state itself. A node that the user gave a strategy stays as it is: a hint is a request.
  * Only rewrites that are exact in floating point: x * 1, x / 1, x - 0, --x; x + 0 is not, as -0 + 0 is +0, but on integers and where x is shown to be
  * no -0: a sum of losses begins with 0. */
 #include <assert.h>
@@ -46,6 +46,11 @@ static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
     for (int i = 0; i < MAX_ATTRS; i++)
         if (!attr_equal(&a->attr[i], &b->attr[i])) return false;
     return a->origin == b->origin || (a->origin == (int)(a - graph->nodes.at) && b->origin == (int)(b - graph->nodes.at));
+}
+
+/* Before autodiff: a node that stands for another one, too, is kept where either is. */
+static void keep_for(const GraphCopy *copy, int id, int node) {
+    if (copy->from.nforward == 0 && !copy->from.nodes.at[id].recompute) copy->to->nodes.at[node].recompute = false;
 }
 
 /* The last node of the new graph, unless an earlier one is equal: then that one, and the last is taken back. */
@@ -205,6 +210,7 @@ static bool *live_nodes(const Graph *g) {
 static void replace(Rewrite *r, int id, int value) {
     r->copy.value[r->copy.from.nodes.at[id].out[0]] = value;
     r->copy.node[id] = r->copy.to->values.at[value].node;
+    keep_for(&r->copy, id, r->copy.node[id]);
 }
 
 static void rewrite_node(Rewrite *r, int id, int what) {
@@ -220,6 +226,7 @@ static void rewrite_node(Rewrite *r, int id, int what) {
     }
     copy_node(&r->copy, id, node);
     if (what & SIMPLIFY_SHARE) copy_stands(&r->copy, id, share_last(r));
+    keep_for(&r->copy, id, r->copy.node[id]);
 }
 
 /* Returns whether an identity was found. */
@@ -246,9 +253,16 @@ void graph_simplify(Graph *graph, int what) {
     if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD)) rewrite(graph, SIMPLIFY_DEAD);
 }
 
+/* A loss that is a state: it is read after the step, when the state is overwritten, so that a copy of it is what is reported. */
+static void copy_loss(Graph *g) {
+    if (g->loss < 0 || graph_producer(g, g->loss)->op != OP_read) return;
+    graph_set_report(g, 0, graph_emit(g, OP_sum, &g->loss, 1, NULL, "loss", graph_producer(g, g->loss)->span));
+}
+
 bool pass_simplify(Build *b) {
     b->front.lowered = b->front.graph; /* its nodes and values stay: rewriting makes new ones */
     graph_simplify(&b->front.graph, SIMPLIFY_ALL);
+    copy_loss(&b->front.graph);
     return true;
 }
 

@@ -1,6 +1,8 @@
 /* stats: --stats, --stats=json and the one-line summary, of the facts of what runs. */
+#include <math.h>
 #include <string.h>
 
+#include "compiler/budget.h"
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/held.h"
@@ -71,12 +73,42 @@ static void print_time(Text *text, const Timeline *timeline, const Machine *mach
                     machine->name);
 }
 
+/* What computing values again saves and costs: the program is compiled once more without. False: no value is. */
+typedef struct Saved {
+    int kernels;    /* computed again */
+    int64_t bytes;  /* less on a rank */
+    double seconds; /* more a step */
+} Saved;
+static bool recompute_saves(Build *b, Arena *arena, Saved *saved) {
+    const Graph *g = &b->sharded.graph;
+    BuildCost with, without;
+    Error error;
+    *saved = (Saved){0};
+    for (int n = 0; n < g->nodes.n; n++)
+        saved->kernels += g->nodes.at[n].copy_of > 0;
+    const bool *none = arena_alloc(arena, (size_t)b->front.chosen.nodes.n + 1);
+    if (saved->kernels == 0 || !build_try_with(b, &(Trial){.recompute = none}, &without, &error)) return false;
+    build_cost(b, &with);
+    saved->bytes = memory_bytes(&without) - memory_bytes(&with);
+    saved->seconds = with.step_s - without.step_s;
+    return true;
+}
+
+static void print_saved(Text *text, Build *b, Arena *arena) {
+    Saved saved;
+    if (!recompute_saves(b, arena, &saved)) return;
+    text_printf(text, "recompute      %d kernel%s computed again: %s %s on a rank, %.4g ms %s a step\n", saved.kernels,
+                saved.kernels == 1 ? "" : "s", bytes_named(arena, saved.bytes < 0 ? -saved.bytes : saved.bytes),
+                saved.bytes < 0 ? "more" : "less", 1e3 * fabs(saved.seconds), saved.seconds < 0 ? "less" : "more");
+}
+
 void stats_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
     facts_bounds(train->facts, c->arena);
     print_communication(text, train->facts, c->arena);
     print_memory(text, train->facts, c->arena);
     print_held(text, train->facts, c->diags, c->arena);
+    print_saved(text, train, c->arena);
     text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels,
                 train->facts->fused_steps, train->facts->ninner);
     text_printf(text, "views          %d results read where their operands lie, %s a rank not copied\n", train->facts->views,
@@ -85,6 +117,7 @@ void stats_print(Text *text, Compilation *c) {
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), c->options->machine);
+    measures_print(text, train, "measure        ", "\n");
     if (train->front.search != NULL) {
         text_printf(text, "search         ");
         search_print(text, train->front.search);
@@ -221,6 +254,16 @@ static void json_held(Json *json, const Facts *facts, const Diags *diags, Arena 
     json_end(json);
 }
 
+static void json_saved(Json *json, Build *b, Arena *arena) {
+    Saved saved;
+    if (!recompute_saves(b, arena, &saved)) return;
+    json_object(json, "recompute");
+    json_int(json, "kernels", saved.kernels);
+    json_int(json, "bytes", saved.bytes);
+    json_real(json, "seconds", saved.seconds);
+    json_end(json);
+}
+
 static void json_time(Json *json, const Timeline *timeline, const Machine *machine) {
     json_object(json, "predicted");
     json_text(json, "machine", machine != NULL ? machine->name : machine_cpu.name);
@@ -228,6 +271,19 @@ static void json_time(Json *json, const Timeline *timeline, const Machine *machi
     json_real(json, "kernels", timeline->kernel_s);
     json_real(json, "communications", timeline->communication_s);
     json_real(json, "exposed", timeline->exposed_s);
+    json_end(json);
+}
+
+static void json_measures(Json *json, const Measures *measures) {
+    json_array(json, "measures");
+    for (int k = 0; measures != NULL && k < measures->n; k++) {
+        json_row(json, NULL);
+        json_text(json, "name", measure_name(measures->taken[k].measure));
+        json_real(json, "share", measures->taken[k].share > 0 ? measures->taken[k].share : 1);
+        json_int(json, "saved", measures->taken[k].saved_bytes);
+        json_real(json, "seconds", measures->taken[k].seconds);
+        json_end(json);
+    }
     json_end(json);
 }
 
@@ -262,7 +318,9 @@ void stats_json(Text *text, Compilation *c) {
     json_totals(&json, train->facts);
     json_figures(&json, train->facts);
     json_held(&json, train->facts, c->diags, c->arena);
+    json_saved(&json, train, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);
+    json_measures(&json, train->front.measures);
     if (train->front.search != NULL) {
         const SearchResult *found = train->front.search;
         json_object(&json, "search");

@@ -77,15 +77,9 @@ static int run_kernels(Simulation *s, int first) {
     return n;
 }
 
-static double instance_bytes(const Simulation *s, int instance) {
-    const Instance *at = &s->role->instances.at[instance];
-    const TensorType *type = &s->facts->graph->values.at[at->value].type;
-    return (double)layout_max_elements(at->layout, &type->shape) * dtype_bytes[type->dtype];
-}
-
 /* A slice of what the rank holds, or a new state that was not computed where it belongs. */
 static void run_copy(Simulation *s, int step, int instance) {
-    const KernelWork work = {.bytes = 2 * instance_bytes(s, instance)};
+    const KernelWork work = {.bytes = 2 * (double)instance_bytes(s->facts->graph, &s->role->instances.at[instance])};
     run(s, step, 1, &work);
 }
 
@@ -96,7 +90,7 @@ static bool is_in_storage(const Simulation *s, const Step *write) {
 
 /* ---------------------------------------------------------------- communications */
 
-static double seconds_of(const Simulation *s, const Communication *made, int64_t busiest) {
+static MoveSeconds seconds_of(const Simulation *s, const Communication *made, int64_t busiest) {
     const Instance *from = &s->role->instances.at[made->from], *to = &s->role->instances.at[made->to];
     return step_seconds(s->machine, made->kind, from->layout, to->layout, &s->facts->graph->values.at[made->value].type.shape, busiest,
                         s->facts->graph->nranks);
@@ -116,9 +110,9 @@ static int run_starts(Simulation *s, int first) {
         const Step *at = &s->role->steps.at[first + n];
         if (n > 0 && (at->kind != STEP_START || at->bucket == 0 || at->bucket != step->bucket)) break;
         const Communication *made = &s->facts->communications.at[s->next];
-        const double latency_s = seconds_of(s, made, 0);
-        messages_s = latency_s > messages_s ? latency_s : messages_s;
-        moving_s += seconds_of(s, made, busiest_of(made)) - latency_s;
+        const MoveSeconds its = seconds_of(s, made, busiest_of(made));
+        messages_s = its.messages_s > messages_s ? its.messages_s : messages_s;
+        moving_s += its.bytes_s;
         bytes += (double)busiest_of(made);
         s->started[at->request] = event;
         s->communication[at->request] = s->next - n;
@@ -228,9 +222,8 @@ void timeline_print(Text *text, const Timeline *timeline, const Facts *facts) {
         print_name(text, facts, event);
         text_printf(text, "\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"value\": \"", process,
                     event->communication, event->begin_s * 1e6, (event->end_s - event->begin_s) * 1e6);
-        const char *name = last->kind == STEP_WRITE ? facts->graph->states.at[last->state].name
-                                                    : facts->graph->values.at[facts->role->instances.at[last->out[0]].value].name;
-        for (const char *at = name; *at; at++) /* names are identifiers and paths; nothing else may break the file */
+        for (const char *at = step_label(facts->graph, facts->role, last).of; *at;
+             at++) /* names are identifiers and paths; nothing else may break the file */
             if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
         text_printf(text, "\", \"step\": 1, \"flops\": %.15g, \"bytes\": %.15g}},\n", event->flops, event->bytes);
     }

@@ -1,16 +1,16 @@
-/* updates: large states are updated in parts.
+/* updates: large states are updated in parts, and stored in parts.
  *
- * Before: assign, with every update in the layout of its state. After: a large state is updated in its storage layout further split over the digits over which its
- * gradient is a partial sum; its slots, and what is done to its gradient, lie likewise. The sum then goes straight to the parts (half of an
- * AllReduce), each rank updates its own, and the other half gathers the new values: the same bytes, but an update and slots of 1 / ranks (the
- * optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Squares that are added up for clipping are split alike, so that one reduction completes all of
- * them. With --whole-updates nothing changes. */
+ * Before: assign, with every update in the layout of its state. After, as the setting shard_states says:
+ * - optimizer: a large state is updated in its storage layout further split over the digits over which its gradient is a partial sum; its slots, and what is done to its
+ *   gradient, lie likewise. The sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
+ *   bytes, but an update and slots of 1 / ranks (ZeRO stage 1, Rajbhandari et al. 2020);
+ * - gradients: the gradients of a step's batches (accumulate) go to the parts one by one and are added up there, so that no rank holds whole sums (stage 2);
+ * - parameters: the state itself lies like its update. It is gathered before it is used, and nothing after the update (stage 3). A state whose layout the user gave stays.
+ * Squares that are added up for clipping are split alike, so that one reduction completes all of them. With `none` nothing changes. */
 #include <assert.h>
 #include <string.h>
 
 #include "compiler/sharded.h"
-
-enum { IN_PARTS_BYTES = 256 << 10 }; /* of a state, whatever the number of ranks: below, a replicated update costs less than two steps */
 
 /* The state that an update makes anew: the one that its first operand reads. */
 static int updated_state(const Graph *g, const Node *node) {
@@ -75,7 +75,7 @@ static void partial_layout(const Graph *g, int gradient, Layout *layout) {
 static const Layout *update_layout(Graph *g, const Node *update, bool in_parts) {
     const State *state = &g->states.at[updated_state(g, update)];
     const Shape *shape = &state->type.shape;
-    if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < IN_PARTS_BYTES) return state->layout;
+    if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < g->settings.shard_bytes) return state->layout;
     Layout partial, split = *state->layout;
     partial_layout(g, update_gradient(g, update), &partial);
     int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
@@ -94,13 +94,8 @@ static bool digits_beyond(const Layout *of, const Layout *without, Layout *beyon
     if (!append_all(&a, 0, of->digit, of->start[of->ndim]) || !append_all(&b, 0, without->digit, without->start[without->ndim]) ||
         !layout_refine(&a, &b))
         return false;
-    for (int i = 0; i < layout_count(&a, 0); i++) {
-        Digit digit = a.digit[i];
-        bool there = false;
-        for (int k = 0; k < layout_count(&b, 0); k++)
-            there |= digit.size == b.digit[k].size && digit.stride == b.digit[k].stride;
-        if (!there && !layout_append(beyond, 0, digit)) return false;
-    }
+    for (int i = 0; i < layout_count(&a, 0); i++)
+        if (!layout_has(&b, 0, a.digit[i]) && !layout_append(beyond, 0, a.digit[i])) return false;
     return true;
 }
 
@@ -143,9 +138,26 @@ static void set_strategy(Sharded *s, int id, const Layout *layout, bool result) 
     node->from = STRATEGY_ORIGIN;
 }
 
+/* Gradients of one state are added up where the state is updated, and a state lies there. */
+static void store_in_parts(Sharded *s, const Layout *const *of_state) {
+    Graph *g = &s->graph;
+    for (int n = g->nforward; n < g->nodes.n && g->settings.shard_states >= SHARD_GRADIENTS; n++) {
+        const Node *node = &g->nodes.at[n], *origin = &g->nodes.at[node->origin];
+        if (node->op == OP_add && origin->op == OP_read && of_state[origin->state] != NULL)
+            set_strategy(s, n, of_state[origin->state], true);
+    }
+    for (int k = 0; k < g->states.n && g->settings.shard_states >= SHARD_PARAMETERS; k++)
+        if (of_state[k] != NULL && g->states.at[k].hint == NULL) g->states.at[k].layout = of_state[k];
+    for (int n = 0; n < g->nodes.n; n++) { /* slots too: they were assigned with the updates in the layouts of their states */
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_read || node->op == OP_write) set_strategy(s, n, g->states.at[node->state].layout, true);
+    }
+}
+
 void updates_assign(Build *b, bool in_parts) {
     Sharded *s = &b->sharded;
     Graph *g = &s->graph;
+    const Layout **of_state = arena_alloc(g->arena, sizeof *of_state * (size_t)(g->states.n + 1));       /* in which it is updated */
     const Layout **of_gradient = arena_alloc(g->arena, sizeof *of_gradient * (size_t)(g->values.n + 1)); /* what an update needs */
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
@@ -153,6 +165,7 @@ void updates_assign(Build *b, bool in_parts) {
         const Layout *layout = update_layout(g, node, in_parts);
         slot_layouts(g, node, layout);
         set_strategy(s, n, layout, true);
+        of_state[updated_state(g, node)] = layout;
         of_gradient[update_gradient(g, node)] = layout;
     }
     Layout all = split_of_all_squares(g, of_gradient);
@@ -164,15 +177,11 @@ void updates_assign(Build *b, bool in_parts) {
         if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);
         set_strategy(s, n, layout, false);
     }
-    for (int n = 0; in_parts && n < g->nodes.n; n++) { /* slots were assigned with the updates in the layouts of their states */
-        const Node *node = &g->nodes.at[n];
-        if ((node->op == OP_read || node->op == OP_write) && !g->states.at[node->state].trainable)
-            set_strategy(s, n, g->states.at[node->state].layout, true);
-    }
+    if (in_parts) store_in_parts(s, of_state);
 }
 
 bool pass_updates(Build *b) {
-    if (b->options->whole_updates) return true;
+    if (b->sharded.graph.settings.shard_states == SHARD_NONE) return true;
     updates_assign(b, true);
     sharded_fill(b);
     return true;

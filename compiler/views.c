@@ -34,14 +34,6 @@ Shape kernel_shape(const Build *b, int value) {
     return shape;
 }
 
-/* The item with which the fused step of this one begins. */
-static int step_begin(const Viewer *v, int item) {
-    const Item *order = v->b->placement.order.at;
-    while (item > 0 && order[item].fused > 0 && order[item - 1].fused == order[item].fused)
-        item--;
-    return item;
-}
-
 /* ---------------------------------------------------------------- readers */
 
 bool product_takes(const Build *b, const Node *product, int tensor, const Strided *at) {
@@ -76,7 +68,8 @@ static bool results_read(const Viewer *v, const Node *node, const Strided *opera
 /* Whether operand i of an item may be read where it lies like this. In a fused step that begins with a product the product reads it, and nothing else. */
 static bool is_read(const Viewer *v, int item, int operand, const Strided *at) {
     const Node *node = item_node(v, item);
-    const int begin = step_begin(v, item);
+    int begin, end;
+    fused_items(&v->b->placement, item, &begin, &end);
     if (node->op == OP_convert || op_table[node->op].boundary) return false;
     if (op_table[node->op].places) return v->b->placement.order.at[item].fused == 0 && results_read(v, node, at);
     if (!op_table[node->op].strided || !dtype_is_float(v->g->values.at[node->in[operand]].type.dtype)) return false;
@@ -108,13 +101,11 @@ static bool is_worth(const Viewer *v, const Node *node) {
 
 /* The last item at which a value is read, itself or as a view; of a fused step its last member. */
 static int last_reader(const Viewer *v, int value) {
-    const Item *order = v->b->placement.order.at;
     int last = -1;
     for (int r = v->first_reader[value]; r >= 0; r = v->next_reader[r]) {
         const Node *node = item_node(v, r / MAX_IN);
-        int end = r / MAX_IN;
-        while (order[end].fused > 0 && end + 1 < v->b->placement.order.n && order[end + 1].fused == order[end].fused)
-            end++;
+        int begin, end;
+        fused_items(&v->b->placement, r / MAX_IN, &begin, &end);
         last = end > last ? end : last;
         for (int o = 0; op_table[node->op].places && o < node->nout; o++) {
             const int later = last_reader(v, node->out[o]);
@@ -168,11 +159,9 @@ static void mark(const Viewer *v, const Node *node, int *view, bool is_view) {
 
 /* Whether a step, of all its members, reads views that no more than MAX_VIEWS nodes make. */
 static bool step_fits(const Viewer *v, int item, const int *view) {
-    const Placement *placement = &v->b->placement;
-    const Item *order = placement->order.at;
-    const int begin = step_begin(v, item);
-    int maker[MAX_VIEWS], n = 0;
-    for (int i = begin; i < placement->order.n && (i == begin || (order[i].fused > 0 && order[i].fused == order[begin].fused)); i++) {
+    int maker[MAX_VIEWS], n = 0, begin, end;
+    fused_items(&v->b->placement, item, &begin, &end);
+    for (int i = begin; i <= end; i++) {
         const Node *node = item_node(v, i);
         for (int k = 0; k < node->nin; k++)
             for (int value = node->in[k]; view[value] >= 0; value = view[value]) {

@@ -169,6 +169,12 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
     return best != NULL && ranks_sharing(&copy) > now && strategy_print(text, node, g, best);
 }
 
+/* Whether a search found that more ranks sharing the work, of this node of b->front.chosen, make no step faster. */
+static bool found_best(const Build *b, int chosen) {
+    const Build *searched = b->follows != NULL ? b->follows : b;
+    return searched->front.search != NULL && b->front.chosen.nodes.at[chosen].from != STRATEGY_USER;
+}
+
 /* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */
 static void warn_replicated(const Build *b) {
     const Graph *g = &b->sharded.graph;
@@ -180,7 +186,7 @@ static void warn_replicated(const Build *b) {
         if (op_table[node->op].flops == 0) continue;
         double flops = rule_flops(node->op, node->rule);
         total += flops;
-        if (op_table[node->op].op_class == OP_CLASS_UPDATE) continue;
+        if (op_table[node->op].op_class == OP_CLASS_UPDATE || found_best(b, chosen_of(b, node->origin))) continue;
         double again = flops * (1 - (double)ranks_sharing(node) / g->nranks);
         repeated[chosen_of(b, node->origin)] += again;
         sum += again;

@@ -22,32 +22,30 @@ static void rows(Text *text, const char *hint, const BuildCost *now, const Build
     row(text, "predicted", now->step_s, then->step_s, 1e-3, "ms a step");
 }
 
-bool what_if(Text *text, const Compilation *c, const char *hint, const char *source, size_t n) {
+void what_if_print(Text *text, const Compilation *c, const char *hint, const BuildCost *then) {
+    BuildCost now;
+    build_cost(program_train(c), &now);
+    rows(text, hint, &now, then);
+}
+
+bool what_if(const Options *given, const char *hint, const char *source, size_t n, BuildCost *then, Error *error) {
     Arena arena;
     Diags diags;
     Compilation other;
-    BuildCost now, then;
-    Options options = *c->options;
+    Options options = *given;
     arena_init(&arena);
     diags_init(&diags, &arena);
-    const int nshards = options.overrides.nshards;
-    const char **shards = arena_alloc(&arena, (size_t)(nshards + 1) * sizeof *shards);
-    for (int i = 0; i < nshards; i++)
-        shards[i] = options.overrides.shard[i];
-    shards[nshards] = hint;
-    options.overrides.shard = shards;
-    options.overrides.nshards = nshards + 1;
+    options.overrides.what_if = hint;
     options.no_plan = true;
     options.dump = false;
     options.timeline = NULL;
     const bool done = compile(&other, &arena, &options, &diags, source, n);
     if (done) {
-        build_cost(program_train(c), &now);
-        build_cost(program_train(&other), &then);
-        rows(text, hint, &now, &then);
+        build_cost(program_train(&other), then);
     } else {
         diags_print(&diags, stderr);
-        if (!other.error.reported) fprintf(stderr, "pcc: --what-if %s: %s\n", hint, other.error.text);
+        *error = other.error;
+        error_prefix(error, "--what-if %s: ", hint);
     }
     compilation_finish(&other);
     arena_finish(&arena);

@@ -63,10 +63,11 @@ typedef struct Shard {
     Expr *in;                 /* a TUPLE or LIST as written; NULL: the two other forms */
     Expr *out;                /* or NULL */
     bool block;               /* the form with braces */
+    bool recompute;           /* of a pattern: no strategy, the word recompute */
     struct Pattern *patterns; /* in them */
 } Shard;
 
-/* `layer.*.fc1 = ((dp, -), (-, tp));` in a hints block, or behind the call of a cell. */
+/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;` in a hints block, or behind the call of a cell. */
 typedef struct Pattern {
     const char *path; /* names joined by '.', with wildcards */
     Loc loc;          /* of path */
@@ -113,6 +114,7 @@ typedef struct Statement {
     TypeExpr *type;                     /* declarations; NULL when left out */
     Expr *value;                        /* NULL when left out */
     Shard *shard;                       /* or NULL */
+    bool recompute;                     /* an assignment, a return: what it calls is computed again for gradients */
     Expr *limit;                        /* for */
     struct Statement *body, *otherwise; /* for, if */
     struct Statement *next;
@@ -120,7 +122,8 @@ typedef struct Statement {
 
 /* `name = value;` in a block (or in the head of a net, between commas). `mesh (dp = 2);` has the CALL as its value,
  * `checkpoint every 100 steps;` and `every = 100 steps;` the CALL every(100, steps),
- * `log "text" on rank 0;` the CALL on("text", rank, 0). */
+ * `log "text" on rank 0;` the CALL on("text", rank, 0), `assert comm < 2 MiB;` the CALL <(comm, 2097152), `forbid all_gather at a.*;` the CALL
+ * at(all_gather, "a.*"). */
 typedef struct Entry {
     const char *name;
     Loc name_loc;
@@ -243,8 +246,9 @@ double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
 void lex_bad_path(Parse *parse, const Loc *loc, int n);
-bool lex_begins_hints(Parse *parse);   /* whether the brace at hand opens hints; notes it */
-bool lex_in_hints(const Parse *parse); /* whether a hint may begin here */
+bool lex_begins_hints(Parse *parse);      /* whether the brace at hand opens hints; notes it */
+bool lex_begins_path(const Parse *parse); /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
+bool lex_in_hints(const Parse *parse);    /* whether a hint may begin here */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);
@@ -262,3 +266,7 @@ void syntax_too_deep(Parse *parse, Loc loc);
 void syntax_block_inside(Parse *parse, Loc loc); /* hints in braces, in brackets */
 /* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);
+/* The value of `forbid exchange;`: of other names a syntax error. end: the ';'. */
+Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end);
+/* The CALL `op`(left, right, unit) that stands for `name left op right unit;`, unit NULL: none. Only `assert` compares: of others it is a syntax error. */
+Expr *expr_compared(Parse *parse, const char *name, Expr *left, const char *op, Expr *right, Expr *unit);

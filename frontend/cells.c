@@ -298,8 +298,18 @@ static void frame_leave(Lower *lower, const Frame *frame) {
     lower->frame = frame->outer;
 }
 
+/* All that a call has computed, its nodes from `first` on, is computed again for gradients, but for its results, which others take. */
+static void mark_call(Lower *lower, int first, const Operand *results, int nresults) {
+    Graph *graph = lower->graph;
+    for (int n = first; n < graph->nodes.n; n++)
+        if (op_table[graph->nodes.at[n].op].op_class == OP_CLASS_USER) graph->nodes.at[n].recompute = true;
+    for (int i = 0; i < nresults; i++)
+        if (results[i].value >= 0 && graph->values.at[results[i].value].node >= first)
+            graph->nodes.at[graph->values.at[results[i].value].node].recompute = false;
+}
+
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
-    const int thing = lower->known.n - 1; /* what hint_choose has noted of the call */
+    const int thing = lower->known.n - 1, nodes = lower->graph->nodes.n; /* what hint_choose has noted of the call */
     Operand arguments[MAX_PARAMETERS] = {{0}};
     Frame frame = {
         .cell = cell, .span = lower_span(lower, call->loc), .path = path, .given = given, .caller = lower->path, .wanted = lower->nresults};
@@ -315,18 +325,20 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
     *nresults = frame.nresults;
     memcpy(results, frame.results, sizeof frame.results);
     lower->known.at[thing].id = ok ? results[0].value : -1;
+    if (ok && lower->known.at[thing].recompute) mark_call(lower, nodes, results, *nresults);
     return ok;
 }
 
 /* ---------------------------------------------------------------- return */
 
 /* return linear(x, 4); all that the call gives. */
-static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given) {
+static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given, bool recompute) {
     Frame *frame = lower->frame;
     const char *path = inner_path(lower, cell->name, call->loc);
     const Given *chosen;
-    return path && hint_choose(lower, call_hintable(lower, cell, call, path), given, &chosen) &&
-           cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
+    if (!path || !hint_choose(lower, call_hintable(lower, cell, call, path), given, &chosen)) return false;
+    known_last(lower)->recompute |= recompute;
+    return cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
 }
 
 bool return_lower(Lower *lower, const Statement *statement) {
@@ -353,7 +365,11 @@ bool return_lower(Lower *lower, const Statement *statement) {
         diag_error(lower->diags, lower_span(lower, shard->loc), "give the result a name above to shard it: y = ... shard ...; return y;");
         return false;
     }
-    if (cell) return return_call(lower, cell, only, shard ? &own : NULL);
+    if (cell) return return_call(lower, cell, only, shard ? &own : NULL, statement->recompute);
+    if (statement->recompute) {
+        diag_error(lower->diags, span, "only a call is computed again: its result is kept, what an operator gives here is the result");
+        return false;
+    }
     if (list->nitems > MAX_OUT) {
         diag_error(lower->diags, span, "a cell returns at most %d results", (int)MAX_OUT);
         return false;

@@ -48,14 +48,15 @@ typedef struct Overrides {
     const int64_t *define_value;
     const double *define_real; /* NULL, or per definition: its value where it is a real; NaN: define_value counts */
     int nranks;
-    int replicas;                                             /* 0: not given */
-    const char *mode, *search, *dataset, *gradients, *memory; /* as written; checked here */
+    int replicas;                                                                       /* 0: not given */
+    const char *mode, *search, *dataset, *gradients, *memory, *shard_states, *regather; /* as written; checked here */
     bool strict_divide;
     int nfolders; /* where imports are looked for that are not beside the file: -I, the installed library */
     const char *const *folder;
     int nshards; /* --shard: hints by path */
     const char *const *shard;
-    int nhint_files; /* --hints: files that are read as if the net imported them */
+    const char *what_if; /* --what-if: one more; NULL: none */
+    int nhint_files;     /* --hints: files that are read as if the net imported them */
     const char *const *hint_file;
     Paths *paths;   /* filled once the net has been read; NULL: not needed */
     LossRows *rows; /* the same, for pass `rows`; its list is in the arena */

@@ -281,7 +281,7 @@ static bool assign_lower(Lower *lower, const Statement *statement) {
                 diag_error(lower->diags, lower_span(lower, statement->targets->loc), "two results have the name %s", names[i]);
                 ok = false;
             }
-    bool lowered = ok && results_lower(lower, statement->value, paths, n, statement->shard, symbols);
+    bool lowered = ok && results_lower(lower, statement->value, paths, n, statement->shard, statement->recompute, symbols);
     for (int i = 0; i < n; i++) {
         if (!symbols[i].name) continue; /* defined elsewhere */
         if (!lowered) symbols[i].kind = SYMBOL_FAILED;
@@ -457,7 +457,8 @@ static bool file_lower(Lower *lower, const Block *first) {
     if (lower->eval && !lowered)
         diag_note(lower->diags, span_of(blocks[BLOCK_EVAL]->file, blocks[BLOCK_EVAL]->loc), "so it is with the numbers of the eval block");
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
-    if (!ok || !indices_check(lower) || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;
+    if (!ok || !indices_check(lower) || !hints_matched(lower) || !forbids_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN])
+        return false;
     if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)
                     : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note))
         return false;

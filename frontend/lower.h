@@ -87,6 +87,7 @@ typedef struct Hintable {
     PathKind kind;
     const char *what; /* the operator, the cell */
     int id;           /* value, state, input; of a call its first result, -1: a number, or not known yet */
+    bool recompute;   /* an operator, a call: what it computes is computed again for gradients */
     Span span;
 } Hintable;
 
@@ -249,8 +250,8 @@ bool shard_counts(Lower *lower, Span span);
 /* Lowers the expression of a statement. name: of its outermost result; shard: of its outermost operator, or NULL. Fills in symbol's kind
  * and value (or number). */
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);
-/* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. */
-bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols);
+/* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. recompute: it, or what is called, is computed again for gradients. */
+bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, bool recompute, Symbol *symbols);
 /* A number, or a value, of any expression in an operand's place. */
 bool operand_lower(Lower *lower, const Expr *expr, Operand *out);
 /* The same; of a value that gets a name. */
@@ -342,11 +343,17 @@ bool hints_read(Lower *lower, const Block *blocks);
 /* Adds those behind a call. hints_pop removes them, down to n; with check it reports those that matched nothing. */
 bool hints_push(Lower *lower, const char *path, const Shard *shard);
 bool hints_pop(Lower *lower, int n, bool check);
-/* The strategy of a thing: of a hint, else own (the one written at it, or NULL). False after a diagnostic: two that differ. */
+/* The strategy of a thing: of a hint, else own (the one written at it, or NULL). The thing is the last of lower->known then, and says whether a hint wants it to be
+ * computed again. False after a diagnostic: two strategies that differ. */
 bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given);
 Hintable value_hintable(const Lower *lower, int value);                                      /* the operator that made it */
 Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path); /* of which path is the name */
+static inline Hintable *known_last(Lower *lower) {                                           /* what hint_choose was asked about last */
+    return &lower->known.at[lower->known.n - 1];
+}
 void paths_list(Lower *lower, Paths *paths);
+/* Whether the paths of `forbid` name something. */
+bool forbids_matched(Lower *lower);
 /* Whether all of the hints matched something. */
 bool hints_matched(Lower *lower);
 
@@ -355,6 +362,11 @@ bool hints_matched(Lower *lower);
 bool parallel_lower(Lower *lower, const Block *block); /* NULL: there is none. Before the net */
 bool dataset_lower(Lower *lower);                      /* after the net */
 bool train_lower(Lower *lower, const Block *block);    /* after the net */
+
+/* ---------------------------------------------------------------- asserts.c: settings of the parallel block */
+
+bool eval_assert(Lower *lower, const Expr *value);
+bool eval_forbid(Lower *lower, const Expr *value);
 
 /* A call that a setting may be: numpy_rand(...), sgd(...). */
 typedef bool CallFn(Lower *lower, const Expr *value);
@@ -403,6 +415,7 @@ bool indices_check(Lower *lower);
 typedef struct Setting {
     const char *name;
     bool (*eval)(Lower *lower, const Expr *value); /* NULL: known, not built yet */
+    bool many;                                     /* may be repeated: each is evaluated */
 } Setting;
 /* Finds each entry among the settings and evaluates it; unknown, doubled and misplaced ones are errors. elsewhere: the settings of the
  * other block. given[i]: set for a setting that is there. */

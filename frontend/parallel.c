@@ -18,6 +18,7 @@ static bool eval_mode(Lower *lower, const Expr *value) {
 
 static bool eval_search(Lower *lower, const Expr *value) {
     static const char *const names[] = {"sharding_propagation", "dynamic_programming", "recursive_programming", "auto"};
+    lower->graph->settings.search_span = lower_span(lower, value->loc);
     const int search = choice(lower, "search", value, names, 4);
     if (search >= 0) lower->graph->settings.search = names[search];
     return search >= 0;
@@ -59,12 +60,38 @@ static bool eval_memory(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "memory", 1, INT64_MAX, &lower->graph->settings.memory_bytes);
 }
 
+static bool eval_shard_states(Lower *lower, const Expr *value) {
+    const int level = choice(lower, "shard_states", value, shard_states_name, NSHARDS);
+    lower->graph->settings.shard_states_given = true;
+    if (level >= 0) lower->graph->settings.shard_states = (ShardStates)level;
+    return level >= 0;
+}
+
+static bool eval_shard_from(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "shard_from", 0, INT64_MAX, &lower->graph->settings.shard_bytes);
+}
+
+static bool eval_regather(Lower *lower, const Expr *value) {
+    const int which = choice(lower, "regather", value, regather_name, NREGATHERS);
+    lower->graph->settings.regather_given = true;
+    if (which >= 0) lower->graph->settings.regather = (Regather)which;
+    return which >= 0;
+}
+
 /* In the order in which they are read: the mesh is judged by the mode. */
-enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, MEMORY, NPARALLEL };
-const Setting parallel_settings[] = {
-    [MODE] = {"mode", eval_mode},      [SEARCH] = {"search", eval_search},    [GRADIENTS] = {"gradients", eval_gradients},
-    [MESH] = {"mesh", mesh_eval},      [DATASET] = {"dataset", eval_dataset}, [BUCKET] = {"bucket", eval_bucket},
-    [MEMORY] = {"memory", eval_memory}};
+enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, MEMORY, SHARD_STATES, SHARD_FROM, REGATHER, ASSERT, FORBID, NPARALLEL };
+const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
+                                     [SEARCH] = {"search", eval_search},
+                                     [GRADIENTS] = {"gradients", eval_gradients},
+                                     [MESH] = {"mesh", mesh_eval},
+                                     [DATASET] = {"dataset", eval_dataset},
+                                     [BUCKET] = {"bucket", eval_bucket},
+                                     [MEMORY] = {"memory", eval_memory},
+                                     [SHARD_STATES] = {"shard_states", eval_shard_states},
+                                     [SHARD_FROM] = {"shard_from", eval_shard_from},
+                                     [REGATHER] = {"regather", eval_regather},
+                                     [ASSERT] = {"assert", eval_assert, .many = true},
+                                     [FORBID] = {"forbid", eval_forbid, .many = true}};
 const int nparallel_settings = NPARALLEL;
 
 static const Setting *setting_find(const Setting *settings, int n, const char *name) {
@@ -114,7 +141,9 @@ bool settings_lower(Lower *lower, const Block *block, const char *what, const Se
             continue;
         }
         const Entry **place = &entries[setting - settings];
-        if (*place) {
+        if (setting->many) {
+            ok &= setting->eval(lower, entry->value);
+        } else if (*place) {
             diag_error(lower->diags, lower_span(lower, entry->name_loc), "%s is set twice", entry->name);
             diag_note(lower->diags, lower_span(lower, (*place)->name_loc), "the first time is here");
             ok = false;
@@ -164,28 +193,40 @@ static bool replicas_lower(Lower *lower) {
     return false;
 }
 
+/* A mode that --mode asks for replaces that of the text, and so what the text says beside it. */
+static void warn_search(Lower *lower) {
+    const Settings *settings = &lower->graph->settings;
+    if (settings->mode == MODE_AUTO || settings->search_span.line == 0 || lower->overrides->mode != NULL) return;
+    diag_warning(lower->diags, WARN_NO_EFFECT, settings->search_span, "search has no effect in mode %s: only auto looks for strategies",
+                 mode_name[settings->mode]);
+}
+
 bool parallel_lower(Lower *lower, const Block *block) {
     const Overrides *flags = lower->overrides;
     Settings *settings = &lower->graph->settings;
     settings->mode = MODE_AUTO;
-    settings->search = "sharding_propagation";
+    settings->search = "auto";
     settings->dataset = DATASET_AUTO;
     settings->gradients_mean = true;
     settings->bucket_bytes = BUCKET_BYTES;
+    settings->shard_states = SHARD_OPTIMIZER;
+    settings->shard_bytes = SHARD_BYTES;
     settings->strict_divide = flags->strict_divide;
-    bool given[NPARALLEL] = {[MODE] = flags->mode,
-                             [SEARCH] = flags->search,
-                             [DATASET] = flags->dataset,
-                             [GRADIENTS] = flags->gradients,
-                             [MEMORY] = flags->memory};
+    bool given[NPARALLEL] = {[MODE] = flags->mode,           [SEARCH] = flags->search, [DATASET] = flags->dataset,
+                             [GRADIENTS] = flags->gradients, [MEMORY] = flags->memory, [SHARD_STATES] = flags->shard_states,
+                             [REGATHER] = flags->regather};
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
     ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
     ok &= flag_lower(lower, "--memory", flags->memory, eval_memory);
+    ok &= flag_lower(lower, "--shard-states", flags->shard_states, eval_shard_states);
+    ok &= flag_lower(lower, "--regather", flags->regather, eval_regather);
     if (block)
         ok &= settings_lower(lower, block, "parallel", parallel_settings, nparallel_settings, train_settings, ntrain_settings, "train",
                              given);
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
+    if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
+    if (ok) warn_search(lower);
     return replicas_lower(lower) && ok;
 }
 

@@ -32,10 +32,11 @@ typedef void *yyscan_t;
     Entry *entry;
     EntryList entries;
     StatementKind kind;
+    bool flag;
 }
 
 %token START_FILE START_VALUE START_HINT
-%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
+%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
 %token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'"
 %token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'" POWER "'**'" ELLIPSIS "'...'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
@@ -53,6 +54,8 @@ typedef void *yyscan_t;
 %type <entry> entry head_entry
 %type <entries> entries head head_list
 %type <kind> declarer
+%type <text> compare
+%type <flag> recompute
 
 %precedence BEFORE_BLOCK /* where a ';' is missing, the next block is not passed over */
 %precedence ';'
@@ -125,6 +128,7 @@ patterns
 strategy
     : primary { $$ = shard_new(parse, @$, $1, NULL); }
     | primary ARROW primary { $$ = shard_new(parse, @$, $1, $3); }
+    | RECOMPUTE { $$ = shard_new(parse, @$, NULL, NULL); $$->recompute = true; }
     ;
 
 head
@@ -153,6 +157,7 @@ entries
 
 entry
     : NAME '=' expr ';' { $$ = entry_new(parse, $1, @1, $3); }
+    | RECOMPUTE '=' expr ';' { $$ = entry_new(parse, "recompute", @1, $3); }
     | NAME '=' expr NAME ';' { $$ = entry_new(parse, $1, @1, expr_counted(parse, $1, $3, expr_text(parse, EXPR_NAME, @4, $4))); }
     | NAME '=' LOSS ';' { $$ = entry_new(parse, $1, @1, expr_text(parse, EXPR_NAME, @3, "loss")); }
     | NAME '=' metrics ';' { $$ = entry_new(parse, $1, @1, $3); }
@@ -171,11 +176,28 @@ entry
         Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @5), $3), expr_text(parse, EXPR_STRING, @2, $2));
         $$ = entry_new(parse, $1, @1, expr_add(parse, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)), $5));
     }
+    | NAME NAME compare expr ';' { $$ = entry_new(parse, $1, @1, expr_compared(parse, $1, expr_text(parse, EXPR_NAME, @2, $2), $3, $4, NULL)); }
+    | NAME NAME compare expr NAME ';' {
+        $$ = entry_new(parse, $1, @1,
+                       expr_compared(parse, $1, expr_text(parse, EXPR_NAME, @2, $2), $3, $4, expr_text(parse, EXPR_NAME, @5, $5)));
+    }
+    | NAME NAME ';' { $$ = entry_new(parse, $1, @1, expr_forbidden(parse, $1, expr_text(parse, EXPR_NAME, @2, $2), @3)); }
+    | NAME NAME NAME PATH_PATTERN ';' {
+        Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $3), expr_text(parse, EXPR_NAME, @2, $2));
+        $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_STRING, @4, $4)));
+    }
     | NAME NAME expr ';' { $$ = entry_new(parse, $1, @1, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @3), $2), $3)); }
     | NAME NAME expr NAME ';' {
         Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $2), $3);
         $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)));
     }
+    ;
+
+compare
+    : '<' { $$ = "<"; }
+    | AT_MOST { $$ = "<="; }
+    | '>' { $$ = ">"; }
+    | AT_LEAST { $$ = ">="; }
     ;
 
 metrics
@@ -203,16 +225,18 @@ statement
         $$->value = $4;
         $$->shard = $5;
     }
-    | NAME '=' expr shard ';' {
+    | NAME '=' expr shard recompute ';' {
         $$ = statement_new(parse, STATEMENT_ASSIGN, $1, @1);
         $$->value = $3;
         $$->shard = $4;
+        $$->recompute = $5;
     }
-    | NAME targets '=' expr shard ';' {
+    | NAME targets '=' expr shard recompute ';' {
         $$ = statement_new(parse, STATEMENT_ASSIGN, $1, @1);
         $$->targets = $2.first;
         $$->value = $4;
         $$->shard = $5;
+        $$->recompute = $6;
     }
     | LOSS expr shard ';' {
         $$ = statement_new(parse, STATEMENT_LOSS, NULL, @1);
@@ -223,10 +247,11 @@ statement
         $$ = statement_new(parse, STATEMENT_LET, $2, @2);
         $$->value = $4;
     }
-    | RETURN results shard ';' {
+    | RETURN results shard recompute ';' {
         $$ = statement_new(parse, STATEMENT_RETURN, NULL, @1);
         $$->value = $2;
         $$->shard = $3;
+        $$->recompute = $4;
     }
     | FOR NAME IN expr DOTS expr '{' statements '}' {
         $$ = statement_new(parse, STATEMENT_FOR, $2, @2);
@@ -286,6 +311,11 @@ shard
     : %empty { $$ = NULL; }
     | clause
     | SHARD '{' patterns '}' { $$ = shard_block(parse, @$, $3); }
+    ;
+
+recompute
+    : %empty { $$ = false; }
+    | RECOMPUTE { $$ = true; }
     ;
 
 clause

@@ -1,4 +1,4 @@
-/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));` in a hints block or behind the call of a cell, `--shard` on the command line. A
+/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;` in a hints block or behind the call of a cell, `--shard` on the command line. A
  * pattern is names joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the
  * net is an error; so are two different ones for one thing, except that those of the command line go before what files say. */
 #include "frontend/lower.h"
@@ -29,17 +29,22 @@ static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix,
     return ok;
 }
 
+/* A flag's hint; diagnostics name the flag as its file. */
+static bool flag_read(Lower *lower, const char *name, const char *text) {
+    Parse *parse = arena_alloc(lower->arena, sizeof *parse);
+    int file = diags_add_file(lower->diags, name, text, strlen(text)), n = lower->hints.n;
+    const bool ok = parse_text(parse, lower->arena, lower->diags, file, PARSE_HINT, NULL) && add_patterns(lower, parse->hint, NULL, file);
+    for (; n < lower->hints.n; n++)
+        lower->hints.at[n].given.flag = true;
+    return ok;
+}
+
 bool hints_read(Lower *lower, const Block *blocks) {
     const Overrides *flags = lower->overrides;
     bool ok = true;
-    for (int i = 0; i < flags->nshards; i++) {
-        Parse *parse = arena_alloc(lower->arena, sizeof *parse);
-        const char *name = flags->nshards == 1 ? "--shard" : arena_printf(lower->arena, "--shard %d", i + 1);
-        int file = diags_add_file(lower->diags, name, flags->shard[i], strlen(flags->shard[i])), n = lower->hints.n;
-        ok = parse_text(parse, lower->arena, lower->diags, file, PARSE_HINT, NULL) && add_patterns(lower, parse->hint, NULL, file) && ok;
-        for (; n < lower->hints.n; n++)
-            lower->hints.at[n].given.flag = true;
-    }
+    for (int i = 0; i < flags->nshards; i++)
+        ok = flag_read(lower, flags->nshards == 1 ? "--shard" : arena_printf(lower->arena, "--shard %d", i + 1), flags->shard[i]) && ok;
+    if (flags->what_if != NULL) ok = flag_read(lower, "--what-if", flags->what_if) && ok;
     for (const Block *block = blocks; block; block = block->next)
         ok = add_patterns(lower, block->patterns, NULL, block->file) && ok;
     return ok;
@@ -90,19 +95,22 @@ static const char *nearest_path(Lower *lower, const char *pattern) {
     return nearest ? arena_printf(lower->arena, "%s%s", lead, nearest) : NULL;
 }
 
+static void no_such_path(Lower *lower, const char *pattern, Span span) {
+    const char *nearest = strlen(pattern) <= 200 && lower->known.n <= 20000 ? nearest_path(lower, pattern) : NULL;
+    diag_error(lower->diags, span, "no operator, parameter or input has the path %s", pattern);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+    else
+        diag_hint(
+            lower->diags,
+            "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them; pcc --list-paths shows all");
+}
+
 static bool unmatched(Lower *lower, int first, int end) {
     bool ok = true;
     for (int i = first; i < end && lower->diags->nerrors < DIAG_MAX_ERRORS; i++) {
-        const PathHint *hint = &lower->hints.at[i];
-        if (hint->matched) continue;
-        const char *nearest = strlen(hint->pattern) <= 200 && lower->known.n <= 20000 ? nearest_path(lower, hint->pattern) : NULL;
-        diag_error(lower->diags, hint->span, "no operator, parameter or input has the path %s", hint->pattern);
-        if (nearest)
-            diag_hint(lower->diags, "did you mean %s?", nearest);
-        else
-            diag_hint(
-                lower->diags,
-                "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them; pcc --list-paths shows all");
+        if (lower->hints.at[i].matched) continue;
+        no_such_path(lower, lower->hints.at[i].pattern, lower->hints.at[i].span);
         ok = false;
     }
     return ok;
@@ -116,6 +124,25 @@ bool hints_pop(Lower *lower, int n, bool check) {
 
 bool hints_matched(Lower *lower) {
     return unmatched(lower, 0, lower->hints.n);
+}
+
+static bool covers_something(const Lower *lower, const char *pattern) {
+    for (int i = 0; i < lower->known.n; i++)
+        for (int k = 0; k < lower->known.at[i].nnames; k++)
+            if (pattern_covers(pattern, lower->known.at[i].name[k])) return true;
+    return false;
+}
+
+bool forbids_matched(Lower *lower) {
+    const Settings *settings = &lower->graph->settings;
+    bool ok = true;
+    for (int i = 0; i < settings->forbids.n; i++) {
+        const Forbidden *forbidden = &settings->forbids.at[i];
+        if (!forbidden->path || covers_something(lower, forbidden->path)) continue;
+        no_such_path(lower, forbidden->path, forbidden->span);
+        ok = false;
+    }
+    return ok;
 }
 
 /* ---------------------------------------------------------------- the strategy of one thing */
@@ -184,8 +211,12 @@ bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **g
             return false;
         }
         const char *name = matched_name(hint->pattern, &thing);
-        if (!name) continue;
+        if (!name || (hint->given.shard->recompute && thing.kind != PATH_OPERATOR && thing.kind != PATH_CALL)) continue;
         hint->matched = true;
+        if (hint->given.shard->recompute) {
+            known_last(lower)->recompute = true;
+            continue;
+        }
         bool known = true, both = chosen && chosen->flag == hint->given.flag && shard_counts(lower, given_span(chosen));
         if (both && !same_strategy(lower, chosen, &hint->given, &known)) return known && conflict(lower, name, chosen, &hint->given);
         if (!chosen || (hint->given.flag && !chosen->flag)) chosen = &hint->given;

@@ -227,13 +227,8 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
     const double power = operands[1].number.f;
     Operand *base = &operands[0];
     base->expr = expr->items;
-    if (operands[1].value >= 0) {
-        diag_error(lower->diags, lower_span(lower, expr->last->loc),
-                   "the exponent of ** is a number that is known when the net is compiled");
-        diag_hint(lower->diags,
-                  base->value < 0 ? "c ** x is exp(x * d) where d is the logarithm of c" : "a ** b is exp(b * log(a)) where a is above 0");
-        return false;
-    }
+    operands[1].expr = expr->last;
+    if (operands[1].value >= 0 || base->value < 0) return operator_lower(lower, OP_pow, expr, operands, 2, NULL, NULL, outcome, out);
     if (power == 1) {
         *out = *base;
         out->expr = expr;
@@ -249,10 +244,5 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
         ratio[1].expr = expr->items;
         return operator_lower(lower, OP_div, expr, ratio, 2, NULL, NULL, outcome, out);
     }
-    diag_error(lower->diags, lower_span(lower, expr->last->loc),
-               "of tensors there are the powers 0.5, -0.5 and integers from -%d to %d but 0", MAX_POWER, MAX_POWER);
-    if (power != 0)
-        diag_hint(lower->diags, "x ** %s is exp(%s * log(x)) where x is above 0", number_text(lower->arena, operands[1].number),
-                  number_text(lower->arena, operands[1].number));
-    return false;
+    return operator_lower(lower, OP_pow, expr, operands, 2, NULL, NULL, outcome, out);
 }

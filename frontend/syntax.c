@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,6 +112,11 @@ bool lex_begins_hints(Parse *parse) {
     return true;
 }
 
+bool lex_begins_path(const Parse *parse) {
+    const Loc *before = &parse->previous;
+    return before->end - before->begin == 6 && memcmp(parse->text + before->begin, "forbid", 6) == 0;
+}
+
 bool lex_in_hints(const Parse *parse) {
     return parse->hints_open > 0 && parse->nopen == parse->hints_open;
 }
@@ -157,12 +163,21 @@ double lex_real(Parse *parse, const Loc *loc, const char *text) {
     return 1;
 }
 
+/* What ends in a unit of bytes that there is not, GB. Whether it does. */
+static bool hint_bytes(const Parse *parse, Loc loc) {
+    if (parse->text[loc.end - 1] != 'B') return false;
+    diag_hint(parse->diags, "bytes are written 25 MiB; KiB and GiB likewise");
+    return true;
+}
+
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text) {
     diag_error(parse->diags, here(parse, *loc), "%s is not a number", quote(parse, *loc));
     if (strchr(text, '_'))
         diag_hint(parse->diags, "digits are written without '_'");
     else if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
         diag_hint(parse->diags, "numbers are decimal");
+    else if (hint_bytes(parse, *loc))
+        return;
     else
         diag_hint(parse->diags, "numbers are written 12, 0.5 or 1e-3; names start with a letter");
 }
@@ -290,8 +305,26 @@ Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
     if (!strcmp(name, "every"))
         return expr_add(parse, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(number->loc, unit->loc), name), number), unit);
     diag_error(parse->diags, here(parse, unit->loc), "expected an infix operator or ';', found %s", quote(parse, unit->loc));
-    if (parse->text[unit->loc.end - 1] == 'B') diag_hint(parse->diags, "bytes are written 25 MiB; KiB and GiB likewise");
+    hint_bytes(parse, unit->loc);
     return number;
+}
+
+Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end) {
+    if (strcmp(name, "forbid") == 0) return value;
+    diag_error(parse->diags, here(parse, end), "expected an expression, found ';'");
+    if (strcmp(name, "assert") == 0)
+        diag_hint(parse->diags, "an assertion is written assert comm < 2 MiB;");
+    else
+        diag_hint(parse->diags, "a setting is written %s = %s;", name, value->text);
+    return value;
+}
+
+Expr *expr_compared(Parse *parse, const char *name, Expr *left, const char *op, Expr *right, Expr *unit) {
+    Expr *call = expr_text(parse, EXPR_CALL, loc_join(left->loc, unit != NULL ? unit->loc : right->loc), op);
+    if (strcmp(name, "assert") != 0)
+        diag_error(parse->diags, here(parse, left->loc), "expected '=', found %s: only assert compares", quote(parse, left->loc));
+    expr_add(parse, expr_add(parse, call, left), right);
+    return unit != NULL ? expr_add(parse, call, unit) : call;
 }
 
 static bool among(const char *const *names, int n, const char *name) {
@@ -318,6 +351,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (expression && (!strcmp(word, "a name") || among(starts, sizeof starts / sizeof *starts, word))) continue;
         if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
         if (!strcmp(word, "'shard'") && n > 2) continue;
+        if (!strcmp(word, "'recompute'")) continue;
         if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;           /* mesh alone is written with brackets */
         if (!strcmp(word, "','") && n == 2 && among(expected, n, "'='")) continue; /* few operators have several results */
         if (!strcmp(word, "end of file")) continue;
@@ -377,6 +411,8 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
     const char *known = word ? foreign_hint(parse->arena, "statement", word) : NULL;
     if (known)
         diag_hint(parse->diags, "%s", known);
+    else if (!strcmp(unexpected, "a name") && isdigit((unsigned char)before[0]) && hint_bytes(parse, loc))
+        return;
     else if (among(expected, n, "'net'"))
         hint_top(parse, loc, unexpected);
     else if (n == 1 && !strcmp(expected[0], "a text"))
@@ -480,6 +516,12 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         diag_hint(
             parse->diags,
             "at the end of a statement it is that of the outermost operator; in brackets of an inner one: relu(matmul(x, w) shard ((2, 4), (4, 1)))");
+        return;
+    }
+    const bool member = parse->previous.end > 0 && parse->text[parse->previous.begin] == '.';
+    if (!strcmp(unexpected, "'recompute'") && (parse->nopen > 1 || member) && !parse->hints_open) {
+        diag_error(parse->diags, span, "recompute stands at the end of a statement, behind a strategy");
+        diag_hint(parse->diags, "give what is to be computed again a name of its own: h = block(x) recompute;");
         return;
     }
     if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {

@@ -123,6 +123,36 @@ void adjoint_minimum(Graph *graph, int node, const int *dy, int *dx) {
         dx[i] = adjoint_of_larger(graph, node, i, true, dy[0]);
 }
 
+/* A constant as an operand of a node. */
+static int emit_constant(Graph *graph, int node, double number) {
+    TensorType single = graph->values.at[graph->nodes.at[node].out[0]].type;
+    single.shape.ndim = single.hidden;
+    return graph_constant(graph, single, NULL, number, number == 0 ? "zero" : "one", graph->nodes.at[node].span);
+}
+
+static int emit_where(Graph *graph, int node, int cond, int cond_part, int a, int a_part, int b, int b_part, int out_part,
+                      const char *name) {
+    return graph_emit_gradient(graph, node, OP_where, (int[]){cond, a, b}, (int[]){cond_part, a_part, b_part}, 3, out_part, NULL, name);
+}
+
+/* y = a^b: da = dy b a^(b - 1), 0 where b is; db = dy y log(a), 0 where a is. */
+void adjoint_pow(Graph *graph, int node, const int *dy, int *dx) {
+    const int a = graph->nodes.at[node].in[0], b = graph->nodes.at[node].in[1], y = graph->nodes.at[node].out[0];
+    const int zero = emit_constant(graph, node, 0), one = emit_constant(graph, node, 1);
+    const char *name = grad_name(graph, node, 0);
+    int less = emit2(graph, node, OP_sub, b, 1, one, PART_NONE, 1, name);
+    int slope = emit2(graph, node, OP_mul, emit2(graph, node, OP_pow, a, 0, less, 1, PART_OUT, name), PART_OUT, b, 1, PART_OUT, name);
+    int still = emit2(graph, node, OP_equal, b, 1, zero, PART_NONE, 1, name);
+    slope = emit_where(graph, node, still, 1, zero, PART_NONE, slope, PART_OUT, PART_OUT, name);
+    dx[0] = unbroadcast(graph, node, emit2(graph, node, OP_mul, dy[0], PART_OUT, slope, PART_OUT, PART_OUT, name), 0);
+    name = grad_name(graph, node, 1);
+    int none = emit2(graph, node, OP_equal, a, 0, zero, PART_NONE, 0, name);
+    int base = emit_where(graph, node, none, 0, one, PART_NONE, a, 0, 0, name);
+    int log = emit1(graph, node, OP_log, base, 0, 0, NULL, name);
+    slope = emit2(graph, node, OP_mul, y, PART_OUT, log, 0, PART_OUT, name);
+    dx[1] = unbroadcast(graph, node, emit2(graph, node, OP_mul, dy[0], PART_OUT, slope, PART_OUT, PART_OUT, name), 1);
+}
+
 void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit_of_result(graph, node, OP_mul, dy[0]);
 }
@@ -316,9 +346,7 @@ void adjoint_cast(Graph *graph, int node, const int *dy, int *dx) {
 /* dy where the operand was taken, else 0. */
 void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
-    TensorType single = graph->values.at[dy[0]].type;
-    single.shape.ndim = single.hidden;
-    int zero = graph_constant(graph, single, NULL, 0, "zero", forward.span);
+    const int zero = emit_constant(graph, node, 0);
     for (int i = 1; i < 3; i++) {
         int in[3] = {forward.in[0], dy[0], zero}, part[3] = {0, PART_OUT, PART_NONE}, other = 3 - i;
         in[i] = dy[0], part[i] = PART_OUT;
@@ -330,24 +358,62 @@ void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- composites */
 
+/* "loss.max" for what a composite is made of. */
+static int emit_part(Graph *graph, const Node *node, OpCode op, const int *in, int nin, const Attr *attr, const char *what) {
+    return graph_emit(graph, op, in, nin, attr, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
+}
+
+static int constant_like(Graph *graph, const Node *node, int value, double number, const char *what) {
+    TensorType single = graph->values.at[value].type;
+    single.shape.ndim = single.hidden;
+    return graph_constant(graph, single, NULL, number, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
+}
+
+/* The mean over the rows whose label counts. */
+static int mean_of_kept(Graph *graph, const Node *node, int rows, int keep) {
+    const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[rows].type.dtype]}};
+    int ones = emit_part(graph, node, OP_cast, &keep, 1, to, "kept");
+    int count = emit_part(graph, node, OP_sum, &ones, 1, NULL, "count"), sum = emit_part(graph, node, OP_sum, &rows, 1, NULL, "sum");
+    return emit_part(graph, node, OP_div, (int[]){sum, count}, 2, NULL, "mean");
+}
+
+/* With smoothing s of c classes a row's loss is (1 - s) of that at the label and s of the mean over the classes, of log(sum) - shifted. */
+static int smoothed(Graph *graph, const Node *node, double smoothing, int shifted, int picked) {
+    const Attr classes[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}};
+    int own = emit_part(graph, node, OP_mul, (int[]){picked, constant_like(graph, node, picked, 1 - smoothing, "own")}, 2, NULL, "right");
+    int mean = emit_part(graph, node, OP_mean, &shifted, 1, classes, "classes");
+    int all = emit_part(graph, node, OP_mul, (int[]){mean, constant_like(graph, node, mean, smoothing, "smoothing")}, 2, NULL, "smooth");
+    return emit_part(graph, node, OP_add, (int[]){own, all}, 2, NULL, "smoothed");
+}
+
 /* A row's loss is log(sum of exp(x - m)) - (x[label] - m) with m its largest element, so that no exponential overflows. The derivative along m is
- * zero whatever m is: no gradient goes that way. Where classes are split, the maximum, the sum and the element picked are partial: numbers a row. */
+ * zero whatever m is: no gradient goes that way. Where classes are split, the maximum, the sum and the element picked are partial: numbers a row.
+ * A label that is ignored picks element 0, and its row is 0. */
 void expand_cross_entropy(Graph *graph, const Node *node, int *out) {
-    int logits = node->in[0], label = node->in[1];
-    const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
-    Span span = node->span;
+    int logits = node->in[0], label = node->in[1], keep = -1;
+    const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    const Attr ignored = node->attr[1], smoothing = node->attr[2];
     const Attr kept[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}, {.given = true, .i = 1}}, dropped[MAX_ATTRS] = {kept[0]};
-    int most = graph_emit(graph, OP_max, &logits, 1, kept, arena_printf(graph->arena, "%s.max", name), span);
-    most = graph_emit(graph, OP_stop_gradient, &most, 1, NULL, arena_printf(graph->arena, "%s.most", name), span);
-    int shifted = graph_emit(graph, OP_sub, (int[]){logits, most}, 2, NULL, arena_printf(graph->arena, "%s.shifted", name), span);
-    int powers = graph_emit(graph, OP_exp, &shifted, 1, NULL, arena_printf(graph->arena, "%s.exp", name), span);
-    int sum = graph_emit(graph, OP_sum, &powers, 1, dropped, arena_printf(graph->arena, "%s.powers", name), span);
-    int logarithm = graph_emit(graph, OP_log, &sum, 1, NULL, arena_printf(graph->arena, "%s.log", name), span);
-    int picked = graph_emit(graph, OP_pick, (int[]){shifted, label}, 2, NULL, arena_printf(graph->arena, "%s.picked", name), span);
-    int rows = graph_emit(graph, OP_sub, (int[]){logarithm, picked}, 2, NULL, arena_printf(graph->arena, "%s.rows", name), span);
-    if (strcmp(reduction, "none") != 0)
-        rows = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &rows, 1, NULL,
-                          arena_printf(graph->arena, "%s.%s", name, reduction), span);
+    if (ignored.given) {
+        const int none = constant_like(graph, node, label, (double)ignored.i, "ignored");
+        keep = emit_part(graph, node, OP_not_equal, (int[]){label, none}, 2, NULL, "keep");
+        label = emit_part(graph, node, OP_where, (int[]){keep, label, constant_like(graph, node, label, 0, "first")}, 3, NULL, "label");
+    }
+    int most = emit_part(graph, node, OP_max, &logits, 1, kept, "max");
+    most = emit_part(graph, node, OP_stop_gradient, &most, 1, NULL, "most");
+    int shifted = emit_part(graph, node, OP_sub, (int[]){logits, most}, 2, NULL, "shifted");
+    int powers = emit_part(graph, node, OP_exp, &shifted, 1, NULL, "exp");
+    int sum = emit_part(graph, node, OP_sum, &powers, 1, dropped, "powers");
+    int logarithm = emit_part(graph, node, OP_log, &sum, 1, NULL, "log");
+    int picked = emit_part(graph, node, OP_pick, (int[]){shifted, label}, 2, NULL, "picked");
+    if (smoothing.given && smoothing.f > 0) picked = smoothed(graph, node, smoothing.f, shifted, picked);
+    int rows = emit_part(graph, node, OP_sub, (int[]){logarithm, picked}, 2, NULL, "rows");
+    if (keep >= 0)
+        rows = emit_part(graph, node, OP_where, (int[]){keep, rows, constant_like(graph, node, rows, 0, "nothing")}, 3, NULL, "kept_rows");
+    if (strcmp(reduction, "sum") == 0)
+        rows = emit_part(graph, node, OP_sum, &rows, 1, NULL, reduction);
+    else if (strcmp(reduction, "mean") == 0)
+        rows = keep >= 0 ? mean_of_kept(graph, node, rows, keep) : emit_part(graph, node, OP_mean, &rows, 1, NULL, reduction);
     out[0] = rows;
 }
 

@@ -71,6 +71,7 @@ int copy_node(GraphCopy *copy, int id, Node node) {
     Graph *g = copy->to;
     const int made = g->nodes.n;
     node.origin = node.origin == id ? made : copy->node[node.origin];
+    if (node.copy_of > 0) node.copy_of = copy->node[node.copy_of];
     for (int k = 0; k < node.nout; k++) {
         Value value = copy->from.values.at[copy->from.nodes.at[id].out[k]];
         value.node = made;

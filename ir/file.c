@@ -66,6 +66,7 @@ bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, si
 }
 
 void standard_files(void) {
+    signal(SIGXFSZ, SIG_IGN);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
             return; /* the lowest number that is free: this one */

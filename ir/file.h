@@ -3,7 +3,7 @@
 #include "ir/base.h"
 
 /* First in a program: opens /dev/null for those of standard input, output and error that are closed. A file opened later would take their place, and get what is
- * printed. */
+ * printed. Writing beyond the size that a file may have fails from now on (EFBIG), and ends no program. */
 void standard_files(void);
 /* What there is at path that is no ordinary file: "a pipe", "a folder", ..; NULL: an ordinary one, or nothing. */
 const char *file_kind(const char *path);

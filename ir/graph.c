@@ -6,6 +6,7 @@
 #include <string.h>
 
 const char *const strategy_from_name[] = {"none", "user", "propagated", "batch", "origin", "whole"};
+const char *const asserted_name[NASSERTS] = {"comm", "memory", "time"};
 const char *const mode_name[NMODES] = {"stand_alone", "data_parallel", "semi_auto", "auto"};
 
 /* ---------------------------------------------------------------- indexes */
@@ -20,11 +21,8 @@ struct NameIndex {
     Map map;
 };
 
-static uint64_t name_hash(const char *name) { /* FNV-1a */
-    uint64_t hash = 14695981039346656037u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-    return hash;
+static uint64_t name_hash(const char *name) {
+    return hash_bytes(name, strlen(name));
 }
 
 static NameEntry *name_find(const struct NameIndex *index, const char *name, uint64_t hash) {
@@ -88,9 +86,9 @@ static bool strategy_equal(const Strategy *a, const Strategy *b) {
 static uint64_t strategy_hash(const Strategy *strategy) {
     uint64_t hash = (uint64_t)strategy->nfactors;
     for (int f = 0; f <= MAX_FACTORS; f++)
-        hash = (hash ^ strategy->start[f]) * 1099511628211u;
+        hash = hash_mix(hash, strategy->start[f]);
     for (int i = 0; i < strategy->start[MAX_FACTORS]; i++)
-        hash = (hash ^ (uint64_t)strategy->digit[i].size << 32 ^ (uint64_t)strategy->digit[i].stride) * 1099511628211u;
+        hash = hash_mix(hash, (uint64_t)strategy->digit[i].size << 32 | (uint32_t)strategy->digit[i].stride);
     return hash;
 }
 
@@ -348,6 +346,19 @@ void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *st
     *strategy = (Strategy){.nfactors = node->rule->nfactors};
     for (int f = 0; f < strategy->nfactors; f++)
         if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f]);
+}
+
+bool *graph_active(const Graph *graph, Arena *arena) {
+    bool *active = arena_alloc(arena, (size_t)graph->values.n + 1);
+    for (int n = 0; n < graph_nforward(graph); n++) {
+        const Node *node = &graph->nodes.at[n];
+        bool on = node->op == OP_read && graph->states.at[node->state].trainable;
+        for (int i = 0; i < node->nin; i++)
+            on = on || (active[node->in[i]] && op_table[node->op].adjoint != NULL);
+        for (int o = 0; o < node->nout; o++)
+            active[node->out[o]] = on && dtype_is_float(graph->values.at[node->out[o]].type.dtype);
+    }
+    return active;
 }
 
 int *graph_uses(const Graph *graph, Arena *arena) {

@@ -62,8 +62,10 @@ struct Node {
     const double *data;       /* op constant: elements in row-major order, or NULL: all equal to attr value */
     int state;                /* op read, write: state id; op input: input id; else -1 */
     int version;              /* op read: 0 before the step's write of that state, 1 after it */
-    int micro;                /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
-    CommKind comm;            /* op convert: which; from and to are the layouts of in[0] and out[0] */
+    bool recompute; /* a forward node whose results are not kept: gradients take those of a copy (compiler/recompute.c). Not in texts */
+    int copy_of;    /* computes once more what this node does; 0: none, as node 0 is a leaf */
+    int micro;      /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
+    CommKind comm;  /* op convert: which; from and to are the layouts of in[0] and out[0] */
 };
 
 typedef struct Value {
@@ -161,6 +163,13 @@ extern const char *const on_nan_name[NON_NANS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, NOPTIMIZERS } OptimizerKind;
 typedef enum { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, NSCHEDULES } ScheduleKind;
 extern const char *const schedule_name[NSCHEDULES];
+/* What ranks that would hold equal copies share among them, each a part: nothing; the optimizer's slots (ZeRO stage 1); gradients too, each batch of a step's (stage 2); the
+ * parameters too (stage 3). */
+typedef enum { SHARD_NONE, SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS, NSHARDS } ShardStates;
+extern const char *const shard_states_name[NSHARDS];
+/* What is gathered for the forward pass, dropped, and gathered again for the backward pass: nothing, parameters, all values of the forward pass. */
+typedef enum { REGATHER_NONE, REGATHER_PARAMETERS, REGATHER_ALL, NREGATHERS } Regather;
+extern const char *const regather_name[NREGATHERS];
 /* The learning-rate schedule: schedule_rate. */
 typedef struct Schedule {
     ScheduleKind kind;
@@ -169,11 +178,29 @@ typedef struct Schedule {
 } Schedule;
 extern const char *const mode_name[NMODES];
 
+/* `assert comm < 2 MiB;`: what a plan must keep to. comm: bytes that the busiest rank sends in a step; memory: bytes of a rank; time: predicted seconds of a step. */
+typedef enum { ASSERT_COMM, ASSERT_MEMORY, ASSERT_TIME, NASSERTS } Asserted;
+extern const char *const asserted_name[NASSERTS]; /* "comm" */
+typedef struct Assertion {
+    Asserted what;
+    bool reached; /* <=: the limit itself is allowed */
+    double limit;
+    Span span;
+} Assertion;
+/* `forbid all_gather at layer.*;` */
+typedef struct Forbidden {
+    CommKind kind;
+    const char *path; /* a pattern: what it names, and all within it; NULL: everywhere */
+    Span span;
+} Forbidden;
+
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
+#define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
 typedef struct Settings {
     Mode mode;
-    const char *search; /* "sharding_propagation" */
+    const char *search; /* "auto" */
+    Span search_span;   /* where it is said; line 0: nowhere */
     Dataset dataset;
     const Hint *dataset_hint; /* DATASET_EXPLICIT: hint->in[i] for input i */
     Span dataset_span;
@@ -205,8 +232,15 @@ typedef struct Settings {
     bool checkpoint_epochs;         /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
     bool strict_divide;
-    int64_t memory_bytes; /* that a rank may need, 0: not said. Not in texts */
-    Span memory_span;     /* where it is said */
+    int64_t memory_bytes;     /* that a rank may need, 0: not said. Not in texts */
+    Span memory_span;         /* where it is said */
+    ShardStates shard_states; /* with its fields of states from shard_bytes on. Not in texts: layouts say it */
+    int64_t shard_bytes;
+    bool shard_states_given, regather_given; /* by the user: they stay */
+    Regather regather;                       /* not in texts */
+    double regather_share;                   /* of the parameters, those first in the net; 0: all */
+    VEC(Assertion) asserts;                  /* not in texts */
+    VEC(Forbidden) forbids;
 } Settings;
 
 typedef struct Dim {
@@ -316,7 +350,12 @@ static inline bool graph_report_whole(const Graph *graph, int k) {
     return (graph->loss >= 0 && k == 0) || graph->reports.at[k - (graph->loss >= 0)].whole;
 }
 void graph_set_report(Graph *graph, int k, int value); /* makes value what is reported as the k-th one */
-int *graph_uses(const Graph *graph, Arena *arena);     /* number of users of each value (each report counts as one), in the arena */
+/* The forward nodes are nodes[0 .. graph_nforward). */
+static inline int graph_nforward(const Graph *graph) {
+    return graph->nforward > 0 ? graph->nforward : graph->nodes.n;
+}
+bool *graph_active(const Graph *graph, Arena *arena); /* per value of a forward node: it has a gradient; in the arena */
+int *graph_uses(const Graph *graph, Arena *arena);    /* number of users of each value (each report counts as one), in the arena */
 
 /* xxh64 of the net: the lowered graph, states, sources, replicas; not of ranks, strategies, -O. Computed from text by print.c. */
 uint64_t graph_hash(const Graph *graph);

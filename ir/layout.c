@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ir/map.h"
+
 const char *const reduction_name[NREDUCTIONS] = {[REDUCE_SUM] = "sum", [REDUCE_MAX] = "max", [REDUCE_MIN] = "min"};
 
 const Order *order_make(Arena *arena, const char *name, const int *rank, int nranks) {
@@ -216,20 +218,16 @@ bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nrank
     return true;
 }
 
-/* FNV-1a over what layout_equal compares. */
+/* Over what layout_equal compares. */
 uint64_t layout_hash(const Layout *layout) {
-    uint64_t hash = 14695981039346656037u;
-    const uint64_t prime = 1099511628211u;
-    hash = (hash ^ (uint64_t)layout->ndim) * prime;
+    uint64_t hash = (uint64_t)layout->ndim;
     for (int i = 0; i <= list_count(layout); i++)
-        hash = (hash ^ layout->start[i]) * prime;
-    for (int i = 0; i < digit_count(layout); i++) {
-        hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].size) * prime;
-        hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].stride) * prime;
-    }
+        hash = hash_mix(hash, layout->start[i]);
+    for (int i = 0; i < digit_count(layout); i++)
+        hash = hash_mix(hash, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
     for (int i = 0; layout->order && i < layout->order->nranks; i++)
-        hash = (hash ^ (uint64_t)(uint32_t)layout->order->rank[i]) * prime;
-    return hash ^ hash >> 29; /* the low bits of a product know little of the high ones of its factors */
+        hash = hash_mix(hash, (uint64_t)layout->order->rank[i]);
+    return hash;
 }
 
 static void list_print(Text *text, const Layout *layout, int list) {

@@ -82,6 +82,15 @@ static inline int layout_count(const Layout *l, int list) {
 static inline const Digit *layout_list(const Layout *l, int list) {
     return l->digit + l->start[list];
 }
+static inline bool digit_equal(Digit a, Digit b) {
+    return a.size == b.size && a.stride == b.stride;
+}
+/* Whether a list has this digit; of two layouts it says what they share where they are refined (layout_refine). */
+static inline bool layout_has(const Layout *l, int list, Digit digit) {
+    for (int i = 0; i < layout_count(l, list); i++)
+        if (digit_equal(layout_list(l, list)[i], digit)) return true;
+    return false;
+}
 int64_t layout_split(const Layout *layout, int list); /* product of the sizes in a list */
 bool layout_is_partial(const Layout *layout);
 bool layout_is_whole(const Layout *layout);
@@ -141,6 +150,9 @@ bool box_next_run(BoxRuns *runs, int64_t *first); /* *first: the run's first ele
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
 int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
+static inline int64_t layout_max_bytes(const Layout *layout, const TensorType *type) {
+    return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
+}
 /* Of the ranks that hold the same box, this one is the first: the digits that the layout does not divide by are all 0. */
 bool layout_holds_first(const Layout *layout, int nranks, int rank);
 /* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix

@@ -125,6 +125,10 @@ bool rule_cross_entropy(const TensorType *in, int nin, const Attr *attr, Rule *r
     bool rows = strcmp(reduction, "none") == 0;
     if (!rows && strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0)
         return rule_reject(error, -1, 0, "reduction is mean, sum or none, not %.100s", reduction);
+    if (attr[2].given && !(attr[2].f >= 0 && attr[2].f <= 1))
+        return rule_reject(error, -1, 2, "label_smoothing is %g, not from 0 to 1", attr[2].f);
+    if (attr[1].given && in[1].dtype == I32 && (attr[1].i < INT32_MIN || attr[1].i > INT32_MAX))
+        return rule_reject(error, -1, 1, "ignore_index is no i32, which the labels %%1 are");
     if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
     if (!rows) return true;
     rule->result[0].shape = in[1].shape;
@@ -201,7 +205,8 @@ static IndexRange range_of_operand(const Graph *graph, const Node *node, int ope
 
 /* What a user of a value says of its elements. */
 static IndexRange range_of_use(const Graph *graph, const Node *node, int operand, bool computed, const IndexRange *range) {
-    if (op_type(node->op, false, operand) == 'i') return (IndexRange){0, node->rule->index_range};
+    const bool ignores = node->op == OP_cross_entropy && node->attr[1].given; /* some labels are no index */
+    if (op_type(node->op, false, operand) == 'i') return ignores && !computed ? (IndexRange){0} : (IndexRange){0, node->rule->index_range};
     const IndexRange result = node->nout > 0 ? range[node->out[0]] : (IndexRange){0};
     if (op_only_moves(node->op)) {
         IndexRange all = result;

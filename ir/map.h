@@ -26,6 +26,15 @@ static inline uint64_t hash_mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 29;
 }
 
+/* FNV-1a. */
+static inline uint64_t hash_bytes(const void *at, size_t n) {
+    const unsigned char *byte = at;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
 static inline void map_clear(Map *map) {
     if (map->cap) memset(map->at, 0, map->cap * sizeof *map->at);
     map->n = 0;

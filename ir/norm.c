@@ -1,8 +1,7 @@
 /* norm: layer_norm and rms_norm along the trailing dimensions that the weight has: rules, gradients, and what stands for them where a strategy splits those dimensions.
  * Then nothing but numbers a row crosses ranks: forward the mean and the variance, or the mean square; backward as many. Sums of the gradient over rows are partial
  * where rows are split, results of the same kernel that gives the gradient of the rows, which is not. */
-#include "ir/graph.h"
-#include "ir/rules.h"
+#include "ir/expansion.h"
 
 #include <assert.h>
 #include <math.h>
@@ -109,32 +108,30 @@ void adjoint_layer_norm(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- rows that are split */
 
-/* {axes, keep_dims} of a reduction along so many trailing dimensions. */
-static void along_rows(const Graph *graph, int weight, Attr attr[MAX_ATTRS]) {
+/* The dimensions that the weight has are the normalised ones. */
+static int normalised_dims(const Graph *graph, int weight) {
     const TensorType *type = &graph->values.at[weight].type;
-    memset(attr, 0, sizeof *attr * MAX_ATTRS);
-    attr[0] = (Attr){.given = true, .n = type->shape.ndim - type->hidden};
-    for (int d = 0; d < attr[0].n; d++)
-        attr[0].ints[d] = d - attr[0].n;
-    attr[1] = (Attr){.given = true, .i = 1};
+    return type->shape.ndim - type->hidden;
 }
 
-static int emit(Graph *graph, const Node *node, OpCode op, int a, int b, const Attr *attr, const char *what) {
-    return graph_emit(graph, op, (int[]){a, b}, b < 0 ? 1 : 2, attr, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
+/* Of a reduction along them. */
+static void along_rows(const Graph *graph, int weight, Attr attr[MAX_ATTRS]) {
+    const int n = normalised_dims(graph, weight);
+    reduction_along(attr, -n, n);
 }
 
 /* center over the root of its mean square, times the weight. */
 static int scaled_rows(Graph *graph, const Node *node, int center) {
     Attr rows[MAX_ATTRS];
     along_rows(graph, node->in[1], rows);
-    int square = emit(graph, node, OP_square, center, -1, NULL, "square");
-    int mean = emit(graph, node, OP_mean, square, -1, rows, "variance");
+    int square = expand_emit(graph, node, OP_square, center, -1, NULL, "square");
+    int mean = expand_emit(graph, node, OP_mean, square, -1, rows, "variance");
     TensorType number = graph->values.at[mean].type;
     number.shape.ndim = number.hidden;
     int eps = graph_constant(graph, number, NULL, node->attr[0].f, arena_printf(graph->arena, "%s.eps", node->name), node->span);
-    int root = emit(graph, node, OP_rsqrt, emit(graph, node, OP_add, mean, eps, NULL, "raised"), -1, NULL, "rsqrt");
-    int normalised = emit(graph, node, OP_mul, center, root, NULL, "normalised");
-    return emit(graph, node, OP_mul, normalised, node->in[1], NULL, "scaled");
+    int root = expand_emit(graph, node, OP_rsqrt, expand_emit(graph, node, OP_add, mean, eps, NULL, "raised"), -1, NULL, "rsqrt");
+    int normalised = expand_emit(graph, node, OP_mul, center, root, NULL, "normalised");
+    return expand_emit(graph, node, OP_mul, normalised, node->in[1], NULL, "scaled");
 }
 
 void split_rms_norm(Graph *graph, const Node *node, int *out) {
@@ -144,9 +141,9 @@ void split_rms_norm(Graph *graph, const Node *node, int *out) {
 void split_layer_norm(Graph *graph, const Node *node, int *out) {
     Attr rows[MAX_ATTRS];
     along_rows(graph, node->in[1], rows);
-    int mean = emit(graph, node, OP_mean, node->in[0], -1, rows, "mean");
-    int center = emit(graph, node, OP_sub, node->in[0], mean, NULL, "center");
-    out[0] = emit(graph, node, OP_add, scaled_rows(graph, node, center), node->in[2], NULL, "moved");
+    int mean = expand_emit(graph, node, OP_mean, node->in[0], -1, rows, "mean");
+    int center = expand_emit(graph, node, OP_sub, node->in[0], mean, NULL, "center");
+    out[0] = expand_emit(graph, node, OP_add, scaled_rows(graph, node, center), node->in[2], NULL, "moved");
 }
 
 /* ---- gradients: their origin is, of the forward expansion, the product of the centered rows with the roots */
@@ -174,14 +171,8 @@ static const Node *product_for(const Graph *graph, const Node *gradient, bool ce
     return &graph->nodes.at[*origin];
 }
 
-/* Of rows: PART_OUT; of numbers a row: PART_ROW. */
-static int emit_gradient(Graph *graph, const Node *node, int origin, OpCode op, int a, int a_part, int b, int b_part, int out_part,
-                         const Attr *attr, const char *what) {
-    return graph_emit_gradient(graph, origin, op, (int[]){a, b}, (int[]){a_part, b_part}, b < 0 ? 1 : 2, out_part, attr,
-                               arena_printf(graph->arena, "%s.%s", node->name, what));
-}
-
-/* With g = dy weight and n the normalised rows: dx = (g - n mean(g n) [- mean(g)]) root; the weight's gradient is the sum of dy n, the other's of dy. */
+/* With g = dy weight and n the normalised rows: dx = (g - n mean(g n) [- mean(g)]) root; the weight's gradient is the sum of dy n, the other's of dy.
+ * Parts of rows are PART_OUT, of numbers a row PART_ROW. */
 static void split_norm_grad(Graph *graph, const Node *node, bool centered, int *out) {
     int origin, dy = node->in[DY];
     const Node product = *product_for(graph, node, centered, &origin); /* a copy: nodes are added */
@@ -189,22 +180,22 @@ static void split_norm_grad(Graph *graph, const Node *node, bool centered, int *
     Attr along[MAX_ATTRS], weight[MAX_ATTRS] = {{.given = true}};
     along_rows(graph, node->in[GRADIENT_WEIGHT], along);
     const TensorType *type = &graph->values.at[node->in[GRADIENT_WEIGHT]].type;
-    weight[0].n = type->shape.ndim - type->hidden;
+    weight[0].n = normalised_dims(graph, node->in[GRADIENT_WEIGHT]);
     memcpy(weight[0].ints, type->shape.dim + type->hidden, sizeof *type->shape.dim * (size_t)weight[0].n);
 
-    int g = emit_gradient(graph, node, origin, OP_mul, dy, PART_OUT, node->in[GRADIENT_WEIGHT], PART_NONE, PART_OUT, NULL, "mul");
-    int along_n = emit_gradient(graph, node, origin, OP_mul, g, PART_OUT, rows, PART_OUT, PART_OUT, NULL, "along");
-    int share = emit_gradient(graph, node, origin, OP_mean, along_n, PART_OUT, -1, PART_NONE, PART_ROW, along, "share");
-    int taken = emit_gradient(graph, node, origin, OP_mul, rows, PART_OUT, share, PART_ROW, PART_OUT, NULL, "taken");
-    int rest = emit_gradient(graph, node, origin, OP_sub, g, PART_OUT, taken, PART_OUT, PART_OUT, NULL, "sub");
+    int g = expand_emit_gradient(graph, node, origin, OP_mul, dy, PART_OUT, node->in[GRADIENT_WEIGHT], PART_NONE, PART_OUT, NULL, "mul");
+    int along_n = expand_emit_gradient(graph, node, origin, OP_mul, g, PART_OUT, rows, PART_OUT, PART_OUT, NULL, "along");
+    int share = expand_emit_gradient(graph, node, origin, OP_mean, along_n, PART_OUT, -1, PART_NONE, PART_ROW, along, "share");
+    int taken = expand_emit_gradient(graph, node, origin, OP_mul, rows, PART_OUT, share, PART_ROW, PART_OUT, NULL, "taken");
+    int rest = expand_emit_gradient(graph, node, origin, OP_sub, g, PART_OUT, taken, PART_OUT, PART_OUT, NULL, "sub");
     if (centered) {
-        int mean = emit_gradient(graph, node, origin, OP_mean, g, PART_OUT, -1, PART_NONE, PART_ROW, along, "mean");
-        rest = emit_gradient(graph, node, origin, OP_sub, rest, PART_OUT, mean, PART_ROW, PART_OUT, NULL, "centered");
+        int mean = expand_emit_gradient(graph, node, origin, OP_mean, g, PART_OUT, -1, PART_NONE, PART_ROW, along, "mean");
+        rest = expand_emit_gradient(graph, node, origin, OP_sub, rest, PART_OUT, mean, PART_ROW, PART_OUT, NULL, "centered");
     }
-    out[0] = emit_gradient(graph, node, origin, OP_mul, rest, PART_OUT, root, PART_ROW, PART_OUT, NULL, "grad");
-    int turned = emit_gradient(graph, node, origin, OP_mul, dy, PART_OUT, rows, PART_OUT, PART_OUT, NULL, "turned");
-    out[1] = emit_gradient(graph, node, origin, OP_sum_to, turned, PART_OUT, -1, PART_NONE, PART_NONE, weight, "weight");
-    if (centered) out[2] = emit_gradient(graph, node, origin, OP_sum_to, dy, PART_OUT, -1, PART_NONE, PART_NONE, weight, "bias");
+    out[0] = expand_emit_gradient(graph, node, origin, OP_mul, rest, PART_OUT, root, PART_ROW, PART_OUT, NULL, "grad");
+    int turned = expand_emit_gradient(graph, node, origin, OP_mul, dy, PART_OUT, rows, PART_OUT, PART_OUT, NULL, "turned");
+    out[1] = expand_emit_gradient(graph, node, origin, OP_sum_to, turned, PART_OUT, -1, PART_NONE, PART_NONE, weight, "weight");
+    if (centered) out[2] = expand_emit_gradient(graph, node, origin, OP_sum_to, dy, PART_OUT, -1, PART_NONE, PART_NONE, weight, "bias");
 }
 
 void split_rms_norm_grad(Graph *graph, const Node *node, int *out) {

@@ -42,6 +42,13 @@ typedef struct Role {
     VEC(Instance) instances;
     VEC(Step) steps;
 } Role;
+int64_t instance_bytes(const Graph *graph, const Instance *instance); /* of the largest box of any rank; at most MAX_TENSOR_BYTES */
+/* How messages name a step: its operator or communication, the value or state that it makes, and where that stands in the source. */
+typedef struct StepLabel {
+    const char *what, *of;
+    Span span;
+} StepLabel;
+StepLabel step_label(const Graph *graph, const Role *role, const Step *step);
 int fused_length(const Role *role, int at); /* the number of steps from `at` on that are members of one fused step; 1: it is alone */
 /* Room for the inner values of a fused step, side by side, and behind them for the views that it reads, where its members run one by one: the offset of each
  * inner instance in at (NULL: not asked); the bytes that the largest step needs. */

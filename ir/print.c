@@ -13,6 +13,8 @@ const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "nor
 const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
 const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
 const char *const input_kind_name[] = {"data", "row_weight", "rate", "update"};
+const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};
+const char *const regather_name[] = {"none", "parameters", "all"};
 const char *const last_name[] = {"drop", "pad", "short"};
 const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const on_nan_name[] = {"stop", "go"};
@@ -490,6 +492,7 @@ static void print_node(Printing *printing, int id) {
     if (!printing->net) {
         print_strategy(text, node);
         print_origin(text, node, id);
+        if (node->copy_of > 0) put_key(text, "copy", node->copy_of);
     }
     if (!is_named_by_result(graph, node)) {
         put(text, " name=");

@@ -551,6 +551,7 @@ static bool read_node(Reading *reading) {
     Node *node = &reading->graph->nodes.at[text.id];
     if (scan_is_key(scan, "strategy") && !read_strategy(reading, node)) return false;
     if (scan_is_key(scan, "origin") && !read_origin(reading, node, text.id)) return false;
+    if (scan_is_key(scan, "copy") && !scan_int(scan, "the node that is computed again", 1, text.id - 1, &node->copy_of)) return false;
     if (scan_is_key(scan, "name") && !scan_word(scan, &node->name)) return false;
     return scan_span(scan, &node->span) && scan_end(scan);
 }

@@ -96,7 +96,7 @@ RuleFn rule_cross_entropy;  /* {reduction}: logits: [.., c], label: [..] -> scal
 AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg,
     adjoint_exp, adjoint_log, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice,
     adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding,
-    adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum;
+    adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum, adjoint_pow;
 ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one

@@ -55,6 +55,7 @@ static const char *const known[] = {
     "strategy",
     "origin",
     "factors",
+    "copy",
     "name",
     "version",
     "kind",

@@ -173,12 +173,8 @@ static bool check_convert(const Check *check, int id) {
     Layout a = *from, b = *to;
     bool fits = layout_refine(&a, &b);
     for (int r = b.ndim; fits && r < b.ndim + NREDUCTIONS; r++)
-        for (int i = 0; fits && i < layout_count(&b, r); i++) {
-            Digit digit = layout_list(&b, r)[i];
-            fits = false;
-            for (int k = 0; k < layout_count(&a, r); k++)
-                fits = fits || (layout_list(&a, r)[k].size == digit.size && layout_list(&a, r)[k].stride == digit.stride);
-        }
+        for (int i = 0; fits && i < layout_count(&b, r); i++)
+            fits = layout_has(&a, r, layout_list(&b, r)[i]);
     return fits || node_fail(check, id, "the result is partial over digits that the operand is not");
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { MAX_COVERED = 2048 }; /* of a path around another one; paths are shorter */
+
 static void wild_set(Wilds *wilds, int number, const char *at, size_t n) {
     if (!wilds || number >= MAX_WILDS) return;
     wilds->of[number].at = at;
@@ -81,6 +83,18 @@ static size_t wild_length(const char *pattern, const char *at) {
     if (*at != '*') return 0;
     bool alone = (at == pattern || at[-1] == '.') && at[1] == '*' && (at[2] == '.' || !at[2]);
     return alone ? 2 : 1;
+}
+
+bool pattern_covers(const char *pattern, const char *path) {
+    char around[MAX_COVERED];
+    for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
+        const size_t n = (size_t)(dot - path);
+        if (n >= sizeof around) break;
+        memcpy(around, path, n);
+        around[n] = '\0';
+        if (pattern_matches(pattern, around, NULL)) return true;
+    }
+    return pattern_matches(pattern, path, NULL);
 }
 
 const char *pattern_wilds(const char *pattern, Arena *arena) {

@@ -16,6 +16,8 @@ typedef struct Wilds {
 
 /* wilds: filled in where the pattern matches and has at most MAX_WILDS; or NULL. */
 bool pattern_matches(const char *pattern, const char *path, Wilds *wilds);
+/* Whether a pattern matches a path, or what lies around it: layer.* covers layer.0.fc1.weight. */
+bool pattern_covers(const char *pattern, const char *path);
 /* The '*' and '**' of a pattern as letters '1' and 'n': equal for patterns that can stand for each other. In the arena. */
 const char *pattern_wilds(const char *pattern, Arena *arena);
 /* The path that a pattern makes of what another one's wilds stand for; they are those of pattern_wilds. In the arena. */

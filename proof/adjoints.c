@@ -224,7 +224,7 @@ bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns,
     char reason[512];
     *npatterns = 0;
     bool ok = true;
-    for (int i = 0; ok && i < graph->nodes.n && (graph->nforward == 0 || i < graph->nforward); i++) {
+    for (int i = 0; ok && i < graph_nforward(graph); i++) {
         const Node *node = &graph->nodes.at[i];
         if (!op_table[node->op].adjoint || !dtype_is_float(graph->values.at[node->out[0]].type.dtype)) continue;
         OperatorCase p;

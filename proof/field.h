@@ -164,7 +164,7 @@ double numeric_bytes(const Plan *plan, const Program *program); /* memory */
 /* What was run at small sizes, and what could be neither made small nor run as it is. */
 typedef struct Patterns {
     int operators, communications, left_out;
-    char left_why[256]; /* of the first */
+    char left_why[512]; /* of the first */
 } Patterns;
 /* Every distinct (operator, attributes, layouts) and every distinct communication of the plan, each alone at small sizes that keep its pattern. */
 bool pattern_plan(const Plan *plan, uint64_t seed, Patterns *patterns, char *why, size_t n);

@@ -2,10 +2,15 @@
 #pragma once
 #include "proof/proof.h"
 
-/* ---------------------------------------------------------------- check.c: the compositional proof */
+/* ---------------------------------------------------------------- steps.c: the compositional proof */
 
 /* Counts what it shows in *proof; false with *error. */
 bool compositional_check(const Plan *plan, Proof *proof, Error *error);
+
+/* ---------------------------------------------------------------- copies.c: nodes that compute once more what others do */
+
+/* Whether each gives what its original gives; counts them. */
+bool copies_check(const Graph *graph, Proof *proof, Error *error);
 
 /* ---------------------------------------------------------------- settings.c: what a plan says twice */
 

@@ -35,27 +35,41 @@ bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
     return true;
 }
 
-/* log(sum of exp(x - m)) - (x[label] - m), m the largest of the row, exp and log their hashes: the composite, written once more. */
+/* log(sum of exp(x - m)) - (1 - s) (x[label] - m) - s (mean of x - m), m the largest of the row, exp and log their hashes. */
+static Fe row_loss(const Fe *x, int64_t length, int64_t label, double smoothing) {
+    Fe most = x[0], sum = 0, mean = 0, share = 0, own = 1;
+    (void)(fe_double(smoothing, &share) && fe_double(1 - smoothing, &own)); /* from 0 to 1 */
+    for (int64_t i = 1; i < length; i++)
+        if (fe_signed(x[i]) > fe_signed(most)) most = x[i];
+    for (int64_t i = 0; i < length; i++) {
+        sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[i], most)));
+        mean = fe_add(mean, fe_sub(x[i], most));
+    }
+    mean = fe_mul(fe_mul(share, fe_inverse(fe_integer(length))), mean);
+    return fe_sub(fe_hash(OP_log, sum), fe_add(fe_mul(own, label >= 0 ? fe_sub(x[label], most) : 0), mean));
+}
+
+/* The composite, written once more: of rows whose label is not the one that is ignored. */
 bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    const Attr *ignored = &node->attr[1], *smoothing = &node->attr[2];
     bool none = strcmp(reduction, "none") == 0, mean = !none && strcmp(reduction, "sum") != 0;
     int64_t length, begin, rows = field_elements(&in[1]), slices = out[0].hidden ? out[0].global.dim[0] : 1,
-                           each = slices ? rows / slices : 0;
+                           each = slices ? rows / slices : 0, count = 0;
     if (!rows_of(&in[0], &in[1], &length, &begin) || length != in[0].global.dim[in[0].global.ndim - 1])
         return field_fail(why, n, "not a loss of whole rows");
     if (!none) tensor_fill(&out[0], 0);
     for (int64_t row = 0; row < rows; row++) {
-        const Fe *x = in[0].at + row * length;
-        Fe most = x[0], sum = 0;
-        for (int64_t i = 1; i < length; i++)
-            if (fe_signed(x[i]) > fe_signed(most)) most = x[i];
-        for (int64_t i = 0; i < length; i++)
-            sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[i], most)));
-        int64_t label = index_in(in[1].at[row], 0, length);
-        Fe loss = fe_sub(fe_hash(OP_log, sum), label >= 0 ? fe_sub(x[label], most) : 0), *to = &out[0].at[none ? row : row / each];
+        const bool counts = !ignored->given || in[1].at[row] != fe_integer(ignored->i);
+        const int64_t label = index_in(in[1].at[row], 0, length);
+        Fe loss = counts ? row_loss(in[0].at + row * length, length, label, smoothing->given ? smoothing->f : 0) : 0,
+           *to = &out[0].at[none ? row : row / each];
         *to = none ? loss : fe_add(*to, loss);
+        count += counts;
+        if (!mean || (row + 1) % each != 0) continue;
+        *to = fe_mul(*to, fe_inverse(fe_integer(count))); /* of the rows of this slice that count */
+        count = 0;
     }
-    if (mean) tensor_multiply(&out[0], fe_inverse(fe_integer(each)));
     return true;
 }
 

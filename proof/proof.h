@@ -2,7 +2,7 @@
  * operator semantics and table of what is linear in what are its own.
  *
  *   prove.c     proof_check: which parts are run, and the certificate that says so
- *   check.c     the compositional proof: the steps, by induction
+ *   steps.c     the compositional proof: the steps, by induction
  *   layout.c    boxes, terms, conversions, in this folder's own words; comparison with ir/box.c
  *   operators.c what each operator means for layouts
  *   memory.c    no two values alive at once overlap; nothing is read before it is written
@@ -27,9 +27,10 @@ typedef struct ProofOptions {
 /* What was shown, counted as it was checked. */
 typedef struct Proof {
     int64_t steps, kernels, communications, distinct_communications, boxes, ranks_checked, instances;
+    int64_t copies;                                                   /* nodes that compute once more what others do */
     int operator_patterns, communication_patterns, gradient_patterns; /* run over the field at small sizes */
     int patterns_left_out;                                            /* neither made small nor run as they are */
-    char left_why[256];                                               /* the first of them */
+    char left_why[512];                                               /* the first of them */
     int gradients;                                                    /* of the whole graph; 0: not run */
     bool whole_plan, gradients_run,
         simplified; /* run at full size: the plan; the graph's gradients; the lowered graph's loss against the plan's */

@@ -118,6 +118,7 @@ static void certify_compositional(Text *text, const Proof *proof, int nranks) {
         "compositional: %lld steps (%lld kernels, %lld communications, %lld distinct), %lld values; boxes, senders and owners compared on %lld of %d ranks",
         (long long)proof->steps, (long long)proof->kernels, (long long)proof->communications, (long long)proof->distinct_communications,
         (long long)proof->instances, (long long)proof->ranks_checked, nranks);
+    if (proof->copies > 0) text_printf(text, ", %lld cop%s", (long long)proof->copies, proof->copies == 1 ? "y of a node" : "ies of nodes");
 }
 
 /* What was not run at full size: the budget is too small, or the memory. */

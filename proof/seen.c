@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-typedef struct Seen {
-    uint64_t hash;
-    const uint64_t *word;
-    int n;
-} Seen;
-
 void key_begin(Key *key) {
     key->n = 0;
     key->overflow = false;
@@ -53,31 +47,15 @@ void key_attrs(Key *key, OpCode op, const Attr *attrs) {
 
 bool seen_before(SeenTable *table, Arena *arena, const Key *key) {
     if (key->overflow) return false;
-    if (2 * table->n >= table->cap) {
-        SeenTable bigger = {.cap = table->cap ? 2 * table->cap : 64, .n = table->n};
-        bigger.at = arena_alloc(arena, sizeof *bigger.at * (size_t)bigger.cap);
-        for (int i = 0; i < table->cap; i++) {
-            if (!table->at[i].word) continue;
-            uint64_t at = table->at[i].hash & (uint64_t)(bigger.cap - 1);
-            while (bigger.at[at].word)
-                at = (at + 1) & (uint64_t)(bigger.cap - 1);
-            bigger.at[at] = table->at[i];
-        }
-        *table = bigger;
-    }
     uint64_t hash = 0;
-    for (int i = 0; i < key->n; i++) {
-        hash = (hash ^ key->word[i]) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
+    for (int i = 0; i < key->n; i++)
+        hash = hash_mix(hash, key->word[i]);
+    map_each(&table->map, hash, k) {
+        const Seen *seen = &table->seen.at[k];
+        if (seen->n == key->n && !memcmp(seen->word, key->word, (size_t)key->n * sizeof *key->word)) return true;
     }
-    uint64_t at = hash & (uint64_t)(table->cap - 1);
-    for (; table->at[at].word; at = (at + 1) & (uint64_t)(table->cap - 1)) {
-        const Seen *seen = &table->at[at];
-        if (seen->hash == hash && seen->n == key->n && !memcmp(seen->word, key->word, (size_t)key->n * sizeof *key->word)) return true;
-    }
-    uint64_t *word = arena_alloc(arena, sizeof *word * (size_t)(key->n + 1));
-    memcpy(word, key->word, (size_t)key->n * sizeof *word);
-    table->at[at] = (Seen){.hash = hash, .word = word, .n = key->n};
-    table->n++;
+    const size_t bytes = (size_t)key->n * sizeof *key->word;
+    vec_push(arena, &table->seen, (Seen){memcpy(arena_alloc(arena, bytes + 1), key->word, bytes), key->n});
+    map_add(arena, &table->map, hash, table->seen.n - 1);
     return false;
 }

@@ -8,9 +8,14 @@ typedef struct Key {
     int n;
     bool overflow; /* never equal to another */
 } Key;
+typedef struct Seen {
+    const uint64_t *word;
+    int n;
+} Seen;
+/* Zeroed: empty. */
 typedef struct SeenTable {
-    struct Seen *at; /* in the arena */
-    int cap, n;
+    VEC(Seen) seen;
+    Map map;
 } SeenTable;
 
 void key_begin(Key *key);

@@ -227,6 +227,22 @@ static bool tangent_larger(const Derivation *d) {
     return walk_aligned(d, tensors, 6, larger_row, &half);
 }
 
+/* b a^(b - 1) da + y log(a) db, powers and logarithms their hashes; of b = 0 and a = 0 nothing. */
+static void pow_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe y = at[1][i * stride[1]], a = at[2][i * stride[2]], b = at[3][i * stride[3]], da = at[4][i * stride[4]],
+           db = at[5][i * stride[5]];
+        Fe of_a = b == 0 ? 0 : fe_mul(b, fe_hash(fe_hash(OP_pow, a), fe_sub(b, 1))), of_b = fe_mul(y, fe_hash(OP_log, a == 0 ? 1 : a));
+        at[0][i * stride[0]] = fe_add(fe_mul(of_a, da), fe_mul(of_b, db));
+    }
+}
+
+static bool tangent_pow(const Derivation *d) {
+    const FieldTensor *tensors[] = {&d->dout[0], &d->out[0], &d->in[0], &d->in[1], &d->din[0], &d->din[1]};
+    return walk_aligned(d, tensors, 6, pow_row, NULL);
+}
+
 /* Adds up dx where x is the maximum, and counts. */
 static void max_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     (void)context;
@@ -316,6 +332,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_min] = {.rule = tangent_max},
     [OP_maximum] = {.rule = tangent_larger},
     [OP_minimum] = {.rule = tangent_larger},
+    [OP_pow] = {.rule = tangent_pow},
     [OP_clamp] = {.rule = tangent_clamp},
     [OP_abs] = {.slope = slope_abs},
     [OP_sin] = {.slope = slope_sin},

@@ -19,22 +19,11 @@ struct Capture {
 };
 
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n) {
-    const Step *at = &cursor->role->steps.at[step];
     const Graph *graph = &executor->plan->graph;
-    const char *what = at->kind == STEP_KERNEL ? op_table[at->op].name : at->kind == STEP_WRITE ? "write" : comm_name[at->comm];
-    const char *name = "";
-    Span span = {0};
-    if (at->kind == STEP_WRITE) {
-        name = graph->states.at[at->state].name;
-        span = graph->states.at[at->state].span;
-    } else {
-        const Value *value = &graph->values.at[cursor->role->instances.at[at->kind == STEP_KERNEL ? at->out[0] : at->in[0]].value];
-        name = value->name;
-        span = graph->nodes.at[value->node].span;
-    }
-    int used = snprintf(text, n, "rank %d, step %d (%s of %s)", cursor->rank, step, what, name);
-    const char *file = graph_file(graph, span);
-    if (span.line > 0 && file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", file, span.line);
+    const StepLabel at = step_label(graph, cursor->role, &cursor->role->steps.at[step]);
+    int used = snprintf(text, n, "rank %d, step %d (%s of %s)", cursor->rank, step, at.what, at.of);
+    const char *file = graph_file(graph, at.span);
+    if (at.span.line > 0 && file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", file, at.span.line);
 }
 
 Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads,

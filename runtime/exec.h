@@ -147,6 +147,8 @@ void fuse_finish(Executor *executor, Cursor *cursor);
 bool fit_fused(const Executor *executor, const Cursor *cursor, int at, char *why,
                size_t n); /* of a fused step that begins there: what it stores, and where */
 bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n);
+/* Whether each request is started once, and then waited for once. *step: the one that is wrong. */
+bool fit_requests(const Executor *executor, const Cursor *cursor, int *step, char *why, size_t n);
 bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n);
 bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size_t n);
 bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t n);

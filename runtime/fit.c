@@ -1,5 +1,6 @@
 /* fit: whether what a step touches on this rank fits together. prun proves nothing: a plan that was edited may compute nonsense, but no step of
  * it reaches outside the memory of its operands. Kernels index all operands by the sizes of one of them, so what is checked here is what they rely on. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec.h"
@@ -210,6 +211,39 @@ bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, 
     }
     }
     return false;
+}
+
+static bool fit_turn(int *begun, int at, const Step *step, char *why, size_t n) {
+    if (step->kind == STEP_START ? *begun == 0 : *begun > 0) {
+        *begun = step->kind == STEP_START ? at + 1 : -1;
+        return true;
+    }
+    snprintf(why, n, "request %d is %s", step->request,
+             step->kind == STEP_START ? "started a second time"
+             : *begun < 0             ? "waited for a second time"
+                                      : "waited for before it is started");
+    return false;
+}
+
+bool fit_requests(const Executor *executor, const Cursor *cursor, int *step, char *why, size_t n) {
+    const Role *role = cursor->role;
+    int *begun = calloc((size_t)executor->nrequests + 1, sizeof *begun); /* per request: its start, + 1; -1: waited for */
+    bool fits = begun != NULL;
+    if (!fits) snprintf(why, n, "out of memory");
+    for (*step = 0; fits && *step < role->steps.n; ++*step) {
+        const Step *at = &role->steps.at[*step];
+        if ((at->kind == STEP_START || at->kind == STEP_WAIT) && at->request < executor->nrequests)
+            fits = fit_turn(&begun[at->request], *step, at, why, n);
+        if (!fits) break;
+    }
+    for (int r = 0; fits && r < executor->nrequests; r++)
+        if (begun[r] > 0) {
+            *step = begun[r] - 1;
+            snprintf(why, n, "request %d is never waited for", r);
+            fits = false;
+        }
+    free(begun);
+    return fits;
 }
 
 bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n) {

@@ -411,10 +411,8 @@ static bool load_communication(Executor *executor, Cursor *cursor, int at, Actio
 }
 
 static const char *action_name(Executor *executor, const Cursor *cursor, const Step *step) {
-    const Graph *graph = &executor->plan->graph;
-    if (step->kind == STEP_WRITE) return arena_printf(&executor->arena, "write of %s", graph->states.at[step->state].name);
-    const char *what = step->kind == STEP_KERNEL ? op_table[step->op].name : comm_name[step->comm];
-    return arena_printf(&executor->arena, "%s of %s", what, graph->values.at[cursor->role->instances.at[step->out[0]].value].name);
+    const StepLabel name = step_label(&executor->plan->graph, cursor->role, step);
+    return arena_printf(&executor->arena, "%s of %s", name.what, name.of);
 }
 
 /* What load_views needs of a role. */
@@ -501,7 +499,11 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         views.nviews = 0;
         vec_push(&executor->arena, &cursor->actions, action);
     }
-    return true;
+    char place[256], why[256];
+    int step;
+    if (fit_requests(executor, cursor, &step, why, sizeof why)) return true;
+    where(executor, cursor, step, place, sizeof place);
+    return error_of_rank(error, cursor->rank, EXIT_REJECTED, "%s: %s", place, why);
 }
 
 bool load_local(Executor *executor, Error *error) {

@@ -1,6 +1,6 @@
 # GPT-2 of 124,439,808 parameters (Radford et al. 2019): 12 blocks, 1,024 places, the table of words tied to the logits.
 #
-#   pcc gpt2.dsl --ranks 8 --machine gpu8 --search dynamic_programming --stats
+#   pcc gpt2.dsl --ranks 8 --machine gpu8 --stats
 import "nn.dsl";
 
 # Attention of each place to those up to it. x: [batch, places, dim] -> [batch, places, dim]

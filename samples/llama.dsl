@@ -1,6 +1,6 @@
 # LLaMA 3 of 8,030,261,248 parameters (Grattafiori et al. 2024): 32 blocks, 32 heads of queries that share 8 of keys and values.
 #
-#   pcc llama.dsl --ranks 8 --machine gpu8 --search dynamic_programming --stats
+#   pcc llama.dsl --ranks 8 --machine gpu8 --stats
 import "nn.dsl";
 
 # x over the root of its mean square along the last dimension. x: [..., n] -> [..., n]

@@ -89,3 +89,41 @@ cell transformer_block(x, heads, hidden = 4 * size(x, -1)) {
 cell l1(y, label) {
     return mean(abs(y - label));
 }
+
+# x where it is above 0, else slope * x. x: [..] -> [..]
+cell leaky_relu(x, slope = 0.01) {
+    return where(x > 0.0, x, slope * x);
+}
+
+# x where it is above 0, else alpha * (exp(x) - 1). x: [..] -> [..]
+cell elu(x, alpha = 1.0) {
+    return where(x > 0.0, x, alpha * expm1(clamp(x, high = 0)));
+}
+
+# Where x is not a number. x: [..] -> bool[..]
+cell isnan(x) {
+    return x != x;
+}
+
+# The mean of half the squared differences, of those beyond delta of delta * (|difference| - delta / 2), as PyTorch's HuberLoss.
+cell huber(x, target, delta = 1.0) {
+    apart = x - target;
+    near  = clamp(apart, low = -delta, high = delta);
+    return mean(near * (apart - near / 2));
+}
+
+# The mean of target * (log(target) - x), x logarithms of probabilities, as PyTorch's KLDivLoss: over all elements, or with batchmean the sum of each
+# row's, which is what mathematicians call the divergence. log_target: target is a logarithm too.
+cell kl_div(x, target, log_target = false, batchmean = false) {
+    if log_target {
+        each = exp(target) * (target - x);
+    } else {
+        each = target * log(where(target > 0.0, target, 1.0)) - target * x;
+    }
+    if batchmean {
+        value = sum(each) / size(x, 0);
+    } else {
+        value = mean(each);
+    }
+    return value;
+}

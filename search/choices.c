@@ -3,15 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t bytes_hash(const void *at, size_t n) {
-    const unsigned char *byte = at;
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ byte[i]) * 1099511628211u;
-    return hash ^ hash >> 29;
-}
-
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Arena *arena) {
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Moves *moves,
+                  Arena *arena) {
     if (machine == NULL) machine = &machine_cpu;
     *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind};
     double all = 0;
@@ -20,7 +13,7 @@ void choices_init(Choices *choices, const Graph *graph, const Machine *machine, 
             all += (double)shape_elements(&graph->states.at[s].type.shape) * dtype_bytes[graph->states.at[s].type.dtype];
     choices->bucket_bytes = all < (double)graph->settings.bucket_bytes ? all : (double)graph->settings.bucket_bytes;
     kernels_init(&choices->kernels, graph, machine, arena);
-    choices->moves = moves_create(arena, machine, graph->nranks);
+    choices->moves = moves != NULL ? moves : moves_create(arena, machine, graph->nranks);
 }
 
 /* ---- which strategies there are: every axis goes to one factor or to none, the axes of a factor in any order */
@@ -123,12 +116,11 @@ static double row_seconds(const Choices *choices, const Node *node, const Strate
     return seconds;
 }
 
-enum { IN_PARTS_BYTES = 256 << 10 }; /* of a state that pass updates changes in parts */
-
 /* Into how many parts the update of a parameter is divided beyond its storage. */
 static int64_t update_parts(const Choices *choices, int stored, int partial) {
     const Layout *layout = moves_at(choices->moves, partial);
-    if (moves_bytes(choices->moves, stored) * layout_split(moves_at(choices->moves, stored), 0) < IN_PARTS_BYTES) return 1;
+    if (moves_bytes(choices->moves, stored) * layout_split(moves_at(choices->moves, stored), 0) < choices->graph->settings.shard_bytes)
+        return 1;
     return layout_split(layout, layout->ndim + REDUCE_SUM);
 }
 
@@ -216,7 +208,7 @@ const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key) {
     key->op = node->op;
     key->rule = node->rule;
     key->kernels = kernels_hash(&choices->kernels, (int)(node - choices->graph->nodes.at));
-    const uint64_t hash = bytes_hash(key, sizeof *key);
+    const uint64_t hash = hash_bytes(key, sizeof *key);
     map_each(&choices->map, hash, at) {
         const NodeClass *there = choices->classes.at[at];
         bool same = memcmp(&there->key, key, sizeof *key) == 0 && there->node->nin == node->nin;

@@ -64,12 +64,11 @@ typedef struct Choices {
     VEC(NodeClass *) classes;
     Map map;
 } Choices;
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Arena *arena);
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Moves *moves,
+                  Arena *arena);
 /* The class of a node with this key, of which op and rule are filled in. */
 const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key);
 /* Seconds of a step, and bytes held, for a parameter that lies in `stored` and whose gradients come to lie in `partial`, which is that with partial sums: they are summed,
  * it is updated, in parts where it is large, and gathered again. */
 double parameter_seconds(const Choices *choices, int stored, int partial);
 int64_t parameter_bytes(const Choices *choices, int stored, int partial);
-/* A number that identifies bytes. */
-uint64_t bytes_hash(const void *at, size_t n);

@@ -66,7 +66,7 @@ static void core_edges(Core *core, const Problem *problem) {
     for (int e = 0; e < problem->edges.n; e++) {
         const Edge *edge = &problem->edges.at[e];
         const Table *table = NULL;
-        uint64_t hash = (uint64_t)(uintptr_t)edge->table * 0x9e3779b97f4a7c15u;
+        uint64_t hash = hash_mix(0, (uint64_t)(uintptr_t)edge->table);
         map_each(&known, hash, i) if (address.at[i] == edge->table) table = interned.at[i];
         if (table == NULL) {
             table = table_of(core->tables, edge->table->nrows, edge->table->ncolumns, edge->table->at);

@@ -140,7 +140,7 @@ static int bucket_key(Elimination *e, int i, uint64_t *hash) {
     e->keys.at[begin] = e->keys.n - begin;
     *hash = 7;
     for (int k = begin + 2; k < e->keys.n; k++)
-        *hash = (*hash ^ (uint64_t)e->keys.at[k]) * 0x9e3779b97f4a7c15u, *hash ^= *hash >> 29;
+        *hash = hash_mix(*hash, (uint64_t)e->keys.at[k]);
     return begin;
 }
 

@@ -1,11 +1,7 @@
 #include "search/kernels.h"
 
-static int nforward_of(const Graph *graph) {
-    return graph->nforward ? graph->nforward : graph->nodes.n;
-}
-
 void kernels_init(KernelIndex *index, const Graph *graph, const Machine *machine, Arena *arena) {
-    const int nforward = nforward_of(graph);
+    const int nforward = graph_nforward(graph);
     *index = (KernelIndex){.graph = graph, .machine = machine};
     index->nusers = graph_uses(graph, arena);
     index->first_user = arena_alloc(arena, ((size_t)graph->values.n + 1) * sizeof *index->first_user);
@@ -51,18 +47,13 @@ static void handed(const KernelIndex *index, int id, unsigned *in, unsigned *out
 
 /* ---- cost */
 
-static uint64_t mix(uint64_t hash, uint64_t value) {
-    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
-    return hash ^ hash >> 29;
-}
-
 static uint64_t hash_of(const KernelIndex *index, int id, uint64_t hash) {
     const Node *node = &index->graph->nodes.at[id];
     unsigned in, out;
     handed(index, id, &in, &out);
-    hash = mix(mix(mix(hash, (uint64_t)node->op), (uint64_t)(uintptr_t)node->rule), (uint64_t)in << 32 | out);
+    hash = hash_mix(hash_mix(hash_mix(hash, (uint64_t)node->op), (uint64_t)(uintptr_t)node->rule), (uint64_t)in << 32 | out);
     for (int f = 0; f < node->rule->nfactors; f++)
-        hash = mix(hash, (uint64_t)(uint8_t)node->origin_factor[f]);
+        hash = hash_mix(hash, (uint64_t)(uint8_t)node->origin_factor[f]);
     return hash;
 }
 

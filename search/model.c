@@ -57,7 +57,7 @@ typedef struct Builder {
 
 static const double *list_once(Builder *b, const double *at, int n) {
     const size_t bytes = (size_t)n * sizeof *at;
-    const uint64_t hash = bytes_hash(at, bytes);
+    const uint64_t hash = hash_bytes(at, bytes);
     map_each(&b->list_map, hash, k) if (b->lists.at[k].n == (size_t)n && memcmp(b->lists.at[k].at, at, bytes) == 0) return b->lists.at[k]
         .at;
     vec_push(b->arena, &b->lists, ((struct Numbers){at, (size_t)n}));
@@ -67,7 +67,7 @@ static const double *list_once(Builder *b, const double *at, int n) {
 
 static const CostTable *table_once(Builder *b, double *at, int nrows, int ncolumns) {
     const size_t bytes = (size_t)nrows * (size_t)ncolumns * sizeof *at;
-    const uint64_t hash = bytes_hash(at, bytes);
+    const uint64_t hash = hash_bytes(at, bytes);
     map_each(&b->table_map, hash, k) {
         const CostTable *there = b->tables.at[k];
         if (there->nrows == nrows && there->ncolumns == ncolumns && memcmp(there->at, at, bytes) == 0) {
@@ -88,21 +88,15 @@ static bool takes_part(const Builder *b, int node) {
     return !node_is_leaf(&b->graph->nodes.at[node]);
 }
 
-static void find_active(Builder *b) {
-    b->active = arena_alloc(b->arena, (size_t)b->graph->values.n + 1);
+static void find_varying(Builder *b) {
     b->varies = arena_alloc(b->arena, (size_t)b->graph->values.n + 1);
     for (int n = 0; n < b->nnodes; n++) {
         const Node *node = &b->graph->nodes.at[n];
-        bool active = node->op == OP_read && b->graph->states.at[node->state].trainable,
-             varies = node->op == OP_read || node->op == OP_input;
-        for (int i = 0; i < node->nin; i++) {
-            active = active || (b->active[node->in[i]] && op_table[node->op].adjoint != NULL);
+        bool varies = node->op == OP_read || node->op == OP_input;
+        for (int i = 0; i < node->nin; i++)
             varies = varies || b->varies[node->in[i]];
-        }
-        for (int o = 0; o < node->nout; o++) {
-            b->active[node->out[o]] = active && dtype_is_float(b->graph->values.at[node->out[o]].type.dtype);
+        for (int o = 0; o < node->nout; o++)
             b->varies[node->out[o]] = varies;
-        }
     }
 }
 
@@ -219,9 +213,10 @@ typedef struct Wanted {
 } Wanted;
 
 static void want(Builder *b, Wanted *wanted, int layout) {
-    map_each(&wanted->map, (uint64_t)layout * 0x9E3779B97F4A7C15u, k) if (wanted->had.at[k] == layout) return;
+    const uint64_t hash = hash_mix(0, (uint64_t)layout);
+    map_each(&wanted->map, hash, k) if (wanted->had.at[k] == layout) return;
     vec_push(b->arena, &wanted->had, layout);
-    map_add(b->arena, &wanted->map, (uint64_t)layout * 0x9E3779B97F4A7C15u, wanted->had.n - 1);
+    map_add(b->arena, &wanted->map, hash, wanted->had.n - 1);
 }
 
 static void want_sums(Builder *b, Wanted *wanted, const Layout *layout) {
@@ -286,7 +281,7 @@ static const Hub *hub_of(Builder *b, const Source *source) {
         }
     }
     Hub *hub = hub_make(b, source, &wanted);
-    uint64_t hash = bytes_hash(hub->had, (size_t)hub->n * sizeof *hub->had) ^ bytes_hash(hub->owed, (size_t)hub->n * sizeof *hub->owed);
+    uint64_t hash = hash_bytes(hub->had, (size_t)hub->n * sizeof *hub->had) ^ hash_bytes(hub->owed, (size_t)hub->n * sizeof *hub->owed);
     map_each(&b->hub_map, hash, k) {
         const Hub *there = b->hubs.at[k];
         if (there->active == hub->active && there->n == hub->n && there->seconds == hub->seconds &&
@@ -329,7 +324,7 @@ static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends
     Map map = {0};
     for (int k = 0; k < n; k++) {
         const Ends one = ends_of(key, row, k);
-        const uint64_t hash = bytes_hash(&one, sizeof one);
+        const uint64_t hash = hash_bytes(&one, sizeof one);
         which[k] = -1;
         map_each(&map, hash, at) if (ends[at].to == one.to && ends[at].back == one.back) which[k] = at;
         if (which[k] >= 0) continue;
@@ -342,7 +337,7 @@ static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends
 
 /* NULL: all is for nothing. */
 static const CostTable *table_of(Builder *b, const TableKey *key, int nrows, int ncolumns) {
-    const uint64_t hash = bytes_hash(key, sizeof *key);
+    const uint64_t hash = hash_bytes(key, sizeof *key);
     map_each(&b->slot_map, hash, k) if (memcmp(&b->slots.at[k].key, key, sizeof *key) == 0) return b->slots.at[k].table;
     Ends *rows = arena_alloc(b->arena, (size_t)nrows * sizeof *rows), *columns = arena_alloc(b->arena, (size_t)ncolumns * sizeof *columns);
     int *row = arena_alloc(b->arena, (size_t)nrows * sizeof *row), *column = arena_alloc(b->arena, (size_t)ncolumns * sizeof *column);
@@ -397,15 +392,16 @@ static void add_source(Builder *b, const Source *source) {
 void model_init(Model *model, const ModelInput *input, Arena *arena) {
     const Graph *graph = input->graph;
     *model = (Model){0};
-    choices_init(&model->choices, graph, input->machine, &input->mesh, input->behind, arena);
+    choices_init(&model->choices, graph, input->machine, &input->mesh, input->behind, input->moves, arena);
     Builder b = {.model = model,
                  .graph = graph,
                  .out_layout = input->out_layout,
                  .base = input->base,
                  .arena = arena,
-                 .nnodes = graph->nforward ? graph->nforward : graph->nodes.n};
+                 .nnodes = graph_nforward(graph)};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);
-    find_active(&b);
+    b.active = graph_active(graph, arena);
+    find_varying(&b);
     find_sources(&b);
     for (int n = 0; n < b.nnodes; n++)
         if (takes_part(&b, n)) add_node(&b, n);

@@ -4,17 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
-
 const Table *table_of(Tables *tables, int nrows, int ncolumns, const double *at) {
     size_t cells = (size_t)nrows * (size_t)ncolumns;
-    uint64_t hash = mix((uint64_t)nrows, (uint64_t)ncolumns), word;
+    uint64_t hash = hash_mix((uint64_t)nrows, (uint64_t)ncolumns), word;
     for (size_t i = 0; i < cells; i++) {
         memcpy(&word, &at[i], sizeof word);
-        hash = mix(hash, word);
+        hash = hash_mix(hash, word);
     }
     *tables->work += (int64_t)cells;
     map_each(&tables->contents, hash, id) {
@@ -65,7 +60,7 @@ const double *table_excess(Tables *tables, const Table *table) {
 enum { RESULT_SUM, RESULT_ROW, RESULT_ROWS, RESULT_LEAF, RESULT_SERIES };
 
 static uint64_t result_hash(int kind, int first, int second, int third) {
-    return mix(mix(mix(mix(7, (uint64_t)kind), (uint64_t)first), (uint64_t)second), (uint64_t)third);
+    return hash_mix(hash_mix(hash_mix(hash_mix(7, (uint64_t)kind), (uint64_t)first), (uint64_t)second), (uint64_t)third);
 }
 
 static const TableResult *result_find(const Tables *tables, int kind, int first, int second, int third) {

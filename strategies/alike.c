@@ -8,19 +8,21 @@
 Alike *alike_of(Propagator *p, const Node *node) {
     uint64_t hash = (uint64_t)node->op;
     for (int f = 0; f < node->rule->nfactors; f++)
-        hash = (hash ^ (uint64_t)node->rule->factor[f].size) * 0x9E3779B97F4A7C15u;
-    Alike **slot = &p->alike[(hash ^ (hash >> 32)) % ALIKE_SLOTS];
-    for (Alike *alike = *slot; alike; alike = alike->next) {
+        hash = hash_mix(hash, (uint64_t)node->rule->factor[f].size);
+    map_each(&p->alike_map, hash, number) {
+        Alike *alike = p->alike.at[number];
         bool same = alike->op == node->op && alike->nin == node->nin && alike->nout == node->nout;
         for (int i = 0; same && i < node->nin; i++)
             same = type_equal(&alike->in[i], value_type(p, node->in[i]));
         if (same && rule_equal(alike->rule, node->rule, alike->in, node->nin, node->nout)) return alike;
     }
     Alike *alike = arena_alloc(&p->arena, sizeof *alike);
-    *alike = (Alike){.op = node->op, .rule = node->rule, .nin = node->nin, .nout = node->nout, .next = *slot};
+    *alike = (Alike){.op = node->op, .rule = node->rule, .nin = node->nin, .nout = node->nout};
     for (int i = 0; i < node->nin; i++)
         alike->in[i] = *value_type(p, node->in[i]);
-    return *slot = alike;
+    map_add(&p->arena, &p->alike_map, hash, p->alike.n);
+    vec_push(&p->arena, &p->alike, alike);
+    return alike;
 }
 
 /* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
@@ -79,7 +81,7 @@ Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strateg
     }
     uint64_t hash = 0;
     for (size_t i = 0; i < ncolumns; i++)
-        hash = (hash ^ (uint64_t)number[i]) * 0x9E3779B97F4A7C15u;
+        hash = hash_mix(hash, (uint64_t)number[i]);
     map_each(&alike->known, hash, k) if (memcmp(alike->all.at[k]->need, number, ncolumns * sizeof *number) == 0) return alike->all.at[k];
     Candidate *made_of = arena_alloc(&p->arena, sizeof *made_of);
     Strategy *copy = arena_alloc(p->graph->arena, sizeof *copy);

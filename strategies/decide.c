@@ -172,7 +172,7 @@ static Answer answer_of(Propagator *p, const Question *question) {
     Alike *alike = question->alike;
     uint64_t hash = 0;
     for (int i = 0; i < n; i++)
-        hash = ((hash ^ (uint32_t)key[i]) * 0x9E3779B97F4A7C15u) ^ hash >> 32;
+        hash = hash_mix(hash, (uint32_t)key[i]);
     map_each(&alike->asked, hash, k) if (alike->answers.at[k].nkey == n &&
                                          memcmp(alike->answers.at[k].key, key, (size_t)n * sizeof *key) == 0) return alike->answers.at[k];
     Answer answer = answer_find(p, question);

@@ -49,6 +49,22 @@ const Machine *machine_named(const char *name) {
     return NULL;
 }
 
+bool machine_within_node(const Machine *machine, const Digit *digits, int n, int nranks) {
+    if (nranks <= machine->ranks_per_node) return true;
+    for (int i = 0; i < n; i++) {
+        int64_t top = (int64_t)digits[i].size * digits[i].stride;
+        if (top > machine->ranks_per_node || machine->ranks_per_node % top != 0) return false;
+    }
+    return true;
+}
+
+int64_t log2_ceil(int64_t n) {
+    int64_t rounds = 0;
+    for (int64_t reach = 1; reach < n; reach *= 2)
+        rounds++;
+    return rounds;
+}
+
 void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "pcc-machine 1\nname %s\nranks_per_node %d\n", machine->name, machine->ranks_per_node);
     text_printf(text, "rank %.4g s %.4g B/s\n", machine->rank.latency_s, machine->rank.bytes_per_s);
@@ -127,6 +143,21 @@ static void read_words(Reader *reader, const char *text, size_t n, int line) {
     }
 }
 
+/* Sums and products of figures within these are finite, and so are the times that they give. */
+static const struct {
+    const char *unit;
+    double least, most;
+} ranges[] = {{"s", 1e-12, 1e3}, {"B", 1, 1e18}, {"B/s", 1, 1e18}, {"FLOP/s", 1, 1e21}};
+
+static bool in_range(Reader *reader, const Word *number, const char *unit, double value) {
+    size_t i = 0;
+    while (strcmp(ranges[i].unit, unit) != 0)
+        i++;
+    if (ranges[i].least <= value && value <= ranges[i].most) return true;
+    diag_error(reader->diags, number->span, "%s %s: expected from %g to %g %s", number->text, unit, ranges[i].least, ranges[i].most, unit);
+    return false;
+}
+
 /* A positive real with its unit behind it: words i and i + 1. */
 static bool read_quantity(Reader *reader, int i, const char *unit, double *value) {
     const Word *number = &reader->word[i], *its_unit = &reader->word[i + 1];
@@ -137,7 +168,7 @@ static bool read_quantity(Reader *reader, int i, const char *unit, double *value
         diag_error(reader->diags, number->span, "expected a positive number, as in 2e-06");
         return false;
     }
-    if (strcmp(its_unit->text, unit) == 0) return true;
+    if (strcmp(its_unit->text, unit) == 0) return in_range(reader, number, unit, *value);
     diag_error(reader->diags, its_unit->span, "expected the unit '%s', not '%s'", unit, its_unit->text);
     return false;
 }
@@ -149,7 +180,7 @@ static bool read_level(Reader *reader, MachineLevel *level) {
 static bool read_memory(Reader *reader, double *bytes_per_s, int64_t *size) {
     double bytes;
     if (!read_quantity(reader, 1, "B/s", bytes_per_s) || !read_quantity(reader, 3, "B", &bytes)) return false;
-    *size = bytes < 1 ? 1 : bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
+    *size = (int64_t)bytes;
     return true;
 }
 

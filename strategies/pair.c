@@ -7,7 +7,7 @@
 
 static int atom_find(Pair *pair, Digit digit) {
     for (int i = 0; i < pair->natoms; i++)
-        if (pair->atom[i].size == digit.size && pair->atom[i].stride == digit.stride) return i;
+        if (digit_equal(pair->atom[i], digit)) return i;
     if (pair->natoms == MAX_ATOMS) return -1;
     pair->atom[pair->natoms] = digit;
     return pair->natoms++;
@@ -19,25 +19,11 @@ static bool list_push(AtomList *list, int atom) {
     return true;
 }
 
-static bool list_has(const AtomList *list, int atom) {
-    for (int i = 0; i < list->n; i++)
-        if (list->at[i] == atom) return true;
-    return false;
-}
-
 static int64_t list_size(const Pair *pair, const AtomList *list) {
     int64_t size = 1;
     for (int i = 0; i < list->n; i++)
         size *= pair->atom[list->at[i]].size;
     return size;
-}
-
-/* Whether a list of another layout, refined with this one, has the digit too. */
-static bool has_digit(const Layout *layout, int list, Digit digit) {
-    const Digit *at = layout_list(layout, list);
-    for (int i = 0; i < layout_count(layout, list); i++)
-        if (at[i].size == digit.size && at[i].stride == digit.stride) return true;
-    return false;
 }
 
 /* Cuts an atom into a major part of size `major` and the rest, in every list. */
@@ -110,7 +96,7 @@ static bool pair_fill(Pair *pair, const Layout *from, const Layout *to) {
         for (int i = 0; i < layout_count(from, list); i++) {
             Digit digit = layout_list(from, list)[i];
             int atom = atom_find(pair, digit);
-            bool kept = has_digit(to, list, digit);
+            bool kept = layout_has(to, list, digit);
             if (!list_push(kept ? &pair->list[0][ndim] : &pair->reduced, atom)) return false;
             if (kept && !list_push(&pair->list[1][ndim], atom)) return false;
         }
@@ -251,25 +237,6 @@ void atoms_next(AtomCounter *counter) {
     counter->done = true;
 }
 
-/* A dimension whose atoms, beyond equal leading digits, are used nowhere else: over all their values the common parts cover it exactly
- * once. */
-static bool dim_is_free(const Pair *pair, int d) {
-    int same = 0;
-    int nf = layout_count(pair->from, d), nt = layout_count(pair->to, d);
-    const Digit *f = layout_list(pair->from, d), *t = layout_list(pair->to, d);
-    int64_t common = 1, size = 1;
-    for (int i = 0; i < nf && i < nt && f[i].size == t[i].size && f[i].stride == t[i].stride; i++)
-        common *= f[i].size;
-    while (size < common)
-        size *= pair->atom[pair->list[0][d].at[same++]].size;
-    for (int side = 0; side < 2; side++)
-        for (int i = same; i < pair->list[side][d].n; i++) {
-            int atom = pair->list[side][d].at[i];
-            if (side == 0 ? pair->in_to[atom] : pair->in_from[atom]) return false;
-        }
-    return true;
-}
-
 /* Whether rank holds a term that it keeps: always, in one order. */
 static bool same_terms(const Pair *pair, int rank) {
     int held = order_position(pair->from->order, rank), kept = order_position(pair->to->order, rank);
@@ -279,14 +246,13 @@ static bool same_terms(const Pair *pair, int rank) {
     return true;
 }
 
-static int64_t overlap_of(const Pair *pair, int rank, const bool *skip) {
+static int64_t overlap_of(const Pair *pair, int rank) {
     if (pair->mixed && !same_terms(pair, rank)) return 0;
     Box held, needed;
     layout_box(pair->from, pair->shape, rank, &held);
     layout_box(pair->to, pair->shape, rank, &needed);
     int64_t cells = 1;
     for (int d = 0; d < pair->shape->ndim; d++) {
-        if (skip && skip[d]) continue;
         int64_t begin = held.begin[d] > needed.begin[d] ? held.begin[d] : needed.begin[d];
         int64_t end = held.end[d] < needed.end[d] ? held.end[d] : needed.end[d];
         if (end <= begin) return 0;
@@ -300,7 +266,7 @@ int64_t pair_missing_max(const Pair *pair) {
     for (int rank = 0; rank < pair->nranks; rank++) {
         Box needed;
         layout_box(pair->to, pair->shape, rank, &needed);
-        int64_t missing = box_elements(&needed) - overlap_of(pair, rank, NULL);
+        int64_t missing = box_elements(&needed) - overlap_of(pair, rank);
         if (missing > most) most = missing;
     }
     return most;
@@ -310,7 +276,7 @@ int64_t pair_overlap_total(const Pair *pair) {
     int64_t total = 0;
     if (!pair->refined) {
         for (int rank = 0; rank < pair->nranks; rank++)
-            total += overlap_of(pair, rank, NULL);
+            total += overlap_of(pair, rank);
         return total;
     }
     int64_t atoms = 1;
@@ -319,29 +285,9 @@ int64_t pair_overlap_total(const Pair *pair) {
             atoms *= pair->atom[i].size;
         return pair_part(pair) * pair_solutions(pair, NULL) * (pair->nranks / atoms);
     }
-    bool set[MAX_ATOMS] = {false}, skip[MAX_NDIM] = {false};
-    int64_t free_cells = 1, free_ranks = 1;
-    for (int d = 0; d < pair->shape->ndim; d++) {
-        skip[d] = dim_is_free(pair, d);
-        if (skip[d]) free_cells *= pair->shape->dim[d];
-        for (int side = 0; side < 2 && !skip[d]; side++)
-            for (int i = 0; i < pair->list[side][d].n; i++)
-                set[pair->list[side][d].at[i]] = true;
-    }
-    for (int d = 0; d < pair->shape->ndim; d++)
-        for (int side = 0; side < 2 && skip[d]; side++)
-            for (int i = 0; i < pair->list[side][d].n; i++) {
-                int atom = pair->list[side][d].at[i];
-                if (side == 1 && list_has(&pair->list[0][d], atom)) continue;
-                free_ranks *= pair->atom[atom].size;
-            }
-    int64_t counted = 1;
-    AtomCounter counter = atoms_first(pair, set);
-    for (int i = 0; i < counter.n; i++)
-        counted *= counter.atom[i].size;
-    for (; !counter.done; atoms_next(&counter))
-        total += overlap_of(pair, counter.rank, skip);
-    return total * free_cells * (pair->nranks / (counted * free_ranks));
+    UnevenCounts counts;
+    uneven_count(pair, &counts);
+    return counts.overlap;
 }
 
 /* The piece that a rank both needs and holds a term of: by the digits of its two parts. */
@@ -370,7 +316,7 @@ int64_t pair_overlap_pieces(const Pair *pair) {
     if (!overlap) abort();
     int n = 0;
     for (int rank = 0; rank < pair->nranks; rank++) {
-        const int64_t cells = overlap_of(pair, rank, NULL);
+        const int64_t cells = overlap_of(pair, rank);
         if (cells > 0)
             overlap[n++] = (Overlap){part_of(pair->to, ntarget, order_position(pair->to->order, rank)),
                                      part_of(pair->from, nsource, order_position(pair->from->order, rank)), cells};

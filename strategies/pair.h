@@ -69,3 +69,13 @@ void atoms_next(AtomCounter *counter);
 /* What the busiest rank of an exchange of partial sums receives, and what the busiest one sends, in elements. Refined pairs with terms > 1, any
  * sizes; time in proportion to the ranks and to the parts of each dimension, never to the pieces. */
 void classes_max(const Pair *pair, int64_t *received, int64_t *sent);
+
+/* ---- uneven.c */
+
+/* Of an exchange without sums, in cells. */
+typedef struct UnevenCounts {
+    int64_t overlap;        /* the sum over all ranks of what a rank both needs and holds */
+    int64_t received, sent; /* of the busiest rank */
+} UnevenCounts;
+/* Refined pairs, any sizes. */
+void uneven_count(const Pair *pair, UnevenCounts *counts);

@@ -98,7 +98,7 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
     p->graph = graph, p->result = result, p->diags = diags;
     arena_init(&p->arena);
     p->memo = cost_memo_create(&p->arena, graph->nranks);
-    p->nnodes = graph->nforward ? graph->nforward : graph->nodes.n;
+    p->nnodes = graph_nforward(graph);
     result->out_layout = arena_alloc(graph->arena, (size_t)(graph->nodes.n + 1) * sizeof *result->out_layout);
     int nvalues = graph->values.n;
     p->fixed_layout = arena_alloc(&p->arena, (size_t)nvalues * sizeof *p->fixed_layout + 1);
@@ -126,7 +126,7 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
             p->user_operand[at] = i;
         }
     p->batch = values_batch(graph, &p->arena);
-    find_active(p);
+    p->active = graph_active(graph, &p->arena);
 }
 
 /* Open nodes split their batch. */

@@ -11,8 +11,6 @@
 #include "ir/map.h"
 #include "strategies/choice.h"
 
-enum { ALIKE_SLOTS = 512 };
-
 /* What ranks receive in some communications. */
 typedef struct Moved {
     int64_t bytes; /* by all ranks */
@@ -59,7 +57,6 @@ typedef struct Alike {
     VEC(Answer) answers;
     Map asked;          /* answers, by their keys */
     double least_flops; /* of those offered */
-    struct Alike *next; /* in the same slot */
 } Alike;
 
 typedef struct Propagator {
@@ -68,9 +65,10 @@ typedef struct Propagator {
     Diags *diags;
     Arena arena; /* until propagate returns */
     CostMemo *memo;
-    int nnodes;                /* forward nodes */
-    Alike *alike[ALIKE_SLOTS]; /* by hash */
-    const Candidate **chosen;  /* per node, NULL: leaves and what is not decided */
+    int nnodes; /* forward nodes */
+    VEC(Alike *) alike;
+    Map alike_map;
+    const Candidate **chosen; /* per node, NULL: leaves and what is not decided */
     int *
         fixed_layout; /* per value: number of the layout in which its users find it, whatever makes it: of leaves, and behind `->`; -1: none */
     int *hint_of;     /* per node: the hinted node from which it was reached, -1: none */
@@ -169,7 +167,6 @@ Moved traffic_moved(const Propagator *p, const ValueTraffic *traffic);
 int asked_gradient(const Propagator *p, const Node *node, int operand, const Candidate *candidate);
 /* In which the users of a value find it; -1: not decided. */
 int value_home(const Propagator *p, int value);
-void find_active(Propagator *p);
 
 /* What a step moves, forward and backward, and FLOPs of the busiest rank, forward. */
 typedef struct Volume {

@@ -1,9 +1,9 @@
 /* How one layout becomes another (docs/redistribution.md).
  *
- * A single exchange attains the lower bound of the total, so nothing is ever planned that receives more, except in the canonical form,
+ * A single exchange attains the lower bound of the total, and on few ranks nothing is planned that receives more, except in the canonical form,
  * which exists to be read beside MindSpore's. Where an exchange happens to be what a library's collective does, and
  * the boxes are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer
- * messages. */
+ * messages. On many ranks sequences of collectives are planned too, and the fastest is taken. */
 #include <string.h>
 
 #include "strategies/pair.h"
@@ -12,8 +12,11 @@ static int64_t max64(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static bool digit_equal(Digit a, Digit b) {
-    return a.size == b.size && a.stride == b.stride;
+/* Whether any list of a layout has the digit. */
+static bool has_anywhere(const Layout *layout, Digit digit) {
+    for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++)
+        if (digit_equal(layout->digit[i], digit)) return true;
+    return false;
 }
 
 /* ---- plans under construction */
@@ -47,9 +50,19 @@ static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int 
     return 0;
 }
 
-/* Adds up what the steps move, their rounds and the peak. */
-static void conversion_measure(Conversion *conversion, const Layout *from, const Shape *shape, int nranks) {
+/* What is planned, for all that plans parts of it. */
+typedef struct Task {
+    const Shape *shape;
+    int dtype_bytes, nranks;
+    const Machine *machine;
+} Task;
+
+/* Adds up what the steps move and take, their rounds and the peak. */
+static void conversion_measure(const Task *task, Conversion *conversion, const Layout *from) {
+    const Shape *shape = task->shape;
+    const int nranks = task->nranks;
     conversion->received = conversion->sent = (Traffic){0};
+    conversion->seconds = (MoveSeconds){0};
     conversion->rounds = 0;
     conversion->peak_elements = layout_max_elements(from, shape);
     for (int i = 0; i < conversion->nsteps; i++) {
@@ -62,6 +75,10 @@ static void conversion_measure(Conversion *conversion, const Layout *from, const
         conversion->sent.max += sent.max;
         conversion->rounds += step_rounds(step->kind, from, &step->to, nranks);
         int64_t staging = max64(received.max, sent.max);
+        MoveSeconds seconds = step_seconds(task->machine, step->kind, from, &step->to, shape, staging * task->dtype_bytes, nranks);
+        conversion->seconds.messages += seconds.messages;
+        conversion->seconds.messages_s += seconds.messages_s;
+        conversion->seconds.bytes_s += seconds.bytes_s;
         int64_t peak = layout_max_elements(from, shape) + layout_max_elements(&step->to, shape) + staging;
         conversion->peak_elements = max64(conversion->peak_elements, peak);
         from = &step->to;
@@ -208,119 +225,10 @@ static void plan_direct(const Layout *from, const Layout *to, const Shape *shape
     conversion_step(conversion, kind, to);
 }
 
-/* ---- what a conversion costs on a machine */
-
-/* Whether groups of ranks along these digits stay within nodes. */
-static bool within_node(const Machine *machine, const Digit *digits, int n, int nranks) {
-    if (nranks <= machine->ranks_per_node) return true;
-    for (int i = 0; i < n; i++) {
-        int64_t top = (int64_t)digits[i].size * digits[i].stride;
-        if (top > machine->ranks_per_node || machine->ranks_per_node % top != 0) return false;
-    }
-    return true;
-}
-
-static double log2_ceil(int64_t n) {
-    double steps = 0;
-    for (int64_t reach = 1; reach < n; reach *= 2)
-        steps++;
-    return steps;
-}
-
-/* Messages that a rank receives, in its node and from others. */
-typedef struct Messages {
-    int ranks_per_node;
-    int64_t near, far;
-} Messages;
-
-static bool count_message(void *context, const Piece *piece) {
-    Messages *messages = context;
-    if (piece->from == piece->to) return true;
-    bool near = piece->from / messages->ranks_per_node == piece->to / messages->ranks_per_node;
-    *(near ? &messages->near : &messages->far) += 1;
-    return true;
-}
-
-/* The digits of the dimensions of `from` that are not at the same place in `to`. Returns their number, -1: meshes that do not fit. */
-static int moved_digits(const Layout *from, const Layout *to, Digit *digits) {
-    Layout a = *from, b = *to;
-    if (!layout_refine(&a, &b)) return -1;
-    int n = 0;
-    for (int d = 0; d < a.ndim; d++)
-        for (int i = 0; i < layout_count(&a, d); i++) {
-            Digit digit = layout_list(&a, d)[i];
-            bool stays = false;
-            for (int k = 0; k < layout_count(&b, d); k++)
-                stays = stays || digit_equal(layout_list(&b, d)[k], digit);
-            if (!stays) digits[n++] = digit;
-        }
-    return n;
-}
-
-static int64_t digits_product(const Digit *digits, int n) {
-    int64_t product = 1;
-    for (int i = 0; i < n; i++)
-        product *= digits[i].size;
-    return product;
-}
-
-/* Seconds that the messages of a step take beside their bytes, and the level of its slowest link. An exchange: rank 0 for all, its part is as
- * large as any. */
-static double step_latency(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks,
-                           const MachineLevel **level) {
-    Digit digits[MAX_DIGITS];
-    Reduction reduction;
-    int n = 0;
-    *level = &machine->rank;
-    switch (kind) {
-    case COMM_ALL_REDUCE:
-    case COMM_REDUCE_SCATTER:
-        n = layout_summed(from, to, digits, &reduction);
-        break;
-    case COMM_ALL_GATHER:
-    case COMM_ALL_TO_ALL:
-        n = moved_digits(from, to, digits);
-        break;
-    case COMM_EXCHANGE: {
-        Messages messages = {.ranks_per_node = machine->ranks_per_node};
-        pieces_received(from, to, shape, nranks, 0, count_message, &messages);
-        if (messages.far > 0) *level = &machine->node;
-        return machine->rank.latency_s * (double)messages.near + machine->node.latency_s * (double)messages.far;
-    }
-    case COMM_STRIDED_SLICE:
-    case NCOMMS:
-        return 0;
-    }
-    if (n < 0 || !within_node(machine, digits, n, nranks)) *level = &machine->node;
-    int64_t group = n < 0 ? nranks : digits_product(digits, n);
-    double steps = kind == COMM_ALL_TO_ALL ? (double)(group - 1) : log2_ceil(group) * (kind == COMM_ALL_REDUCE ? 2 : 1);
-    return (*level)->latency_s * steps;
-}
-
-double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes,
-                    int nranks) {
-    const MachineLevel *level;
-    double latency = step_latency(machine != NULL ? machine : &machine_cpu, kind, from, to, shape, nranks, &level);
-    return latency + (double)busiest_bytes / level->bytes_per_s;
-}
-
-static double conversion_cost(const Machine *machine, const Conversion *conversion, const Layout *from, const Shape *shape, int bytes,
-                              int nranks) {
-    double seconds = 0;
-    for (int i = 0; i < conversion->nsteps; i++) {
-        const ConversionStep *step = &conversion->step[i];
-        Traffic received, sent;
-        traffic_step(step->kind, from, &step->to, shape, nranks, &received, &sent);
-        seconds += step_seconds(machine, step->kind, from, &step->to, shape, max64(received.max, sent.max) * bytes, nranks);
-        from = &step->to;
-    }
-    return seconds;
-}
-
 /* Gathers dimension by dimension: each receives what it then passes on no further, so that all together receive what one exchange does, in
  * fewer messages. A gather moves more than all before it, so those between nodes come first. False where the target is more than that. */
-static bool plan_gathers(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks,
-                         Conversion *conversion) {
+static bool plan_gathers(const Task *task, const Layout *from, const Layout *to, Conversion *conversion) {
+    const Shape *shape = task->shape;
     Rest rest;
     rest_init(&rest, from, to, shape);
     Digit summed[MAX_DIGITS];
@@ -333,7 +241,7 @@ static bool plan_gathers(const Machine *machine, const Layout *from, const Layou
     for (int far = 1; far >= 0; far--)
         for (int i = rest.ndiffer - 1; i >= 0; i--) {
             int d = rest.dim[i];
-            if (within_node(machine, rest.from[d], rest.nfrom[d], nranks) == (far == 1)) continue;
+            if (machine_within_node(task->machine, rest.from[d], rest.nfrom[d], task->nranks) == (far == 1)) continue;
             if (!with_list(&at, d, rest.common[d], rest.ncommon[d], &next)) return false;
             layout_canonical(&next, shape);
             conversion_step(conversion, COMM_ALL_GATHER, --left == 0 ? to : &next);
@@ -368,45 +276,147 @@ static void plan_mixed(const Layout *from, const Layout *to, const Shape *shape,
     conversion_step(conversion, left.total == 0 ? COMM_STRIDED_SLICE : COMM_EXCHANGE, to);
 }
 
-static void plan_natural(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
-                         const Machine *machine, Conversion *conversion) {
-    if (policy == REDISTRIBUTE_CANONICAL) {
-        plan_canonical(from, to, shape, nranks, conversion);
-        conversion_measure(conversion, from, shape, nranks);
+/* ---- fewer messages, more bytes */
+
+/* On so many ranks, and where a rank waits for so few messages, nothing is planned that receives more than the bound. */
+enum { FEW_RANKS = 32, FEW_MESSAGES = 8 };
+#define ABOUT_AS_FAST 0.99 /* of the seconds of another plan: what takes more than that is not worth more bytes */
+
+static double plan_seconds(const Conversion *conversion) {
+    return conversion->seconds.messages_s + conversion->seconds.bytes_s;
+}
+
+/* Takes the faster of two plans; where they take about as long, the one that receives less. */
+static void keep_faster(const Task *task, const Layout *from, Conversion *tried, Conversion *best) {
+    conversion_measure(task, tried, from);
+    const double seconds = plan_seconds(tried), least = plan_seconds(best);
+    if (seconds < ABOUT_AS_FAST * least || (ABOUT_AS_FAST * seconds <= least && tried->received.total < best->received.total))
+        *best = *tried;
+}
+
+/* Takes of dimensions that `to` divides further what is needed in the end, where the ranks that differ in these digits hold the same: that moves nothing. */
+static bool slice_first(const Layout *from, const Layout *to, const Shape *shape, Layout *sliced) {
+    Rest rest;
+    Layout a = *from, b = *to;
+    if (!layout_refine(&a, &b)) return false;
+    rest_init(&rest, from, to, shape);
+    *sliced = *from;
+    bool any = false;
+    for (int i = 0; i < rest.ndiffer; i++) {
+        const int d = rest.dim[i];
+        Layout next;
+        int n = rest.ncommon[d];
+        if (rest.nfrom[d] > 0 || !dim_even(from, to, shape, d)) continue;
+        for (int k = 0; k < rest.nto[d] && !has_anywhere(&a, rest.to[d][k]); k++)
+            rest.common[d][n++] = rest.to[d][k];
+        if (n == rest.ncommon[d] || !with_list(sliced, d, rest.common[d], n, &next)) continue;
+        *sliced = next;
+        any = true;
+    }
+    layout_canonical(sliced, shape);
+    return any;
+}
+
+/* What comes behind the steps of `begun`, which lead from `from` to `at`, where nothing is left to be summed. */
+static void plan_rest(const Task *task, const Layout *from, const Conversion *begun, const Layout *at, const Layout *to, Conversion *best) {
+    Conversion tried = *begun;
+    if (layout_same(at, to, task->shape, task->nranks)) {
+        if (tried.nsteps > 0) tried.step[tried.nsteps - 1].to = *to;
+        keep_faster(task, from, &tried, best);
         return;
     }
-    plan_direct(from, to, shape, nranks, &conversion->bound, conversion);
-    conversion_measure(conversion, from, shape, nranks);
-    Conversion gathers = {.bound = conversion->bound};
-    if (policy == REDISTRIBUTE_BOUND || conversion->step[0].kind != COMM_EXCHANGE ||
-        !plan_gathers(machine, from, to, shape, nranks, &gathers))
+    Traffic bound;
+    traffic_bound(at, to, task->shape, task->nranks, &bound);
+    plan_direct(at, to, task->shape, task->nranks, &bound, &tried);
+    keep_faster(task, from, &tried, best);
+    tried = *begun;
+    if (plan_gathers(task, at, to, &tried)) keep_faster(task, from, &tried, best);
+    tried = *begun;
+    plan_canonical(at, to, task->shape, task->nranks, &tried);
+    keep_faster(task, from, &tried, best);
+}
+
+/* Sums among the ranks that have the terms alone, whole or each rank a part of some dimension; then the rest. */
+static void plan_sums(const Task *task, const Layout *from, const Conversion *begun, const Layout *at, const Layout *to, Conversion *best) {
+    Digit summed[MAX_DIGITS];
+    Reduction reduction;
+    Layout complete, next;
+    CommKind kind;
+    const int nsummed = layout_summed(at, to, summed, &reduction);
+    complete_towards(at, to, &complete);
+    Conversion tried = *begun;
+    conversion_step(&tried, COMM_ALL_REDUCE, &complete);
+    plan_rest(task, from, &tried, &complete, to, best);
+    for (int d = 0; d < task->shape->ndim; d++) {
+        Digit parts[MAX_DIGITS];
+        int n = 0;
+        for (int i = 0; i < layout_count(&complete, d); i++)
+            parts[n++] = layout_list(&complete, d)[i];
+        for (int i = 0; i < nsummed && n < MAX_DIGITS; i++)
+            parts[n++] = summed[i];
+        if (!with_list(&complete, d, parts, n, &next) || task->shape->dim[d] % layout_split(&next, d) != 0) continue;
+        layout_canonical(&next, task->shape);
+        if (!collective_of(at, &next, task->shape, &kind) || kind != COMM_REDUCE_SCATTER) continue;
+        tried = *begun;
+        conversion_step(&tried, COMM_REDUCE_SCATTER, &next);
+        plan_rest(task, from, &tried, &next, to, best);
+    }
+}
+
+/* Sequences of collectives that receive more than the bound, but in fewer messages. */
+static void plan_fewer_messages(const Task *task, const Layout *from, const Layout *to, Conversion *best) {
+    Digit summed[MAX_DIGITS];
+    Reduction reduction;
+    Layout at = *from;
+    Conversion begun = {.bound = best->bound};
+    for (bool more = true; more; more = begun.nsteps == 0 && slice_first(from, to, task->shape, &at)) {
+        if (!layout_equal(&at, from)) conversion_step(&begun, COMM_STRIDED_SLICE, &at);
+        if (layout_summed(&at, to, summed, &reduction) > 0)
+            plan_sums(task, from, &begun, &at, to, best);
+        else
+            plan_rest(task, from, &begun, &at, to, best);
+    }
+}
+
+static void plan_natural(const Task *task, const Layout *from, const Layout *to, RedistributePolicy policy, Conversion *conversion) {
+    if (policy == REDISTRIBUTE_CANONICAL) {
+        plan_canonical(from, to, task->shape, task->nranks, conversion);
+        conversion_measure(task, conversion, from);
         return;
-    conversion_measure(&gathers, from, shape, nranks);
-    if (gathers.received.total <= conversion->received.total && conversion_cost(machine, &gathers, from, shape, dtype_bytes, nranks) <
-                                                                    conversion_cost(machine, conversion, from, shape, dtype_bytes, nranks))
-        *conversion = gathers;
+    }
+    plan_direct(from, to, task->shape, task->nranks, &conversion->bound, conversion);
+    conversion_measure(task, conversion, from);
+    if (policy == REDISTRIBUTE_BOUND) return;
+    Conversion gathers = {.bound = conversion->bound};
+    if (conversion->step[0].kind == COMM_EXCHANGE && plan_gathers(task, from, to, &gathers)) {
+        conversion_measure(task, &gathers, from);
+        if (gathers.received.total <= conversion->received.total && plan_seconds(&gathers) < plan_seconds(conversion))
+            *conversion = gathers;
+    }
+    if (task->nranks > FEW_RANKS && conversion->seconds.messages > FEW_MESSAGES) plan_fewer_messages(task, from, to, conversion);
 }
 
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why) {
+    const Task task = {shape, dtype_bytes, nranks, machine ? machine : &machine_cpu};
     memset(conversion, 0, sizeof *conversion);
     Pair pair;
     if (!pair_init(&pair, from, to, shape, nranks, why)) return false;
     if (layout_same(from, to, shape, nranks)) {
-        conversion_measure(conversion, from, shape, nranks);
+        conversion_measure(&task, conversion, from);
         return true;
     }
     traffic_bound(from, to, shape, nranks, &conversion->bound);
     const Order *order;
     if (!layout_orders_agree(from, to, &order)) {
         plan_mixed(from, to, shape, nranks, policy, conversion);
-        conversion_measure(conversion, from, shape, nranks);
+        conversion_measure(&task, conversion, from);
         return true;
     }
     /* Digits are of positions: plan as if those were the ranks. */
     Layout a = *from, b = *to;
     a.order = b.order = NULL;
-    plan_natural(&a, &b, shape, dtype_bytes, nranks, policy, machine ? machine : &machine_cpu, conversion);
+    plan_natural(&task, &a, &b, policy, conversion);
     for (int i = 0; i < conversion->nsteps; i++) {
         Layout *made = &conversion->step[i].to;
         made->order = made->start[made->ndim + NREDUCTIONS] > 0 ? order : NULL;

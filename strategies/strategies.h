@@ -1,9 +1,10 @@
 /* strategies: graph + hints -> strategies, layouts; and how one layout becomes another.
  *
  *   redistribute.c  conversions between layouts: steps, received elements, lower bound
+ *   links.c         what a step of a conversion takes: its messages, and its bytes over its slowest link
  *   machine.c       what messages, arithmetic and memory cost on a machine
  *   kernel.c        seconds of an operator's kernel
- *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c: busiest ranks
+ *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c, uneven.c: busiest ranks
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
  *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy (propagator.h: the files that it is made of)
@@ -40,6 +41,9 @@ const Machine *machine_named(const char *name); /* one of the two, NULL: none of
 /* Reads a machine file; name is for diagnostics. What it points to is in the arena. Figures of kernels and memory that it leaves out are machine_cpu's. False after
  * diagnostics. */
 bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n);
+/* Whether groups of ranks along these digits stay within nodes. */
+bool machine_within_node(const Machine *machine, const Digit *digits, int n, int nranks);
+int64_t log2_ceil(int64_t n);                           /* rounds of messages in which each of n ranks can hear of all */
 void machine_print(Text *text, const Machine *machine); /* the text of its file, four digits a number */
 /* The value of --machine: cpu, gpu8 or the path of a file. False with *error: the file cannot be read; or EXIT_REJECTED, reported by
  * diagnostics. */
@@ -76,28 +80,37 @@ typedef struct Traffic {
     int64_t total, max;
 } Traffic;
 
+/* What a step, or several, take: the messages that a rank waits for, one after another, and the bytes of the busiest rank over the slowest link that they take. */
+typedef struct MoveSeconds {
+    int64_t messages;
+    double messages_s, bytes_s;
+} MoveSeconds;
+
 typedef struct Conversion {
     int nsteps;
     ConversionStep step[MAX_CONVERSION_STEPS];
     Traffic received, sent; /* what these steps move; max: the sum over the steps of each one's worst rank */
     Traffic bound;          /* the least that any algorithm must let be received */
+    MoveSeconds seconds;    /* on the machine; between two device orders, as if positions were ranks */
     int rounds;
     int64_t peak_elements; /* of the worst step: largest source + target + staging (what its worst rank receives or sends) */
 } Conversion;
 
 /* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
  * StridedSlice; bound: one step that lets the fewest elements be received; auto: that too, or a chain of gathers that lets equally many be
- * received with fewer messages. A step is named after a library's collective where that is exactly what it does, the boxes that it joins
- * are even and it receives no more than the exchange. machine (NULL: machine_cpu) weighs messages against bytes where the traffic is equal; it
- * changes nothing else. Layouts with one device order give the steps of the natural order with that order; between two orders auto and bound
+ * received with fewer messages; on many ranks also what receives more and is faster (docs/redistribution.md). A step is named after a library's collective where that is exactly what it does, the boxes that it joins
+ * are even and it receives no more than the exchange. machine (NULL: machine_cpu) weighs messages against bytes. Layouts with one device order give the steps of the natural order with that order; between two orders auto and bound
  * are one exchange, canonical gathers the whole tensor first. False with *why when `to` is partial over digits that `from` is not, or values of two
  * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why);
-/* Seconds of one step, of which its busiest rank receives or sends so many bytes: the latency of its messages, and these bytes over its slowest link. machine NULL:
- * machine_cpu. */
-double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes,
-                    int nranks);
+/* ---------------------------------------------------------------- links.c */
+
+/* One step, of which the busiest rank receives or sends so many bytes. machine NULL: machine_cpu. */
+MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,
+                         int64_t busiest_bytes, int nranks);
+/* ---------------------------------------------------------------- traffic.c */
+
 /* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
 void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent);
 /* Received elements of the direct exchange between two layouts (no partial digits), total over all ranks; memoised by the caller. */

@@ -71,68 +71,22 @@ static int64_t sendable_aligned(const Pair *pair) {
     return cells;
 }
 
-static int64_t range_common(int64_t a0, int64_t a1, int64_t b0, int64_t b1) {
-    int64_t begin = a0 > b0 ? a0 : b0, end = a1 < b1 ? a1 : b1;
-    return end > begin ? end - begin : 0;
-}
-
-/* The same for one rank and any sizes: over the values of the source digits that dimension d of the target uses. */
-static int64_t sendable_dim(const Pair *pair, int d, int rank, const Box *held) {
-    bool set[MAX_ATOMS] = {false};
-    bool all = true;
-    for (int i = 0; i < pair->list[1][d].n; i++) {
-        int atom = pair->list[1][d].at[i];
-        set[atom] = pair->in_from[atom];
-        all = all && set[atom];
-    }
-    if (all) return held->end[d] - held->begin[d];
-    int64_t cells = 0;
-    int base = rank;
-    for (int i = 0; i < pair->natoms; i++)
-        if (set[i]) base -= digit_of(pair->atom[i], rank) * pair->atom[i].stride;
-    for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
-        Box needed;
-        layout_box(pair->to, pair->shape, base + c.rank, &needed);
-        cells += range_common(held->begin[d], held->end[d], needed.begin[d], needed.end[d]);
-    }
-    return cells;
-}
-
-/* Worst ranks of an exchange of any sizes: all combinations of the values of the atoms that occur. */
-static void exchange_max(const Pair *pair, int64_t *received, int64_t *sent) {
-    bool set[MAX_ATOMS];
-    int64_t unused = 1; /* source digits that the target does not use */
-    for (int i = 0; i < pair->natoms; i++) {
-        set[i] = pair->in_from[i] || pair->in_to[i];
-        if (pair->in_from[i] && !pair->in_to[i]) unused *= pair->atom[i].size;
-    }
-    for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
-        Box held, needed, both;
-        layout_box(pair->from, pair->shape, c.rank, &held);
-        layout_box(pair->to, pair->shape, c.rank, &needed);
-        int64_t overlap = box_intersect(&held, &needed, &both) ? box_elements(&both) : 0;
-        *received = max64(*received, box_elements(&needed) - overlap);
-        if (!sent) continue;
-        int64_t sendable = unused;
-        for (int d = 0; d < pair->shape->ndim && sendable > 0; d++)
-            sendable *= sendable_dim(pair, d, c.rank, &held);
-        *sent = max64(*sent, sendable - overlap);
-    }
-}
-
 static void exchange_plain(const Pair *pair, Traffic *received, Traffic *sent) {
-    *received = (Traffic){.total = bound_total(pair)};
-    if (sent) *sent = (Traffic){.total = received->total};
-    if (received->total == 0) return;
     if (!pair->aligned) {
-        exchange_max(pair, &received->max, sent ? &sent->max : NULL);
+        UnevenCounts counts;
+        uneven_count(pair, &counts);
+        received->total = sent->total = pair->cells * pair->needers - counts.overlap;
+        received->max = counts.received;
+        sent->max = counts.sent;
         return;
     }
+    *received = *sent = (Traffic){.total = bound_total(pair)};
+    if (received->total == 0) return;
     int64_t part = pair_part(pair), solutions = pair_solutions(pair, NULL), atoms = 1;
     for (int i = 0; i < pair->natoms; i++)
         atoms *= pair->atom[i].size;
     received->max = solutions < atoms ? pair->needed : pair->needed - part;
-    if (sent) sent->max = sendable_aligned(pair) - (pair_solutions(pair, link_is_fixed) == solutions ? part : 0);
+    sent->max = sendable_aligned(pair) - (pair_solutions(pair, link_is_fixed) == solutions ? part : 0);
 }
 
 /* ---- exchange with partial sums: owners add up, the other needers gather */
@@ -264,10 +218,7 @@ static void reduce_scatter_traffic(const Pair *pair, Traffic *received, Traffic 
     for (int list = pair->shape->ndim; list < pair->shape->ndim + NREDUCTIONS; list++)
         for (int i = 0; i < layout_count(pair->from, list); i++) {
             Digit digit = layout_list(pair->from, list)[i];
-            bool kept = false;
-            for (int k = 0; k < layout_count(pair->to, list); k++)
-                kept = kept || (layout_list(pair->to, list)[k].stride == digit.stride && layout_list(pair->to, list)[k].size == digit.size);
-            if (!kept) rank += (digit.size - 1) * digit.stride;
+            if (!layout_has(pair->to, list, digit)) rank += (digit.size - 1) * digit.stride;
         }
     Box held, needed;
     layout_box(pair->from, pair->shape, rank, &held);
@@ -313,11 +264,11 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
     assert(legal);
     if (!legal) return;
-    Traffic sent;
     if (pair.terms == 1 && !pair.refined) { /* an exchange receives just that, but its pieces would have to be counted */
         *bound = (Traffic){.total = bound_total(&pair), .max = pair_missing_max(&pair)};
     } else if (pair.terms == 1) {
-        exchange_traffic(&pair, bound, &sent);
+        Traffic sent;
+        exchange_plain(&pair, bound, &sent);
     } else {
         bound->total = bound_total(&pair);
         bound->max = max64(pair.needed, (bound->total + nranks - 1) / nranks);

@@ -67,17 +67,6 @@ Moved traffic_moved(const Propagator *p, const ValueTraffic *traffic) {
     return moved;
 }
 
-void find_active(Propagator *p) {
-    const Graph *graph = p->graph;
-    p->active = arena_alloc(&p->arena, (size_t)graph->values.n + 1);
-    for (int id = 0; id < p->nnodes; id++) {
-        const Node *node = &graph->nodes.at[id];
-        const bool on = node_active(p, node) || (node->op == OP_read && graph->states.at[node->state].trainable);
-        for (int o = 0; o < node->nout; o++)
-            p->active[node->out[o]] = on && dtype_is_float(value_type(p, node->out[o])->dtype);
-    }
-}
-
 Volume volume_count(const Propagator *p) {
     const Graph *graph = p->graph;
     Volume volume = {0};

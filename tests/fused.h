@@ -29,7 +29,7 @@ static inline void fused_make(const Graph *graph, const Program *program, Role *
                 instance->at = 0;
             } else {
                 instance->at = (role->arena_bytes + 63) / 64 * 64;
-                role->arena_bytes = instance->at + layout_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
+                role->arena_bytes = instance->at + layout_max_bytes(instance->layout, type);
             }
         }
     }

@@ -25,6 +25,8 @@
 #define SIN(a) FUNCTION(sin)(a)
 #define COS(a) FUNCTION(cos)(a)
 #define SQRT(a) FUNCTION(sqrt)(a)
+#define POW(a, b) FUNCTION(pow)(a, b)
+#define FLOOR(a) FUNCTION(floor)(a)
 #define NORMAL(a) FUNCTION(normal)(a)
 #define DENSITY(a) FUNCTION(density)(a)
 

@@ -5,7 +5,7 @@
  * floats (erfc 8.8 ns an element, tanh 5.2, with AVX).
  *
  * Errors, in units of the last place, as tests/runtime/functions.c finds them:
- *   exp, log, log1p, sin, cos 1; tanh 2.5; density 4; normal 8 in its tail
+ *   exp, log, log1p, sin, cos 1; tanh 2.5; density 4; normal 8 in its tail; pow 8 where it is far from 1
  * Reductions of exp, log, log1p, tanh: FDLIBM (Sun Microsystems 1993). The normal distribution: Shepherd and Laframboise, "Chebyshev
  * approximation of (1 + 2x) exp(x^2) erfc(x)", Mathematics of Computation 36 (1981). sin and cos: Payne and Hanek, "Radian reduction for
  * trigonometric functions", SIGNUM 18 (1983). The polynomials and the parts of pi / 2 are printed by tools/coefficients.py. */
@@ -92,6 +92,16 @@ static inline float with_sign_f32(float x, float s) {
 }
 static inline double with_sign_f64(double x, double s) {
     return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
+}
+
+/* The next integer below: what adding and taking away 2^23 leaves is the nearest one. Larger numbers are integers. */
+static inline float floor_f32(float x) {
+    const float a = fabsf(x), near = with_sign_f32((a + 8388608.0f) - 8388608.0f, x);
+    return a < 8388608.0f ? (near > x ? near - 1 : near) : x;
+}
+static inline double floor_f64(double x) {
+    const double a = fabs(x), near = with_sign_f64((a + 4503599627370496.0) - 4503599627370496.0, x);
+    return a < 4503599627370496.0 ? (near > x ? near - 1 : near) : x;
 }
 
 static inline float sqrt_f32(float x) {
@@ -413,4 +423,51 @@ static inline float density_f32(float x) {
 }
 static inline double density_f64(double x) {
     return bell_f64(fabs(x) > 40 ? 40 : fabs(x)) * 0.39894228040143267794;
+}
+
+/* ---------------------------------------------------------------- pow: exp(y log(x)), the logarithm and the product in two numbers */
+
+/* exp(x + c), c small; 0 and infinity beyond f64. */
+static inline double exp_sum_f64(double x, double c) {
+    const int under = x<-746, over = x> 710;
+    uint64_t n;
+    const double e = exp_parts_f64(under | over ? 0 : x, under | over ? 0 : c, &n) + 1;
+    const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
+    return under ? 0 : over ? INFINITY : e * power_f64(half) * power_f64(rest);
+}
+/* The product of two numbers: its rounded value, and what the rounding took (Dekker 1971). */
+static inline double product_parts(double a, double b, double *rest) {
+    const double a_high = f64_of_bits(bits_of_f64(a) & 0xfffffffff8000000), a_low = a - a_high;
+    const double b_high = f64_of_bits(bits_of_f64(b) & 0xfffffffff8000000), b_low = b - b_high, product = a * b;
+    *rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+    return product;
+}
+/* x^y of a positive, finite x. With f = m - 1 and s = f / (2 + f), log(m) is 2 s + s^3 p(s^2): only the first term needs more digits than f64 has. */
+static inline double pow_positive_f64(double x, double y) {
+    const int small = x < 2.2250738585072014e-308;
+    double power, rest, tail;
+    const double f = split_f64(small ? x * 18014398509481984 : x, &power), n = small ? power - 54 : power;
+    const double below = 2 + f, lost = f - (below - 2), s = f / below, back = product_parts(s, below, &rest);
+    const double s_low = ((f - back) - rest - s * lost) / below, z = s * s, more = s * (z * POLYNOMIAL(6, z, LOG_F64));
+    /* n log(2) in two parts, the first exact; larger than 2 s where it is not 0 */
+    const double whole = n * 6.93147180369123816490e-01, high = whole + 2 * s, high_lost = (whole - high) + 2 * s;
+    const double low = high_lost + (2 * s_low + (more + n * 1.90821492927058770002e-10));
+    const double log_high = high + low, log_low = (high - log_high) + low;
+    const double to = y > 1e300 ? 1e300 : y < -1e300 ? -1e300 : y, raised = product_parts(log_high, to, &tail);
+    const int far = !(fabs(raised) < 1e3); /* the parts of a large product may overflow */
+    return exp_sum_f64(raised, far ? 0 : tail + log_low * to);
+}
+/* As IEEE's pow: a negative x has powers with integers; x^0 and 1^y are 1, of a nan too. */
+static inline double pow_f64(double x, double y) {
+    const double a = fabs(x), whole = floor_f64(y);
+    const int integer = whole == y, odd = integer & (floor_f64(y / 2) * 2 != y), up = y > 0;
+    const double finite = pow_positive_f64(a > 0 && a <= 1.7976931348623157e+308 ? a : 1, y);
+    const double size = a > 0 ? (a <= 1.7976931348623157e+308 ? finite : up ? INFINITY : 0) : up ? 0 : INFINITY;
+    const double minus_one = a == 1 ? 1 : size; /* 1 for an infinite y too */
+    const double real = x < 0 && !integer && a <= 1.7976931348623157e+308 ? NAN : minus_one;
+    const double signed_one = odd ? with_sign_f64(real, x) : real;
+    return (y == 0) | (x == 1) ? 1 : x != x || y != y ? x + y : signed_one;
+}
+static inline float pow_f32(float x, float y) {
+    return (float)pow_f64(x, y);
 }

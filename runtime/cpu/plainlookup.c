@@ -36,26 +36,35 @@ bool reference_pick_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
+/* log(sum of exp) of a row less its elements' share: 1 - smoothing of the one at the label, smoothing of their mean. */
+static double row_loss(const Operand *x, int64_t begin, int64_t length, int64_t place, double smoothing) {
+    double most = -INFINITY, sum = 0, mean = 0;
+    for (int64_t k = begin; k < begin + length; k++)
+        most = fmax(most, element_get(x, k));
+    for (int64_t k = begin; k < begin + length; k++) {
+        sum += exp(element_get(x, k) - most);
+        mean += (element_get(x, k) - most) / (double)length;
+    }
+    return log(sum) - (1 - smoothing) * (place >= 0 ? element_get(x, place) - most : 0) - smoothing * mean;
+}
+
 /* A composite: compiled plans hold what it expands to. */
 bool reference_cross_entropy(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0], *label = &call->in[1], *y = &call->out[0];
+    const Attr *ignored = &call->attr[1], *smoothing = &call->attr[2];
     const char *reduction = call->attr[0].text ? call->attr[0].text : "";
     bool none = strcmp(reduction, "none") == 0, sums = strcmp(reduction, "sum") == 0;
-    int64_t rows = shape_elements(&label->local), length = x->local.dim[x->local.ndim - 1];
+    int64_t length = x->local.dim[x->local.ndim - 1], count = 0;
     double total = 0;
-    for (int64_t row = 0; row < rows; row++) {
-        double most = -INFINITY, sum = 0;
-        for (int64_t k = 0; k < length; k++)
-            most = fmax(most, element_get(x, row * length + k));
-        for (int64_t k = 0; k < length; k++)
-            sum += exp(element_get(x, row * length + k) - most);
-        int64_t place = place_of(x, label, row);
-        double loss = log(sum) - (place >= 0 ? element_get(x, place) - most : 0);
+    for (int64_t row = 0, rows = shape_elements(&label->local); row < rows; row++) {
+        const bool counts = !ignored->given || element_get(label, row) != (double)ignored->i;
+        const double loss = counts ? row_loss(x, row * length, length, place_of(x, label, row), smoothing->given ? smoothing->f : 0) : 0;
+        count += counts;
         total += loss;
         if (none) element_set(y, row, loss);
     }
-    if (!none) element_set(y, 0, sums ? total : total / (double)shape_elements(&label->global));
+    if (!none) element_set(y, 0, sums ? total : total / (double)count);
     return true;
 }
 

@@ -138,6 +138,8 @@ typedef double ElementFn(const double *x, const Attr *attr);
 #define SIN sin
 #define COS cos
 #define SQRT sqrt
+#define POW pow
+#define FLOOR floor
 #define NORMAL(a) (erfc(-(a) / sqrt(2)) / 2)
 #define DENSITY(a) (exp(-(a) * (a) / 2) / sqrt(2 * acos(-1)))
 #include "ir/elementwise.def"

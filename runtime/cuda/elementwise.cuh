@@ -16,6 +16,10 @@ __device__ __forceinline__ float real_tanh(float x) { return tanhf(x); }
 __device__ __forceinline__ double real_tanh(double x) { return tanh(x); }
 __device__ __forceinline__ float real_sqrt(float x) { return sqrtf(x); }
 __device__ __forceinline__ double real_sqrt(double x) { return sqrt(x); }
+__device__ __forceinline__ float real_pow(float x, float y) { return powf(x, y); }
+__device__ __forceinline__ double real_pow(double x, double y) { return pow(x, y); }
+__device__ __forceinline__ float real_floor(float x) { return floorf(x); }
+__device__ __forceinline__ double real_floor(double x) { return floor(x); }
 __device__ __forceinline__ float real_sin(float x) { return sinf(x); }
 __device__ __forceinline__ double real_sin(double x) { return sin(x); }
 __device__ __forceinline__ float real_cos(float x) { return cosf(x); }
@@ -119,6 +123,8 @@ struct Constants {
 #define SIN(a) real_sin(a)
 #define COS(a) real_cos(a)
 #define SQRT(a) real_sqrt(a)
+#define POW(a, b) real_pow((T)(a), (T)(b))
+#define FLOOR(a) real_floor(a)
 #define NORMAL(a) normal_of(a)
 #define DENSITY(a) density_of(a)
 

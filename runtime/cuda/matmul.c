@@ -6,24 +6,25 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "ir/map.h"
 #include "runtime/cuda/kernels.h"
 
-enum { WORKSPACE_BYTES = 32 << 20, NBUCKETS = 256, ALIGNED = 64 };
+enum { WORKSPACE_BYTES = 32 << 20, ALIGNED = 64 };
 
 typedef struct MatmulPlan {
     MatmulKey key;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t layout[3];
     cublasLtMatmulAlgo_t algorithm;
-    struct MatmulPlan *next;
 } MatmulPlan;
 
 struct CudaMatmul {
     cublasLtHandle_t handle;
     void *workspace;
-    MatmulPlan *bucket[NBUCKETS];
+    Arena arena; /* of what follows */
+    VEC(MatmulPlan *) plans;
+    Map map;
 };
 
 static const char *lt_advice(cublasStatus_t status) {
@@ -43,6 +44,7 @@ bool matmul_open(CudaContext *cuda, Error *error) {
     if (cuda->matmul) return true;
     cuda->matmul = calloc(1, sizeof *cuda->matmul);
     if (!cuda->matmul) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    arena_init(&cuda->matmul->arena);
     return lt_ok(cuda, cublasLtCreate(&cuda->matmul->handle), "making a handle", error) &&
            cuda_ok(cuda, cudaMalloc(&cuda->matmul->workspace, WORKSPACE_BYTES), "taking memory for products", error);
 }
@@ -56,11 +58,9 @@ static void plan_destroy(MatmulPlan *plan) {
 
 void matmul_close(CudaMatmul *matmul) {
     if (!matmul) return;
-    for (int i = 0; i < NBUCKETS; i++)
-        for (MatmulPlan *plan = matmul->bucket[i], *next; plan; plan = next) {
-            next = plan->next;
-            plan_destroy(plan);
-        }
+    for (int i = 0; i < matmul->plans.n; i++)
+        plan_destroy(matmul->plans.at[i]);
+    arena_finish(&matmul->arena);
     if (matmul->workspace) cudaFree(matmul->workspace);
     if (matmul->handle) cublasLtDestroy(matmul->handle);
     free(matmul);
@@ -151,15 +151,11 @@ static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const
     return status;
 }
 
-static unsigned hash_of(const MatmulKey *key) {
-    return (unsigned)(XXH64(key, sizeof *key, 0) % NBUCKETS);
-}
-
 /* The plan for a shape, made when it is first asked for. NULL: *status says why. */
 static MatmulPlan *find_plan(CudaContext *cuda, const MatmulKey *key, const void *bias, const void *matrix, cublasStatus_t *status) {
-    MatmulPlan **bucket = &cuda->matmul->bucket[hash_of(key)];
-    for (MatmulPlan *plan = *bucket; plan; plan = plan->next)
-        if (memcmp(&plan->key, key, sizeof *key) == 0) return plan;
+    CudaMatmul *matmul = cuda->matmul;
+    const uint64_t hash = hash_bytes(key, sizeof *key);
+    map_each(&matmul->map, hash, i) if (memcmp(&matmul->plans.at[i]->key, key, sizeof *key) == 0) return matmul->plans.at[i];
     MatmulPlan *plan = calloc(1, sizeof *plan);
     *status = CUBLAS_STATUS_ALLOC_FAILED;
     if (!plan) return NULL;
@@ -169,8 +165,8 @@ static MatmulPlan *find_plan(CudaContext *cuda, const MatmulKey *key, const void
         plan_destroy(plan);
         return NULL;
     }
-    plan->next = *bucket;
-    *bucket = plan;
+    vec_push(&matmul->arena, &matmul->plans, plan);
+    map_add(&matmul->arena, &matmul->map, hash, matmul->plans.n - 1);
     return plan;
 }
 

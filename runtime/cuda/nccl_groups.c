@@ -44,8 +44,7 @@ enum { NOWHERE = -1 };
 /* The list of a refined layout that a digit stands in. */
 static int list_of(const Layout *layout, Digit digit) {
     for (int list = 0; list < layout->ndim + NREDUCTIONS; list++)
-        for (int i = 0; i < layout_count(layout, list); i++)
-            if (layout_list(layout, list)[i].size == digit.size && layout_list(layout, list)[i].stride == digit.stride) return list;
+        if (layout_has(layout, list, digit)) return list;
     return NOWHERE;
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/map.h"
 #include "runtime/data/data.h"
 #include "runtime/data/sampler.h"
 
@@ -54,10 +55,7 @@ static void philox(uint64_t counter, uint64_t key, uint64_t out[2]) {
 }
 
 uint64_t random_key(uint64_t seed, const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    return hash ^ (seed + 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
+    return hash_bytes(name, strlen(name)) ^ (seed + 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
 }
 
 static double unit(uint64_t word) {

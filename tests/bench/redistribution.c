@@ -1,5 +1,5 @@
-/* Redistribution against the lower bound, over a corpus of conversions of 8 to 512 ranks: how many are planned at the bound, how much more is
- * received on average, in how many rounds, and how long planning takes. Beside pcc's policies: MindSpore's rules (RedistributionOperatorInfer:
+/* Redistribution against the lower bound, over a corpus of conversions of 8 to 512 ranks: how many are planned at the bound (auto: all on up to 32 ranks; on more, all
+ * but those that are faster otherwise), how much more is received on average, in how many rounds, and how long planning takes. Beside pcc's policies: MindSpore's rules (RedistributionOperatorInfer:
  * Split, Permute and Concat passes, with AllGather and Split or with AllToAll for Permute), counted here on the conversions that they can do:
  * even splits whose meshes can be unified.
  *
@@ -232,15 +232,20 @@ static void score_print(const char *name, Score *score) {
     printf("\n");
 }
 
-enum { AUTO, BOUND, CANONICAL, GATHERS, ALL_TO_ALL, AUTO_THERE, NSCORES };
+enum { AUTO, BOUND, CANONICAL, GATHERS, ALL_TO_ALL, BOUND_THERE, NSCORES };
 static const char *const score_name[NSCORES] = {[AUTO] = "pcc auto",
                                                 [BOUND] = "pcc bound",
                                                 [CANONICAL] = "pcc canonical",
                                                 [GATHERS] = "MindSpore (AllGather, Split)",
                                                 [ALL_TO_ALL] = "MindSpore (AllToAll)",
-                                                [AUTO_THERE] = "pcc auto, on what MindSpore can do"};
+                                                [BOUND_THERE] = "pcc bound, on what MindSpore can do"};
 
-static void plan_all(const Case *c, Score *score, Score *kind) {
+static double seconds_of(const Conversion *conversion) {
+    return conversion->seconds.messages_s + conversion->seconds.bytes_s;
+}
+
+/* False where auto receives more than the bound and should not. */
+static bool plan_all(const Case *c, Score *score, Score *kind) {
     static const RedistributePolicy policy[] = {REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL};
     Conversion conversion[3];
     for (int p = 0; p < 3; p++) {
@@ -251,14 +256,17 @@ static void plan_all(const Case *c, Score *score, Score *kind) {
         (void)done;
         score_add(&score[p], conversion[p].received.total, conversion[p].bound.total, conversion[p].rounds);
     }
-    const Conversion *ours = &conversion[0];
+    const Conversion *ours = &conversion[1];
+    const bool good = conversion[0].received.total == ours->bound.total ||
+                      (c->nranks > 32 && ours->seconds.messages > 8 && seconds_of(&conversion[0]) < 0.99 * seconds_of(ours));
     score_add(kind, ours->received.total, ours->bound.total, ours->rounds);
     int rounds;
     int64_t gathers = mindspore(c, false, &rounds);
-    if (gathers < 0) return;
+    if (gathers < 0) return good;
     score_add(&score[GATHERS], gathers, ours->bound.total, rounds);
     score_add(&score[ALL_TO_ALL], mindspore(c, true, &rounds), ours->bound.total, rounds);
-    score_add(&score[AUTO_THERE], ours->received.total, ours->bound.total, ours->rounds);
+    score_add(&score[BOUND_THERE], ours->received.total, ours->bound.total, ours->rounds);
+    return good;
 }
 
 static Layout layout_of(const char *text) {
@@ -288,19 +296,20 @@ int main(int argc, char **argv) {
     Score score[NSCORES] = {{0}}, kind[NKINDS] = {{0}};
     for (int i = 0; i < NSCORES; i++)
         if (!(score[i].seconds = calloc((size_t)n, sizeof(double)))) return EXIT_ENVIRONMENT;
+    int unfounded = 0; /* more than the bound, and no faster */
     for (int i = 0; i < n; i++) {
         Case c;
         case_make(&c, (Kind)(i % NKINDS), &seed);
-        plan_all(&c, score, &kind[c.kind]);
+        unfounded += !plan_all(&c, score, &kind[c.kind]);
     }
     printf("%d conversions of 8 to 512 ranks; elements received by all ranks against the lower bound\n", n);
     printf("%-34s %6s %10s %11s %10s %7s %12s %11s\n", "planner", "cases", "at bound", "geomean", "worst", "rounds", "plan median", "mean");
     for (int i = 0; i < NSCORES; i++)
         score_print(score_name[i], &score[i]);
-    printf("pcc auto by kind\n");
+    printf("pcc bound by kind\n");
     for (int i = 0; i < NKINDS; i++)
         score_print(kind_name[i], &kind[i]);
-    bool good = score[AUTO].at_bound == n && score[BOUND].at_bound == n && rules_hold();
+    bool good = unfounded == 0 && score[AUTO].at_bound > n / 2 && score[BOUND].at_bound == n && rules_hold();
     good = good && score[CANONICAL].at_bound < n && score[GATHERS].cases > 0; /* else the corpus says nothing */
     for (int i = 0; i < NSCORES; i++)
         free(score[i].seconds);

@@ -75,7 +75,7 @@ static const char *summed(Compiled *x, int rows, int columns, const char *storag
 static void expect_update(int nranks, int optimize, int rows, int columns, const char *storage, bool whole, const char *layout) {
     Compiled x;
     compiled_init(&x, nranks, optimize);
-    x.options.whole_updates = whole;
+    if (whole) x.options.overrides.shard_states = "none";
     cr_assert(compiled_run(&x, summed(&x, rows, columns, storage)));
     Text slot = {0};
     layout_print(&slot, state_layout(&x, "w.momentum"), false);

@@ -15,7 +15,7 @@ static void compile_updated(Compiled *x, int layers, const char *bucket, int opt
     }
     text_printf(&text, "loss mse(h%d, label); }\n" TRAIN "parallel { mode = data_parallel; %s }\n", layers - 1, bucket);
     compiled_init(x, 2, optimize);
-    x->options.whole_updates = whole_updates;
+    if (whole_updates) x->options.overrides.shard_states = "none";
     cr_assert(compiled_run(x, text.at), "%s", x->c.error.text);
     text_finish(&text);
 }

@@ -58,7 +58,8 @@ grep -q 'lr=0.25' real.plan || { echo "-D lr=2.5e-1 did not arrive" >&2; failed=
 echo 'import "nn.dsl"; net n { input x : f32[8, 4]; loss mean(linear(x, 4)); } train { data = normal(seed = 1); optimizer = sgd(lr = 1); }' >cells.dsl
 expect 0 "cells.plan: 4 ranks" cells.dsl --ranks 4
 ! grep -q note said || { echo "what is usual is said without -v" >&2; failed=1; }
-expect 0 "note: no operator has a strategy (shard): every operator splits its batch" cells.dsl --ranks 4 -v
+expect 0 "note: no operator has a strategy (shard): every operator splits its batch" cells.dsl --ranks 4 -v --search sharding_propagation
+expect 0 "note: search: " cells.dsl --ranks 4 -v
 expect 0 "loss.linear         call      linear  f32[8, 4]  cells.dsl:1:57" cells.dsl --list-paths
 grep -qE '^loss.linear.weight  param +f32\[4, 4\] ' said || { echo "--list-paths does not list parameters" >&2; failed=1; }
 expect 0 "made by matmul" cells.dsl --ranks 4 --explain loss.linear.y --shard 'loss.linear.y=((4, 1), (1, 1))'
@@ -77,6 +78,10 @@ expect 0 "because      of its hint at net.dsl:7:22" net.dsl --ranks 8 --explain 
 expect 0 "predicted    " net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' # forces another strategy: other bytes
 expect 0 "what if a=((8, 1))" net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' --what-if 'a=((8, 1))'
 expect 1 "no operator, parameter or input has the path hh" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))'
+expect 1 "--what-if:1:1: error: no operator" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))' --stats -o wrong.plan
+absent wrong.plan
+expect 1 "hint: bytes are written 25 MiB; KiB and GiB likewise" net.dsl --ranks 8 --memory '80 GB'
+expect 1 "hint: bytes are written 25 MiB; KiB and GiB likewise" net.dsl --ranks 8 --memory '80B'
 expect 2 "--stats=json prints one JSON object: leave out --what-if" net.dsl --stats=json --what-if 'h=((8, 1), (1, 1))'
 expect 0 "made by relu" net.dsl --ranks 8 --explain h --explain a
 absent net.plan
@@ -262,5 +267,10 @@ page="$samples/../docs/plan.md"
 awk '/^    net small\(/ { on = 1 } on && /^[^ ]/ { exit } on { sub(/^    /, ""); lines = lines $0 "\n" } END { sub(/\n+$/, "\n", lines); printf "%s", lines }' "$page" >small.dsl
 sed -n '/^    pcc-plan 1$/,/^    checksum/s/^    //p' "$page" >expected.plan
 "$pcc" small.dsl --ranks 8 >/dev/null && diff -u expected.plan small.plan || { echo "docs/plan.md: pcc writes another plan" >&2; failed=1; }
+
+# A file may not be as large as the plan: a failed write, and nothing is left.
+(ulimit -f 1; "$pcc" net.dsl --ranks 8 -o large.plan) >said 2>&1
+grep -q "cannot write large.plan: File too large" said || { echo "a limit of file sizes:" >&2; cat said >&2; failed=1; }
+absent large.plan*
 
 exit $failed

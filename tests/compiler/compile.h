@@ -18,13 +18,18 @@ typedef struct Compiled {
     bool done;
 } Compiled;
 
-/* Everything that a test does not say itself, before compiled_run. */
+/* Everything that a test does not say itself, before compiled_run. Tests are about the passes behind the strategies, and small nets are fastest whole on every rank:
+ * these are split by their batch and their hints. Tests of a search say which. */
 static inline void compiled_init(Compiled *x, int nranks, int optimize) {
     memset(x, 0, sizeof *x);
     arena_init(&x->arena);
     diags_init(&x->diags, &x->arena);
     snprintf(x->output, sizeof x->output, "/tmp/pcc-test-%ld.plan", (long)getpid());
-    x->options = (Options){.input = "test.dsl", .output = x->output, .optimize = optimize, .prove = true, .overrides.nranks = nranks};
+    x->options = (Options){.input = "test.dsl",
+                           .output = x->output,
+                           .optimize = optimize,
+                           .prove = true,
+                           .overrides = {.nranks = nranks, .search = "sharding_propagation"}};
 }
 
 static inline bool compiled_run(Compiled *x, const char *text) {

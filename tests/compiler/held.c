@@ -28,8 +28,7 @@ static int64_t counted(const Facts *facts, int *step) {
                 for (int o = 0; o < one->nin; o++)
                     after = after || (k >= s && root_of(role, one->in[o]) == i);
             }
-            if (at->place == PLACE_ARENA && before && after)
-                memset(full + at->at, 1, (size_t)(layout_max_elements(at->layout, &type->shape) * dtype_bytes[type->dtype]));
+            if (at->place == PLACE_ARENA && before && after) memset(full + at->at, 1, (size_t)layout_max_bytes(at->layout, type));
         }
         for (int64_t b = 0; b < role->arena_bytes; b++)
             bytes += full[b];

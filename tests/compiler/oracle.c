@@ -38,7 +38,7 @@ Test(oracle, a_program_costs_what_its_plan_says) {
             cr_expect_eq(memory_bytes(&cost), x.b->facts->rank_bytes);
             cr_expect_gt(cost.communication_s, 0);
             cr_expect_geq(cost.step_s, cost.kernel_s);
-            cr_assert(build_try(x.b, NULL, &tried, &error), "%s", error.text);
+            cr_assert(build_try(x.b, NULL, NULL, &tried, &error), "%s", error.text);
             assert_same(&cost, &tried);
             compiled_finish(&x);
         }
@@ -60,7 +60,7 @@ Test(oracle, other_strategies_cost_what_they_cost_when_compiled) {
             const Strategy **strategy = arena_alloc(&x.arena, sizeof *strategy * (size_t)theirs->nodes.n);
             for (int n = 0; n < theirs->nforward; n++)
                 strategy[n] = theirs->nodes.at[n].strategy;
-            cr_assert(build_try(x.b, strategy, &tried, &error), "%s", error.text);
+            cr_assert(build_try(x.b, strategy, NULL, &tried, &error), "%s", error.text);
             assert_same(&compiled_so, &tried);
             build_cost(x.b, &after);
             assert_same(&before, &after);
@@ -86,7 +86,7 @@ Test(oracle, a_strategy_that_a_node_may_not_have_is_refused) {
             cr_assert(strategy_append(thirds, 0, (Digit){2, 2}) && strategy_append(thirds, 0, (Digit){2, 2})); /* one digit twice */
             strategy[n] = thirds;
         }
-    cr_expect_not(build_try(x.b, strategy, &cost, &error));
+    cr_expect_not(build_try(x.b, strategy, NULL, &cost, &error));
     cr_expect_neq(error.text[0], '\0');
     compiled_finish(&x);
 }

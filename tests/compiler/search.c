@@ -3,11 +3,21 @@
 
 #include "compile.h"
 #include "compiler/explain.h"
+#include "compiler/facts.h"
 #include "compiler/oracle.h"
 #include "ir/file.h"
 
-#define SEARCHED "parallel { search = dynamic_programming; }\n"
 #define HEAD "net n(batch = 64) { input x : f32[batch, 64]; input t : f32[batch, 32];\n"
+
+/* A net that must compile under a search. */
+static void searched(Compiled *x, const char *text, int nranks, const char *search) {
+    compiled_init(x, nranks, 2);
+    x->options.overrides.search = search;
+    if (!compiled_run(x, text)) {
+        diags_print(&x->diags, stderr);
+        cr_assert_fail("does not compile: %s", x->c.error.text);
+    }
+}
 
 /* Small nets whose best choices differ: heavy weights, a heavy batch, a parameter used twice, rows of a softmax, a hint. */
 static const char *const small[] = {
@@ -37,7 +47,7 @@ static void try_all(Compiled *x, double *seconds, int64_t *bytes) {
         BuildCost cost;
         for (int k = 0; k < model.choosers.n; k++)
             if (model.choosers.at[k].node >= 0) strategy[model.choosers.at[k].node] = &model.choosers.at[k].class->strategy[at[k]];
-        cr_assert(build_try(x->b, strategy, &cost, &error), "%s", error.text);
+        cr_assert(build_try(x->b, strategy, NULL, &cost, &error), "%s", error.text);
         *seconds = cost.step_s < *seconds ? cost.step_s : *seconds;
         *bytes = cost.sent_bytes < *bytes ? cost.sent_bytes : *bytes;
         for (v = model.choosers.n - 1; v >= 0; v--) {
@@ -54,8 +64,7 @@ Test(search, no_choice_on_one_axis_is_predicted_much_faster) {
         double seconds;
         int64_t bytes;
         compiled(&x, small[i], RANKS, 2);
-        char *text = arena_printf(&x.arena, "%s%s", small[i], SEARCHED);
-        compiled(&y, text, RANKS, 2);
+        searched(&y, small[i], RANKS, "dynamic_programming");
         build_cost(y.b, &found);
         try_all(&x, &seconds, &bytes);
         cr_expect_leq(found.step_s, 1.2 * seconds, "net %d: %g s found, %g s are possible", i, found.step_s, seconds);
@@ -67,10 +76,10 @@ Test(search, no_choice_on_one_axis_is_predicted_much_faster) {
 
 Test(search, hints_and_layouts_of_the_user_stay) {
     Compiled x;
-    compiled(&x,
+    searched(&x,
              "net n() { input x : f32[64, 64]; param w : f32[64, 512] = normal(0.1) shard (1, 4); param v : f32[512, 32] = normal(0.1);\n"
-             "  h = matmul(x, w) shard ((2, 2), (2, 1)) -> (4, 1); y = matmul(relu(h), v); loss mean(square(y)); }\n" TRAIN SEARCHED,
-             4, 2);
+             "  h = matmul(x, w) shard ((2, 2), (2, 1)) -> (4, 1); y = matmul(relu(h), v); loss mean(square(y)); }\n" TRAIN,
+             4, "dynamic_programming");
     const Graph *g = &x.b->front.chosen;
     const Node *h = graph_producer(g, value_named(g, "h")), *y = graph_producer(g, value_named(g, "y"));
     cr_expect_eq(h->from, STRATEGY_USER);
@@ -84,10 +93,8 @@ Test(search, hints_and_layouts_of_the_user_stay) {
 Test(search, the_same_net_gives_the_same_plan) {
     for (int i = 0; i < NSMALL; i++) {
         Compiled x, y;
-        compiled_init(&x, 8, 2);
-        char *text = arena_printf(&x.arena, "%s%s", small[i], SEARCHED);
-        compiled(&x, text, 8, 2);
-        compiled(&y, text, 8, 2);
+        searched(&x, small[i], 8, "dynamic_programming");
+        searched(&y, small[i], 8, "dynamic_programming");
         cr_expect_str_eq(x.c.text.at, y.c.text.at);
         compiled_finish(&y);
         compiled_finish(&x);
@@ -164,9 +171,7 @@ Test(search, auto_sends_bytes_where_that_is_faster) {
     compiled_init(&x, 8, 2);
     x.options.overrides.mode = "semi_auto";
     cr_assert(compiled_run(&x, net));
-    compiled_init(&y, 8, 2);
-    y.options.overrides.search = "auto";
-    cr_assert(compiled_run(&y, net));
+    searched(&y, net, 8, "auto");
     build_cost(x.b, &whole);
     build_cost(y.b, &found);
     cr_expect_eq(whole.sent_bytes, 0);
@@ -182,9 +187,10 @@ static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
     const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
     snprintf(net, sizeof net,
              "import \"nn.dsl\";\nnet n() { input x : f32[1, 8192, 1024]; input label : f32[1, 8192, 1024];\n"
-             "  loss mse(linear(transformer_block(x, 16), 1024), label); }\n" TRAIN "parallel { search = auto; %s }",
+             "  loss mse(linear(transformer_block(x, 16), 1024), label); }\n" TRAIN "parallel { %s }",
              memory);
     compiled_init(x, 8, 2);
+    x->options.overrides.search = NULL;
     x->options.machine = &machine_gpu8;
     x->options.prove = false;
     x->options.overrides.folder = &samples;
@@ -194,13 +200,27 @@ static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
 }
 
 Test(search, auto_stays_within_the_memory_that_is_allowed) {
-    Compiled x, y;
-    BuildCost most, less;
-    char memory[64];
+    Compiled x, y, z;
+    BuildCost most, less, sent;
+    char demand[64];
     long_sequence(&x, "", &most);
-    snprintf(memory, sizeof memory, "memory = %lld;", (long long)memory_bytes(&most) - 1);
-    long_sequence(&y, memory, &less);
+    snprintf(demand, sizeof demand, "memory = %lld;", (long long)memory_bytes(&most) - 1);
+    long_sequence(&y, demand, &less);
     cr_expect_lt(memory_bytes(&less), memory_bytes(&most));
+    snprintf(demand, sizeof demand, "assert comm < %lld;", (long long)most.sent_bytes); /* and to other limits */
+    long_sequence(&z, demand, &sent);
+    cr_expect_lt(sent.sent_bytes, most.sent_bytes);
+    compiled_finish(&x);
+    compiled_finish(&y);
+    compiled_finish(&z);
+}
+
+Test(search, auto_leaves_out_what_is_forbidden) {
+    Compiled x, y;
+    BuildCost cost;
+    long_sequence(&x, "", &cost);
+    cr_assert_gt(x.b->facts->kind[COMM_ALL_GATHER].count, 0);
+    long_sequence(&y, "forbid all_gather at **.context;", &cost);
     compiled_finish(&x);
     compiled_finish(&y);
 }
@@ -211,11 +231,11 @@ Test(search, an_operator_is_explained_by_the_search) {
     Error error;
     const char *const names[] = {"h"};
     compiled_init(&x, 4, 2);
+    x.options.overrides.search = "dynamic_programming";
     x.options.explain = names;
     x.options.nexplain = 1;
     cr_assert(compiled_run(
-        &x, "net n() { input x : f32[64, 64]; param w : f32[64, 512] = normal(0.1); h = matmul(x, w); loss mean(square(h)); }\n" TRAIN
-                SEARCHED));
+        &x, "net n() { input x : f32[64, 64]; param w : f32[64, 512] = normal(0.1); h = matmul(x, w); loss mean(square(h)); }\n" TRAIN));
     cr_assert(explain(&text, &x.c, "h", &error));
     cr_expect(strstr(text.at, "because      of a search over the whole net: ") != NULL, "%s", text.at);
     text_finish(&text);
@@ -227,6 +247,6 @@ Test(search, gpt2) {
 }
 
 Test(search, llama) {
-    expect_sample("llama", 8, NULL, 8030261248, 26107);
+    expect_sample("llama", 8, NULL, 8030261248, 47106);
     expect_sample("llama", 64, "64", 8030261248, 48568);
 }

@@ -169,3 +169,18 @@ Test(simplify, uses_of_an_index_may_go) {
                 text_finish(&text);
             }
 }
+
+/* Its update overwrites it: what is reported after the step is a copy. The proof shows that this is the value from before. */
+Test(simplify, a_loss_that_is_a_parameter_is_reported_as_it_was) {
+    static const char *const losses[] = {"loss w;", "loss w * 1;", "loss reshape(w, shape = []);"};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
+        for (int level = 0; level <= 2; level++) {
+            Compiled x;
+            char net[512];
+            snprintf(net, sizeof net, "net n { input x : f32[8, 4]; param w : f32[] = ones; %s }\n" TRAIN, losses[i]);
+            compiled(&x, net, 2, level);
+            cr_expect_neq(graph_producer(&x.b->front.graph, x.b->front.graph.loss)->op, OP_read, "%s", losses[i]);
+            cr_expect_not_null(strstr(x.c.text.at, "write 0 "), "%s", x.c.text.at);
+            compiled_finish(&x);
+        }
+}

@@ -90,7 +90,7 @@ seed(FUZZ_PLAN,
 seed(unit("compiler", "timeline"),
      ("a communication waits for the link", "run_starts", "s->kernels_s > s->link_s ? s->kernels_s : s->link_s", "s->kernels_s"),
      ("what runs behind kernels is not waited for again", "run_starts", "seconds - s->machine->overlap * seconds", "seconds"),
-     ("a bucket's messages go together", "run_starts", "messages_s = latency_s > messages_s ? latency_s : messages_s", "messages_s += latency_s"),
+     ("a bucket's messages go together", "run_starts", "messages_s = its.messages_s > messages_s ? its.messages_s : messages_s", "messages_s += its.messages_s"),
      ("kernels stand still while a communication is waited for", "run_waits", "s->kernels_s = end", "(void)end"),
      ("a wait lasts until the communication is done", "run_waits", "behind_s > s->kernels_s ? behind_s : s->kernels_s", "s->kernels_s"),
      ("what members of a fused step hand each other costs no bytes", "run_kernels", "handed_in |= (unsigned)made_or_read(s, first, k, step->in[i]) << i", "(void)i"),
@@ -145,7 +145,11 @@ seed(unit("compiler", "warn"),
 seed(unit("compiler", "views"),
      ("a step reads views of no more steps than a plan allows", "pass_views", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
 seed(unit("compiler", "search"),
-     ("auto takes what fits the memory", "within_memory", "return limit == 0 || memory_bytes(&found->cost) <= limit;", "return limit >= 0;"))
+     ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
+     ("auto takes what keeps to the demands", "compare_demands", "a->cost.broken + (over > 0) - b->cost.broken", "(over > 0)"))
+seed(unit("compiler", "asserts"),
+     ("a limit may be reached where it says so", "kept", "assertion->reached ?", "assertion->reached && measured < 0 ?"),
+     ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, name_at(g, g->values.at[move->value].node))", "false"))
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
 seed(unit("strategies", "traffic"),
@@ -155,6 +159,9 @@ seed(unit("strategies", "traffic"),
       "(t - 1) * pair->cells * pair->needers", "t * pair->cells * pair->needers"))
 seed(unit("strategies", "redistribute"),
      ("no collective moves more than the bound", "plan_direct", "if (received.total > bound->total) kind = COMM_EXCHANGE;", ""),
+     ("few ranks stay at the bound", "plan_natural", "task->nranks > FEW_RANKS", "task->nranks > 2"),
+     ("of two plans the faster is taken", "keep_faster", "seconds < ABOUT_AS_FAST * least", "least < ABOUT_AS_FAST * seconds"),
+     ("owners send what they have added up to all that need it", "exchange_of_groups", "terms.far + shares.far", "terms.far"),
      ("what agrees is not gathered", "plan_canonical", "common, n,", "common, n - (n > 0),"),
      ("a piece is sent by a rank that has it", "receive_terms", "parts->part, piece.term", "parts->part / 2, piece.term"),
      ("shares come from ranks below and above", "receive_shares", "piece.from != piece.to", "piece.from > piece.to"),
@@ -193,7 +200,16 @@ seed(unit("compiler", "assign"),
      ("a result is complete where its reader asks for it", "node_results", "asked : &complete", "asked : &layout"))
 seed(unit("compiler", "reshard"),
      ("equal conversions are made once", "add_convert", "g->values.at[v].layout == layout", "false"),
-     ("a reported loss is complete", "add_node", "obtain(m, node.out[k], m->edit.s->report_need[i])", "node.out[k]"))
+     ("a reported loss is complete", "add_node", "obtain(m, node.out[k], m->edit.s->report_need[i], 0)", "node.out[k]"))
+seed(unit("compiler", "states"),
+     ("what is gathered is dropped before the backward pass", "taken_in", "? s->phase[node] : 0", "? 0 : 0"),
+     ("a batch of a step has phases of its own", "find_phases", "g->nodes.at[n].micro > 0", "false"),
+     ("a state is stored where it is updated", "store_in_parts", "g->settings.shard_states >= SHARD_PARAMETERS; k++", "false; k++"),
+     ("a state whose layout the user gave stays", "store_in_parts", "of_state[k] != NULL && g->states.at[k].hint == NULL", "of_state[k] != NULL"),
+     ("gradients of batches are added up in parts", "adds_parts", "g->settings.accumulate > 1", "g->settings.accumulate > 9"),
+     ("of measures that fit the fastest is taken", "is_better", "a->step_s < b->step_s", "a->step_s > b->step_s"),
+     ("measures are taken until the plan fits", "budget_fit", "memory_bytes(cost) > limit", "memory_bytes(cost) > 2 * limit"),
+     ("what the user says of states stays", "store_parameters", "settings->shard_states_given && ", "false && "))
 seed(unit("compiler", "collectives"),
      ("collectives are chosen from -O2", "pass_collectives", "b->options->optimize < 2", "b->options->optimize < 1"))
 seed(unit("compiler", "tree"),
@@ -207,6 +223,13 @@ seed(unit("compiler", "partial"),
 seed(unit("compiler", "place"),
      ("a kernel is not moved to parts of a row", "strategy_of", "factor_stays_whole(&node->rule->factor[f])", "node->rule->factor[f].whole"),
      ("gradients are gathered at their smallest", "move_chain", "better && cost_compare(gain, least) < 0", "false"))
+seed(unit("compiler", "recompute"),
+     ("a copy stands before the first gradient that needs it", "note_needs", "if (!is_marked(g, node->in[i]) || r->again[maker] != -1) continue",
+      "if (!is_marked(g, node->in[i]) || r->again[maker] != -1 || next >= 0) continue"),
+     ("what batches share is kept", "keep_shared", "g->nodes.at[maker].recompute = false", "(void)maker"),
+     ("a value that is kept once is kept", "keep_for", "copy->to->nodes.at[node].recompute = false", "(void)node"))
+seed(PROVED,
+     ("a copy says what it is a copy of", "compute_again", "node->copy_of = r->copy.node[id]", "node->copy_of = r->copy.node[id] + 1"))
 seed(unit("compiler", "buckets"),
      ("a bucket is full at its limit", "fill", "if (bucket->tensor_bytes < limit) continue", "continue"),
      ("gradients in flight are bounded", "limit_flight", "flight > most", "false"),
@@ -250,6 +273,10 @@ seed(unit("proof", "settings"),
      ("a step has the batches of the header", "batches_agree", "if (n != k) return differ(", "if (false) return differ("),
      ("a mean is over the batches of the header", "batches_agree", "return !mean", "return true"),
      ("a bucket keeps to its limit", "buckets_agree", "members > 1 && sum - most >= graph->settings.bucket_bytes", "false"))
+seed(unit("proof", "copies"),
+     ("a copy takes what its original takes", "same_value", "a->index == b->index", "true"),
+     ("a copy is the same operator", "same_operator", "copy->op == original->op && ", ""),
+     ("a copy has the same attributes", "same_operator", "attr_equal(&copy->attr[a], &original->attr[a])", "true"))
 seed(unit("proof", "layout"),
      ("owners of a piece keep the same term", "find_near", "set_value(&v->kept, r) == kept", "true"),
      ("groups of a reduction are kept apart", "comm_layouts", "(kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER)", "kind < NCOMMS"),
@@ -376,7 +403,7 @@ seed(PROVED,
      ("a partial operand is converted", "obtain_canonical", ".layout == layout ?", ".layout == layout || layout_is_partial(m->spmd->graph.values.at[value].layout) ?"),
      ("a conversion begins at its source's layout", "convert_by", "g->values.at[value].layout, to", "to, to"),
      ("a conversion makes its own target", "obtain_planned",
-      "if (tree->wanted.at[i].layout == layout) return make(m, root, i)", "return make(m, root, 0)"))
+      "if (tree->wanted.at[i].layout == layout) return make(m, tree, root, i)", "return make(m, tree, root, 0)"))
 seed(PROVED,
      ("a converted value is waited for before it is read", "require", "if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);", ""),
      ("a source lasts until the wait", "lifetimes", "a->last[v] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[v] = a->end[i]"),

@@ -1,4 +1,5 @@
-# What the samples lack, for refused.sh: a bias behind a partial sum, quotients, a product of two sums, batches that broadcast, uneven shares everywhere.
+# What the samples lack, for refused.sh: a bias behind a partial sum, quotients, a product of two sums, batches that broadcast, uneven shares everywhere, a value that is
+# needed in two layouts.
 net refused(batch = 14, dim = 10, width = 9) {
     input x  : f64[batch, dim];
     input t  : f64[batch];
@@ -35,10 +36,13 @@ net refused(batch = 14, dim = 10, width = 9) {
     turned  = transpose(cube, perm = [2, 1, 0]);
     once    = transpose(k, perm = [1, 2, 0]) shard ((p, q, -));
     cycle   = transpose(transpose(kk, perm = [1, 2, 0]), perm = [1, 2, 0]);
+    kept    = tanh(k * 2) shard ((p, -, -));
+    one     = square(kept) shard ((-, p, -));
+    other   = exp(kept) shard ((-, -, p));
     flat    = mean(reshape(turned, shape = [5, -1]), axes = 0);
 
     loss mean(square(-(-line) + product - ratio - t)) + mean(exp(tanh(flat)) / 2) + mean(sqrt(flat * flat + 1)) + mean(log(unit * unit + 3))
-        + sum(once * z3) + sum(cycle * k) + mean(data) + mean(squares) + mean(whole);
+        + sum(once * z3) + sum(cycle * k) + mean(data) + mean(squares) + mean(whole) + mean(one) + mean(other);
 }
 
 train {

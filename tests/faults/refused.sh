@@ -26,3 +26,4 @@ try samples/reductions.dsl --ranks 5
 try samples/output.dsl --ranks 8 --redistribution=bound
 try samples/mesh.dsl --ranks 8
 try samples/attention.dsl --ranks 6
+try samples/attention.dsl --ranks 6 --shard '**=recompute'

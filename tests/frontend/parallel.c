@@ -14,7 +14,7 @@ Test(parallel, without_a_block_the_mode_is_auto) {
     expect_accepted(&c);
     const Settings *settings = &c.graph.settings;
     cr_assert_eq(settings->mode, MODE_AUTO);
-    cr_assert_str_eq(settings->search, "sharding_propagation");
+    cr_assert_str_eq(settings->search, "auto");
     cr_assert_eq(settings->dataset, DATASET_AUTO);
     cr_assert(settings->gradients_mean);
     cr_assert_not(settings->strict_divide);

@@ -3,7 +3,7 @@
 #   fuzz.sh FUZZER lang|plan|npy|idx|csv|safetensors|checkpoint PCC SOURCES [RUNS]
 # As a test: RUNS inputs, the same ones each time, so that a commit passes or fails always (those of files of rows vary a little, with the thread that reads
 # ahead); a slow machine stops after a minute. With FUZZ_SECONDS=N in the
-# environment: N seconds of other inputs each time. The limits are wide: an idle machine needs a thousandth of them. What is found is printed in base64, to be
+# environment: N seconds of other inputs each time. The limits are wide: an idle machine needs a hundredth of them. What is found is printed in base64, to be
 # put into tests/fuzz/TARGET.
 set -eu
 fuzzer=$(realpath "$1") kind=$2 pcc=$(realpath "$3") sources=$4 runs=${5:-100000}
@@ -40,7 +40,7 @@ else
 fi
 cd "$folder"
 code=0
-"$fuzzer" "$folder/found" "$folder/seeds" -dict="$folder/words" "$@" -max_len=$longest -timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=$most_mib \
+"$fuzzer" "$folder/found" "$folder/seeds" -dict="$folder/words" "$@" -max_len=$longest -timeout=120 -rss_limit_mb=3072 -malloc_limit_mb=$most_mib \
     -artifact_prefix="$folder/artifact-" -print_final_stats=1 -verbosity=0 >"$folder/log" 2>&1 || code=$?
 grep -E '^stat::number_of_executed_units|^stat::new_units_added' "$folder/log" || true
 [ $code -eq 0 ] && exit 0

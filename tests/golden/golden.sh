@@ -55,6 +55,10 @@ for case in second_data_parallel second_auto; do
     keep $case "$work/$case/ir/rank_0/05_step_parallel_begin_0005.ir"
 done
 
+# Values that are computed again.
+compile recompute "$samples/quickstart.dsl" --ranks 8 --shard 'h=recompute' --shard 'a=recompute'
+keep recompute "$work/recompute/ir/rank_0/09_execute_0009.ir"
+
 # Sizes that the strategy does not divide; the view of the last rank.
 compile uneven "$samples/quickstart.dsl" --ranks 8 -D batch=15 -D in_dim=30 --dump-ranks 7
 keep uneven "$work/uneven/ir/rank_7/07_step_parallel_end_0007.ir"
@@ -67,7 +71,7 @@ keep data_parallel "$work/data_parallel/net.plan"
 compile mesh "$samples/mesh.dsl" --ranks 8 --dump-ranks 5
 keep mesh "$work/mesh/ir/rank_5/05_step_parallel_begin_0005.ir"
 keep mesh "$work/mesh/ir/rank_5/09_execute_0009.ir"
-compile output "$samples/output.dsl" --ranks 8
+compile output "$samples/output.dsl" --ranks 8 --search sharding_propagation
 keep output "$work/output/net.plan"
 
 # docs/ir.md shows lines of these files: every one of them must still be there.

@@ -1,10 +1,5 @@
 /* Norms: which of their factors split what, and what stands for them where rows are split. */
-#include "ir/rules.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
-#include "ir/graph.h"
-#include "tests/attrs.h"
+#include "tests/ir/expansion.h"
 
 static const Attr eps[MAX_ATTRS] = {{.given = true, .f = 0.25}};
 
@@ -62,39 +57,19 @@ Test(norm, what_does_not_fit_is_said) {
 static Arena arena;
 static Graph graph;
 
-static int leaf(const char *name, Shape shape) {
-    return graph_input(&graph, graph_add_input(&graph, (Input){.name = name, .type = {F32, false, shape}}));
-}
-
-/* The nodes from `first` on: "mean(x) sub(x y.mean) ..". */
-static void expect(int first, const char *expected) {
-    Text text = {0};
-    Error error = {0};
-    for (int n = first; n < graph.nodes.n; n++) {
-        const Node *node = &graph.nodes.at[n];
-        text_printf(&text, "%s%s(", n > first ? " " : "", op_table[node->op].name);
-        for (int i = 0; i < node->nin; i++)
-            text_printf(&text, "%s%s", i ? " " : "", graph.values.at[node->in[i]].name);
-        text_printf(&text, ")");
-    }
-    cr_assert_str_eq(text.at, expected);
-    cr_assert(graph_verify(&graph, "test", &error), "%s", error.text);
-    text_finish(&text);
-}
-
 Test(norm, expansions_give_every_result) {
     for (int centered = 0; centered < 2; centered++) {
         arena_init(&arena);
         graph_init(&graph, &arena);
         graph.nranks = 1;
-        const int x = leaf("x", (Shape){2, {4, 6}}), w = leaf("w", (Shape){1, {6}}), b = leaf("b", (Shape){1, {6}}),
-                  dy = leaf("dy", (Shape){2, {4, 6}});
+        const int x = expansion_input(&graph, "x", (Shape){2, {4, 6}}), w = expansion_input(&graph, "w", (Shape){1, {6}}),
+                  b = expansion_input(&graph, "b", (Shape){1, {6}}), dy = expansion_input(&graph, "dy", (Shape){2, {4, 6}});
         Node node = {.op = centered ? OP_layer_norm : OP_rms_norm, .nin = 2 + centered, .in = {x, w, b}, .name = "y", .origin = -1};
         own_attrs(&graph, &node)[0] = eps[0];
         int out[MAX_OUT], first = graph.nodes.n;
         op_table[node.op].expand_split(&graph, &node, out);
-        expect(
-            first,
+        expansion_expect(
+            &graph, first,
             centered
                 ? "mean(x) sub(x y.mean) square(y.center) mean(y.square) constant() add(y.variance y.eps) rsqrt(y.raised) mul(y.center y.rsqrt) "
                   "mul(y.normalised w) add(y.scaled b)"
@@ -105,8 +80,8 @@ Test(norm, expansions_give_every_result) {
         own_attrs(&graph, &node)[0] = eps[0];
         first = graph.nodes.n;
         op_table[node.op].expand_split(&graph, &node, out);
-        expect(
-            first,
+        expansion_expect(
+            &graph, first,
             centered
                 ? "mul(dy w) mul(g.mul y.normalised) mean(g.along) mul(y.normalised g.share) sub(g.mul g.taken) mean(g.mul) sub(g.sub g.mean) "
                   "mul(g.centered y.rsqrt) mul(dy y.normalised) sum_to(g.turned) sum_to(dy)"

@@ -1,10 +1,6 @@
 /* What stands for operators whose rows are split: which nodes, on which operands, with whose factors. That they compute the same is shown
  * over the field (tests/proof/graphs.c) and by running them (tests/ops). */
-#include "ir/rules.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
-#include "tests/attrs.h"
+#include "tests/ir/expansion.h"
 
 static Arena arena;
 static Graph graph;
@@ -14,9 +10,8 @@ static void start(void) {
     arena_init(&arena);
     graph_init(&graph, &arena);
     graph.nranks = 1;
-    Input in = {.name = "x", .type = {.dtype = F32, .shape = {3, {4, 6, 3}}}}, out = {.name = "dy", .type = in.type};
-    x = graph_input(&graph, graph_add_input(&graph, in));
-    dy = graph_input(&graph, graph_add_input(&graph, out));
+    x = expansion_input(&graph, "x", (Shape){3, {4, 6, 3}});
+    dy = expansion_input(&graph, "dy", (Shape){3, {4, 6, 3}});
     nleaves = graph.nodes.n;
 }
 static void stop(void) {
@@ -30,22 +25,6 @@ static Node alone(OpCode op, const int *in, int nin, int axis, int origin) {
     own_attrs(&graph, &node)[0] = (Attr){.given = axis >= 0, .i = axis};
     memcpy(node.in, in, sizeof *in * (size_t)nin);
     return node;
-}
-
-/* The nodes from `first` on: "max(x) sub(x y.max) ..". */
-static void expect(int first, const char *expected) {
-    Text text = {0};
-    Error error = {0};
-    for (int n = first; n < graph.nodes.n; n++) {
-        const Node *node = &graph.nodes.at[n];
-        text_printf(&text, "%s%s(", n > first ? " " : "", op_table[node->op].name);
-        for (int i = 0; i < node->nin; i++)
-            text_printf(&text, "%s%s", i ? " " : "", graph.values.at[node->in[i]].name);
-        text_printf(&text, ")");
-    }
-    cr_assert_str_eq(text.at, expected);
-    cr_assert(graph_verify(&graph, "test", &error), "%s", error.text);
-    text_finish(&text);
 }
 
 static int expand(OpCode op, const int *in, int nin, int axis, int origin) {
@@ -66,13 +45,13 @@ static const Node *named(const char *name) {
 
 Test(softmax, softmax_is_exponentials_over_their_sum) {
     expand(OP_softmax, &x, 1, -1, -1);
-    expect(nleaves, "max(x) sub(x y.max) exp(y.shifted) sum(y.exp) div(y.exp y.sum)");
+    expansion_expect(&graph, nleaves, "max(x) sub(x y.max) exp(y.shifted) sum(y.exp) div(y.exp y.sum)");
     cr_expect(shape_equal(&named("y.sum")->rule->result[0].shape, &(Shape){3, {4, 6, 1}}));
 }
 
 Test(softmax, log_softmax_takes_the_logarithm_of_the_sum_off) {
     expand(OP_log_softmax, &x, 1, 1, -1);
-    expect(nleaves, "max(x) sub(x y.max) exp(y.shifted) sum(y.exp) log(y.sum) sub(y.shifted y.log)");
+    expansion_expect(&graph, nleaves, "max(x) sub(x y.max) exp(y.shifted) sum(y.exp) log(y.sum) sub(y.shifted y.log)");
     cr_expect(shape_equal(&named("y.max")->rule->result[0].shape, &(Shape){3, {4, 1, 3}}));
 }
 
@@ -84,7 +63,7 @@ Test(softmax, gradients_reduce_once_and_have_the_factors_of_the_last_node) {
         stop(), start();
         int y = expand(ops[k][0], &x, 1, 1, -1), first = graph.nodes.n, last = first - 1;
         expand(ops[k][1], (int[]){y, dy}, 2, 1, last);
-        expect(first, expected[k]);
+        expansion_expect(&graph, first, expected[k]);
         for (int n = first; n < graph.nodes.n; n++) {
             const Node *node = &graph.nodes.at[n], *origin = &graph.nodes.at[last];
             const Shape *shape = &graph.values.at[node->in[0]].type.shape;

@@ -23,6 +23,16 @@ Test(wildcard, matches_whole_paths) {
     cr_expect_not(pattern_matches("a.b", "a", NULL));
 }
 
+Test(wildcard, covers_what_lies_within) {
+    cr_expect(pattern_covers("layer.*", "layer.0"));
+    cr_expect(pattern_covers("layer.*", "layer.0.fc1.weight"));
+    cr_expect(pattern_covers("**.fc1", "layer.0.fc1.weight"));
+    cr_expect(pattern_covers("w", "w.grad"));
+    cr_expect_not(pattern_covers("layer.*", "layer"));
+    cr_expect_not(pattern_covers("w", "w2.grad"));
+    cr_expect_not(pattern_covers("fc1", "layer.0.fc1"));
+}
+
 Test(wildcard, makes_a_path_of_what_its_wilds_stand_for) {
     expect_path("w", "0.weight", "w", "0.weight");
     expect_path("encoder.*", "bert.encoder.*", "encoder.weight", "bert.encoder.weight");

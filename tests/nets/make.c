@@ -171,6 +171,14 @@ static void add_loss(Make *make, int value) {
     make->net->loss = loss;
 }
 
+/* Of one net of two some statements, or all, from numbers of their own: with other ones a seed is the same net. */
+static void draw_recompute(FuzzNet *net) {
+    uint64_t random = ~net->seed;
+    const int percent = fuzz_chance(&random, 50) ? 0 : fuzz_chance(&random, 30) ? 100 : 40;
+    for (int i = 0; i < net->items.n; i++)
+        net->items.at[i].recompute = net->items.at[i].kind == FUZZ_OP && fuzz_chance(&random, percent);
+}
+
 void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     static const int64_t tiny[] = {1, 2, 3}, odd[] = {2, 3, 4, 5, 6, 7, 8, 12}, even[] = {4, 8, 12, 16};
     static const struct {
@@ -200,6 +208,8 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     if (chance(&make, 15)) net->unused = add_statement(&make, draw_op(&make));
     fuzz_prune(net, arena);
     draw_dataset(&make);
-    static const char *const searches[] = {NULL, NULL, NULL, "dynamic_programming", "recursive_programming", "auto"};
+    static const char *const searches[] = {"sharding_propagation", "sharding_propagation",  "sharding_propagation",
+                                           "dynamic_programming",  "recursive_programming", NULL};
     if (net->mode == MODE_AUTO) net->search = searches[below(&make, 6)];
+    draw_recompute(net);
 }

@@ -142,7 +142,7 @@ static void put_statement(Text *text, const FuzzNet *net, int number) {
         text_printf(text, ")");
     }
     put_shard(text, item->hint);
-    text_printf(text, ";\n");
+    text_printf(text, "%s;\n", item->recompute ? " recompute" : "");
 }
 
 static void put_declaration(Text *text, const FuzzNet *net, int number) {
@@ -201,6 +201,9 @@ static void put_blocks(Text *text, const FuzzNet *net) {
         text_printf(text, ";\n");
     }
     if (net->bucket >= 0) text_printf(text, "    bucket = %" PRId64 ";\n", net->bucket);
+    if (net->shard_states != SHARD_OPTIMIZER) text_printf(text, "    shard_states = %s;\n", shard_states_name[net->shard_states]);
+    if (net->shard_small && net->shard_states != SHARD_NONE) text_printf(text, "    shard_from = 0;\n");
+    if (net->regather == REGATHER_ALL) text_printf(text, "    regather = all;\n");
     text_printf(text, "}\n");
 }
 
@@ -208,8 +211,7 @@ void fuzz_flags(Text *text, const FuzzNet *net) {
     static const char *const policy[] = {[REDISTRIBUTE_AUTO] = "",
                                          [REDISTRIBUTE_BOUND] = " --redistribution=bound",
                                          [REDISTRIBUTE_CANONICAL] = " --redistribution=canonical"};
-    text_printf(text, "--ranks %d -O%d%s%s", net->nranks, net->optimize, net->optimize == 2 ? policy[net->redistribution] : "",
-                net->whole_updates ? " --whole-updates" : "");
+    text_printf(text, "--ranks %d -O%d%s", net->nranks, net->optimize, net->optimize == 2 ? policy[net->redistribution] : "");
     if (net->machine) text_printf(text, " --machine %s", net->machine);
     if (net->mode == MODE_DATA_PARALLEL) text_printf(text, " --replicas %d", net->replicas);
 }

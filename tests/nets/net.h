@@ -24,6 +24,7 @@ typedef struct FuzzItem {
     const char *init;         /* FUZZ_PARAM, FUZZ_CONST: the initial value as written */
     double number;            /* FUZZ_NUMBER */
     const Hint *hint;         /* or NULL; never at a constant or number */
+    bool recompute;           /* FUZZ_OP */
 } FuzzItem;
 
 enum { FUZZ_MAX_AXES = 4 };
@@ -44,18 +45,20 @@ typedef struct FuzzNet {
     int steps;
     /* parallel */
     Mode mode;
-    const char *search; /* mode auto; NULL: it is not said */
+    const char *search; /* mode auto; NULL: it is not said, and so auto */
     int naxes;
     Axis axis[FUZZ_MAX_AXES]; /* name and size */
     Dataset dataset;
     const Hint *dataset_hint; /* DATASET_EXPLICIT: a tuple an input */
     bool gradients_mean;
     int64_t bucket; /* bytes; -1: the default */
+    ShardStates shard_states;
+    bool shard_small;  /* small states too */
+    Regather regather; /* as is said; what it is by default is not */
     /* command line */
     int nranks, replicas; /* replicas: mode data_parallel, else 0 */
     int optimize;
     RedistributePolicy redistribution;
-    bool whole_updates;
     const char *machine; /* --machine, or NULL */
 } FuzzNet;
 

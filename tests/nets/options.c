@@ -36,6 +36,16 @@ static void draw_optimizer(Make *make) {
     if (net->schedule.kind != SCHEDULE_CONSTANT) net->schedule.end = below(make, 3) / 4.0;
 }
 
+/* From numbers of its own: with other settings of memory a seed is the same net. */
+static void draw_memory(Make *make, bool whole) {
+    static const ShardStates levels[] = {SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS, SHARD_PARAMETERS};
+    FuzzNet *net = make->net;
+    uint64_t random = net->seed;
+    net->shard_states = whole ? SHARD_NONE : levels[fuzz_below(&random, 4)];
+    net->shard_small = fuzz_chance(&random, 70);
+    net->regather = fuzz_chance(&random, 40) ? REGATHER_ALL : net->shard_states == SHARD_PARAMETERS ? REGATHER_PARAMETERS : REGATHER_NONE;
+}
+
 void draw_options(Make *make) {
     static const Mode modes[] = {MODE_AUTO, MODE_AUTO, MODE_AUTO, MODE_SEMI_AUTO, MODE_SEMI_AUTO, MODE_DATA_PARALLEL};
     static const int levels[] = {0, 1, 2, 2, 2}, more[] = {0, 0, 1, 5};
@@ -48,7 +58,7 @@ void draw_options(Make *make) {
     net->mode = modes[below(make, 6)];
     net->optimize = levels[below(make, 5)];
     net->redistribution = policies[below(make, 4)];
-    net->whole_updates = chance(make, 20);
+    draw_memory(make, chance(make, 20));
     net->steps = 2;
     draw_optimizer(make);
     net->bucket = buckets[below(make, 5)];

@@ -34,14 +34,14 @@ void cases_unary(CaseFn *fn, void *context) {
 }
 
 void cases_binary(CaseFn *fn, void *context) {
-    const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_maximum, OP_minimum, OP_max_share};
+    const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_maximum, OP_minimum, OP_max_share, OP_pow};
     const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(8, 6)},    {SHAPE(8, 6), SHAPE(6)},      {SHAPE(6), SHAPE(8, 6)},
                               {SHAPE(8, 6), SHAPE(8, 1)},    {SHAPE(8, 1), SHAPE(1, 6)},   {SHAPE(4, 1, 3), SHAPE(5, 1)},
                               {SCALAR, SHAPE(3, 2)},         {SHAPE(3, 2), SCALAR},        {SCALAR, SCALAR},
                               {SHAPE(300, 200), SHAPE(200)}, {SHAPE(70000), SHAPE(70000)}, {SHAPE(200, 300), SHAPE(200, 1)}};
     for (size_t i = 0; i < COUNT(ops); i++)
         for (size_t p = 0; p < COUNT(pairs); p++)
-            CASE(.op = ops[i], .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .positive = ops[i] == OP_div);
+            CASE(.op = ops[i], .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .positive = op_table[ops[i]].domain == DOMAIN_POSITIVE);
 }
 
 void cases_gradients(CaseFn *fn, void *context) {

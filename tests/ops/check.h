@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/backend.h"
 #include "tests/ops/call.h"
+#include "tests/shape.h"
 
 typedef struct Check {
     OpCode op;
@@ -20,7 +21,6 @@ typedef struct Check {
         fast; /* on a device: against the CPU's own kernel, itself checked against the plain one, which takes the square of what it should */
 } Check;
 
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define SCALAR ((Shape){0})
 #define NUMBER(v)                                                                                                                          \
     { .given = true, .f = (v) }

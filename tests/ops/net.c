@@ -15,7 +15,7 @@ bool net_compile(Net *net, const char *text, int nranks, int replicas, int optim
                        .prove = true,
                        .no_plan = true,
                        .redistribution = REDISTRIBUTE_AUTO,
-                       .overrides = {.nranks = nranks, .replicas = replicas}};
+                       .overrides = {.nranks = nranks, .replicas = replicas, .search = "sharding_propagation"}};
     Compilation c;
     bool ok = compile(&c, &net->arena, &options, &net->diags, text, strlen(text));
     if (ok) {

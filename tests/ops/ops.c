@@ -79,6 +79,9 @@ static const Variant variants[] = {
     {OP_cross_entropy, "", NULL},
     {OP_cross_entropy, ", reduction = sum", "8x6, 8; 7x5, 7"},
     {OP_cross_entropy, ", reduction = none", "8x6, 8; 7x5, 7"},
+    {OP_cross_entropy, ", ignore_index = 2", "8x6, 8; 7x5, 7; 4x6x3, 4x6"},
+    {OP_cross_entropy, ", ignore_index = 1, label_smoothing = 0.25, reduction = none", "8x6, 8"},
+    {OP_cross_entropy, ", label_smoothing = 0.1", NULL},
 };
 
 static const int rank_counts[] = {2, 3, 4, 6, 8};

@@ -58,11 +58,9 @@ static void fill(FusedStep *step, const StepValue *value) {
 /* ---------------------------------------------------------------- calls */
 
 static const OpCode elements[] = {
-    OP_add,       OP_sub,       OP_mul,        OP_div,        OP_neg,       OP_relu,        OP_tanh,         OP_exp,     OP_log,
-    OP_sqrt,      OP_sigmoid,   OP_gelu,       OP_silu,       OP_rsqrt,     OP_square,      OP_cast,         OP_less,    OP_less_equal,
-    OP_greater,   OP_equal,     OP_not_equal,  OP_where,      OP_relu_grad, OP_tanh_grad,   OP_sqrt_grad,    OP_clip,    OP_greater_equal,
-    OP_gelu_grad, OP_silu_grad, OP_rsqrt_grad, OP_max_mask,   OP_abs,       OP_abs_grad,    OP_sin,          OP_cos,     OP_softplus,
-    OP_maximum,   OP_minimum,   OP_clamp,      OP_clamp_grad, OP_max_share, OP_square_grad, OP_sigmoid_grad, OP_constant};
+#define ELEMENTWISE(name) OP_##name,
+#include "ir/elementwise.def"
+    OP_constant};
 static const OpCode views[] = {OP_transpose, OP_reshape, OP_slice, OP_split, OP_sum_grad, OP_mean_grad, OP_stop_gradient};
 
 static Attr ints(int n) {

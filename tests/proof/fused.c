@@ -1,33 +1,11 @@
 /* Fused steps: a proof accepts what may be run block by block as well as kernel by kernel, and refuses what may not. */
-#include <string.h>
-
 #include "tests/fused.h"
-#include "tests/proof/plans.h"
+#include "tests/proof/changed.h"
 
 static const PlanCase cases[] = {
     {"samples/quickstart.dsl", 8, 1, ""}, {"samples/elementwise.dsl", 4, 1, ""}, {"samples/oneflow_ddp.dsl", 2, 1, ""},
     {"samples/mesh.dsl", 8, 1, ""},       {"samples/transformer.dsl", 4, 1, ""},
 };
-
-static bool proved(const Plan *plan, Error *error) {
-    Proof proof;
-    *error = (Error){0};
-    return proof_check(plan, &(ProofOptions){0}, &proof, error);
-}
-
-/* The plan through its text: what a reader refuses is no plan to prove. */
-static bool reads(Arena *arena, const Plan *plan, Error *error) {
-    Plan again;
-    Text text = {0}, twice = {0};
-    *error = (Error){0};
-    plan_print(&text, plan);
-    const bool ok = plan_read(&again, arena, "plan", text.at, text.n, 0, error);
-    if (ok) plan_print(&twice, &again);
-    if (ok) cr_assert_str_eq(twice.at, text.at);
-    text_finish(&text);
-    text_finish(&twice);
-    return ok;
-}
 
 Test(fused, runs_of_kernels_are_proved_as_one_step) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -52,13 +30,6 @@ static const char squares[] =
     "net n() { input x : f32[8, 8]; param p : f32[8, 8] = normal(0.5); h = x * x; a = relu(h); b = transpose(h); c = exp(a); d = c + b; e = -d; "
     "r = sum(e, axes = [1]); loss sum(square(r)) + sum(h * d) + sum(p); }\n"
     "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; }\nparallel { mode = auto; }\n";
-
-typedef struct Fixture {
-    Arena arena;
-    Plan plan;
-    Role *role;
-    int first; /* step of the fused step */
-} Fixture;
 
 /* Relu to the sum of rows as one fused step; its operands lie where nothing else does. */
 static void squares_fused(Fixture *f) {
@@ -91,20 +62,6 @@ static Step *step_of(const Fixture *f, OpCode op) {
 
 static Instance *instance(const Fixture *f, int id) {
     return &f->role->instances.at[id];
-}
-
-static void refused(Fixture *f, const char *text) {
-    Error error;
-    cr_expect_not(proved(&f->plan, &error), "accepted");
-    cr_expect(strstr(error.text, text) != NULL, "%s", error.text);
-    arena_finish(&f->arena);
-}
-
-static void unread(Fixture *f, const char *text) {
-    Error error;
-    cr_expect_not(reads(&f->arena, &f->plan, &error), "read");
-    cr_expect(strstr(error.text, text) != NULL, "%s", error.text);
-    refused(f, "");
 }
 
 /* Gives a value memory again. */

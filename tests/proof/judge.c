@@ -65,6 +65,7 @@ static bool compile_case(Plan *plan, Arena *arena, const JudgeCase *which, Text 
     }
     Options options = {.input = which->file, .output = "/dev/null", .optimize = which->optimize, .redistribution = which->redistribution};
     options.overrides.nranks = which->nranks;
+    options.overrides.search = "sharding_propagation";
     options.overrides.mode = which->mode;
     return compile_text(plan, arena, &options, text, n, false, report);
 }
@@ -77,11 +78,7 @@ static bool compile_net(Plan *plan, Arena *arena, uint64_t seed, char *name, siz
     fuzz_print(&text, &net);
     fuzz_flags(&flags, &net);
     snprintf(name, n, "fuzz-net --seed %llu, %s", (unsigned long long)seed, flags.at);
-    Options options = {.input = "net.dsl",
-                       .output = "/dev/null",
-                       .optimize = net.optimize,
-                       .redistribution = net.redistribution,
-                       .whole_updates = net.whole_updates};
+    Options options = {.input = "net.dsl", .output = "/dev/null", .optimize = net.optimize, .redistribution = net.redistribution};
     options.overrides.nranks = net.nranks;
     options.overrides.replicas = net.mode == MODE_DATA_PARALLEL ? net.replicas : 0;
     bool ok = compile_text(plan, arena, &options, text.at, text.n, true, report);

@@ -402,8 +402,7 @@ static bool comm_source(Mutation *m) {
 
 static bool memory_meets(const Mutation *m, int a, int b) {
     const Instance *x = instance_at(m, a), *y = instance_at(m, b);
-    int64_t x_bytes = layout_max_elements(x->layout, &type_of(m, a)->shape) * dtype_bytes[type_of(m, a)->dtype];
-    int64_t y_bytes = layout_max_elements(y->layout, &type_of(m, b)->shape) * dtype_bytes[type_of(m, b)->dtype];
+    int64_t x_bytes = layout_max_bytes(x->layout, type_of(m, a)), y_bytes = layout_max_bytes(y->layout, type_of(m, b));
     return x->place == y->place &&
            (x->place == PLACE_ARENA ? x->at < y->at + y_bytes && y->at < x->at + x_bytes : x->place == PLACE_STATE && x->at == y->at);
 }

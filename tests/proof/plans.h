@@ -20,6 +20,7 @@ static inline void plan_load(const PlanCase *which, Arena *arena, Plan *plan) {
     diags_init(&diags, arena);
     Options options = {.input = which->file, .output = "/dev/null", .optimize = which->optimize, .no_plan = true};
     options.overrides.nranks = which->nranks;
+    options.overrides.search = "sharding_propagation"; /* the nets are small, and fastest whole on every rank */
     options.overrides.mode = *which->mode ? which->mode : NULL;
     Compilation c;
     bool ok = compile(&c, arena, &options, &diags, text, n);
@@ -37,6 +38,7 @@ static inline void plan_of(const char *text, int nranks, Arena *arena, Plan *pla
     diags_init(&diags, arena);
     Options options = {.input = "n.dsl", .output = "/dev/null", .optimize = 2, .no_plan = true};
     options.overrides.nranks = nranks;
+    options.overrides.search = "sharding_propagation"; /* the nets are small, and fastest whole on every rank */
     Compilation c;
     bool ok = compile(&c, arena, &options, &diags, text, strlen(text));
     if (!ok) diags_print(&diags, stderr);

@@ -70,33 +70,36 @@ static bool fault(char *why, size_t n, const char *text) {
 typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, LOOKUP, TABLE, PLACE } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
-    [OP_add] = ELEMENT,         [OP_sub] = ELEMENT,           [OP_mul] = ELEMENT,
-    [OP_div] = ELEMENT,         [OP_neg] = ELEMENT,           [OP_relu] = ELEMENT,
-    [OP_tanh] = ELEMENT,        [OP_exp] = ELEMENT,           [OP_log] = ELEMENT,
-    [OP_sqrt] = ELEMENT,        [OP_rsqrt] = ELEMENT,         [OP_square] = ELEMENT,
-    [OP_sigmoid] = ELEMENT,     [OP_gelu] = ELEMENT,          [OP_silu] = ELEMENT,
-    [OP_relu_grad] = ELEMENT,   [OP_tanh_grad] = ELEMENT,     [OP_sqrt_grad] = ELEMENT,
-    [OP_rsqrt_grad] = ELEMENT,  [OP_sigmoid_grad] = ELEMENT,  [OP_square_grad] = ELEMENT,
-    [OP_gelu_grad] = ELEMENT,   [OP_silu_grad] = ELEMENT,     [OP_max_mask] = ELEMENT,
-    [OP_max_share] = ELEMENT,   [OP_abs] = ELEMENT,           [OP_abs_grad] = ELEMENT,
-    [OP_clamp] = ELEMENT,       [OP_clamp_grad] = ELEMENT,    [OP_maximum] = ELEMENT,
-    [OP_minimum] = ELEMENT,     [OP_softplus] = ELEMENT,      [OP_sin] = ELEMENT,
-    [OP_cos] = ELEMENT,         [OP_stop_gradient] = ELEMENT, [OP_cast] = ELEMENT,
-    [OP_where] = ELEMENT,       [OP_less] = ELEMENT,          [OP_less_equal] = ELEMENT,
-    [OP_greater] = ELEMENT,     [OP_greater_equal] = ELEMENT, [OP_equal] = ELEMENT,
-    [OP_not_equal] = ELEMENT,   [OP_sgd] = ELEMENT,           [OP_momentum] = ELEMENT,
-    [OP_adam] = ELEMENT,        [OP_adamw] = ELEMENT,         [OP_clip] = ELEMENT,
-    [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,         [OP_matmul] = PRODUCT,
-    [OP_einsum] = PRODUCT,      [OP_sum] = PRODUCT,           [OP_mean] = PRODUCT,
-    [OP_max] = PRODUCT,         [OP_min] = PRODUCT,           [OP_sum_grad] = PRODUCT,
-    [OP_mean_grad] = PRODUCT,   [OP_sum_to] = PRODUCT,        [OP_transpose] = PRODUCT,
-    [OP_replicate] = PRODUCT,   [OP_replica_sum] = PRODUCT,   [OP_reshape] = RESHAPE,
-    [OP_slice] = CUT,           [OP_slice_grad] = CUT,        [OP_concat] = CUT,
-    [OP_split] = CUT,           [OP_pick] = LOOKUP,           [OP_pick_grad] = LOOKUP,
-    [OP_embedding] = TABLE,     [OP_embedding_grad] = TABLE,  [OP_one_hot] = LOOKUP,
-    [OP_first] = PLACE,         [OP_softmax] = ROWS,          [OP_log_softmax] = ROWS,
-    [OP_softmax_grad] = ROWS,   [OP_log_softmax_grad] = ROWS, [OP_layer_norm] = NORM,
-    [OP_rms_norm] = NORM,       [OP_layer_norm_grad] = NORM,  [OP_rms_norm_grad] = NORM,
+    [OP_expm1_grad] = ELEMENT,  [OP_hardswish] = ELEMENT,   [OP_hardswish_grad] = ELEMENT,
+    [OP_floor] = ELEMENT,       [OP_sign] = ELEMENT,        [OP_pow] = ELEMENT,
+    [OP_expm1] = ELEMENT,       [OP_add] = ELEMENT,         [OP_sub] = ELEMENT,
+    [OP_mul] = ELEMENT,         [OP_div] = ELEMENT,         [OP_neg] = ELEMENT,
+    [OP_relu] = ELEMENT,        [OP_tanh] = ELEMENT,        [OP_exp] = ELEMENT,
+    [OP_log] = ELEMENT,         [OP_sqrt] = ELEMENT,        [OP_rsqrt] = ELEMENT,
+    [OP_square] = ELEMENT,      [OP_sigmoid] = ELEMENT,     [OP_gelu] = ELEMENT,
+    [OP_silu] = ELEMENT,        [OP_relu_grad] = ELEMENT,   [OP_tanh_grad] = ELEMENT,
+    [OP_sqrt_grad] = ELEMENT,   [OP_rsqrt_grad] = ELEMENT,  [OP_sigmoid_grad] = ELEMENT,
+    [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT,   [OP_silu_grad] = ELEMENT,
+    [OP_max_mask] = ELEMENT,    [OP_max_share] = ELEMENT,   [OP_abs] = ELEMENT,
+    [OP_abs_grad] = ELEMENT,    [OP_clamp] = ELEMENT,       [OP_clamp_grad] = ELEMENT,
+    [OP_maximum] = ELEMENT,     [OP_minimum] = ELEMENT,     [OP_softplus] = ELEMENT,
+    [OP_sin] = ELEMENT,         [OP_cos] = ELEMENT,         [OP_stop_gradient] = ELEMENT,
+    [OP_cast] = ELEMENT,        [OP_where] = ELEMENT,       [OP_less] = ELEMENT,
+    [OP_less_equal] = ELEMENT,  [OP_greater] = ELEMENT,     [OP_greater_equal] = ELEMENT,
+    [OP_equal] = ELEMENT,       [OP_not_equal] = ELEMENT,   [OP_sgd] = ELEMENT,
+    [OP_momentum] = ELEMENT,    [OP_adam] = ELEMENT,        [OP_adamw] = ELEMENT,
+    [OP_clip] = ELEMENT,        [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
+    [OP_matmul] = PRODUCT,      [OP_einsum] = PRODUCT,      [OP_sum] = PRODUCT,
+    [OP_mean] = PRODUCT,        [OP_max] = PRODUCT,         [OP_min] = PRODUCT,
+    [OP_sum_grad] = PRODUCT,    [OP_mean_grad] = PRODUCT,   [OP_sum_to] = PRODUCT,
+    [OP_transpose] = PRODUCT,   [OP_replicate] = PRODUCT,   [OP_replica_sum] = PRODUCT,
+    [OP_reshape] = RESHAPE,     [OP_slice] = CUT,           [OP_slice_grad] = CUT,
+    [OP_concat] = CUT,          [OP_split] = CUT,           [OP_pick] = LOOKUP,
+    [OP_pick_grad] = LOOKUP,    [OP_embedding] = TABLE,     [OP_embedding_grad] = TABLE,
+    [OP_one_hot] = LOOKUP,      [OP_first] = PLACE,         [OP_softmax] = ROWS,
+    [OP_log_softmax] = ROWS,    [OP_softmax_grad] = ROWS,   [OP_log_softmax_grad] = ROWS,
+    [OP_layer_norm] = NORM,     [OP_rms_norm] = NORM,       [OP_layer_norm_grad] = NORM,
+    [OP_rms_norm_grad] = NORM,
 };
 
 bool simulate_knows(OpCode op) {
@@ -197,6 +200,17 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_square_grad:
         y[0] = times(times(2, x[0]), x[1]);
         return;
+    case OP_pow:
+        y[0] = either_poison(x) ? SIM_POISON : any_function(any_function(OP_pow, x[0]), x[1]);
+        return;
+    case OP_expm1_grad:
+    case OP_hardswish_grad:
+        y[0] = times(x[1], any_function(function_key(node), x[0]));
+        return;
+    case OP_expm1:
+    case OP_hardswish:
+    case OP_floor:
+    case OP_sign:
     case OP_softplus:
     case OP_sin:
     case OP_cos:

@@ -25,7 +25,7 @@ class Buckets(Case):
     def plan(self, mode, bucket, *flags, type="f32"):
         source = self.write("net.dsl", NET % {"type": type, "mode": mode, "bucket": bucket})
         plan = self.path("%s.plan" % bucket.replace(" ", ""))
-        compiled = run([harness.pcc, source, "-o", plan, "--ranks", 4, *flags])
+        compiled = run(harness.compiling(source, "-o", plan, "--ranks", 4, *flags))
         self.assertEqual(compiled.code, 0, str(compiled))
         return plan
 

@@ -40,7 +40,7 @@ class Characters(Case):
     def test_the_answers_are_never_gathered(self):
         """With the alphabet over tp: no communication of a tensor with a dimension of letters."""
         self.files("x" * 4000, *SMALL)
-        stats = self.ok(harness.run([harness.pcc, "characters.dsl", "--ranks", 4, "--hints", "characters_hints.dsl", "--stats=json", "-o", "net.plan"], cwd=self.folder)).out
+        stats = self.ok(harness.run(harness.compiling("characters.dsl", "--ranks", 4, "--hints", "characters_hints.dsl", "--stats=json", "-o", "net.plan", cwd=self.folder), cwd=self.folder)).out
         for communication in json.loads(stats)["communications"]:
             self.assertNotIn(communication["value"], ("logits", "logits.y", "d_logits", "logits.y.grad", "loss.shifted", "loss.exp"), communication)
             self.assertLess(communication["sent"]["max"], 8 * 12 * 128 * 4, communication)

@@ -45,7 +45,7 @@ class Checkpoints(Case):
         with open(source, "w", encoding="utf-8") as file:
             file.write(NET % (shard, steps, settings))
         plan = os.path.join(self.folder, name + ".plan")
-        done = run([harness.pcc, source, "--ranks", ranks, "-o", plan])
+        done = run(harness.compiling(source, "--ranks", ranks, "-o", plan))
         self.assertEqual(done.code, 0, done)
         return plan
 
@@ -101,7 +101,7 @@ class Checkpoints(Case):
             name = self.path("b%d" % batch)
             with open(name + ".dsl", "w", encoding="utf-8") as file:
                 file.write(text)
-            self.assertEqual(run([harness.pcc, name + ".dsl", "--ranks", ranks, "-o", name + ".plan"]).code, 0)
+            self.assertEqual(run(harness.compiling(name + ".dsl", "--ranks", ranks, "-o", name + ".plan")).code, 0)
             return name + ".plan"
 
         def at(step):
@@ -135,7 +135,7 @@ class Checkpoints(Case):
             name = self.path("s%d" % batch)
             with open(name + ".dsl", "w", encoding="utf-8") as file:
                 file.write(text)
-            self.assertEqual(run([harness.pcc, name + ".dsl", "--ranks", 1, "-o", name + ".plan"]).code, 0)
+            self.assertEqual(run(harness.compiling(name + ".dsl", "--ranks", 1, "-o", name + ".plan")).code, 0)
             more = ("--resume", self.path("s4.plan.checkpoints", "step-%09d.safetensors" % 8)) if batch == 8 else ()
             rates[batch] = [float(line) for line in self.prun(1, name + ".plan", *more).out.splitlines() if line[0].isdigit()]
         self.assertEqual(rates[4], [1 - i / 16 for i in range(16)])
@@ -317,7 +317,7 @@ class Checkpoints(Case):
             source, plan = self.path("s.dsl"), self.path("s.plan")
             with open(source, "w", encoding="utf-8") as file:
                 file.write(text % (w, v))
-            self.assertEqual(run([harness.pcc, source, "--ranks", ranks, "-o", plan]).code, 0)
+            self.assertEqual(run(harness.compiling(source, "--ranks", ranks, "-o", plan)).code, 0)
             for name, launch in (("local", [harness.prun, "--ranks", ranks]), ("mpi", [harness.mpirun, "-n", ranks, harness.prun])):
                 if launch[0] is None or (name == "mpi" and ranks == 1):
                     continue
@@ -336,7 +336,7 @@ class Checkpoints(Case):
         for kind, words in ("adam", "adam(lr = 0.05)"), ("sgd", "sgd(lr = 0.05)"), ("momentum", "momentum(lr = 0.05, momentum = 0.9)"):
             plans[kind] = self.plan(2, "checkpoint every epoch;", name=kind)
             self.write(kind + ".dsl", harness.edited(self.path(kind + ".dsl"), ("momentum(lr = 0.05, momentum = 0.9)", words)))
-            self.assertEqual(run([harness.pcc, self.path(kind + ".dsl"), "--ranks", 2, "-o", plans[kind]]).code, 0)
+            self.assertEqual(run(harness.compiling(self.path(kind + ".dsl"), "--ranks", 2, "-o", plans[kind])).code, 0)
             self.prun(2, plans[kind])
         taken = {kind: os.path.join(plan + ".checkpoints", "step-000000006.safetensors") for kind, plan in plans.items()}
         for kind, of, words in (("sgd", "adam", "the plan has no w.m, w.v and 2 more: left out"), ("sgd", "momentum", "the plan has no w.momentum, w2.momentum: left out")):

@@ -82,7 +82,7 @@ class Evaluation(harness.Case):
         text = NET.replace("SHARD", shard and "shard " + shard).replace("LOSS", loss).replace("EVERY", every).replace("BATCH", str(batch)).replace("MODE", mode)
         name = name or "net%d" % ranks
         self.write(name + ".dsl", edit(text))
-        done = harness.run([harness.pcc, name + ".dsl", "--ranks", ranks, "-o", name + ".plan", *more], cwd=self.folder)
+        done = harness.run(harness.compiling(name + ".dsl", "--ranks", ranks, "-o", name + ".plan", *more, cwd=self.folder), cwd=self.folder)
         self.assertEqual(done.code, 0, done)
         return name + ".plan"
 
@@ -157,7 +157,7 @@ class Evaluation(harness.Case):
             text = NET.replace("SHARD", "").replace("loss LOSS;", statement).replace("EVERY", "epoch").replace("BATCH", "8").replace("MODE", "")
             text = text.replace("epochs    = 3;", "epochs = 3; last = %s;" % last)
             self.write("mixed.dsl", re.sub(r"(?s)eval \{.*?\}\n", eval_data, text) if eval_data is not None else text)
-            done = harness.run([harness.pcc, "mixed.dsl", "-D", "batch=8", "--ranks", 2, "-o", "mixed.plan"], cwd=self.folder)
+            done = harness.run(harness.compiling("mixed.dsl", "-D", "batch=8", "--ranks", 2, "-o", "mixed.plan", cwd=self.folder), cwd=self.folder)
             self.assertEqual(done.code, 1 if words else 0, done)
             self.assertIn(words, done.err)
 
@@ -299,7 +299,7 @@ class Evaluation(harness.Case):
         for numbers, scale in ("", 1), ("scale = 0;", 0), ("scale = 0.5; batch = 5; noise = 0;", 0.5), ("batch (scale = -2, batch = 3);", -2), ("scale = 1e-1 * 5; noise = -1;", 0.5):
             self.write("n.dsl", net % numbers)
             for ranks in 1, 2:
-                done = harness.run([harness.pcc, "n.dsl", "--ranks", ranks, "-o", "n.plan"], cwd=self.folder)
+                done = harness.run(harness.compiling("n.dsl", "--ranks", ranks, "-o", "n.plan", cwd=self.folder), cwd=self.folder)
                 self.assertEqual(done.code, 0, done)
                 loss = float(EVAL.findall(self.prun("--ranks", ranks, "n.plan", "--eval").out)[0][2])
                 expected = sum((scale * (i + 2 * (i + 1)) - 2 * i) ** 2 for i in range(12)) / 12
@@ -308,7 +308,7 @@ class Evaluation(harness.Case):
             self.write("n.dsl", """net n(batch = 4, dim = 2, other = 0) { input x : f32[batch, dim]; input t : f32[batch]; param a : f32[dim] = ones;
                 h = x * a; if other { param c : f32[2] = ones; h = h * c; } loss mse(sum(h, axes = 1), t); }
                 train { data = csv("x.csv"); optimizer = sgd(lr = 0); } eval { %s data = csv("x.csv"); }""" % head)
-            done = harness.run([harness.pcc, "n.dsl"], cwd=self.folder)
+            done = harness.run(harness.compiling("n.dsl", cwd=self.folder), cwd=self.folder)
             self.assertEqual((done.code, done.err.count("error: ")), (1, 1), done)
             self.assertIn(words, done.err)
 

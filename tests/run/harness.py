@@ -89,6 +89,16 @@ def edited(path, *edits):
     return text
 
 
+def compiling(source, *options, cwd=""):
+    """The command that compiles a net. Small nets are fastest whole on every rank, and most tests are about ranks that exchange something: where neither the net nor
+    the options say how strategies are found, operators split their batch."""
+    with open(os.path.join(cwd, source), encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    mode = options[options.index("--mode") + 1] if "--mode" in options else (re.findall(r"mode\s*=\s*(\w+)", text) or ["auto"])[0]
+    said = mode != "auto" or re.search(r"search\s*=", text) or "--search" in options
+    return [pcc, source, *options] if said else [pcc, source, *options, "--search", "sharding_propagation"]
+
+
 class Case(unittest.TestCase):
     """A test in a folder of its own."""
 
@@ -118,7 +128,7 @@ class Case(unittest.TestCase):
 
     def compile(self, source, plan, *options):
         """pcc must accept the net; returns the plan's path."""
-        self.ok(run([pcc, source, "-o", self.path(plan), *options], cwd=self.folder))
+        self.ok(run(compiling(source, "-o", self.path(plan), *options, cwd=self.folder), cwd=self.folder))
         return self.path(plan)
 
     def local(self, plan, ranks, *options):

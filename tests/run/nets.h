@@ -38,7 +38,7 @@ typedef struct NetReport {
     bool finite;       /* its losses */
     bool doubtful;     /* differed from one rank, but not with other data: a value within rounding of a kink, such as relu's 0 */
     bool uneven;       /* a tensor was split into parts of different sizes */
-    bool named, output, shared, explicit_dataset, bucket /* of several gradients */, machine, searched;
+    bool named, output, shared, explicit_dataset, bucket /* of several gradients */, machine, searched, recomputes;
     Mode mode;
     int nranks;
     DType dtype;

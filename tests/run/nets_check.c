@@ -67,7 +67,6 @@ static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int 
                        .proof = {.full = true},
                        .no_plan = nranks > 1,
                        .redistribution = net->redistribution,
-                       .whole_updates = net->whole_updates,
                        .machine = net->machine ? machine_named(net->machine) : NULL,
                        .overrides = {.nranks = nranks, .replicas = net->replicas}};
     if (nranks == 1 && net->mode != MODE_DATA_PARALLEL) options.overrides.mode = "stand_alone";
@@ -137,7 +136,7 @@ static void count_instance(const Graph *graph, const Instance *instance, NetRepo
 static void count_plan(const Plan *plan, NetReport *report) {
     bool communicates = false;
     for (int i = 0; i < plan->graph.nodes.n; i++)
-        report->in_graph[plan->graph.nodes.at[i].op] = true;
+        report->in_graph[plan->graph.nodes.at[i].op] = true, report->recomputes |= plan->graph.nodes.at[i].copy_of > 0;
     for (int r = 0; r < plan->programs.at[0].roles.n; r++) {
         const Role *role = &plan->programs.at[0].roles.at[r];
         for (int i = 0; i < role->instances.n; i++)
@@ -173,7 +172,7 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->data = net->data;
     report->redistribution = net->redistribution;
     report->machine = net->machine != NULL;
-    report->searched = net->search != NULL;
+    report->searched = net->mode == MODE_AUTO && (net->search == NULL || strcmp(net->search, "sharding_propagation") != 0);
     report->explicit_dataset = net->dataset == DATASET_EXPLICIT;
     report->dtype = net->items.at[0].type[0].dtype;
     int uses[1024] = {0};

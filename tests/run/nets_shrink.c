@@ -43,6 +43,7 @@ static bool keep(Shrink *shrink, FuzzNet *candidate) {
 /* Number `move` of the moves that set one thing to what is simplest; false: there are no more. */
 static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     const FuzzNet before = *net;
+    bool recomputes = false;
     switch (move) {
     case 0:
         net->dataset = DATASET_AUTO;
@@ -61,7 +62,8 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         net->data = DATA_NUMPY_RAND;
         break;
     case 5:
-        net->whole_updates = false;
+        net->shard_states = SHARD_OPTIMIZER;
+        net->regather = REGATHER_NONE;
         break;
     case 6:
         net->redistribution = REDISTRIBUTE_AUTO;
@@ -88,16 +90,24 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         net->unused = -1;
         break;
     case 14:
-        net->search = NULL;
+        net->search = "sharding_propagation";
+        break;
+    case 15:
+        net->shard_small = false;
+        break;
+    case 16:
+        for (int i = 0; i < net->items.n; i++)
+            recomputes |= net->items.at[i].recompute, net->items.at[i].recompute = false;
         break;
     default:
         return false;
     }
     *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows || net->data != before.data ||
-               net->whole_updates != before.whole_updates || net->redistribution != before.redistribution || net->mode != before.mode ||
-               net->replicas != before.replicas || (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) ||
-               net->optimize != before.optimize || net->bucket != before.bucket || net->machine != before.machine ||
-               net->unused != before.unused;
+               net->shard_states != before.shard_states || net->shard_small != before.shard_small || net->regather != before.regather ||
+               net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
+               (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
+               net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused ||
+               net->search != before.search || recomputes;
     return true;
 }
 

@@ -2,6 +2,7 @@
  * how much must move follow from the definitions of layouts and conversions (docs/redistribution.md), cell by cell. */
 #pragma once
 #include "runtime/comm/comm.h"
+#include "tests/shape.h"
 
 enum { MAX_ATOMS = 4 };
 enum { ROLE_WHOLE = -1, ROLE_PARTIAL = MAX_NDIM }; /* else the dimension that the digit splits */
@@ -45,6 +46,16 @@ void case_print(Text *text, const Case *c);
 /* A conversion of this kind: of all ranks along one digit, or its minor half where there is one. */
 Case kind_case(CommKind kind, int nranks, Shape shape, DType dtype);
 
+/* The same case with the type and the reduction of this number: each in turn, but for sums of bool, which are none. */
+static inline Case case_numbered(const Case *c, int64_t number) {
+    Case one = *c;
+    one.dtype = (DType)(number % BOOL);
+    one.reduction = (Reduction)(number / BOOL % NREDUCTIONS);
+    return one;
+}
+
+/* Axis sizes. */
+#define MESH(...) ((const int32_t[MAX_ATOMS + 1]){__VA_ARGS__})
 /* Calls fn for every pair of layouts that the meshes allow (each given by its axis sizes, 0 ends it), the target's partial digits among the
  * source's. Returns the number of calls. */
 typedef void CaseFn(void *context, const Case *c);

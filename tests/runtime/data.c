@@ -1,11 +1,10 @@
 /* numpy's generator and how inputs are filled from it; per_rank. */
 #include "runtime/data/data.h"
 #include "runtime/data/sampler.h"
+#include "tests/shape.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 
 static Box whole(const Shape *shape) {
     Box box = {.ndim = shape->ndim};

@@ -145,6 +145,38 @@ Test(fit, a_wait_for_what_nobody_starts_is_refused) {
     refused(&net, "request 99 is never started");
 }
 
+/* A copy of the step at `from` comes to stand at `to`. */
+static void again(Net *net, int from, int to) {
+    Role *role = role_of(net);
+    const Step copy = role->steps.at[from];
+    vec_push(&net->arena, &role->steps, copy);
+    for (int s = role->steps.n - 1; s > to; s--)
+        role->steps.at[s] = role->steps.at[s - 1];
+    role->steps.at[to] = copy;
+}
+
+Test(fit, a_request_is_started_once_and_waited_for_once) {
+    static const char *const expected[] = {"request 0 is started a second time", "request 0 is waited for a second time",
+                                           "request 0 is waited for before it is started", "request 0 is never waited for"};
+    for (int k = 0; k < 4; k++) {
+        Net net;
+        compiled(&net);
+        Role *role = role_of(&net);
+        int start = -1, wait = -1;
+        for (int s = role->steps.n - 1; s >= 0; s--) {
+            const Step *step = &role->steps.at[s];
+            start = step->kind == STEP_START && step->request == 0 ? s : start;
+            wait = step->kind == STEP_WAIT && step->request == 0 ? s : wait;
+        }
+        cr_assert(start >= 0 && wait > start);
+        if (k == 0) again(&net, start, start);
+        if (k == 1) again(&net, wait, wait);
+        if (k == 2) again(&net, wait, start);
+        if (k == 3) role->steps.n = wait;
+        refused(&net, expected[k]);
+    }
+}
+
 Test(fit, a_gap_in_the_numbers_of_requests_is_no_request) {
     Net net;
     compiled(&net);

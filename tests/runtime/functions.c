@@ -89,6 +89,35 @@ Test(functions, are_within_their_error) {
     cr_assert(signbit(tanh_f32(-0.0f)) && signbit(tanh_f64(-0.0)), "the sign of a zero");
 }
 
+/* libm's pow of long double has more digits than f64. */
+Test(functions, powers_are_within_their_error) {
+    uint64_t random = 5;
+    const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e300, -1e300, 5e-324, 1e17};
+    enum { NSPECIAL = sizeof special / sizeof *special };
+    for (int i = 0; i < DENSE + NSPECIAL * NSPECIAL; i++) {
+        const bool ends = i < NSPECIAL * NSPECIAL;
+        const double a = ends ? special[i / NSPECIAL] : sample(i, false, &random),
+                     b = ends ? special[i % NSPECIAL] : sample(3 * i + 1, false, &random);
+        const double y = pow_f64(a, b), far = distance(y, powl(a, b), 53, -1074);
+        cr_assert_leq(far, 8, "pow(%.17g, %.17g) is %.17g, %g units off", a, b, y, far);
+        const float single = pow_f32((float)a, (float)b);
+        const double off = distance(single, powl((float)a, (float)b), 24, -149);
+        cr_assert_leq(off, 1, "pow(%.9g, %.9g) is %.9g, %g units off", (double)(float)a, (double)(float)b, (double)single, off);
+        cr_assert(isnan(y) || signbit(y) == signbit(pow(a, b)), "the sign of pow(%.17g, %.17g)", a, b);
+    }
+}
+
+Test(functions, floors_are_exact) {
+    uint64_t random = 6;
+    for (int i = 0; i < DENSE; i++) {
+        const double x = sample(i, false, &random), right = floor(x);
+        const float single = (float)x;
+        cr_assert(floor_f64(x) == right || isnan(x), "floor(%.17g) is %.17g", x, floor_f64(x));
+        cr_assert(floor_f32(single) == floorf(single) || isnan(x), "floor(%.9g) is %.9g", (double)single, (double)floor_f32(single));
+    }
+    cr_assert(signbit(floor_f32(-0.0f)) && signbit(floor_f64(-0.0)), "the sign of a zero");
+}
+
 /* Arguments whose rest is small, on both sides of where the reduction changes. */
 Test(functions, sin_and_cos_keep_their_digits_near_multiples_of_a_quarter) {
     for (int64_t n = 1; n < 700000; n += n < 1000 ? 1 : 97) {

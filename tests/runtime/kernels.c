@@ -8,6 +8,7 @@
 #include "runtime/cpu/cpu.h"
 #include "runtime/element.h"
 #include "tests/ops/call.h"
+#include "tests/shape.h"
 
 static void put_integer(const Operand *o, int64_t i, int64_t value) {
     if (o->dtype == I32) ((int32_t *)o->data)[i] = (int32_t)(uint32_t)(uint64_t)value;
@@ -15,7 +16,6 @@ static void put_integer(const Operand *o, int64_t i, int64_t value) {
     if (o->dtype == BOOL) ((uint8_t *)o->data)[i] = value & 1;
 }
 
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 static const Shape scalar = {0};
 
 /* PyTorch 2's values of softplus and of bce_with_logits, in f64; f32 is near them. */

@@ -1,13 +1,12 @@
 /* Initial values: functions of seed, name and global index alone; files. */
 #include "runtime/state.h"
+#include "tests/shape.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 
 static Box whole(const Shape *shape) {
     Box box = {.ndim = shape->ndim};

@@ -6,8 +6,8 @@
 #include "runtime/cpu/cpu.h"
 #include "runtime/element.h"
 #include "tests/ops/call.h"
+#include "tests/shape.h"
 
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define INTS(...)                                                                                                                          \
     {                                                                                                                                      \
         .given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = { __VA_ARGS__ }                             \

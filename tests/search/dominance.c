@@ -28,37 +28,32 @@ static double core_best(const Core *core, int *best) {
 static void compare(bool times_only, uint64_t first, uint64_t end) {
     int smaller = 0;
     for (uint64_t seed = first; seed < end; seed++) {
-        Arena arena;
-        arena_init(&arena);
-        uint64_t random = seed;
-        int64_t work = 0;
-        ProblemKind kind = problem_kind_random(&random);
-        Problem problem;
-        problem_random(&problem, &arena, &random, &kind);
-        double best = problem_best(&problem).cost;
-        Tables tables = {.arena = &arena, .work = &work};
-        Core core;
-        core_init(&core, &problem, &tables, &arena);
+        RandomCore it;
+        core_random(&it, seed, NULL);
+        Core *core = &it.core;
+        const Problem *problem = &it.problem;
+        double best = problem_best(problem).cost;
         if (times_only)
-            core_times(&core, arena_alloc(&arena, (size_t)core.n));
+            core_times(core, arena_alloc(&it.arena, (size_t)core->n));
         else
-            core_reduce(&core);
-        int *choice = arena_alloc(&arena, (size_t)core.n * sizeof *choice), *result = arena_alloc(&arena, (size_t)core.n * sizeof *result);
-        double left = core.impossible ? INFINITY : core_best(&core, choice);
+            core_reduce(core);
+        int *choice = arena_alloc(&it.arena, (size_t)core->n * sizeof *choice),
+            *result = arena_alloc(&it.arena, (size_t)core->n * sizeof *result);
+        double left = core->impossible ? INFINITY : core_best(core, choice);
         bool right = left == best;
         if (isfinite(left)) {
-            core_expand(&core, choice, result);
-            right = right && problem_cost(&problem, result) == best &&
-                    (problem.limit_bytes == 0 || problem_peak(&problem, result) <= problem.limit_bytes);
+            core_expand(core, choice, result);
+            right = right && problem_cost(problem, result) == best &&
+                    (problem->limit_bytes == 0 || problem_peak(problem, result) <= problem->limit_bytes);
         }
         if (!right) {
             fprintf(stderr, "seed %llu: best %g, of what is left %g\n", (unsigned long long)seed, best, left);
-            problem_print(stderr, &problem);
+            problem_print(stderr, problem);
         }
         cr_assert(right);
-        for (int v = 0; v < core.n; v++)
-            smaller += core.spot[v].gone || core.spot[v].n < problem.variables.at[v].nchoices;
-        arena_finish(&arena);
+        for (int v = 0; v < core->n; v++)
+            smaller += core->spot[v].gone || core->spot[v].n < problem->variables.at[v].nchoices;
+        arena_finish(&it.arena);
     }
     cr_expect(smaller > 100);
 }

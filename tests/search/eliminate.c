@@ -8,46 +8,42 @@
 /* Random blocks of random problems, beside trying all choices of the block. */
 Test(eliminate, finds_the_best_choices_of_a_block) {
     for (uint64_t seed = 0; seed < 4000; seed++) {
-        Arena arena;
-        arena_init(&arena);
-        uint64_t random = seed;
-        int64_t work = 0;
-        ProblemKind kind = problem_kind_random(&random);
+        RandomCore it;
+        uint64_t kind_seed = seed;
+        ProblemKind kind = problem_kind_random(&kind_seed);
         kind.memory = 0;
-        Problem problem;
-        problem_random(&problem, &arena, &random, &kind);
-        Tables tables = {.arena = &arena, .work = &work};
-        Core core;
-        core_init(&core, &problem, &tables, &arena);
-        size_t ints = (size_t)core.n * sizeof(int);
-        int *choice = arena_alloc(&arena, ints), *other = arena_alloc(&arena, ints), *block = arena_alloc(&arena, ints), n = 0;
-        for (int v = 0; v < core.n; v++) {
-            choice[v] = (int)(random_next(&random) % (uint64_t)core.spot[v].n);
-            if (random_next(&random) % 3) block[n++] = v;
+        core_random(&it, seed, &kind);
+        const Core *core = &it.core;
+        Arena *arena = &it.arena;
+        size_t ints = (size_t)core->n * sizeof(int);
+        int *choice = arena_alloc(arena, ints), *other = arena_alloc(arena, ints), *block = arena_alloc(arena, ints), n = 0;
+        for (int v = 0; v < core->n; v++) {
+            choice[v] = (int)(random_next(&it.random) % (uint64_t)core->spot[v].n);
+            if (random_next(&it.random) % 3) block[n++] = v;
         }
         memcpy(other, choice, ints);
         double least = INFINITY;
         for (int i = 0; i < n; i++)
             other[block[i]] = 0;
         for (int i = 0; i < n || n == 0;) {
-            double cost = core_cost(&core, other);
+            double cost = core_cost(core, other);
             if (cost < least) least = cost;
             if (n == 0) break;
-            for (i = 0; i < n && ++other[block[i]] == core.spot[block[i]].n; i++)
+            for (i = 0; i < n && ++other[block[i]] == core->spot[block[i]].n; i++)
                 other[block[i]] = 0;
         }
-        int *before = arena_alloc(&arena, ints);
+        int *before = arena_alloc(arena, ints);
         memcpy(before, choice, ints);
-        cr_assert(!block_eliminate(&core, block, n, 0, choice, &work) || n == 0);
+        cr_assert(!block_eliminate(core, block, n, 0, choice, &it.work) || n == 0);
         cr_assert_eq(memcmp(before, choice, ints), 0); /* nothing is done beyond the limit */
-        cr_assert(block_eliminate(&core, block, n, INT64_MAX / 2, choice, &work));
-        cr_assert_eq(core_cost(&core, choice), least, "seed %llu", (unsigned long long)seed);
-        for (int v = 0, i = 0; v < core.n; v++)
+        cr_assert(block_eliminate(core, block, n, INT64_MAX / 2, choice, &it.work));
+        cr_assert_eq(core_cost(core, choice), least, "seed %llu", (unsigned long long)seed);
+        for (int v = 0, i = 0; v < core->n; v++)
             if (i < n && block[i] == v)
                 i++;
             else
                 cr_assert_eq(choice[v], before[v]);
-        arena_finish(&arena);
+        arena_finish(&it.arena);
     }
 }
 
@@ -55,21 +51,15 @@ Test(eliminate, finds_the_best_choices_of_a_block) {
 Test(eliminate, equal_layers_are_eliminated_once) {
     int64_t entries[2] = {0};
     for (int i = 0; i < 2; i++) {
-        Arena arena;
-        arena_init(&arena);
-        uint64_t random = 5;
-        int64_t work = 0;
-        Problem problem;
-        problem_random(&problem, &arena, &random,
-                       &(ProblemKind){.shape = SHAPE_LAYERS, .nvariables = i ? 4000 : 400, .most_choices = 12, .largest = 1000});
-        Tables tables = {.arena = &arena, .work = &work};
-        Core core;
-        core_init(&core, &problem, &tables, &arena);
-        int *all = arena_alloc(&arena, (size_t)core.n * sizeof *all), *choice = arena_alloc(&arena, (size_t)core.n * sizeof *choice);
-        for (int v = 0; v < core.n; v++)
-            all[v] = v, entries[i] -= 1 + core.spot[v].n;
-        cr_assert(block_eliminate(&core, all, core.n, 1 << 24, choice, &entries[i]));
-        arena_finish(&arena);
+        RandomCore it;
+        core_random(&it, 5, &(ProblemKind){.shape = SHAPE_LAYERS, .nvariables = i ? 4000 : 400, .most_choices = 12, .largest = 1000});
+        const Core *core = &it.core;
+        int *all = arena_alloc(&it.arena, (size_t)core->n * sizeof *all),
+            *choice = arena_alloc(&it.arena, (size_t)core->n * sizeof *choice);
+        for (int v = 0; v < core->n; v++)
+            all[v] = v, entries[i] -= 1 + core->spot[v].n;
+        cr_assert(block_eliminate(core, all, core->n, 1 << 24, choice, &entries[i]));
+        arena_finish(&it.arena);
     }
     cr_expect_lt(entries[1], 2 * entries[0]);
 }

@@ -129,6 +129,15 @@ void problem_print(FILE *out, const Problem *problem) {
     }
 }
 
+void core_random(RandomCore *it, uint64_t seed, const ProblemKind *kind) {
+    *it = (RandomCore){.random = seed};
+    arena_init(&it->arena);
+    const ProblemKind any = problem_kind_random(&it->random);
+    problem_random(&it->problem, &it->arena, &it->random, kind != NULL ? kind : &any);
+    it->tables = (Tables){.arena = &it->arena, .work = &it->work};
+    core_init(&it->core, &it->problem, &it->tables, &it->arena);
+}
+
 Best problem_best(const Problem *problem) {
     Best best = {INFINITY, -1};
     Arena arena;

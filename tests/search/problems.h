@@ -1,6 +1,6 @@
 /* Random problems for the solvers, and what is best by trying everything. */
 #pragma once
-#include "search/problem.h"
+#include "search/solve.h"
 #include "tests/random.h"
 
 typedef enum { SHAPE_CHAIN, SHAPE_TREE, SHAPE_GRID, SHAPE_HUBS, SHAPE_RANDOM, SHAPE_LAYERS, NSHAPES } ProblemShape;
@@ -17,6 +17,18 @@ typedef struct ProblemKind {
 
 void problem_random(Problem *problem, Arena *arena, uint64_t *random, const ProblemKind *kind);
 ProblemKind problem_kind_random(uint64_t *random); /* small enough to try everything */
+
+/* A random problem as the solvers have it. */
+typedef struct RandomCore {
+    Arena arena;
+    uint64_t random; /* for what a test draws besides */
+    int64_t work;
+    Problem problem;
+    Tables tables;
+    Core core;
+} RandomCore;
+/* kind NULL: of any kind that is small enough to try everything. What it has is in its arena, which the test finishes. */
+void core_random(RandomCore *it, uint64_t seed, const ProblemKind *kind);
 void problem_print(FILE *out, const Problem *problem);
 
 typedef struct Best {

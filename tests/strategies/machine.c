@@ -117,6 +117,11 @@ Test(machine, mistakes_are_diagnostics_at_their_place) {
     EXPECT("name cpu\ncache 1e10 B/s\n", "3:12: expected a line such as 'cache 4e+10 B/s 1e+06 B'");
     EXPECT("name cpu\noverlap 1.5\n", "3:9: expected the share of a communication");
     EXPECT("name cpu\noverlap 0x1\n", "3:9: expected the share of a communication");
+    EXPECT("name cpu\nrank 1e308 s 8e+09 B/s\n", "3:6: 1e308 s: expected from 1e-12 to 1000 s");
+    EXPECT("name cpu\nrank 2e-06 s 1e-30 B/s\n", "3:14: 1e-30 B/s: expected from 1 to 1e+18 B/s");
+    EXPECT("name cpu\nf32 1e308 FLOP/s\n", "3:5: 1e308 FLOP/s: expected from 1 to 1e+21 FLOP/s");
+    EXPECT("name cpu\nmemory 1e10 B/s 1e19 B\n", "3:17: 1e19 B: expected from 1 to 1e+18 B");
+    EXPECT("name cpu\nkernel 1e-300 s\n", "3:8: 1e-300 s: expected from 1e-12 to 1000 s");
     EXPECT("name cpu\nvektor 1e10 FLOP/s\n", "did you mean 'vector'?");
 #undef EXPECT
 }
@@ -165,12 +170,39 @@ Test(machine, groups_that_straddle_nodes_are_between_nodes) {
     expect_first(&c, "[- 2@1]");
 }
 
-Test(machine, the_traffic_is_the_same_on_all_machines) {
+Test(machine, the_traffic_of_large_values_is_the_same_on_all_machines) {
     static const char *const pairs[][2] = {
-        {"[8@8 8@1]", "[- -]"}, {"[64@1 -]", "[- 64@1]"}, {"[- -] +sum(64@1)", "[- -]"}, {"[8@8 -] +sum(8@1)", "[8@1 -]"}};
+        {"[8@8 8@1]", "[- -]"}, {"[64@1 -]", "[- 64@1]"}, {"[- -] +sum(64@1)", "[- -]"}, {"[- -] +sum(16@1)", "[- -]"}};
     for (int i = 0; i < 4; i++) {
-        Conversion a = plan(pairs[i][0], pairs[i][1], 64, 64, &machine_cpu), b = plan(pairs[i][0], pairs[i][1], 64, 64, &machine_gpu8);
+        Conversion a = plan(pairs[i][0], pairs[i][1], 4096, 64, &machine_cpu), b = plan(pairs[i][0], pairs[i][1], 4096, 64, &machine_gpu8);
         cr_expect_eq(a.received.total, b.received.total);
         cr_expect_eq(a.received.total, a.bound.total);
     }
+}
+
+/* One exchange receives the fewest bytes, but the ranks that hold part of what they need add up and send for all others. */
+Test(machine, the_busiest_rank_counts_not_the_total) {
+    Conversion c = plan("[8@8 -] +sum(8@1)", "[8@1 -]", 4096, 64, &machine_cpu);
+    cr_expect_eq(c.nsteps, 2);
+    cr_expect_eq(c.step[0].kind, COMM_REDUCE_SCATTER);
+    cr_expect_lt((double)c.received.total, 1.1 * (double)c.bound.total);
+    cr_expect_lt((double)c.received.max, 1.1 * (double)c.bound.max);
+    c = plan("[- -] +sum(8@1)", "[- -]", 4096, 64, &machine_cpu); /* sums of each node: nothing need go between nodes */
+    cr_expect_eq(c.step[0].kind, COMM_ALL_REDUCE);
+}
+
+/* A group that spans nodes is as slow as the slowest link that it takes: here that within the nodes. */
+Test(machine, the_slowest_link_of_the_path_counts) {
+    Machine slow = machine_cpu, fast = machine_cpu;
+    slow.rank = (MachineLevel){1e-3, 1e6};
+    Layout from = layout_of("[- -] +sum(64@1)"), apart = layout_of("[- -] +sum(8@8)"), to = layout_of("[- -]");
+    Shape shape = {.ndim = 2, .dim = {8, 8}};
+    MoveSeconds both = step_seconds(&slow, COMM_ALL_REDUCE, &from, &to, &shape, 1000, 64);
+    cr_expect_float_eq(both.messages_s, 12 * 1e-3, 1e-12);
+    cr_expect_float_eq(both.bytes_s, 1000 / 1e6, 1e-12);
+    both = step_seconds(&fast, COMM_ALL_REDUCE, &from, &to, &shape, 1000, 64);
+    cr_expect_float_eq(both.messages_s, 12 * 3e-5, 1e-12);
+    both = step_seconds(&slow, COMM_ALL_REDUCE, &apart, &to, &shape, 1000, 64); /* no two of a group share a node */
+    cr_expect_float_eq(both.messages_s, 6 * 3e-5, 1e-12);
+    cr_expect_float_eq(both.bytes_s, 1000 / 1e9, 1e-12);
 }

@@ -10,10 +10,7 @@ typedef struct Sweep {
 
 static void run_one(void *context, const Case *c) {
     Sweep *sweep = context;
-    Case one = *c;
-    one.dtype = (DType)(sweep->number % BOOL); /* sums of bool are none */
-    one.reduction = (Reduction)(sweep->number / BOOL % NREDUCTIONS);
-    sweep->number++;
+    const Case one = case_numbered(c, sweep->number++);
     Error error = {0};
     cr_assert(cases_run(sweep->comm, &one, 1, 1, sweep->number % 2 == 0, &error), "%s", error.text);
 }
@@ -27,9 +24,6 @@ static int64_t sweep(int nranks, const int32_t *from, const int32_t *to, Shape s
     comm->table->destroy(comm);
     return n;
 }
-
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
-#define MESH(...) ((const int32_t[MAX_ATOMS + 1]){__VA_ARGS__})
 
 Test(comm_local, every_pair_of_layouts_even) {
     cr_assert_gt(sweep(2, MESH(2), MESH(2), SHAPE(4, 6)), 40);

@@ -20,11 +20,9 @@ typedef struct Sweep {
 
 static void run_one(void *context, const Case *c) {
     Sweep *sweep = context;
-    Case one = *c;
     Error error = {0};
     if (sweep->number++ % sweep->every != 0) return;
-    one.dtype = (DType)(sweep->number % BOOL); /* sums of bool are none */
-    one.reduction = (Reduction)(sweep->number / BOOL % NREDUCTIONS);
+    const Case one = case_numbered(c, sweep->number);
     cr_assert(cases_run(sweep->comm, &one, 1, 2, true, &error), "%s", error.text);
 }
 
@@ -33,9 +31,6 @@ static void sweep(int nranks, const int32_t *from, const int32_t *to, Shape shap
     cases_all(nranks, from, to, &shape, run_one, &s);
     s.comm->table->destroy(s.comm);
 }
-
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
-#define MESH(...) ((const int32_t[MAX_ATOMS + 1]){__VA_ARGS__})
 
 Test(comm_local, every_pair_of_layouts, .timeout = 300) {
     sweep(2, MESH(2), MESH(2), SHAPE(4, 6), 1);

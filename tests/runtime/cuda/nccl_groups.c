@@ -241,11 +241,8 @@ typedef struct Sweep {
  * that pattern. */
 static void run_one(void *context, const Case *c) {
     Sweep *sweep = context;
-    Case one = *c;
+    const Case one = case_numbered(c, sweep->number++);
     Error error = {0};
-    one.dtype = (DType)(sweep->number % BOOL);
-    one.reduction = (Reduction)(sweep->number / BOOL % NREDUCTIONS);
-    sweep->number++;
     cr_assert(cases_run(&sweep->play->comm, &one, 1, 1, true, &error), "%s", error.text);
     play_close(sweep->play);
 }
@@ -255,9 +252,6 @@ static void sweep(Play *play, int nranks, const int32_t *from, const int32_t *to
     Sweep s = {.play = play};
     cases_all(nranks, from, to, &shape, run_one, &s);
 }
-
-#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
-#define MESH(...) ((const int32_t[MAX_ATOMS + 1]){__VA_ARGS__})
 
 Test(nccl_groups, messages_bring_about_every_pair_of_layouts) {
     Play play;

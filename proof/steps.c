@@ -297,45 +297,31 @@ static bool fused_step(RoleCheck *walk, const Step *step, int *nfused) {
     return walk->end - walk->first < MAX_FUSED || reject(walk, "more than %d kernels in fused step %d", MAX_FUSED, step->fused);
 }
 
-/* A table of the distinct communications that have been shown. */
+/* A communication that has been shown, or a layout: kind NCOMMS, no `to`. */
 typedef struct Shown {
     CommKind kind;
     const Layout *from, *to;
     Shape shape;
-    bool used;
 } Shown;
 typedef struct ShownTable {
-    Shown *at;
-    int cap, n;
+    Arena arena;
+    VEC(Shown) shown;
+    Map map;
 } ShownTable;
-
-static uint64_t shown_hash(CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
-    uint64_t h = layout_hash(from) * 0x9e3779b97f4a7c15u ^ (to ? layout_hash(to) : 7u) ^ (uint64_t)kind << 56;
-    for (int d = 0; d < shape->ndim; d++)
-        h = (h ^ (uint64_t)shape->dim[d]) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
 
 /* True when it was already there. */
 static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
-    if (2 * table->n >= table->cap) {
-        ShownTable bigger = {.cap = table->cap ? 2 * table->cap : 256};
-        bigger.at = calloc((size_t)bigger.cap, sizeof *bigger.at);
-        if (!bigger.at) return false; /* shown again: slower, never wrong */
-        for (int i = 0; i < table->cap; i++)
-            if (table->at[i].used) shown_before(&bigger, table->at[i].kind, table->at[i].from, table->at[i].to, &table->at[i].shape);
-        free(table->at);
-        *table = bigger;
-    }
-    uint64_t at = shown_hash(kind, from, to, shape) & (uint64_t)(table->cap - 1);
-    for (; table->at[at].used; at = (at + 1) & (uint64_t)(table->cap - 1)) {
-        const Shown *s = &table->at[at];
+    uint64_t hash = hash_mix(hash_mix(layout_hash(from), to ? layout_hash(to) : 7), (uint64_t)kind);
+    for (int d = 0; d < shape->ndim; d++)
+        hash = hash_mix(hash, (uint64_t)shape->dim[d]);
+    map_each(&table->map, hash, i) {
+        const Shown *s = &table->shown.at[i];
         if (s->kind == kind && layout_equal(s->from, from) && (!to == !s->to) && (!to || layout_equal(s->to, to)) &&
             shape_equal(&s->shape, shape))
             return true;
     }
-    table->at[at] = (Shown){.kind = kind, .from = from, .to = to, .shape = *shape, .used = true};
-    table->n++;
+    vec_push(&table->arena, &table->shown, (Shown){.kind = kind, .from = from, .to = to, .shape = *shape});
+    map_add(&table->arena, &table->map, hash, table->shown.n - 1);
     return false;
 }
 
@@ -561,6 +547,7 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
     sample_ranks(plan->graph.nranks, &sample);
     proof->ranks_checked = sample.n;
     ShownTable shown = {0};
+    arena_init(&shown.arena);
     bool ok = true;
     int programs = 0;
     for (int p = 0; ok && p < plan->programs.n; p++, programs++) {
@@ -573,9 +560,10 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
             break;
         }
         walk.role = &walk.program->roles.at[0];
-        ok = (strcmp(walk.program->name, "eval") != 0 || reads_only(&walk)) && role_check(&walk, &sample, &shown);
+        ok = (strcmp(walk.program->name, "eval") != 0 || reads_only(&walk)) && copies_check(&plan->graph, proof, error) &&
+             role_check(&walk, &sample, &shown);
     }
     if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");
-    free(shown.at);
+    arena_finish(&shown.arena);
     return ok;
 }

@@ -27,6 +27,7 @@ static const char *load_net(const Case *which, const char *text, size_t n, Arena
     diags_add_file(&diags, which->file, text, n);
     Options options = {.input = which->file, .output = "/dev/null", .optimize = which->optimize, .prove = true};
     options.overrides.nranks = which->nranks;
+    options.overrides.search = "sharding_propagation";
     options.overrides.mode = *which->mode ? which->mode : NULL;
     Compilation c;
     bool ok = compile(&c, arena, &options, &diags, text, n);

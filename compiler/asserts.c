@@ -1,0 +1,181 @@
+/* asserts: what the parallel block demands of a plan: `assert comm < 2 MiB;`, `forbid all_gather at layer.*;`.
+ *
+ * Before: emit. After: nothing is changed; a program train that breaks a demand is rejected, with what breaks it. The search asks the same of each plan that it tries
+ * (build_broken). */
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "compiler/held.h"
+#include "compiler/name.h"
+#include "compiler/oracle.h"
+#include "compiler/timeline.h"
+#include "ir/wildcard.h"
+
+enum { MAX_SHOWN = 4 };
+
+static bool kept(const Assertion *assertion, double measured) {
+    return assertion->reached ? measured <= assertion->limit : measured < assertion->limit;
+}
+
+/* ---------------------------------------------------------------- where a communication is */
+
+/* The name of what a node computes for: its own, of a gradient that of the operator whose gradient it is, of an update that of its parameter. */
+static const char *name_at(const Graph *g, int id) {
+    const Node *node = &g->nodes.at[id];
+    if (node->op == OP_read || node->op == OP_write) return g->states.at[node->state].name;
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) return name_at(g, g->values.at[node->in[0]].node);
+    return g->nodes.at[node->origin].name;
+}
+
+/* Whether a step from `first` on that takes `instance`, through other communications too, belongs to what the pattern covers. *user: its node. */
+static bool taken_at(const Facts *facts, int first, int instance, const char *pattern, int *user) {
+    for (int s = first; s < facts->role->steps.n; s++) {
+        const Step *step = &facts->role->steps.at[s];
+        bool takes = false;
+        for (int i = 0; i < step->nin; i++)
+            takes = takes || step->in[i] == instance;
+        if (!takes || step->kind == STEP_WAIT) continue;
+        if (step->kind != STEP_KERNEL && step->kind != STEP_WRITE) {
+            if (taken_at(facts, s, step->out[0], pattern, user)) return true;
+        } else if (pattern == NULL || pattern_covers(pattern, name_at(facts->graph, step->node))) {
+            *user = step->node;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a communication is of this kind and there: of a value that is made there, or for an operator there. *user: a node that takes it there, -1: none. */
+static bool is_forbidden(const Facts *facts, const Forbidden *forbidden, const Communication *move, int *user) {
+    const Graph *g = facts->graph;
+    *user = -1;
+    if (move->kind != forbidden->kind) return false;
+    const bool taken = taken_at(facts, move->step, move->to, forbidden->path, user);
+    return taken || forbidden->path == NULL || pattern_covers(forbidden->path, g->values.at[move->value].name) ||
+           pattern_covers(forbidden->path, name_at(g, g->values.at[move->value].node));
+}
+
+static int count_forbidden(const Facts *facts, const Forbidden *forbidden) {
+    int n = 0, user;
+    for (int i = 0; i < facts->communications.n; i++)
+        n += is_forbidden(facts, forbidden, &facts->communications.at[i], &user);
+    return n;
+}
+
+/* ---------------------------------------------------------------- for the search */
+
+int build_broken(const Build *b, const BuildCost *cost) {
+    const Settings *settings = &b->front.graph.settings;
+    const double measured[NASSERTS] = {
+        [ASSERT_COMM] = (double)cost->sent_bytes, [ASSERT_MEMORY] = (double)memory_bytes(cost), [ASSERT_TIME] = cost->step_s};
+    int n = 0;
+    for (int i = 0; i < settings->asserts.n; i++)
+        n += !kept(&settings->asserts.at[i], measured[settings->asserts.at[i].what]);
+    for (int i = 0; i < settings->forbids.n; i++)
+        n += count_forbidden(b->facts, &settings->forbids.at[i]) > 0;
+    return n;
+}
+
+/* ---------------------------------------------------------------- for people */
+
+static void note_communication(const Compilation *c, const Communication *move, int user) {
+    const Build *b = program_train(c);
+    const Graph *g = b->facts->graph;
+    const Value *value = &g->values.at[move->value];
+    const Instance *instances = b->facts->role->instances.at;
+    Text text = {0};
+    text_printf(&text, "%s of %s, ", comm_name[move->kind], value->name);
+    text_printf(&text, "%s -> ", layout_named(c->arena, g, instances[move->from].layout, value->type.hidden));
+    text_printf(&text, "%s", layout_named(c->arena, g, instances[move->to].layout, value->type.hidden));
+    if (user >= 0) text_printf(&text, ", for %s %s", op_table[g->nodes.at[user].op].name, g->nodes.at[user].name);
+    diag_note(c->diags, g->nodes.at[value->node].span, "%s: the busiest rank sends %s", text.at, bytes_named(c->arena, move->sent.max));
+    text_finish(&text);
+}
+
+static bool check_forbidden(const Compilation *c, const Forbidden *forbidden) {
+    const Facts *facts = program_train(c)->facts;
+    const int found = count_forbidden(facts, forbidden);
+    int shown = 0, user;
+    if (found == 0) return true;
+    diag_error(c->diags, forbidden->span, "%s is forbidden%s%s, and the plan has %d", comm_name[forbidden->kind],
+               forbidden->path != NULL ? " at " : "", forbidden->path != NULL ? forbidden->path : "", found);
+    const char *first = NULL;
+    for (int i = 0; i < facts->communications.n && shown < MAX_SHOWN; i++) {
+        const Communication *move = &facts->communications.at[i];
+        if (!is_forbidden(facts, forbidden, move, &user)) continue;
+        if (first == NULL) first = facts->graph->values.at[move->value].name;
+        note_communication(c, move, user);
+        shown++;
+    }
+    if (shown < found) diag_note(c->diags, (Span){0}, "and %d more", found - shown);
+    diag_hint(c->diags, "--explain %s says why the first one is there; search = auto takes a plan without them where it compiles one",
+              first);
+    return false;
+}
+
+/* What is sent, the most bytes first: "all_reduce of layer.*.w.grad 12 x 4.0 MiB". */
+static void note_sent(const Compilation *c) {
+    const Facts *facts = program_train(c)->facts;
+    Held sent = {0};
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *move = &facts->communications.at[i];
+        if (move->sent.max == 0) continue;
+        held_add(&sent, arena_printf(c->arena, "%s of %s", comm_name[move->kind], facts->graph->values.at[move->value].name), move->value,
+                 move->sent.max, c->arena);
+    }
+    held_sort(&sent);
+    if (sent.holders.n == 0) return;
+    const int value = sent.holders.at[0].value;
+    diag_note(c->diags, graph_producer(facts->graph, value)->span, "sent by the busiest rank: %s", holders_named(c->arena, &sent));
+    diag_hint(c->diags, "--explain %s says why; search = auto looks for a plan that sends less", facts->graph->values.at[value].name);
+}
+
+static void note_time(const Compilation *c) {
+    const Timeline *timeline = program_train(c)->timeline;
+    const Machine *machine = c->options->machine != NULL ? c->options->machine : &machine_cpu;
+    diag_note(c->diags, (Span){0}, "on machine %s: kernels %.4g ms, communications %.4g ms, of which kernels wait for %.4g ms",
+              machine->name, 1e3 * timeline->kernel_s, 1e3 * timeline->communication_s, 1e3 * timeline->exposed_s);
+    diag_hint(c->diags, "--timeline FILE writes the predicted step; --machine FILE predicts for another machine");
+}
+
+static bool check_assertion(const Compilation *c, const Assertion *assertion) {
+    Build *b = program_train(c);
+    Arena *arena = c->arena;
+    if (assertion->what == ASSERT_TIME && b->timeline == NULL) build_time(b);
+    const double measured = assertion->what == ASSERT_COMM     ? (double)b->facts->all.sent
+                            : assertion->what == ASSERT_MEMORY ? (double)bytes_needed(c)
+                                                               : b->timeline->step_s;
+    if (kept(assertion, measured)) return true;
+    const int64_t bytes = (int64_t)measured, limit = assertion->limit < 0x1p62 ? (int64_t)assertion->limit : INT64_MAX;
+    const char *below = assertion->reached ? "at most" : "less than";
+    switch (assertion->what) {
+    case ASSERT_COMM:
+        diag_error(c->diags, assertion->span, "in a step of this plan the busiest rank sends %s, %lld bytes; %s %s are asserted",
+                   bytes_named(arena, bytes), (long long)bytes, below, bytes_named(arena, limit));
+        note_sent(c);
+        break;
+    case ASSERT_MEMORY:
+        diag_error(c->diags, assertion->span, "this plan needs %s of memory on a rank, %lld bytes; %s %s are asserted",
+                   bytes_named(arena, bytes), (long long)bytes, below, bytes_named(arena, limit));
+        explain_need(c, bytes - limit);
+        break;
+    case ASSERT_TIME:
+        diag_error(c->diags, assertion->span, "a step of this plan is predicted to take %.4g ms; %s %.4g ms are asserted", 1e3 * measured,
+                   below, 1e3 * assertion->limit);
+        note_time(c);
+        break;
+    case NASSERTS:
+        break;
+    }
+    return false;
+}
+
+bool pass_asserts(Compilation *c) {
+    const Settings *settings = &program_train(c)->front.graph.settings;
+    bool ok = true;
+    for (int i = 0; i < settings->asserts.n; i++)
+        ok = check_assertion(c, &settings->asserts.at[i]) && ok;
+    for (int i = 0; i < settings->forbids.n; i++)
+        ok = check_forbidden(c, &settings->forbids.at[i]) && ok;
+    return ok;
+}

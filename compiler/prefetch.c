@@ -1,0 +1,56 @@
+/* prefetch: when gathers of states begin, so that they run behind the kernels before their first use, and no earlier: what is gathered fills memory.
+ *
+ * Before: the order of kernels, with the first user of each conversion. After: per conversion the position of the kernel before which it is to start. Gathers follow each other on
+ * one link, so from the last one backwards each begins when kernels for as long as it takes lie between it and its use, or the start of the next gather. It is given twice that
+ * time: sums of gradients use the link too. */
+#include "compiler/prefetch.h"
+
+#include <stdlib.h>
+
+typedef struct Gather {
+    int node, position;
+} Gather;
+
+static int by_use(const void *a, const void *b) {
+    const Gather *x = a, *y = b;
+    return x->position != y->position ? (x->position < y->position ? -1 : 1) : x->node - y->node;
+}
+
+/* Of the part that can run beside kernels. */
+static double gather_seconds(const Build *b, const Machine *machine, const Node *node) {
+    const Graph *g = &b->spmd.graph;
+    const Value *from = &g->values.at[node->in[0]], *to = &g->values.at[node->out[0]];
+    const int64_t received = b->spmd.box_bytes[node->out[0]] - b->spmd.box_bytes[node->in[0]];
+    const MoveSeconds move = step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, received, g->nranks);
+    return machine->overlap * (move.messages_s + move.bytes_s);
+}
+
+void prefetch_starts(const Build *b, const int *order, int n, const int *position, int *start) {
+    const Graph *g = &b->spmd.graph;
+    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    VEC(Gather) gathers = {0};
+    for (int c = 0; c < g->nodes.n; c++) {
+        const Node *node = &g->nodes.at[c];
+        start[c] = position[c];
+        if (node->op != OP_convert || position[c] < 0 || graph_producer(g, node->in[0])->op != OP_read) continue;
+        if (b->spmd.box_bytes[node->out[0]] > b->spmd.box_bytes[node->in[0]]) vec_push(b->arena, &gathers, ((Gather){c, position[c]}));
+    }
+    if (gathers.n == 0 || machine->overlap == 0) return;
+    qsort(gathers.at, (size_t)gathers.n, sizeof *gathers.at, by_use);
+    double *begin = arena_alloc(b->arena, sizeof *begin * ((size_t)n + 1)); /* per position: when its kernel begins */
+    for (int p = 0; p < n; p++) {
+        const Node *node = &g->nodes.at[order[p]];
+        begin[p + 1] = begin[p] + operator_seconds(machine, g, node, node->strategy);
+    }
+    int p = n;
+    double next = begin[n];
+    for (int k = gathers.n - 1; k >= 0; k--) {
+        const Gather *gather = &gathers.at[k];
+        const double use = begin[gather->position], latest = use < next ? use : next;
+        next = latest - 2 * gather_seconds(b, machine, &g->nodes.at[gather->node]);
+        p = gather->position < p ? gather->position : p;
+        while (p > 0 && begin[p] > next)
+            p--;
+        start[gather->node] = p;
+    }
+}

@@ -1,0 +1,156 @@
+/* recompute: values of the forward pass that are not kept for the gradients but computed once more when they are needed.
+ *
+ * Before: place; all layouts are final. Nodes whose results are not kept are marked (Node.recompute). After: what a gradient reads of a marked node is the result of a
+ * copy of it. Copies stand directly before the first gradient that needs them, so the schedule computes them then; each is there once, also where several gradients read
+ * it. A copy takes the results of copies where its original takes those of marked nodes, and otherwise the same values, which are kept. It has the strategy, the needs and the
+ * layouts of its original: it is the same operation on the same parts, so its results are the same to the last bit. The proof compares the two (proof/copies.c).
+ *
+ * With several batches in a step, what all of them share is kept: the forward pass of a later batch reads it after gradients of an earlier one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/sharded.h"
+#include "ir/copy.h"
+
+typedef struct Recompute {
+    Build *b;
+    Sharded old;
+    GraphCopy copy;
+    int *again;      /* per old node: its copy, -1: none yet */
+    VEC(int) from;   /* per new node the old one whose strategy, needs and layouts it has */
+    VEC(int) reader; /* per new node: it, or of a copy the first gradient that needs it: old nodes */
+    VEC(int) need;   /* copies to be made: old nodes */
+} Recompute;
+
+/* Whether a node of the sharded graph is of the forward pass, of any batch. */
+static bool is_forward(const Graph *g, int node) {
+    return node < g->nforward || g->nodes.at[node].micro > 0;
+}
+
+/* Takes the marks off what later batches share with the first. */
+static void keep_shared(Graph *g) {
+    for (int n = g->nforward; n < g->nodes.n; n++)
+        for (int i = 0; g->nodes.at[n].micro > 0 && i < g->nodes.at[n].nin; i++) {
+            const int maker = g->values.at[g->nodes.at[n].in[i]].node;
+            if (maker < g->nforward) g->nodes.at[maker].recompute = false;
+        }
+}
+
+static bool is_marked(const Graph *g, int value) {
+    const int maker = g->values.at[value].node;
+    return g->nodes.at[maker].recompute && is_forward(g, maker);
+}
+
+/* Whether some gradient reads a marked node. */
+static bool any_reader(const Graph *g) {
+    for (int n = g->nforward; n < g->nodes.n; n++)
+        for (int i = 0; !is_forward(g, n) && i < g->nodes.at[n].nin; i++)
+            if (is_marked(g, g->nodes.at[n].in[i])) return true;
+    return false;
+}
+
+static int ascending(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Notes the copies that a node of the old graph needs before it, in program order. */
+static void note_needs(Recompute *r, int id) {
+    const Graph *g = &r->copy.from;
+    r->need.n = 0;
+    for (int next = -1; next < r->need.n; next++) {
+        const Node *node = &g->nodes.at[next < 0 ? id : r->need.at[next]];
+        for (int i = 0; i < node->nin; i++) {
+            const int maker = g->values.at[node->in[i]].node;
+            if (!is_marked(g, node->in[i]) || r->again[maker] != -1) continue;
+            r->again[maker] = -2; /* noted */
+            vec_push(g->arena, &r->need, maker);
+        }
+    }
+    if (r->need.n > 0) qsort(r->need.at, (size_t)r->need.n, sizeof *r->need.at, ascending);
+}
+
+/* What a gradient, or a copy, takes in the place of a value of the old graph. */
+static int taken(const Recompute *r, int value) {
+    const Value *v = &r->copy.from.values.at[value];
+    return r->again[v->node] >= 0 ? r->copy.to->nodes.at[r->again[v->node]].out[v->index] : r->copy.value[value];
+}
+
+static void compute_again(Recompute *r, int id, int reader) {
+    Graph *g = r->copy.to;
+    const Node *old = &r->copy.from.nodes.at[id];
+    int in[MAX_IN];
+    for (int i = 0; i < old->nin; i++)
+        in[i] = taken(r, old->in[i]);
+    const char *name = arena_printf(g->arena, "%s.again", old->name);
+    const int first = graph_emit(g, old->op, in, old->nin, old->attr, name, old->span), made = g->values.at[first].node;
+    Node *node = &g->nodes.at[made];
+    node->origin = r->copy.node[old->origin];
+    memcpy(node->origin_factor, old->origin_factor, sizeof node->origin_factor);
+    node->copy_of = r->copy.node[id];
+    node->strategy = old->strategy;
+    node->from = STRATEGY_ORIGIN;
+    for (int k = 0; k < node->nout; k++)
+        g->values.at[node->out[k]].layout = r->copy.from.values.at[old->out[k]].layout;
+    r->again[id] = made;
+    vec_push(g->arena, &r->from, id);
+    vec_push(g->arena, &r->reader, reader);
+}
+
+static void keep(Recompute *r, int id) {
+    Node node = copy_operands(&r->copy, id);
+    if (!is_forward(&r->copy.from, id)) {
+        note_needs(r, id);
+        for (int k = 0; k < r->need.n; k++)
+            compute_again(r, r->need.at[k], id);
+        for (int i = 0; i < node.nin; i++)
+            node.in[i] = taken(r, r->copy.from.nodes.at[id].in[i]);
+    }
+    copy_node(&r->copy, id, node);
+    vec_push(r->copy.to->arena, &r->from, id);
+    vec_push(r->copy.to->arena, &r->reader, id);
+}
+
+/* What is known of the sharded graph, for the new one. */
+static void fill(Recompute *r) {
+    Sharded *s = &r->b->sharded;
+    const Graph *g = &s->graph, *from = &r->copy.from;
+    Arena *arena = r->b->arena;
+    s->strategy = arena_alloc(arena, sizeof *s->strategy * (size_t)(g->nodes.n + 1));
+    s->need = arena_alloc(arena, sizeof *s->need * (size_t)(g->nodes.n + 1));
+    s->made = arena_alloc(arena, sizeof *s->made * (size_t)(g->values.n + 1));
+    s->home = arena_alloc(arena, sizeof *s->home * (size_t)(g->values.n + 1));
+    s->regather = arena_alloc(arena, (size_t)g->values.n + 1);
+    s->phase = arena_alloc(arena, sizeof *s->phase * (size_t)(g->nodes.n + 1));
+    int *chosen = arena_alloc(arena, sizeof *chosen * (size_t)(g->nodes.n + 1));
+    for (int n = 0; n < g->nodes.n; n++) {
+        const int old = r->from.at[n];
+        s->strategy[n] = r->old.strategy[old];
+        memcpy(s->need[n], r->old.need[old], sizeof s->need[n]);
+        for (int k = 0; k < g->nodes.at[n].nout; k++) {
+            s->made[g->nodes.at[n].out[k]] = r->old.made[from->nodes.at[old].out[k]];
+            s->home[g->nodes.at[n].out[k]] = r->old.home[from->nodes.at[old].out[k]];
+            s->regather[g->nodes.at[n].out[k]] = r->old.regather[from->nodes.at[old].out[k]];
+        }
+        s->phase[n] = r->old.phase[r->reader.at[n]];
+        chosen[n] = chosen_of(r->b, old);
+    }
+    r->b->front.chosen_node = chosen;
+}
+
+bool pass_recompute(Build *b) {
+    Graph *g = &b->sharded.graph;
+    keep_shared(g);
+    if (!any_reader(g)) return true;
+    Recompute r = {.b = b, .old = b->sharded};
+    copy_begin(&r.copy, g, g->nodes.n + g->nforward, g->values.n + g->nforward);
+    r.again = arena_alloc(b->arena, sizeof *r.again * (size_t)(r.copy.from.nodes.n + 1));
+    memset(r.again, -1, sizeof *r.again * (size_t)(r.copy.from.nodes.n + 1));
+    for (int id = 0; id < r.copy.from.nodes.n; id++) {
+        keep(&r, id);
+        copy_forward(&r.copy, id);
+    }
+    copy_reports(&r.copy);
+    fill(&r);
+    b->sharded.recomputes = true;
+    return true;
+}

@@ -1,0 +1,42 @@
+/* copies: a node that says that it computes once more what another one does gives the same values.
+ *
+ * By induction in the order of nodes: both are the same operator with the same attributes and types, and each operand of the copy is the original's own or, of a copy of the
+ * node that made that, the same result. Operators are functions of their operands, so the results are equal. What reads a copy thus reads the original's value. */
+#include "ir/rules.h"
+#include "proof/internal.h"
+
+static bool same_operator(const Graph *graph, const Node *copy, const Node *original) {
+    bool same = copy->op == original->op && copy->nin == original->nin && copy->nout == original->nout;
+    for (int a = 0; same && a < MAX_ATTRS; a++)
+        same = attr_equal(&copy->attr[a], &original->attr[a]);
+    for (int k = 0; same && k < copy->nout; k++)
+        same = type_equal(&graph->values.at[copy->out[k]].type, &graph->values.at[original->out[k]].type);
+    return same;
+}
+
+/* Whether `value` is `original`, or its maker's copy gives it as the same result. */
+static bool same_value(const Graph *graph, int value, int original) {
+    const Value *a = &graph->values.at[value], *b = &graph->values.at[original];
+    return value == original || (b->node > 0 && graph->nodes.at[a->node].copy_of == b->node && a->index == b->index);
+}
+
+bool copies_check(const Graph *graph, Proof *proof, Error *error) {
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *copy = &graph->nodes.at[n];
+        if (copy->copy_of == 0) continue;
+        const Node *original = copy->copy_of > 0 && copy->copy_of < n ? &graph->nodes.at[copy->copy_of] : NULL;
+        const char *name = copy->name ? copy->name : "";
+        if (original == NULL || node_is_leaf(copy) || copy->nout == 0)
+            return error_set(error, EXIT_INTERNAL, "node %d (%s) is no copy of a node before it", n, name);
+        if (!same_operator(graph, copy, original))
+            return error_set(error, EXIT_INTERNAL, "node %d (%s) is another operator than node %d (%s), which it computes again", n, name,
+                             copy->copy_of, original->name ? original->name : "");
+        for (int i = 0; i < copy->nin; i++)
+            if (!same_value(graph, copy->in[i], original->in[i]))
+                return error_set(error, EXIT_INTERNAL, "node %d (%s) takes %s, where node %d (%s), which it computes again, takes %s", n,
+                                 name, graph->values.at[copy->in[i]].name, copy->copy_of, original->name ? original->name : "",
+                                 graph->values.at[original->in[i]].name);
+        proof->copies++;
+    }
+    return true;
+}

@@ -1,0 +1,159 @@
+/* What a step of a conversion takes on a machine: the messages that a rank waits for, one after another, and its bytes over the slowest of the links that they take
+ * (docs/machine.md). The planner of conversions, the search and the timeline all count this way. */
+#include "strategies/pair.h"
+
+/* Messages of a rank to or from others of its node, and of other nodes. */
+typedef struct Links {
+    int64_t near, far;
+} Links;
+
+/* How many of the values of a digit are in the node of the first one, the other digits being 0; where some group of ranks straddles nodes, not all. */
+static int64_t values_in_node(const Machine *machine, Digit digit, int nranks) {
+    const int64_t node = machine->ranks_per_node, top = (int64_t)digit.size * digit.stride,
+                  first = (node + digit.stride - 1) / digit.stride;
+    if (nranks <= node || (top <= node && node % top == 0)) return digit.size;
+    return first < digit.size ? first : digit.size - 1;
+}
+
+/* The others of a group of ranks that differ in these digits. n < 0: all ranks. */
+static Links links_of_group(const Machine *machine, const Digit *digits, int n, int nranks) {
+    int64_t near = 1, all = 1;
+    for (int i = 0; i < n; i++) {
+        near *= values_in_node(machine, digits[i], nranks);
+        all *= digits[i].size;
+    }
+    if (n < 0) {
+        near = nranks < machine->ranks_per_node ? nranks : machine->ranks_per_node;
+        all = nranks;
+    }
+    return (Links){near - 1, all - near};
+}
+
+/* What limits messages that take these links. */
+static MachineLevel slowest_link(const Machine *machine, Links links) {
+    if (links.far == 0) return machine->rank;
+    MachineLevel level = machine->node;
+    if (links.near > 0 && machine->rank.latency_s > level.latency_s) level.latency_s = machine->rank.latency_s;
+    if (links.near > 0 && machine->rank.bytes_per_s < level.bytes_per_s) level.bytes_per_s = machine->rank.bytes_per_s;
+    return level;
+}
+
+/* ---- exchanges */
+
+/* Messages of rank 0 in the two rounds of an exchange: received and sent. */
+typedef struct Messages {
+    int ranks_per_node, rank;
+    Links received[2], sent[2];
+} Messages;
+
+static bool count_message(void *context, const Piece *piece) {
+    Messages *messages = context;
+    if (piece->from == piece->to) return true;
+    Links *links = (piece->to == messages->rank ? messages->received : messages->sent) + piece->round;
+    const bool near = piece->from / messages->ranks_per_node == piece->to / messages->ranks_per_node;
+    *(near ? &links->near : &links->far) += 1;
+    return true;
+}
+
+static int64_t max64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* The atoms of the source that divide what rank 0 needs: it gets a piece from the rank at each of their values. Returns their number. */
+static int dividing_atoms(const Pair *pair, Digit *digits) {
+    int n = 0;
+    for (int d = 0; d < pair->shape->ndim; d++)
+        for (int i = pair->list[1][d].n; i < pair->list[0][d].n; i++)
+            digits[n++] = pair->atom[pair->list[0][d].at[i]];
+    return n;
+}
+
+/* The digits of the rank number in which ranks that need the same differ. Returns their number. */
+static int needers_digits(const Layout *to, int nranks, Digit *digits) {
+    const int nto = to->start[to->ndim + NREDUCTIONS], nchain = digits_chain(to->digit, nto, NULL, 0, nranks, digits);
+    int n = 0;
+    for (int i = 0; i < nchain; i++) {
+        bool used = false;
+        for (int k = 0; k < nto; k++)
+            used = used || digit_within(digits[i], to->digit[k]);
+        if (!used) digits[n++] = digits[i];
+    }
+    return n;
+}
+
+/* Without counting, where the messages are those of whole groups: a piece from every part; or the terms of a share, and this to all that need it. */
+static bool exchange_of_groups(const Machine *machine, const Pair *pair, Links *links) {
+    Digit digits[MAX_ATOMS];
+    Reduction kind;
+    if (!pair->refined || pair->from->order != NULL) return false;
+    if (pair->terms == 1) {
+        if (!pair->aligned) return false;
+        *links = links_of_group(machine, digits, dividing_atoms(pair, digits), pair->nranks);
+        return true;
+    }
+    if (!pair_in_place(pair)) return false;
+    const Links terms = links_of_group(machine, digits, layout_summed(pair->from, pair->to, digits, &kind), pair->nranks);
+    const Links shares = links_of_group(machine, digits, needers_digits(pair->to, pair->nranks, digits), pair->nranks);
+    *links = (Links){terms.near + shares.near, terms.far + shares.far};
+    return true;
+}
+
+/* Rank 0 for all: its part is as large as any. Owners of sums tell others what they have added up, which may be more messages than they get. */
+static Links links_of_exchange(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
+    Pair pair;
+    Links groups;
+    if (pair_init(&pair, from, to, shape, nranks, NULL) && exchange_of_groups(machine, &pair, &groups)) return groups;
+    Messages messages = {.ranks_per_node = machine->ranks_per_node, .rank = order_rank(to->order, 0)};
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    pieces_received(from, to, shape, nranks, messages.rank, count_message, &messages);
+    if (layout_summed(from, to, summed, &kind) > 0) pieces_sent(from, to, shape, nranks, messages.rank, count_message, &messages);
+    Links links = {0};
+    for (int round = 0; round < 2; round++) {
+        links.near += max64(messages.received[round].near, messages.sent[round].near);
+        links.far += max64(messages.received[round].far, messages.sent[round].far);
+    }
+    return links;
+}
+
+/* ---- steps */
+
+/* The digits of the dimensions of `from` that are not at the same place in `to`. Returns their number, -1: meshes that do not fit. */
+static int moved_digits(const Layout *from, const Layout *to, Digit *digits) {
+    Layout a = *from, b = *to;
+    if (!layout_refine(&a, &b)) return -1;
+    int n = 0;
+    for (int d = 0; d < a.ndim; d++)
+        for (int i = 0; i < layout_count(&a, d); i++)
+            if (!layout_has(&b, d, layout_list(&a, d)[i])) digits[n++] = layout_list(&a, d)[i];
+    return n;
+}
+
+MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,
+                         int64_t busiest_bytes, int nranks) {
+    if (machine == NULL) machine = &machine_cpu;
+    Digit digits[MAX_DIGITS];
+    Reduction reduction;
+    Links links;
+    int64_t rounds = 0; /* of a library's collective, in which messages double what is known; 0: a message from each */
+    if (kind == COMM_EXCHANGE) {
+        links = links_of_exchange(machine, from, to, shape, nranks);
+    } else if (kind == COMM_ALL_GATHER || kind == COMM_ALL_TO_ALL) {
+        links = links_of_group(machine, digits, moved_digits(from, to, digits), nranks);
+        rounds = kind == COMM_ALL_GATHER ? log2_ceil(links.near + links.far + 1) : 0;
+    } else if (kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER) {
+        links = links_of_group(machine, digits, layout_summed(from, to, digits, &reduction), nranks);
+        rounds = log2_ceil(links.near + links.far + 1) * (kind == COMM_ALL_REDUCE ? 2 : 1);
+    } else {
+        return (MoveSeconds){0};
+    }
+    const MachineLevel level = slowest_link(machine, links);
+    MoveSeconds seconds = {.messages = rounds, .bytes_s = (double)busiest_bytes / level.bytes_per_s};
+    if (rounds > 0) {
+        seconds.messages_s = level.latency_s * (double)rounds;
+    } else {
+        seconds.messages = links.near + links.far;
+        seconds.messages_s = machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far;
+    }
+    return seconds;
+}

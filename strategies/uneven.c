@@ -1,0 +1,240 @@
+/* Two layouts over common digits whose parts are not all of one size: sums and maxima over all ranks. Dimensions that share no digit are counted each for itself, over the
+ * values of their own digits, and multiplied; ranges of parts are looked up. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/pair.h"
+
+typedef struct Range {
+    int64_t begin, end;
+} Range;
+
+/* One dimension by the numbers of its parts, which the values of the atoms say. */
+typedef struct Split {
+    Range *part[2]; /* of from, of to */
+    int64_t *
+        sendable; /* [part of from * nfixed + fixed]: cells of the part that ranks need which have these values of the atoms that from has not */
+    int nparts[2], nfixed;
+    int weight[2][MAX_ATOMS], fixed[MAX_ATOMS]; /* what a value of an atom adds to the number of the part, to `fixed` */
+    int component;                              /* the least dimension that it shares digits with, maybe by others */
+} Split;
+
+typedef struct Counter {
+    const Pair *pair;
+    Arena arena;
+    Split dim[MAX_NDIM];
+} Counter;
+
+/* ---- dimensions */
+
+/* Balanced parts, the first ones one larger, digit by digit. */
+static Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *nparts) {
+    const int n = (int)layout_split(layout, d);
+    Range *part = arena_alloc(arena, (size_t)n * sizeof *part);
+    part[0] = (Range){0, size};
+    int count = 1;
+    for (int i = 0; i < layout_count(layout, d); i++) {
+        const int pieces = layout_list(layout, d)[i].size;
+        for (int p = count - 1; p >= 0; p--) { /* the last first: parts make room for their pieces */
+            const int64_t each = (part[p].end - part[p].begin) / pieces, larger = (part[p].end - part[p].begin) % pieces;
+            int64_t end = part[p].end;
+            for (int k = pieces - 1; k >= 0; k--) {
+                const int64_t begin = end - each - (k < larger);
+                part[p * pieces + k] = (Range){begin, end};
+                end = begin;
+            }
+        }
+        count *= pieces;
+    }
+    *nparts = n;
+    return part;
+}
+
+static int64_t common(Range a, Range b) {
+    const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
+    return end > begin ? end - begin : 0;
+}
+
+/* The values of the atoms of to that from has not, of every part of to. */
+static int *fixed_of_parts(Counter *c, int d) {
+    const Pair *pair = c->pair;
+    const AtomList *list = &pair->list[1][d];
+    int *fixed = arena_alloc(&c->arena, (size_t)c->dim[d].nparts[1] * sizeof *fixed);
+    for (int p = 0; p < c->dim[d].nparts[1]; p++)
+        for (int i = list->n - 1, left = p; i >= 0; left /= pair->atom[list->at[i]].size, i--)
+            fixed[p] += c->dim[d].fixed[list->at[i]] * (left % pair->atom[list->at[i]].size);
+    return fixed;
+}
+
+/* Both sides' parts are in order, so that each meets a few of the other: of those before `first` none ends behind a later part's begin. */
+static void fill_sendable(Counter *c, int d) {
+    Split *dim = &c->dim[d];
+    const int *fixed = fixed_of_parts(c, d);
+    dim->sendable = arena_alloc(&c->arena, (size_t)dim->nparts[0] * (size_t)dim->nfixed * sizeof *dim->sendable);
+    for (int p = 0, first = 0; p < dim->nparts[0]; p++) {
+        while (first < dim->nparts[1] && dim->part[1][first].end <= dim->part[0][p].begin)
+            first++;
+        for (int q = first; q < dim->nparts[1] && dim->part[1][q].begin < dim->part[0][p].end; q++)
+            dim->sendable[p * dim->nfixed + fixed[q]] += common(dim->part[0][p], dim->part[1][q]);
+    }
+}
+
+static void dim_init(Counter *c, int d) {
+    const Pair *pair = c->pair;
+    Split *dim = &c->dim[d];
+    dim->nfixed = 1;
+    for (int side = 0; side < 2; side++) {
+        const AtomList *list = &pair->list[side][d];
+        const Layout *layout = side == 0 ? pair->from : pair->to;
+        dim->part[side] = ranges_of(&c->arena, layout, d, pair->shape->dim[d], &dim->nparts[side]);
+        for (int i = list->n - 1, weight = 1; i >= 0; i--) {
+            const int atom = list->at[i];
+            dim->weight[side][atom] = weight;
+            weight *= pair->atom[atom].size;
+            if (side == 0 || pair->in_from[atom]) continue;
+            dim->fixed[atom] = dim->nfixed;
+            dim->nfixed *= pair->atom[atom].size;
+        }
+    }
+    fill_sendable(c, d);
+}
+
+static bool dim_has(const Split *dim, int atom) {
+    return dim->weight[0][atom] > 0 || dim->weight[1][atom] > 0;
+}
+
+static void find_components(Counter *c) {
+    const int ndim = c->pair->shape->ndim;
+    for (int d = 0; d < ndim; d++) {
+        c->dim[d].component = d;
+        for (int e = 0; e < d; e++)
+            for (int atom = 0; atom < c->pair->natoms; atom++) {
+                if (!dim_has(&c->dim[d], atom) || !dim_has(&c->dim[e], atom)) continue;
+                const int now = c->dim[d].component, then = c->dim[e].component, least = now < then ? now : then;
+                for (int k = 0; k <= d; k++)
+                    if (c->dim[k].component == now || c->dim[k].component == then) c->dim[k].component = least;
+            }
+    }
+}
+
+/* ---- components */
+
+/* What a rank needs or may send, and what of it it holds or needs itself. */
+typedef struct Both {
+    int64_t all, own;
+} Both;
+/* Of ranks: none has as much of the one and as little of the other as another one. */
+typedef struct Front {
+    VEC(Both) at;
+} Front;
+
+static void front_add(Arena *arena, Front *front, int64_t all, int64_t own) {
+    int n = 0;
+    for (int i = 0; i < front->at.n; i++)
+        if (front->at.at[i].all >= all && front->at.at[i].own <= own) return;
+    for (int i = 0; i < front->at.n; i++)
+        if (front->at.at[i].all > all || front->at.at[i].own < own) front->at.at[n++] = front->at.at[i];
+    front->at.n = n;
+    vec_push(arena, &front->at, ((Both){all, own}));
+}
+
+static void front_multiply(Arena *arena, Front *front, const Front *by) {
+    Front product = {0};
+    for (int i = 0; i < front->at.n; i++)
+        for (int k = 0; k < by->at.n; k++)
+            front_add(arena, &product, front->at.at[i].all * by->at.at[k].all, front->at.at[i].own * by->at.at[k].own);
+    *front = product;
+}
+
+static int64_t front_most(const Front *front) {
+    int64_t most = 0;
+    for (int i = 0; i < front->at.n; i++)
+        if (front->at.at[i].all - front->at.at[i].own > most) most = front->at.at[i].all - front->at.at[i].own;
+    return most;
+}
+
+typedef struct Component {
+    int ndims, dim[MAX_NDIM], natoms, atom[MAX_ATOMS];
+    int64_t ranks;   /* that differ in its atoms */
+    int64_t overlap; /* the sum over these */
+    Front needed, sendable;
+} Component;
+
+static void component_init(const Counter *c, int first, Component *component) {
+    *component = (Component){.ranks = 1};
+    for (int d = first; d < c->pair->shape->ndim; d++)
+        if (c->dim[d].component == first) component->dim[component->ndims++] = d;
+    for (int atom = 0; atom < c->pair->natoms; atom++) {
+        bool has = false;
+        for (int i = 0; i < component->ndims; i++)
+            has = has || dim_has(&c->dim[component->dim[i]], atom);
+        if (!has) continue;
+        component->atom[component->natoms++] = atom;
+        component->ranks *= c->pair->atom[atom].size;
+    }
+}
+
+/* Where a rank stands in one dimension. */
+typedef struct Place {
+    int part[2], fixed;
+} Place;
+
+static void count_rank(Counter *c, Component *component, const Place *place) {
+    int64_t needed = 1, own = 1, sendable = 1;
+    for (int i = 0; i < component->ndims; i++) {
+        const Split *dim = &c->dim[component->dim[i]];
+        const Range held = dim->part[0][place[i].part[0]], wanted = dim->part[1][place[i].part[1]];
+        needed *= wanted.end - wanted.begin;
+        own *= common(held, wanted);
+        sendable *= dim->sendable[place[i].part[0] * dim->nfixed + place[i].fixed];
+    }
+    component->overlap += own;
+    front_add(&c->arena, &component->needed, needed, own);
+    front_add(&c->arena, &component->sendable, sendable, own);
+}
+
+/* All values of the atoms of a component. */
+static void component_count(Counter *c, Component *component) {
+    Place place[MAX_NDIM] = {0};
+    int value[MAX_ATOMS] = {0};
+    for (int i = 0; i >= 0;) {
+        count_rank(c, component, place);
+        for (i = component->natoms - 1; i >= 0; i--) {
+            const int atom = component->atom[i], size = c->pair->atom[atom].size, step = value[i] + 1 < size ? 1 : 1 - size;
+            value[i] += step;
+            for (int k = 0; k < component->ndims; k++) {
+                const Split *dim = &c->dim[component->dim[k]];
+                place[k].part[0] += step * dim->weight[0][atom];
+                place[k].part[1] += step * dim->weight[1][atom];
+                place[k].fixed += step * dim->fixed[atom];
+            }
+            if (step == 1) break;
+        }
+    }
+}
+
+void uneven_count(const Pair *pair, UnevenCounts *counts) {
+    Counter c = {.pair = pair};
+    Front needed = {0}, sendable = {0};
+    int64_t unused = 1, ranks = 1, overlap = 1; /* unused: source digits that the target does not use */
+    arena_init(&c.arena);
+    for (int i = 0; i < pair->natoms; i++)
+        if (pair->in_from[i] && !pair->in_to[i]) unused *= pair->atom[i].size;
+    for (int d = 0; d < pair->shape->ndim; d++)
+        dim_init(&c, d);
+    find_components(&c);
+    front_add(&c.arena, &needed, 1, 1);
+    front_add(&c.arena, &sendable, unused, 1);
+    for (int d = 0; d < pair->shape->ndim; d++) {
+        Component component;
+        if (c.dim[d].component != d) continue;
+        component_init(&c, d, &component);
+        component_count(&c, &component);
+        front_multiply(&c.arena, &needed, &component.needed);
+        front_multiply(&c.arena, &sendable, &component.sendable);
+        overlap *= component.overlap;
+        ranks *= component.ranks;
+    }
+    *counts = (UnevenCounts){overlap * (pair->nranks / ranks), front_most(&needed), front_most(&sendable)};
+    arena_finish(&c.arena);
+}

@@ -1,0 +1,95 @@
+#include "compile.h"
+#include "compiler/facts.h"
+#include "compiler/oracle.h"
+
+/* Two layers, the second of which is split along what it sums over. */
+#define NET                                                                                                                                \
+    "net n(batch = 64) { input x : f32[batch, 32]; h = x;\n"                                                                               \
+    "  for i in 0..2 { param w : f32[32, 32] = normal(0.1); layer = relu(matmul(h, w)); h = layer; }\n"                                    \
+    "  param v : f32[32, 8] = normal(0.1); y = matmul(h, v) shard ((1, 4), (4, 1)); loss mean(y); }\n" TRAIN "parallel { %s }\n"
+
+static char said[8192];
+
+/* Compiles a net with demands in its parallel block. */
+static bool run(Compiled *x, const char *net, const char *demands) {
+    Text text = {0};
+    char whole[2048];
+    snprintf(whole, sizeof whole, net, demands);
+    compiled_init(x, 4, 2);
+    const bool done = compiled_run(x, whole);
+    text_printf(&text, " ");
+    for (int i = 0; i < x->diags.items.n; i++)
+        text_printf(&text, "%s\n", x->diags.items.at[i].text);
+    snprintf(said, sizeof said, "%s", text.at);
+    text_finish(&text);
+    return done;
+}
+
+static void expect_kept(const char *demand) {
+    Compiled x;
+    cr_expect(run(&x, NET, demand), "%s: %s", demand, said);
+    cr_expect_eq(x.diags.items.n, 0);
+    compiled_finish(&x);
+}
+
+/* One error, at the demand, which says all of these. */
+static void expect_broken(const char *demand, const char *const *parts, int n) {
+    Compiled x;
+    cr_expect_not(run(&x, NET, demand), "%s", demand);
+    cr_expect_eq(x.diags.nerrors, 1, "%s: %s", demand, said);
+    cr_expect_gt(x.diags.items.at[0].span.line, 0);
+    for (int i = 0; i < n; i++)
+        cr_expect_not_null(strstr(said, parts[i]), "%s: '%s' is not in: %s", demand, parts[i], said);
+    compiled_finish(&x);
+}
+#define BROKEN(demand, ...)                                                                                                                \
+    expect_broken(demand, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+static void cost_of(BuildCost *cost) {
+    Compiled x;
+    cr_assert(run(&x, NET, ""), "%s", said);
+    build_cost(x.b, cost);
+    compiled_finish(&x);
+}
+
+Test(asserts, the_limit_itself_is_allowed_where_it_says_so) {
+    BuildCost cost;
+    char demand[128];
+    cost_of(&cost);
+    const struct {
+        const char *what;
+        long long bytes;
+    } limits[] = {{"comm", cost.sent_bytes}, {"memory", memory_bytes(&cost)}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(demand, sizeof demand, "assert %s <= %lld;", limits[i].what, limits[i].bytes);
+        expect_kept(demand);
+        snprintf(demand, sizeof demand, "assert %s < %lld;", limits[i].what, limits[i].bytes + 1);
+        expect_kept(demand);
+        snprintf(demand, sizeof demand, "assert %s < %lld;", limits[i].what, limits[i].bytes);
+        BROKEN(demand, "less than");
+        snprintf(demand, sizeof demand, "assert %s <= %lld;", limits[i].what, limits[i].bytes - 1);
+        BROKEN(demand, "at most");
+    }
+    snprintf(demand, sizeof demand, "assert time < %.9f s;", 1.001 * cost.step_s);
+    expect_kept(demand);
+    snprintf(demand, sizeof demand, "assert time < %.9f us;", 0.999e6 * cost.step_s);
+    BROKEN(demand, "is predicted to take", "kernels wait for");
+}
+
+Test(asserts, what_breaks_one_is_named) {
+    BROKEN("assert comm < 0.25 KiB;", "the busiest rank sends", "sent by the busiest rank: ", " of ", "reduce_scatter", "--explain");
+    BROKEN("assert memory < 1 KiB;", "of memory on a rank", "the arena is fullest at step", "states take", "or more ranks than 4");
+}
+
+Test(asserts, a_kind_is_forbidden_where_a_value_is_made_or_taken) {
+    Compiled x;
+    cr_assert(run(&x, NET, ""), "%s", said);
+    cr_assert_eq(x.b->facts->kind[COMM_ALL_TO_ALL].count, 0);
+    cr_assert_gt(x.b->facts->kind[COMM_ALL_REDUCE].count, 0);
+    compiled_finish(&x);
+    expect_kept("forbid all_to_all; forbid all_reduce at v; forbid reduce_scatter at w.0;");
+    BROKEN("forbid all_reduce;", "all_reduce is forbidden, and the plan has", "all_reduce of w.0.grad", "--explain ");
+    BROKEN("forbid all_reduce at w.*;", "at w.*, and the plan has 2", "all_reduce of w.1.grad", "for sgd new_w.1: the busiest rank sends ");
+    BROKEN("forbid all_reduce at w;", "all_reduce of w.0.grad");       /* all that lies within */
+    BROKEN("forbid all_reduce at layer.1;", "all_reduce of w.1.grad"); /* a gradient is where its operator is */
+}

@@ -1,0 +1,176 @@
+/* What searches find, and what propagation finds from few hints, against what is sharded by hand: the batch over all ranks, Megatron's hints (Shoeybi et al. 2019), the
+ * hints that a kind of net is known for. On machine gpu8. */
+#include "compile.h"
+#include "compiler/oracle.h"
+#include "ir/file.h"
+
+#define DATA "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); steps = 2; }\n"
+#define PAIR "input x : f32[batch, dim]; input label : f32[batch, dim];\n"
+#define BLOCKS(batch, places, count)                                                                                                       \
+    "net n(dim = 1024) { input x : f32[" #batch ", " #places ", dim]; input label : f32[" #batch ", " #places ", dim]; h = x;\n"           \
+    "  for i in 0.." #count " { h = transformer_block(h, 16); } loss mse(linear(h, dim), label); }\n" DATA
+/* Megatron's hints with so many groups of the batch, and ranks in each, of attention and feed-forward in samples/nn.dsl. */
+#define FIRST(path, dp, tp) "**." path ".y = ((" #dp ", 1, 1), (" #tp ", 1)); "
+#define SECOND(path, dp, tp) "**." path ".y = ((" #dp ", 1, " #tp "), (1, " #tp ")); "
+#define MEGATRON(dp, tp)                                                                                                                   \
+    FIRST("query", dp, tp)                                                                                                                 \
+    FIRST("key", dp, tp) FIRST("value", dp, tp) FIRST("up", dp, tp) SECOND("output", dp, tp) SECOND("down", dp, tp)
+#define GPT_FIRST(dp, tp) FIRST("query.linear", dp, tp) FIRST("key.linear", dp, tp) FIRST("value.linear", dp, tp) FIRST("up", dp, tp)
+
+typedef struct Case {
+    const char *name, *sample, *text; /* one of them NULL */
+    int nranks;
+    const char *hints[4]; /* each a way by hand, besides the batch split */
+} Case;
+
+/* A row of embeddings: table, index, what is looked up; 7 of them side by side; 4 of these. */
+#define T(k) "param t" #k " : f32[20000, 64] = normal(0.1); input i" #k " : i32[1024]; e" #k " = embedding(t" #k ", i" #k ");\n"
+#define T7(a, b, c, d, e, f, g) T(a) T(b) T(c) T(d) T(e) T(f) T(g)
+static const char recommender[] =
+    "net n() { input label : f32[1024, 1];\n" T7(0, 1, 2, 3, 4, 5, 6) T7(7, 8, 9, 10, 11, 12, 13) T7(14, 15, 16, 17, 18, 19, 20) T(21) T(22)
+        T(23) T(24) T(25) "a = concat(e0, e1, e2, e3, e4, e5, e6, axis = 1); b = concat(e7, e8, e9, e10, e11, e12, e13, axis = 1);\n"
+                          "c = concat(e14, e15, e16, e17, e18, e19, e20, axis = 1); d = concat(e21, e22, e23, e24, e25, axis = 1);\n"
+                          "y = linear(mlp(concat(a, b, c, d, axis = 1), 512, 256), 1); loss mse(y, label); }\n" DATA;
+
+static const Case cases[] = {
+    {"a mixture of 8 experts",
+     NULL,
+     "net n(batch = 64, dim = 512) { " PAIR
+     "  param gate : f32[dim, 8] = normal(0.1); param up : f32[8, dim, 2048] = normal(0.1); param down : f32[8, 2048, dim] = normal(0.1);\n"
+     "  weight = reshape(transpose(softmax(matmul(x, gate))), shape = [8, batch, 1]);\n"
+     "  h = matmul(reshape(x, shape = [1, batch, dim]), up); y = matmul(relu(h), down); loss mse(sum(y * weight, axes = 0), label); }\n" DATA,
+     8,
+     {"h = ((1, 1, 1), (8, 1, 1)); y = ((8, 1, 1), (8, 1, 1));"}},
+    {"26 tables", NULL, recommender, 8, {"**.e* = ((8, 1), (1));", "**.e* = ((1, 8), (1));"}},
+    {"hints of two dimensions",
+     NULL,
+     "net n(batch = 64, dim = 1024) { " PAIR "  param w : f32[dim, 4096] = normal(0.1); param v : f32[4096, dim] = normal(0.1);\n"
+     "  h = matmul(x, w) shard ((2, 2), (2, 2)); y = matmul(relu(h), v); loss mse(y, label); }\n" DATA,
+     8,
+     {"y = ((2, 2), (2, 2));", "y = ((2, 4), (4, 1));"}},
+    {"a U",
+     NULL,
+     "net n(batch = 32, dim = 1024) { " PAIR
+     "  a = gelu(linear(x, 4096)); b = gelu(linear(a, 1024)); c = gelu(linear(b, 256)); d = gelu(linear(c, 1024)) + b;\n"
+     "  e = gelu(linear(d, 4096)) + a; y = linear(e, 1024); loss mse(y, label); }\n" DATA,
+     8,
+     {"a.linear.y = ((1, 1), (8, 1)); b.linear.y = ((1, 8), (1, 8)); e.linear.y = ((1, 1), (8, 1)); y.y = ((1, 8), (1, 8));"}},
+    {"tied words",
+     NULL,
+     "net n() { input word : i32[8, 128]; input next : i32[8, 128]; param table : f32[32000, 512] = normal(0.02);\n"
+     "  h = transformer_block(embedding(table, word), 8); logits = matmul(layer_norm(h), table, transpose_b = true);\n"
+     "  loss cross_entropy(logits, next); }\n" DATA,
+     8,
+     {MEGATRON(1, 8) "logits = ((1, 1, 1), (8, 1));", MEGATRON(2, 4) "logits = ((2, 1, 1), (4, 1));"}},
+    {"one long sequence", NULL, BLOCKS(1, 4096, 2), 8, {MEGATRON(1, 8)}},
+    {"2 rows", NULL, BLOCKS(2, 512, 1), 8, {MEGATRON(2, 4), MEGATRON(1, 8)}},
+    {"7 ranks", NULL, BLOCKS(8, 512, 2), 7, {MEGATRON(1, 7)}},
+    {"12 ranks", NULL, BLOCKS(8, 512, 2), 12, {MEGATRON(2, 6), MEGATRON(4, 3), MEGATRON(1, 12)}},
+    {"GPT-2", "gpt2", NULL, 8, {GPT_FIRST(4, 2), GPT_FIRST(2, 4) SECOND("output", 2, 4) SECOND("down", 2, 4)}},
+    {"grouped heads",
+     "llama",
+     NULL,
+     8,
+     {FIRST("query.linear", 2, 4) FIRST("key.linear", 2, 4) FIRST("value.linear", 2, 4) SECOND("output", 2, 4) FIRST("gate", 2, 4)
+          FIRST("up", 2, 4) SECOND("down", 2, 4)}},
+};
+enum { NCASES = sizeof cases / sizeof *cases };
+
+static const char *samples(void) {
+    return getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+}
+
+/* What a net costs that is compiled so. hints: NULL: none. */
+static void cost_of(const Case *which, const char *mode, const char *search, const char *hints, const Machine *machine, BuildCost *cost) {
+    Compiled x;
+    Error error;
+    char path[512], *text;
+    size_t n;
+    const char *folder = samples();
+    compiled_init(&x, which->nranks, 2);
+    x.options.machine = machine;
+    x.options.no_plan = true;
+    x.options.prove = false;
+    x.options.overrides.mode = mode;
+    x.options.overrides.search = search;
+    x.options.overrides.folder = &folder;
+    x.options.overrides.nfolders = 1;
+    if (which->sample != NULL) {
+        snprintf(path, sizeof path, "%s/%s.dsl", folder, which->sample);
+        cr_assert(file_read(&x.arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
+    } else {
+        text = arena_printf(&x.arena, "import \"nn.dsl\";\n%s", which->text);
+    }
+    if (hints != NULL) text = arena_printf(&x.arena, "%shints { %s }\n", text, hints);
+    if (!compiled_run(&x, text)) {
+        diags_print(&x.diags, stderr);
+        cr_assert_fail("%s does not compile", which->name);
+    }
+    build_cost(x.b, cost);
+    compiled_finish(&x);
+}
+
+static void expect_not_worse(const Case *which, const BuildCost *found, const char *how, const BuildCost *hand) {
+    cr_expect_leq(found->step_s, 1.005 * hand->step_s, "%s: auto %g s, %s %g s", which->name, found->step_s, how, hand->step_s);
+    if (hand->step_s <= found->step_s)
+        cr_expect_leq(found->sent_bytes, hand->sent_bytes, "%s: auto sends %lld, %s %lld", which->name, (long long)found->sent_bytes, how,
+                      (long long)hand->sent_bytes);
+}
+
+/* What auto takes is predicted to be no slower than what is sharded by hand; where it is no faster, it sends no more. */
+Test(hands, auto_is_no_worse_than_what_is_sharded_by_hand) {
+    for (int i = 0; i < NCASES; i++) {
+        BuildCost found, hand;
+        cost_of(&cases[i], NULL, NULL, NULL, &machine_gpu8, &found);
+        cost_of(&cases[i], "semi_auto", NULL, NULL, &machine_gpu8, &hand);
+        expect_not_worse(&cases[i], &found, "the batch split", &hand);
+        for (int k = 0; k < 4 && cases[i].hints[k] != NULL; k++) {
+            cost_of(&cases[i], NULL, "sharding_propagation", cases[i].hints[k], &machine_gpu8, &hand);
+            expect_not_worse(&cases[i], &found, cases[i].hints[k], &hand);
+        }
+    }
+}
+
+/* MiB that the busiest rank sends in a step: at most so many. */
+static void expect_mib(const Case *which, const char *search, const char *hints, const Machine *machine, double most, double flops) {
+    BuildCost cost, whole = {0};
+    cost_of(which, NULL, search, hints, machine, &cost);
+    if (flops > 0) cost_of(&(Case){which->name, which->sample, which->text, 1, {NULL}}, NULL, NULL, NULL, machine, &whole);
+    cr_expect_leq((double)cost.sent_bytes / (1 << 20), most, "%s, %s, %s: %.1f MiB", which->name, search, hints != NULL ? hints : "no hint",
+                  (double)cost.sent_bytes / (1 << 20));
+    if (flops > 0)
+        cr_expect_leq(cost.flops * which->nranks, flops * whole.flops, "%s, %s: FLOPs x %.2f", which->name, search,
+                      cost.flops * which->nranks / whole.flops);
+}
+
+/* Few hints are enough for propagation: what they leave open costs about what Megatron's hints for all do. */
+Test(hands, propagation_from_few_hints_sends_about_what_all_would) {
+    static const Case block = {"a block", NULL, BLOCKS(8, 512, 1), 8, {NULL}}, gpt = {"GPT-2", "gpt2", NULL, 8, {NULL}};
+    expect_mib(&block, "sharding_propagation", FIRST("up", 1, 8), &machine_gpu8, 90, 0);
+    expect_mib(&block, "sharding_propagation", FIRST("query", 1, 8), &machine_gpu8, 90, 0);
+    expect_mib(&block, "sharding_propagation", SECOND("down", 1, 8), &machine_gpu8, 90, 0);
+    expect_mib(&gpt, "sharding_propagation", GPT_FIRST(2, 4), &machine_gpu8, 910, 0);
+    static const char named[] =
+        "**.query.linear.y = ((dp, -, -), (tp, -)); **.key.linear.y = ((dp, -, -), (tp, -)); **.value.linear.y = ((dp, -, -), (tp, -));"
+        "**.up.y = ((dp, -, -), (tp, -)); **.output.y = ((dp, -, tp), (-, tp)); **.down.y = ((dp, -, tp), (-, tp));";
+    char hints[1024];
+    static const char *const meshes[] = {"dp = 2, tp = 4", "tp = 4, dp = 2"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(hints, sizeof hints, "%s } parallel { mesh (%s);", named, meshes[i]);
+        expect_mib(&gpt, "sharding_propagation", hints, &machine_gpu8, 1030, 0);
+    }
+}
+
+/* Where messages and kernels cost nothing beside their bytes and FLOPs, and nothing is hidden: what an exhaustive search finds. */
+Test(hands, solvers_send_what_is_known_to_be_enough) {
+    static const Case mlp = {"an MLP", "mlp", NULL, 8, {NULL}}, block8 = {"a block, 8 rows", NULL, BLOCKS(8, 512, 1), 8, {NULL}},
+                      block2 = {"a block, 2 rows", NULL, BLOCKS(2, 512, 1), 8, {NULL}};
+    Machine plain = machine_gpu8;
+    plain.rank.latency_s = plain.node.latency_s = plain.kernel_s = plain.overlap = 0;
+    static const char *const searches[] = {"dynamic_programming", "auto"};
+    for (int i = 0; i < 2; i++) {
+        expect_mib(&mlp, searches[i], NULL, &plain, 8.1, 1.01);
+        expect_mib(&block8, searches[i], NULL, &plain, 60, 1.01);
+        expect_mib(&block2, searches[i], NULL, &plain, 28.1, 1.01);
+    }
+}

@@ -1,0 +1,154 @@
+#include "compile.h"
+#include "compiler/oracle.h"
+
+/* Blocks of two operators whose results are needed for gradients, on 4 ranks. %s: behind the call; settings of train. */
+static const char blocks[] = "cell block(x) { param up : f32[32, 128] = normal(0.1); param down : f32[128, 32] = normal(0.1);\n"
+                             "  h = matmul(x, up) shard; g = tanh(h); y = x + matmul(g, down); return y; }\n"
+                             "net n(batch = 2048, layers = 6) { input x : f32[batch, 32]; layer = x;\n"
+                             "  for i in 0..layers { layer = block(layer)%s; }\n"
+                             "  loss mean(layer * layer); }\n"
+                             "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; %s }\n%s";
+
+static void with(Compiled *x, const char *call, const char *train, const char *more, int optimize) {
+    char text[2048];
+    snprintf(text, sizeof text, blocks, call, train, more);
+    compiled(x, text, 4, optimize);
+}
+
+static int ncopies(const Graph *g) {
+    int n = 0;
+    for (int i = 0; i < g->nodes.n; i++)
+        n += g->nodes.at[i].copy_of > 0;
+    return n;
+}
+
+Test(recompute, what_a_call_computes_is_computed_again_but_not_its_result) {
+    for (int optimize = 0; optimize <= 2; optimize++) {
+        Compiled x;
+        with(&x, " recompute", "", "", optimize);
+        cr_expect_eq(ncopies(x.graph), 12);
+        for (int i = x.graph->nforward; i < x.graph->nodes.n; i++) {
+            const Node *node = &x.graph->nodes.at[i];
+            if (node->copy_of == 0) continue;
+            const Node *original = &x.graph->nodes.at[node->copy_of];
+            cr_expect_lt(node->copy_of, x.graph->nforward);
+            cr_expect(original->op == OP_matmul || original->op == OP_tanh);
+            cr_expect_eq(node->origin, node->copy_of);
+            cr_expect_eq(x.b->sharded.strategy[i], x.b->sharded.strategy[node->copy_of]);
+            cr_expect_eq(x.b->sharded.made[node->out[0]], x.b->sharded.made[original->out[0]]);
+        }
+        compiled_finish(&x);
+    }
+}
+
+/* No gradient reads a value of the forward pass that is marked, and no copy comes before a gradient that does not need it. */
+Test(recompute, copies_stand_where_they_are_needed_first) {
+    Compiled x;
+    with(&x, " recompute", "", "", 2);
+    const Graph *g = x.graph;
+    int last = g->nforward;
+    for (int i = g->nforward; i < g->nodes.n; i++) {
+        for (int k = 0; k < g->nodes.at[i].nin; k++) {
+            const int maker = g->values.at[g->nodes.at[i].in[k]].node;
+            cr_expect_not(maker < g->nforward && g->nodes.at[maker].recompute, "%s", g->nodes.at[i].name);
+        }
+        if (g->nodes.at[i].copy_of == 0) continue;
+        bool soon = false; /* read by the next node, or by copies between */
+        for (int n = i + 1; n < g->nodes.n && !soon; n++) {
+            for (int k = 0; k < g->nodes.at[n].nin; k++)
+                soon |= g->values.at[g->nodes.at[n].in[k]].node == i;
+            if (g->nodes.at[n].copy_of == 0) break;
+        }
+        cr_expect(soon, "%s", g->nodes.at[i].name);
+        cr_expect_gt(i, last);
+        last = i;
+    }
+    compiled_finish(&x);
+}
+
+Test(recompute, hints_and_the_command_line_say_the_same) {
+    Compiled call, hints, flag;
+    static const char *const shards[] = {"layer.*=recompute"};
+    with(&call, " recompute", "", "", 2);
+    with(&hints, "", "", "hints { layer.* = recompute; }\n", 2);
+    compiled_init(&flag, 4, 2);
+    flag.options.overrides.nshards = 1;
+    flag.options.overrides.shard = shards;
+    char text[2048];
+    snprintf(text, sizeof text, blocks, "", "", "");
+    cr_assert(compiled_run(&flag, text));
+    cr_expect_eq(ncopies(hints.graph), ncopies(call.graph));
+    cr_expect_eq(ncopies(flag.graph), ncopies(call.graph));
+    compiled_finish(&call);
+    compiled_finish(&hints);
+    compiled_finish(&flag);
+}
+
+Test(recompute, one_operator_may_be_named) {
+    Compiled x;
+    with(&x, "", "", "hints { layer.*.g = recompute; }\n", 2);
+    cr_expect_eq(ncopies(x.graph), 6);
+    for (int i = 0; i < x.graph->nodes.n; i++)
+        if (x.graph->nodes.at[i].copy_of > 0) cr_expect_eq(x.graph->nodes.at[i].op, OP_tanh);
+    compiled_finish(&x);
+}
+
+/* What the oracle says of the program without is what that takes. */
+Test(recompute, the_arena_is_smaller) {
+    Compiled kept, again;
+    BuildCost cost, without;
+    Error error;
+    with(&kept, "", "", "", 2);
+    with(&again, " recompute", "", "", 2);
+    cr_expect_lt(again.b->placement.arena_bytes, kept.b->placement.arena_bytes * 2 / 3);
+    bool *none = arena_alloc(&again.arena, (size_t)again.b->front.chosen.nodes.n);
+    cr_assert(build_try_with(again.b, &(Trial){.recompute = none}, &without, &error), "%s", error.text);
+    build_cost(kept.b, &cost);
+    cr_expect_eq(without.arena_bytes, cost.arena_bytes);
+    cr_expect_eq(without.step_s, cost.step_s);
+    compiled_finish(&kept);
+    compiled_finish(&again);
+}
+
+/* Each batch computes its own again; what all share is kept. */
+Test(recompute, batches_of_a_step) {
+    Compiled x;
+    compiled(
+        &x,
+        "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = exp(w) recompute; h = tanh(matmul(x, v)) recompute; loss mean(h * h); }\n"
+        "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); accumulate = 3; }\n",
+        2, 2);
+    int copies[3] = {0};
+    for (int i = 0; i < x.graph->nodes.n; i++) {
+        const Node *node = &x.graph->nodes.at[i];
+        if (node->copy_of == 0) continue;
+        cr_expect_eq(node->op, OP_tanh);
+        copies[x.graph->nodes.at[node->copy_of].micro]++;
+    }
+    for (int k = 0; k < 3; k++)
+        cr_expect_eq(copies[k], 1);
+    compiled_finish(&x);
+}
+
+/* A value that is one of a marked and of a kept statement is kept. */
+Test(recompute, equal_statements_are_kept_where_one_is) {
+    Compiled x;
+    compiled(
+        &x,
+        "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; h = matmul(x, w); a = tanh(h) recompute; b = tanh(h); loss mean(a * b); }\n" TRAIN,
+        2, 2);
+    cr_expect_eq(ncopies(x.graph), 0);
+    compiled_finish(&x);
+}
+
+Test(recompute, an_eval_has_no_copies) {
+    Compiled x;
+    compiled(
+        &x,
+        "net n(batch = 8) { input x : f32[batch, 6]; param w : f32[6, 6] = ones; h = tanh(matmul(x, w)) recompute; loss mean(h * h); }\n" TRAIN
+        "eval { data = normal(seed = 2); steps = 2; }\n",
+        2, 2);
+    cr_expect_eq(ncopies(x.graph), 1);
+    cr_expect_eq(ncopies(&program_eval(&x.c)->sharded.graph), 0);
+    compiled_finish(&x);
+}

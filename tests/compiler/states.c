@@ -1,0 +1,150 @@
+/* What ranks store in parts, and gather when it is needed: updates.c, the phases of materialize.c, and the measures of budget.c that choose it. */
+#include <math.h>
+
+#include "compile.h"
+#include "compiler/budget.h"
+#include "compiler/facts.h"
+
+/* Three products of 256 x 256, 256 KiB each; the batch is split. */
+#define NET(train, parallel, at_v)                                                                                                         \
+    "net n(batch = 64) { input x : f32[batch, 256]; param u : f32[256, 256] = normal(0.1); param v : f32[256, 256] = normal(0.1)" at_v     \
+    "; param w : f32[256, 256] = normal(0.1);\n"                                                                                           \
+    "  h = tanh(matmul(x, u)); k = tanh(matmul(h, v)); loss mean(square(matmul(k, w))); }\n"                                               \
+    "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); " train " }\nparallel { " parallel " }\n"
+
+enum { WHOLE = 256 << 10, PARAMS = 3, RANKS = 4 };
+
+static int gathers(const Compiled *x) {
+    return count_kind(&x->b->spmd.graph, COMM_ALL_GATHER);
+}
+
+static const Layout *layout_of(const Compiled *x, const char *name) {
+    for (int s = 0; s < x->graph->states.n; s++)
+        if (strcmp(x->graph->states.at[s].name, name) == 0) return x->graph->states.at[s].layout;
+    cr_assert_fail("no state %s", name);
+    return NULL;
+}
+
+static void expect(const char *net, const char *v, const char *slot, int ngathers, int nscatters, int64_t bytes) {
+    for (int optimize = 0; optimize <= 2; optimize++) {
+        Compiled x;
+        compiled(&x, net, RANKS, optimize);
+        assert_layout(layout_of(&x, "v"), v);
+        assert_layout(layout_of(&x, "v.m"), slot);
+        cr_expect_eq(gathers(&x), ngathers, "-O%d: %d gathers", optimize, gathers(&x));
+        if (optimize == 2) cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), nscatters);
+        cr_expect_eq(x.b->facts->states, bytes, "%lld bytes of states", (long long)x.b->facts->states);
+        compiled_finish(&x);
+    }
+}
+
+Test(states, are_whole_or_in_parts_by_level) {
+    expect(NET("", "shard_states = none;", ""), "[- -]", "[- -]", 0, 0, PARAMS * 3 * WHOLE);
+    expect(NET("", "", ""), "[- -]", "[4@1 -]", PARAMS, PARAMS, PARAMS * (WHOLE + 2 * WHOLE / RANKS));
+    expect(NET("", "shard_states = gradients;", ""), "[- -]", "[4@1 -]", PARAMS, PARAMS, PARAMS * (WHOLE + 2 * WHOLE / RANKS));
+    /* gathered for the forward pass, and all but the first once more for the backward pass; not after the update */
+    expect(NET("", "shard_states = parameters;", ""), "[4@1 -]", "[4@1 -]", 2 * PARAMS - 1, PARAMS, PARAMS * 3 * WHOLE / RANKS);
+    expect(NET("", "shard_states = parameters; regather = none;", ""), "[4@1 -]", "[4@1 -]", PARAMS, PARAMS, PARAMS * 3 * WHOLE / RANKS);
+    expect(NET("", "shard_states = parameters; shard_from = 512 KiB;", ""), "[- -]", "[- -]", 0, 0, PARAMS * 3 * WHOLE);
+    /* what the user says of a parameter stays */
+    expect(NET("", "shard_states = parameters;", " shard (1, 1)"), "[- -]", "[4@1 -]", 2 * (PARAMS - 1) - 1 + 1, PARAMS,
+           PARAMS * 3 * WHOLE / RANKS + WHOLE - WHOLE / RANKS);
+}
+
+/* Each batch of a step gathers by itself, and its gradients go to the parts by themselves. */
+Test(states, batches_of_a_step_have_phases_of_their_own) {
+    Compiled x;
+    compiled(&x, NET("accumulate = 3;", "shard_states = parameters;", ""), RANKS, 2);
+    cr_expect_eq(gathers(&x), 3 * (2 * PARAMS - 1));
+    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), 3 * PARAMS);
+    compiled_finish(&x);
+    compiled(&x, NET("accumulate = 3;", "shard_states = gradients;", ""), RANKS, 2);
+    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), 3 * PARAMS);
+    compiled_finish(&x);
+    compiled(&x, NET("accumulate = 3;", "", ""), RANKS, 2);
+    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), PARAMS, "sums of all batches at once");
+    compiled_finish(&x);
+}
+
+/* Sequence parallelism: what is split between two products is gathered before the second, dropped, and gathered again for the gradient of its weight. */
+Test(states, activations_are_gathered_again) {
+    static const char net[] =
+        "net n(batch = 64) { input x : f32[batch, 256]; param u : f32[256, 256] = normal(0.1); param v : f32[256, 256] = normal(0.1);\n"
+        "  h = matmul(x, u) shard ((1, 4), (4, 1)); k = tanh(h) shard ((4, 1)); y = matmul(k, v) shard ((1, 1), (1, 4)); loss mean(y); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }\n";
+    int count[2];
+    for (int again = 0; again < 2; again++) {
+        Compiled x;
+        compiled_init(&x, RANKS, 2);
+        if (again) x.options.overrides.regather = "all";
+        cr_assert(compiled_run(&x, net));
+        count[again] = gathers(&x);
+        compiled_finish(&x);
+    }
+    cr_expect_eq(count[1], count[0] + 1, "%d and %d gathers", count[0], count[1]);
+}
+
+static int64_t bytes_with(const char *shard, const char *regather) {
+    Compiled x;
+    compiled_init(&x, RANKS, 2);
+    x.options.overrides.shard_states = shard;
+    x.options.overrides.regather = regather;
+    cr_assert(compiled_run(&x, NET("", "", "")));
+    const int64_t bytes = x.b->facts->rank_bytes;
+    compiled_finish(&x);
+    return bytes;
+}
+
+/* The plan needs what the measures said, and no more than is allowed. What the user says stays, and is then an error. */
+Test(states, a_limit_is_kept_by_measures) {
+    const int64_t usual = bytes_with(NULL, NULL), least = bytes_with("parameters", "parameters");
+    char limit[32];
+    Compiled x;
+    cr_assert_lt(least, usual);
+    for (int64_t bytes = usual; bytes >= least;
+         bytes = bytes > least && (bytes + least) / 2 < bytes - 1 ? (bytes + least) / 2 : bytes - 1) {
+        compiled_init(&x, RANKS, 2);
+        snprintf(limit, sizeof limit, "%lld", (long long)bytes);
+        x.options.overrides.memory = limit;
+        x.options.overrides.search = "sharding_propagation";
+        cr_assert(compiled_run(&x, NET("", "", "")), "%s of %lld", limit, (long long)least);
+        cr_expect_leq(x.b->facts->rank_bytes, bytes);
+        cr_expect_eq(x.b->front.measures != NULL, bytes < usual);
+        if (bytes < usual) cr_expect_eq(x.b->front.measures->taken[0].saved_bytes, usual - x.b->facts->rank_bytes);
+        compiled_finish(&x);
+    }
+    compiled_init(&x, RANKS, 2);
+    x.options.overrides.memory = limit;
+    x.options.overrides.shard_states = "optimizer";
+    cr_expect_not(compiled_run(&x, NET("", "", "")));
+    compiled_finish(&x);
+}
+
+/* Where two measures fit the plan is that of the faster one. */
+Test(states, of_measures_that_fit_the_fastest_is_taken) {
+    static const char *const again[] = {"none", "parameters"};
+    const int64_t usual = bytes_with(NULL, NULL);
+    double fastest = INFINITY;
+    char limit[32];
+    Compiled x;
+    for (int k = 0; k < 2; k++) {
+        BuildCost cost;
+        cr_assert_lt(bytes_with("parameters", again[k]), usual);
+        compiled_init(&x, RANKS, 2);
+        x.options.overrides.shard_states = "parameters";
+        x.options.overrides.regather = again[k];
+        cr_assert(compiled_run(&x, NET("", "", "")));
+        build_cost(x.b, &cost);
+        fastest = fmin(fastest, cost.step_s);
+        compiled_finish(&x);
+    }
+    BuildCost cost;
+    snprintf(limit, sizeof limit, "%lld", (long long)usual - 1);
+    compiled_init(&x, RANKS, 2);
+    x.options.overrides.memory = limit;
+    x.options.overrides.search = "sharding_propagation";
+    cr_assert(compiled_run(&x, NET("", "", "")));
+    build_cost(x.b, &cost);
+    cr_expect_leq(cost.step_s, fastest);
+    compiled_finish(&x);
+}

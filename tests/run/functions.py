@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Functions and losses of the language, values and gradients, on one rank and split. The expected numbers are PyTorch's definitions, in Python's doubles; at the corners where a
+definition leaves a choice, the numbers that PyTorch gives."""
+import json
+import math
+import struct
+import unittest
+
+import harness
+from harness import Case
+
+X = [-4.0, -3.0, -1.5, -0.25, -1e-9, 0.0, 0.5, 2.0, 3.0, 7.25]
+NET = """import "nn.dsl";
+net n { param w : f64[%(n)d] = %(x)r; const t : f64[%(n)d] = %(t)r; const c : f64[%(n)d] = %(c)r;
+    x = w + 0 shard ((%(ranks)d), ());
+    y = %(y)s;
+    loss %(loss)s; }
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+"""
+ROWS = """net n { param w : f64[4, 3] = [[0.5, -1, 2], [1000, 998, 1001], [0.25, 0.25, -3], [1, 2, 3]]; const label : i32[4] = [2, -100, 0, 1];
+    y = w %s;
+    loss cross_entropy(y + 0.0, label, %s); }
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+"""
+
+
+def softmax(row):
+    most = max(row)
+    powers = [math.exp(x - most) for x in row]
+    return [p / sum(powers) for p in powers]
+
+
+class Functions(Case):
+    def run_net(self, text, ranks):
+        self.write("net.dsl", text)
+        result = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--save", "w.safetensors"))
+        saved = self.read("w.safetensors")
+        n, = struct.unpack("<Q", saved[:8])
+        begin, end = json.loads(saved[8:8 + n])["w"]["data_offsets"]
+        size = (end - begin) // 8 if ": f64" in text else (end - begin) // 4
+        return result.losses()[0], struct.unpack("<%d%s" % (size, "d" if ": f64" in text else "f"), saved[8 + n + begin:8 + n + end])
+
+    def expect(self, y, value, slope, x=X, t=None, loss="sum(y * c)", scale=None):
+        """value(x, t), slope(x, t): of an element."""
+        n = len(x)
+        t = t or [0.5 * i - 2 for i in range(n)]
+        c = scale or [1 + 0.125 * i for i in range(n)]
+        expected = [w * slope(a, b) for w, a, b in zip(c, x, t)]
+        for ranks in 1, 2, 3:
+            with self.subTest(y=y, ranks=ranks):
+                total, after = self.run_net(NET % dict(n=n, x=x, t=t, c=c, y=y, loss=loss, ranks=ranks), ranks)
+                self.assertClose([total], [sum(w * value(a, b) for w, a, b in zip(c, x, t))], relative=1e-6)
+                for a, b, d in zip(x, after, expected):
+                    self.assertAlmostEqual(a - b, d, delta=1e-12 * (1 + abs(d) + abs(a)), msg="at %r" % a)
+
+    def test_functions_of_one_number(self):
+        self.expect("expm1(x)", lambda x, t: math.expm1(x), lambda x, t: math.exp(x))
+        self.expect("hardswish(x)", lambda x, t: x * min(max(x + 3, 0), 6) / 6, lambda x, t: 0 if x <= -3 else 1 if x >= 3 else x / 3 + 0.5)
+        self.expect("floor(x) + 0 * x", lambda x, t: math.floor(x), lambda x, t: 0)
+        self.expect("sign(x) + 0 * x", lambda x, t: (x > 0) - (x < 0), lambda x, t: 0)
+        self.expect("leaky_relu(x, 0.25)", lambda x, t: x if x > 0 else 0.25 * x, lambda x, t: 1 if x > 0 else 0.25)
+        self.expect("elu(x)", lambda x, t: x if x > 0 else math.expm1(x), lambda x, t: 1 if x > 0 else math.exp(x))
+        self.expect("elu(x, 0.5)", lambda x, t: x if x > 0 else 0.5 * math.expm1(x), lambda x, t: 1 if x > 0 else 0.5 * math.exp(x))
+        self.expect("where(isnan(log(x)), 3.0, x)", lambda x, t: 3 if x < 0 else x, lambda x, t: x >= 0)
+
+    def test_powers(self):
+        positive = [0.0, 0.25, 1.0, 1.5, 2.0, 9.0]
+        self.expect("x ** 2.5", lambda x, t: x ** 2.5, lambda x, t: 2.5 * x ** 1.5, x=positive)
+        self.expect("pow(x, t)", lambda x, t: x ** t, lambda x, t: t * x ** (t - 1) if t else 0, x=positive, t=[1.5, -1, 0, 2, 0.5, -0.5])
+        self.expect("t ** x", lambda x, t: t ** x, lambda x, t: t ** x * math.log(t) if t else 0, x=[0.5, 1.0, -2.0, 3.0], t=[0.0, 2.0, 0.5, 1.5])
+        self.expect("pow(x, 3.0)", lambda x, t: x ** 3, lambda x, t: 3 * x * x)
+
+    def test_huber_and_kl(self):
+        n = len(X)
+        mean = [1 / n] * n
+        self.expect("x", lambda x, t: (x - t) ** 2 / 2 if abs(x - t) <= 1.5 else 1.5 * (abs(x - t) - 0.75), lambda x, t: max(-1.5, min(1.5, x - t)), loss="huber(x, t, 1.5)", scale=mean)
+        logs, shares = [-0.5, -1.0, -2.0, -3.0], [0.5, 0.25, 0.0, 0.25]
+        self.expect("x", lambda x, t: (t * math.log(t) if t else 0) - t * x, lambda x, t: -t, x=logs, t=shares, loss="kl_div(x, t)", scale=[0.25] * 4)
+        self.expect("x", lambda x, t: math.exp(t) * (t - x), lambda x, t: -math.exp(t), x=logs, t=[-1.0, -0.5, -2.0, -0.25], loss="kl_div(x, t, log_target = true, batchmean = true)",
+                    scale=[0.25] * 4)
+
+    def test_labels_that_are_ignored_and_smoothing(self):
+        x, label = [[0.5, -1, 2], [1000, 998, 1001], [0.25, 0.25, -3], [1, 2, 3]], [2, -100, 0, 1]
+        for reduction, share in ("mean", 1 / 3), ("sum", 1):
+            for smoothing in 0, 0.25:
+                loss, slope = 0.0, []
+                for row, right in zip(x, label):
+                    p = softmax(row)
+                    target = [smoothing / 3 + (1 - smoothing) * (k == right) for k in range(3)]
+                    loss += share * sum(-a * math.log(b) for a, b in zip(target, p)) * (right >= 0)
+                    slope += [share * (b - a) * (right >= 0) for a, b in zip(target, p)]
+                for ranks, shard in (1, ""), (4, ""), (3, "+ 0 shard ((1, 3), ())"), (6, "+ 0 shard ((2, 3), ())"):
+                    with self.subTest(reduction=reduction, smoothing=smoothing, shard=shard):
+                        found, after = self.run_net(ROWS % (shard, "ignore_index = -100, label_smoothing = %r, reduction = %s" % (smoothing, reduction)), ranks)
+                        self.assertClose([found], [loss], relative=1e-6)
+                        for a, b, d in zip(sum(x, []), after, slope):
+                            self.assertAlmostEqual(a - b, d, delta=1e-6 + 1e-4 * (abs(a) > 100))
+
+    def test_a_mean_of_labels_that_count_is_not_cut_into_rows(self):
+        self.write("net.dsl", """net n(batch = 4) { input x : f32[batch, 3]; input label : i32[batch]; param w : f32[3, 3] = normal(1);
+            loss cross_entropy(x @ w, label, ignore_index = 0); }
+        train { data = normal(seed = 1); optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+        eval { data = normal(seed = 1); steps = 1; }""")
+        result = harness.run([harness.pcc, "net.dsl", "--ranks", "1"], cwd=self.folder)
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("reduction = sum", result.err)
+
+
+if __name__ == "__main__":
+    harness.main()
