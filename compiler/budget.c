@@ -49,6 +49,7 @@ static const Measure table[] = {
     {"shard_states = parameters, regather = none", keep_gathered, .faster = true},
     {"shard_states = parameters, regather = parameters", regather_parameters, .less = regather_less},
     {"regather = all", regather_all, .faster = false},
+    {"recompute", .choose = recompute_choose},
 };
 enum { NMEASURES = sizeof table / sizeof *table };
 #define ABOUT 1.005 /* predictions that differ by less are taken to be equal */
@@ -56,6 +57,11 @@ enum { NMEASURES = sizeof table / sizeof *table };
 bool measures_apply(Build *b, const Measures *measures, Error *error) {
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
+        if (taken->marks != NULL) {
+            for (int n = 0; n < b->front.graph.nodes.n; n++)
+                b->front.graph.nodes.at[n].recompute = taken->marks[n];
+            continue;
+        }
         if (!table[taken->measure].apply(b)) return error_set(error, EXIT_REJECTED, "%s changes nothing here", table[taken->measure].name);
         if (taken->share > 0) table[taken->measure].less(b, taken->share);
     }
@@ -71,6 +77,7 @@ void measures_print(Text *text, const Build *b, const char *before, const char *
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
         text_printf(text, "%s%s", before, table[taken->measure].name);
+        if (taken->what != NULL) text_printf(text, " of %s", taken->what);
         if (taken->share > 0) text_printf(text, " (%.3g %%)", 100 * taken->share);
         text_printf(text, ": %s %s on a rank, %.4g ms %s a step%s",
                     bytes_named(b->arena, taken->saved_bytes < 0 ? -taken->saved_bytes : taken->saved_bytes),
@@ -86,12 +93,14 @@ int64_t budget_limit(const Build *b) {
 }
 
 /* Whether a measure, tried behind those taken, changes anything. */
-static bool try_measure(const Build *b, const Strategy *const *strategy, const Measures *taken, int measure, Measures *with,
+static bool try_measure(const Build *b, const Strategy *const *strategy, const Measures *taken, int measure, int64_t limit, Measures *with,
                         BuildCost *cost) {
     Error ignored = {0};
     *with = *taken;
     if (with->n == MAX_MEASURES) return false;
-    with->taken[with->n++] = (Taken){.measure = measure};
+    Taken *last = &with->taken[with->n++];
+    *last = (Taken){.measure = measure};
+    if (table[measure].choose != NULL && !table[measure].choose(b, strategy, taken, limit, last)) return false;
     return build_try(b, strategy, with, cost, &ignored);
 }
 
@@ -122,7 +131,7 @@ static void take_faster(const Build *b, const Strategy *const *strategy, Measure
     for (int m = 0; m < NMEASURES && cost->step_s > ABOUT * cost->kernel_s; m++) {
         Measures with;
         BuildCost then;
-        if (!table[m].faster || !try_measure(b, strategy, measures, m, &with, &then) || then.step_s * ABOUT > cost->step_s) continue;
+        if (!table[m].faster || !try_measure(b, strategy, measures, m, limit, &with, &then) || then.step_s * ABOUT > cost->step_s) continue;
         const double most = limit > 0 ? (double)limit : 1.1 * (double)memory_bytes(cost);
         if ((double)memory_bytes(&then) <= most) take(measures, &with, cost, &then);
     }
@@ -139,7 +148,7 @@ bool budget_fit(const Build *b, const Strategy *const *strategy, bool faster, Me
         for (int m = 0; m < NMEASURES; m++) {
             Measures with;
             BuildCost then;
-            if (!try_measure(b, strategy, measures, m, &with, &then) || memory_bytes(&then) >= memory_bytes(cost)) continue;
+            if (!try_measure(b, strategy, measures, m, limit, &with, &then) || memory_bytes(&then) >= memory_bytes(cost)) continue;
             if (best.n > 0 && !is_better(cost, &then, &least, limit)) continue;
             best = with;
             least = then;

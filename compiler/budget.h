@@ -11,7 +11,12 @@ typedef struct Measure {
     void (*less)(Build *b,
                  double share); /* after apply: so that only this share of what it can change changes. NULL: it is all or nothing */
     bool faster;                /* it may save time: search = auto tries it without need */
+    /* Decides what it will be behind these measures, before it is tried: *taken. NULL: there is nothing to decide. False: it can do nothing. */
+    bool (*choose)(const Build *b, const Strategy *const *strategy, const Measures *measures, int64_t limit, Taken *taken);
 } Measure;
+
+/* recompute_choice.c: values of the forward pass that are computed again, so that a rank needs no more than limit, as far as that is known before it is tried. */
+bool recompute_choose(const Build *b, const Strategy *const *strategy, const Measures *measures, int64_t limit, Taken *taken);
 
 /* The bytes that a rank may need: `memory` or --memory, else what the machine has that --machine names; 0: no limit. */
 int64_t budget_limit(const Build *b);

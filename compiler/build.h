@@ -38,6 +38,8 @@ typedef struct Taken {
     double share;        /* of what it can change; 0: all */
     int64_t saved_bytes; /* of a rank */
     double seconds;      /* that a step is predicted to take more */
+    const bool *marks;   /* recompute: per node of front.chosen, whether it is marked; else NULL */
+    const char *what;    /* recompute: the kinds of values, "layer.*.a, layer.*.b" */
 } Taken;
 typedef struct Measures {
     int n;

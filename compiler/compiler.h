@@ -11,7 +11,7 @@
  *   build.h        one program on its way: front, sharded, spmd, placement
  *   assign.c       strategies -> layouts of every operand, result, state and input (sharded.h); updates.c: updates of large states in parts
  *   partial.c      -O2: sums completed where that moves the fewest bytes; place.c: other conversions placed where their tensor is smallest
- *   recompute.c    forward values that gradients compute once more
+ *   recompute.c    forward values that gradients compute once more; recompute_choice.c: which of them, for memory
  *   materialize.c  the SPMD graph, with conversions where a value is needed in another layout: in canonical form, or planned (-O2); convert.c, tree.c
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together; prefetch.c: when states are gathered
  *   memory.c       where every value lies; pack.c: offsets in the arena

@@ -102,14 +102,60 @@ static void backward_once(Graph *g, Gradients *grads) {
     backward(g, grads, 0, g->nforward, NULL, false);
 }
 
+/* ---------------------------------------------------------------- states that the net writes */
+
+/* What is written after the step: taken out of the reports, where it was kept alive. */
+typedef VEC(Report) Writes;
+
+static Writes take_writes(Graph *g) {
+    Writes writes = {0};
+    int kept = 0;
+    for (int i = 0; i < g->reports.n; i++) {
+        const Report report = g->reports.at[i];
+        if (report.writes)
+            vec_push(g->arena, &writes, report);
+        else
+            g->reports.at[kept++] = report;
+    }
+    g->reports.n = kept;
+    return writes;
+}
+
+/* A further batch of the step: sums of what each would write. */
+static void add_writes(Graph *g, const Writes *writes, const int *first, const bool *varies, const int *copy) {
+    for (int i = 0; i < writes->n; i++) {
+        const Value *own = &g->values.at[first[i]];
+        const int from = own->node, part = PART_OUT + own->index;
+        if (!varies[from]) continue;
+        writes->at[i].value = graph_emit_gradient(g, from, OP_add, (int[]){writes->at[i].value, copy[first[i]]}, (int[]){part, part}, 2,
+                                                  part, NULL, arena_printf(g->arena, "%s.sum", writes->at[i].name));
+    }
+}
+
+/* Each state takes the mean over the step's batches. */
+static void mean_writes(Graph *g, const Writes *writes, const int *first, const bool *varies, int k) {
+    for (int i = 0; i < writes->n; i++) {
+        const Value *own = &g->values.at[first[i]];
+        const int from = own->node, part = PART_OUT + own->index;
+        if (!varies[from]) continue;
+        const TensorType single = {.dtype = own->type.dtype};
+        const int share = graph_constant(g, single, NULL, 1.0 / k, "share", writes->at[i].span);
+        writes->at[i].value = graph_emit_gradient(g, from, OP_mul, (int[]){writes->at[i].value, share}, (int[]){part, PART_NONE}, 2, part,
+                                                  NULL, arena_printf(g->arena, "%s.mean", writes->at[i].name));
+    }
+}
+
 /* The mean of the losses of k batches becomes the loss, and gradients are its: forward and backward of one batch after the other, so that what the
  * backward pass of a batch needs is gone when the next begins. What the batches share comes last: it gets the sum of their gradients. */
-static void backward_of_batches(Graph *g, Gradients *grads, int k) {
+static void backward_of_batches(Graph *g, Gradients *grads, int k, const Writes *writes) {
     const bool *varies = graph_varies(g);
     const int loss = g->loss, from = g->values.at[loss].node, part = PART_OUT + g->values.at[loss].index;
     const Span span = g->nodes.at[from].span;
     int *copy = arena_alloc(g->arena, sizeof *copy * (size_t)(g->values.n + 1));
     int share = graph_constant(g, g->values.at[loss].type, NULL, 1.0 / k, "d_loss", span), sum = loss;
+    int *first = arena_alloc(g->arena, sizeof *first * (size_t)(writes->n + 1)); /* what the first batch would write */
+    for (int i = 0; i < writes->n; i++)
+        first[i] = writes->at[i].value;
     gradients_grow(g, grads);
     grads->sum[loss] = share;
     backward(g, grads, 0, g->nforward, varies, true);
@@ -122,10 +168,12 @@ static void backward_of_batches(Graph *g, Gradients *grads, int k) {
             for (int o = 0; o < g->nodes.at[n].nout; o++)
                 grads->active[copy[g->nodes.at[n].out[o]]] = grads->active[g->nodes.at[n].out[o]];
         sum = graph_emit_gradient(g, from, OP_add, (int[]){sum, copy[loss]}, (int[]){part, part}, 2, part, NULL, "loss_sum");
+        add_writes(g, writes, first, varies, copy);
         grads->sum[copy[loss]] = share;
         backward(g, grads, begin, end, NULL, false);
     }
     backward(g, grads, 0, g->nforward, varies, false);
+    mean_writes(g, writes, first, varies, k);
     g->loss = graph_emit_gradient(g, from, OP_mul, (int[]){sum, share}, (int[]){part, part}, 2, part, NULL, "mean_loss");
 }
 
@@ -283,8 +331,8 @@ static int state_gradient(Graph *g, const int *grad, int state, const int *first
     return sum;
 }
 
-void graph_differentiate(Graph *g) {
-    g->nforward = g->nodes.n;
+/* Gradients and updates. writes: becomes what is written of all batches. */
+static void differentiate(Graph *g, const Writes *writes) {
     if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
     int nstates = g->states.n;
     Gradients grads = {0};
@@ -297,7 +345,7 @@ void graph_differentiate(Graph *g) {
         vec_reserve(g->arena, &g->values, TIMES * g->values.n);
     }
     if (g->settings.accumulate > 1 && graph_varies(g)[g->values.at[g->loss].node])
-        backward_of_batches(g, &grads, (int)g->settings.accumulate);
+        backward_of_batches(g, &grads, (int)g->settings.accumulate, writes);
     else
         backward_once(g, &grads);
     graph_origins_follow(g);
@@ -321,6 +369,14 @@ void graph_differentiate(Graph *g) {
     UpdateNumbers numbers = {0};
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0) update(g, &numbers, s, read[s], gradient[s]);
+}
+
+void graph_differentiate(Graph *g) {
+    const Writes writes = take_writes(g);
+    g->nforward = g->nodes.n;
+    differentiate(g, &writes);
+    for (int i = 0; i < writes.n; i++)
+        graph_write_state(g, writes.at[i].state, writes.at[i].value, writes.at[i].span);
 }
 
 bool pass_autodiff(Build *b) {

@@ -127,8 +127,7 @@ static int by_bytes(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* "layer.*.a" of "layer.12.a"; the number that makes a name unique goes: "h" of "h_3". */
-static const char *kind_name(Arena *arena, const char *name) {
+const char *held_kind(Arena *arena, const char *name) {
     char *kind = arena_alloc(arena, strlen(name) + 1);
     int n = 0;
     for (const char *at = name; *at;) {
@@ -152,7 +151,7 @@ static Holder *holder_of(Held *held, const char *name, int value, Arena *arena) 
 }
 
 void held_add(Held *held, const char *name, int value, int64_t bytes, Arena *arena) {
-    Holder *holder = holder_of(held, kind_name(arena, name), value, arena);
+    Holder *holder = holder_of(held, held_kind(arena, name), value, arena);
     holder->count++;
     holder->bytes += bytes;
 }

@@ -17,6 +17,8 @@ typedef struct Held {
     VEC(int) values;     /* of the graph: all of them */
 } Held;
 
+/* "layer.*.a" of "layer.12.a"; the number that makes a name unique goes: "h" of "h_3". */
+const char *held_kind(Arena *arena, const char *name);
 /* Adds bytes to the holder that this name has without the numbers of loops. */
 void held_add(Held *held, const char *name, int value, int64_t bytes, Arena *arena);
 void held_sort(Held *held); /* the most bytes first */

@@ -89,6 +89,8 @@ typedef enum {
     STATEMENT_INPUT,
     STATEMENT_PARAM,
     STATEMENT_CONST,
+    STATEMENT_STATE,
+    STATEMENT_WRITE, /* name <- value; */
     STATEMENT_ASSIGN,
     STATEMENT_LOSS,
     STATEMENT_LET,    /* let name = value; */
@@ -246,9 +248,10 @@ double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
 void lex_bad_path(Parse *parse, const Loc *loc, int n);
-bool lex_begins_hints(Parse *parse);      /* whether the brace at hand opens hints; notes it */
-bool lex_begins_path(const Parse *parse); /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
-bool lex_in_hints(const Parse *parse);    /* whether a hint may begin here */
+bool lex_begins_hints(Parse *parse);       /* whether the brace at hand opens hints; notes it */
+bool lex_begins_path(const Parse *parse);  /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
+bool lex_in_hints(const Parse *parse);     /* whether a hint may begin here */
+bool lex_begins_write(const Parse *parse); /* whether the '<' at hand, before a '-', stands behind the first name of a statement */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);

@@ -9,7 +9,7 @@
 static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_expr) {
     const Graph *graph = lower->graph;
     int64_t rows = graph->settings.data_rows;
-    for (int i = 0; i < graph->inputs.n; i++) {
+    for (int i = 0; i < graph_declared(graph); i++) {
         const Input *input = &graph->inputs.at[i];
         int first = input->type.hidden ? 1 : 0;
         if (!dtype_is_float(input->type.dtype)) {
@@ -47,17 +47,17 @@ static bool eval_numpy_rand(Lower *lower, const Expr *value) {
 }
 
 static Input *input_find(Graph *graph, const char *name) {
-    for (int i = 0; i < graph->inputs.n; i++)
+    for (int i = 0; i < graph_declared(graph); i++)
         if (!strcmp(graph->inputs.at[i].name, name)) return &graph->inputs.at[i];
     return NULL;
 }
 
 static bool unknown_input(Lower *lower, const Expr *item) {
     const Graph *graph = lower->graph;
-    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(graph->inputs.n + 1));
-    for (int i = 0; i < graph->inputs.n; i++)
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(graph_declared(graph) + 1));
+    for (int i = 0; i < graph_declared(graph); i++)
         names[i] = graph->inputs.at[i].name;
-    const char *nearest = name_nearest(item->text, names, graph->inputs.n);
+    const char *nearest = name_nearest(item->text, names, graph_declared(graph));
     diag_error(lower->diags, lower_span(lower, item->loc), "the net has no input '%s'", item->text);
     if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
     return false;
@@ -118,7 +118,7 @@ static bool eval_per_rank(Lower *lower, const Expr *value) {
     bool ok = true;
     for (const Expr *item = value->items; item; item = item->next)
         ok &= per_rank_input(lower, item);
-    for (int i = 0; ok && i < graph->inputs.n; i++) {
+    for (int i = 0; ok && i < graph_declared(graph); i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->per_rank) continue;
         diag_error(lower->diags, lower_span(lower, value->loc), "per_rank does not give input %s", input->name);
@@ -218,7 +218,7 @@ static int64_t row_elements(const Input *input) {
 static bool columns_in_turn(Lower *lower, const Expr *value) {
     Graph *graph = lower->graph;
     int64_t column = 0;
-    for (int i = 0; i < graph->inputs.n; i++) {
+    for (int i = 0; i < graph_declared(graph); i++) {
         Input *input = &graph->inputs.at[i];
         if (!input_has_rows(lower, value, input) || !eval_file(lower, value, FILE_CSV, &input->file)) return false;
         if (input->file.column < 0 && input->file.column + column >= 0) {
@@ -252,7 +252,7 @@ static bool eval_files_of(Lower *lower, const Expr *value, FileFormat format) {
             ok &= input_has_rows(lower, item, input) && eval_file(lower, item->items, format, &input->file);
         }
     }
-    for (int i = 0; ok && i < graph->inputs.n; i++) {
+    for (int i = 0; ok && i < graph_declared(graph); i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->file.format != FILE_NONE || lower->eval) continue; /* eval_lower sees what an eval can do without */
         diag_error(lower->diags, lower_span(lower, value->loc), "%s does not give input %s", value->text, input->name);
@@ -289,7 +289,7 @@ static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
         return false;
     }
     settings->data = kind;
-    for (int i = 0; i < lower->graph->inputs.n; i++) {
+    for (int i = 0; i < graph_declared(lower->graph); i++) {
         const Input *input = &lower->graph->inputs.at[i];
         if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || range_known(input->index)) continue;
         diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text,

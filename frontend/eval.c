@@ -201,7 +201,7 @@ bool eval_lower(Lower *lower, const Block *block) {
     if (!numbers_used(lower)) return false;
     const Block own = settings_of(lower, block);
     if (!settings_lower(lower, &own, "eval", eval_settings, NEVAL, train_settings, ntrain_settings, "train", given)) return false;
-    if (!given[DATA] && graph->inputs.n > 0) {
+    if (!given[DATA] && graph_declared(graph) > 0) {
         diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say where its data comes from");
         diag_hint(lower->diags, "data = npy(x = \"x.npy\", ...); eval has its own");
         return false;

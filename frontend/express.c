@@ -429,9 +429,41 @@ static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
     return false;
 }
 
+/* The path of random numbers: they are a function of it, so each call has its own. */
+static const char *random_path(Lower *lower) {
+    const Graph *graph = lower->graph;
+    const char *path = lower->path ? lower->path : "loss";
+    int n = 1;
+    for (int i = 0; i < graph->inputs.n; i++)
+        n += graph->inputs.at[i].kind == INPUT_RANDOM && strncmp(graph->inputs.at[i].name, path, strlen(path)) == 0 &&
+             strncmp(graph->inputs.at[i].name + strlen(path), ".random", 7) == 0;
+    return n > 1 ? arena_printf(lower->arena, "%s.random.%d", path, n) : arena_printf(lower->arena, "%s.random", path);
+}
+
+/* random(x): numbers in [0, 1), as many as x has, others at each step. Equal on any ranks: an input that prun fills. */
+static bool lower_random(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out) {
+    Operand like = {0};
+    if (call->nitems != 1 || call->items->kind == EXPR_KEYWORD || outcome->own) {
+        diag_error(lower->diags, lower_span(lower, call->loc),
+                   outcome->own ? "random(x) has no strategy: it lies as it is used" : "random takes one tensor, whose shape it has");
+        diag_hint(lower->diags, "u = random(x); y = where(u < 0.9, x / 0.9, 0.0);");
+        return false;
+    }
+    if (!operand_lower(lower, call->items, &like)) return false;
+    if (like.value < 0 || !dtype_is_float(lower->graph->values.at[like.value].type.dtype)) {
+        diag_error(lower->diags, lower_span(lower, call->items->loc), "random takes a tensor of f32 or f64");
+        return false;
+    }
+    const Span span = lower_span(lower, call->loc);
+    const Input input = {.name = random_path(lower), .type = lower->graph->values.at[like.value].type, .kind = INPUT_RANDOM, .span = span};
+    *out = (Operand){.expr = call, .value = graph_input(lower->graph, graph_add_input(lower->graph, input))};
+    return true;
+}
+
 static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out) {
     if (is_of_module(lower, call)) return no_modules(lower, call);
     const Block *cell = cell_find(lower, call->text);
+    if (!cell && !strcmp(call->text, "random")) return lower_random(lower, call, outcome, out);
     if (cell) return lower_cell(lower, cell, call, outcome->own, out);
     if (is_function(lower, call)) return function_eval(lower, call, &out->number);
     int found = op_find(call->text);

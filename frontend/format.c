@@ -55,9 +55,9 @@ static bool is_word(const Lexeme *piece) {
 
 /* Words that are no operands: what follows one begins an expression. */
 static bool is_keyword(const Lexeme *piece) {
-    static const char *const words[] = {"net",  "input",  "param",  "const", "loss", "shard",    "train", "parallel",
-                                        "eval", "cell",   "import", "hints", "let",  "for",      "in",    "if",
-                                        "else", "return", "and",    "or",    "not",  "recompute"};
+    static const char *const words[] = {"net",      "input", "param",  "const",  "state", "loss", "shard",    "train",
+                                        "parallel", "eval",  "cell",   "import", "hints", "let",  "for",      "in",
+                                        "if",       "else",  "return", "and",    "or",    "not",  "recompute"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(piece, words[i])) return true;
     return false;
@@ -135,7 +135,7 @@ static void classify(const Format *format, Line *line) {
     const Lexeme *pieces = format->pieces.at;
     const Lexeme *first = &pieces[line->first];
     Braces braces = format->braces.n ? (Braces)format->braces.at[format->braces.n - 1] : BRACES_STATEMENTS;
-    bool declares = is(first, "input") || is(first, "param") || is(first, "const");
+    bool declares = is(first, "input") || is(first, "param") || is(first, "const") || is(first, "state");
     line->colon = line->equals = -1;
     int brackets = 0;
     for (int i = line->first; i < line->end; i++) {
@@ -189,8 +189,15 @@ static bool is_sign(const Format *format, int i, int first) {
     return is_keyword(before) || (!is_word(before) && !strchr(")]\"0123456789", before->at[before->n - 1]));
 }
 
+/* The '-' of `mean <- x`. */
+static bool ends_arrow(const Format *format, int i, int first) {
+    return i == first + 2 && is(&format->pieces.at[i - 1], "<") && is(&format->pieces.at[i], "-");
+}
+
 static bool is_between(const Format *format, int i, int first) {
     const Lexeme *a = &format->pieces.at[i - 1], *b = &format->pieces.at[i];
+    if (ends_arrow(format, i, first)) return false;
+    if (ends_arrow(format, i - 1, first)) return true;
     if (is_one(b, ",;)]") || is_one(a, "([")) return false;
     if (is(a, ".") || is(b, ".") || a->range || (b->range && !is(a, ","))) return false;
     if (is(b, "..")) return a->at[a->n - 1] == '.' || memchr(a->at, '.', (size_t)a->n) != NULL;

@@ -13,7 +13,8 @@ void name_ahead(Lower *lower, const char *name, Loc loc) {
 typedef void NameFn(Lower *lower, const char *name, Loc loc);
 static void each_name(Lower *lower, const Statement *first, NameFn *fn) {
     for (const Statement *statement = first; statement; statement = statement->next) {
-        if (statement->name && statement->kind != STATEMENT_FOR) fn(lower, statement->name, statement->name_loc);
+        if (statement->name && statement->kind != STATEMENT_FOR && statement->kind != STATEMENT_WRITE)
+            fn(lower, statement->name, statement->name_loc);
         for (const Target *target = statement->targets; target; target = target->next)
             fn(lower, target->name, target->loc);
     }

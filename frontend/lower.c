@@ -96,6 +96,7 @@ static bool declared_well(Lower *lower, const Statement *statement) {
             diag_hint(lower->diags,
                       statement->kind == STATEMENT_INPUT   ? "input %s : f32[16, 32];"
                       : statement->kind == STATEMENT_PARAM ? "param %s : f32[32, 16] = normal(0.01);"
+                      : statement->kind == STATEMENT_STATE ? "state %s : f32[16] = zeros;"
                                                            : "const %s : f32[2] = [1, 2];",
                       name);
         return false;
@@ -106,11 +107,12 @@ static bool declared_well(Lower *lower, const Statement *statement) {
         return false;
     }
     if (statement->kind != STATEMENT_INPUT && !statement->value) {
-        bool is_param = statement->kind == STATEMENT_PARAM;
+        bool is_param = statement->kind != STATEMENT_CONST;
         diag_error(lower->diags, span, is_param ? "%s has no initial value" : "%s has no value", name);
         diag_hint(lower->diags,
-                  is_param ? "param %s : ... = normal(0.01); or uniform(a, b), zeros, ones, a literal, file(\"w.npy\")"
-                           : "const %s : f32[2] = [1, 2];",
+                  statement->kind == STATEMENT_STATE ? "state %s : ... = zeros; or ones, a literal"
+                  : is_param ? "param %s : ... = normal(0.01); or uniform(a, b), zeros, ones, a literal, file(\"w.npy\")"
+                             : "const %s : f32[2] = [1, 2];",
                   name);
         return false;
     }
@@ -177,21 +179,87 @@ static bool path_taken(Lower *lower, const char *path, Span span) {
     return false;
 }
 
+/* A param, or a state, which the net itself writes. */
 static bool param_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
-    State state = {.name = path, .trainable = true, .span = symbol->span};
+    const bool written = statement->kind == STATEMENT_STATE;
+    State state = {.name = path, .trainable = !written, .written = written, .parameter = -1, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &state.type)) return false;
     if (!dtype_is_float(state.type.dtype)) {
-        diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc), "a param is trained, and %s has no gradient",
+        diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc),
+                   written ? "a state has real numbers, not %s" : "a param is trained, and %s has no gradient",
                    dtype_name[state.type.dtype]);
         diag_hint(lower->diags, "f32 or f64; a fixed tensor of integers is a const");
         return false;
     }
     if (!init_eval(lower, statement->value, &state.type, &state.init)) return false;
+    if (written && state.init.kind == INIT_FILE) {
+        diag_error(lower->diags, lower_span(lower, statement->value->loc), "a state begins with numbers of the net, not of a file");
+        diag_hint(lower->diags, "zeros, ones or a literal; prun --load takes it from a file of weights");
+        return false;
+    }
     if (!declared_hint(lower, statement, path, PATH_PARAM, &state.hint) || path_taken(lower, path, symbol->span)) return false;
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
     symbol->value = graph_replicate(lower->graph, read, name, symbol->span);
-    symbol->kind = SYMBOL_PARAM;
+    symbol->kind = written ? SYMBOL_STATE : SYMBOL_PARAM;
+    return true;
+}
+
+/* The state whose value a name stands for. */
+static int state_of(const Graph *graph, int value) {
+    const Node *node = graph_producer(graph, value);
+    while (node->op == OP_replicate)
+        node = graph_producer(graph, node->in[0]);
+    return node->state;
+}
+
+static bool not_written(Lower *lower, const Statement *statement, const Symbol *symbol) {
+    diag_error(lower->diags, lower_span(lower, statement->name_loc), "%s is no state: <- writes nothing else", statement->name);
+    note_defined(lower, symbol);
+    diag_hint(lower->diags, symbol->kind == SYMBOL_PARAM ? "the optimizer of the train block writes params" : "state %s : f32[16] = zeros;",
+              statement->name);
+    return false;
+}
+
+static bool written_twice(Lower *lower, int state, Span span) {
+    const Graph *graph = lower->graph;
+    for (int i = 0; i < graph->reports.n; i++) {
+        if (!graph->reports.at[i].writes || graph->reports.at[i].state != state) continue;
+        diag_error(lower->diags, span, "state %s is written twice", graph->states.at[state].name);
+        diag_note(lower->diags, graph->reports.at[i].span, "the first time is here");
+        return true;
+    }
+    return false;
+}
+
+/* mean <- value; the step ends with it. In an eval, which writes nothing, it is left out. Of replicas each its own value: their mean. */
+static bool write_lower(Lower *lower, const Statement *statement) {
+    Graph *graph = lower->graph;
+    const Span span = lower_span(lower, statement->name_loc);
+    const Symbol *found = names_use(lower, statement->name, statement->name_loc);
+    if (!found || found->kind == SYMBOL_FAILED) return false;
+    if (found->kind != SYMBOL_STATE) return not_written(lower, statement, found);
+    const int state = state_of(graph, found->value);
+    if (written_twice(lower, state, span)) return false;
+    if (lower->eval) return true;
+    const TensorType *type = &graph->states.at[state].type;
+    const char *name = arena_printf(lower->arena, "%s.new", graph->states.at[state].name);
+    Symbol symbol = {0};
+    if (!expr_lower(lower, statement->value, name, statement->shard, &symbol)) return false;
+    int value = symbol.kind == SYMBOL_NUMBER ? graph_constant(graph, *type, NULL, symbol.number.f, name, span) : symbol.value;
+    if (graph->values.at[value].type.hidden) {
+        const Attr mean[MAX_ATTRS] = {{.given = true, .i = 1}};
+        value = graph_emit(graph, OP_replica_sum, &value, 1, mean, name, span);
+    }
+    type = &graph->states.at[state].type;
+    if (!type_equal(&graph->values.at[value].type, type)) {
+        diag_error(lower->diags, lower_span(lower, statement->value->loc), "state %s is %s, and this is %s", statement->name,
+                   type_text(lower, type), type_text(lower, &graph->values.at[value].type));
+        diag_note(lower->diags, graph->states.at[state].span, "%s is declared here", statement->name);
+        return false;
+    }
+    vec_push(graph->arena, &graph->reports,
+             ((Report){.name = graph->states.at[state].name, .value = value, .writes = true, .state = state, .span = span}));
     return true;
 }
 
@@ -299,7 +367,7 @@ static bool declaration_lower(Lower *lower, const Statement *statement) {
     lower->path = path;
     bool ok = path && declared_well(lower, statement);
     if (ok && statement->kind == STATEMENT_INPUT) ok = input_lower(lower, statement, &symbol);
-    if (ok && statement->kind == STATEMENT_PARAM) ok = param_lower(lower, statement, path, &symbol);
+    if (ok && (statement->kind == STATEMENT_PARAM || statement->kind == STATEMENT_STATE)) ok = param_lower(lower, statement, path, &symbol);
     if (ok && statement->kind == STATEMENT_CONST) ok = const_lower(lower, statement, path, &symbol);
     if (!ok) symbol.kind = SYMBOL_FAILED;
     *names_find(&lower->names, statement->name) = symbol;
@@ -312,7 +380,10 @@ bool statement_lower(Lower *lower, const Statement *statement) {
     case STATEMENT_INPUT:
     case STATEMENT_PARAM:
     case STATEMENT_CONST:
+    case STATEMENT_STATE:
         return declaration_lower(lower, statement);
+    case STATEMENT_WRITE:
+        return write_lower(lower, statement);
     case STATEMENT_ASSIGN:
         return assign_lower(lower, statement);
     case STATEMENT_LOSS:
@@ -341,9 +412,23 @@ static const Statement *find_loss(const Statement *first) {
     return loss;
 }
 
+/* Inputs that no file or source fills come behind those that the net declares. */
+static void order_inputs(Graph *graph) {
+    int n = 0, *place = arena_alloc(graph->arena, sizeof *place * (size_t)(graph->inputs.n + 1));
+    Input *old = arena_alloc(graph->arena, sizeof *old * (size_t)(graph->inputs.n + 1));
+    for (int i = 0; i < graph->inputs.n; i++)
+        old[i] = graph->inputs.at[i];
+    for (int random = 0; random < 2; random++)
+        for (int i = 0; i < graph->inputs.n; i++)
+            if ((old[i].kind == INPUT_RANDOM) == random) graph->inputs.at[place[i] = n++] = old[i];
+    for (int k = 0; k < graph->nodes.n; k++)
+        if (graph->nodes.at[k].op == OP_input) graph->nodes.at[k].state = place[graph->nodes.at[k].state];
+}
+
 static bool net_lower(Lower *lower, const Block *net) {
     names_ahead(lower, net->statements);
     bool ok = statements_lower(lower, net->statements);
+    order_inputs(lower->graph);
     if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
     if (lower->loss_span.line) return ok;
     const Statement *loss = find_loss(net->statements);
@@ -412,6 +497,12 @@ static bool globals_lower(Lower *lower, const Block *first) {
         SourcePlace place = lower_enter(lower, block->file, block->directory);
         ok &= let_lower(lower, block->name, block->name_loc, block->entries->value);
         lower_leave(lower, place);
+    }
+    if (!names_find(&lower->names, "training")) {
+        const double training = lower->eval ? 0 : 1;
+        Symbol *symbol = names_insert(&lower->names, lower->arena, "training");
+        symbol->kind = SYMBOL_NUMBER;
+        symbol->number = (Number){.i = (int64_t)training, .f = training};
     }
     lower->globals = lower->names;
     lower->names = (Names){0};

@@ -39,6 +39,7 @@ typedef enum {
     SYMBOL_INPUT,
     SYMBOL_PARAM,
     SYMBOL_CONST,
+    SYMBOL_STATE,
     SYMBOL_VALUE,
 } SymbolKind;
 

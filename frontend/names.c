@@ -34,6 +34,7 @@ void note_defined(Lower *lower, const Symbol *symbol) {
     case SYMBOL_INPUT:
     case SYMBOL_PARAM:
     case SYMBOL_CONST:
+    case SYMBOL_STATE:
     case SYMBOL_VALUE: {
         const TensorType *type = &lower->graph->values.at[symbol->value].type;
         diag_note(lower->diags, symbol->span, "%s is %s %s here", symbol->name, symbol->kind == SYMBOL_VALUE ? "defined as" : "declared",

@@ -78,8 +78,15 @@ static bool eval_regather(Lower *lower, const Expr *value) {
     return which >= 0;
 }
 
+static bool eval_recompute(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"none", "auto"};
+    const int which = choice(lower, "recompute", value, names, 2);
+    lower->graph->settings.recompute_none = which == 0;
+    return which >= 0;
+}
+
 /* In the order in which they are read: the mesh is judged by the mode. */
-enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, MEMORY, SHARD_STATES, SHARD_FROM, REGATHER, ASSERT, FORBID, NPARALLEL };
+enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, MEMORY, SHARD_STATES, SHARD_FROM, REGATHER, RECOMPUTE, ASSERT, FORBID, NPARALLEL };
 const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
                                      [SEARCH] = {"search", eval_search},
                                      [GRADIENTS] = {"gradients", eval_gradients},
@@ -90,6 +97,7 @@ const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
                                      [SHARD_STATES] = {"shard_states", eval_shard_states},
                                      [SHARD_FROM] = {"shard_from", eval_shard_from},
                                      [REGATHER] = {"regather", eval_regather},
+                                     [RECOMPUTE] = {"recompute", eval_recompute},
                                      [ASSERT] = {"assert", eval_assert, .many = true},
                                      [FORBID] = {"forbid", eval_forbid, .many = true}};
 const int nparallel_settings = NPARALLEL;

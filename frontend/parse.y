@@ -36,13 +36,13 @@ typedef void *yyscan_t;
 }
 
 %token START_FILE START_VALUE START_HINT
-%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
+%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" STATE "'state'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
 %token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'"
 %token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'" POWER "'**'" ELLIPSIS "'...'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
 %token <integer> INTEGER "a number"
 %token <real> REAL "a real number"
-%token ARROW "'->'"
+%token ARROW "'->'" WRITE "'<-'"
 
 %type <expr> expr metric metrics unary power postfix primary subscripts subscript range bound results items item operand arguments argument argument_list init tuple list
 %type <shard> shard clause strategy
@@ -238,6 +238,11 @@ statement
         $$->shard = $5;
         $$->recompute = $6;
     }
+    | NAME WRITE '-' expr shard ';' {
+        $$ = statement_new(parse, STATEMENT_WRITE, $1, @1);
+        $$->value = $4;
+        $$->shard = $5;
+    }
     | LOSS expr shard ';' {
         $$ = statement_new(parse, STATEMENT_LOSS, NULL, @1);
         $$->value = $2;
@@ -293,6 +298,7 @@ declarer
     : INPUT { $$ = STATEMENT_INPUT; }
     | PARAM { $$ = STATEMENT_PARAM; }
     | CONST { $$ = STATEMENT_CONST; }
+    | STATE { $$ = STATEMENT_STATE; }
     ;
 
 type

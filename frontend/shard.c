@@ -215,7 +215,7 @@ const Hint *hint_of_dataset(Lower *lower, const Expr *value) {
     Hint *hint = arena_alloc(lower->arena, sizeof *hint);
     Form form = {0};
     hint->span = lower_span(lower, value->loc);
-    int ninputs = lower->graph->inputs.n;
+    int ninputs = graph_declared(lower->graph);
     if (ninputs > MAX_TUPLES) {
         diag_error(lower->diags, hint->span, "a dataset strategy is for at most %d inputs; this net has %d", (int)MAX_TUPLES, ninputs);
         diag_hint(lower->diags, "write shard at each input instead");

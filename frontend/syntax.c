@@ -121,6 +121,11 @@ bool lex_in_hints(const Parse *parse) {
     return parse->hints_open > 0 && parse->nopen == parse->hints_open;
 }
 
+bool lex_begins_write(const Parse *parse) {
+    const Loc *before = &parse->previous;
+    return before->end > before->begin && strchr(";{}", parse->text[before->end - 1]) != NULL;
+}
+
 int lex_end_statement(Parse *parse, const Loc *loc) {
     int token = lex_token(parse, loc, ';');
     leave_brackets(parse);
@@ -352,8 +357,10 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
         if (!strcmp(word, "'shard'") && n > 2) continue;
         if (!strcmp(word, "'recompute'")) continue;
-        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;           /* mesh alone is written with brackets */
-        if (!strcmp(word, "','") && n == 2 && among(expected, n, "'='")) continue; /* few operators have several results */
+        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;  /* mesh alone is written with brackets */
+        if (!strcmp(word, "'<-'") && among(expected, n, "'='")) continue; /* few names are states */
+        if (!strcmp(word, "','") && n == 2 + among(expected, n, "'<-'") && among(expected, n, "'='"))
+            continue; /* few operators have several results */
         if (!strcmp(word, "end of file")) continue;
         if (operators && !strcmp(word, "a name")) continue; /* a unit */
         if ((!strcmp(word, "a name") || !strcmp(word, "a text")) && among(expected, n, "'='"))

@@ -123,7 +123,7 @@ bool train_lower(Lower *lower, const Block *block) {
         return false;
     if (given[STEPS] && settings->steps == 0) settings->epochs = 0; /* no training: in a plan 0 steps are as many as there are */
     bool ok = data_complete(lower, block, given[STEPS]);
-    if (!given[DATA] && lower->graph->inputs.n > 0) {
+    if (!given[DATA] && graph_declared(lower->graph) > 0) {
         diag_error(lower->diags, lower_span(lower, block->loc), "train does not say where the data comes from");
         diag_hint(lower->diags, "data = numpy_rand(seed = 1);");
         ok = false;

@@ -218,6 +218,13 @@ int graph_read_state(Graph *graph, int state, int version, const char *name, Spa
     return node->out[0];
 }
 
+int graph_declared(const Graph *graph) {
+    int n = 0;
+    while (n < graph->inputs.n && graph->inputs.at[n].kind == INPUT_DATA && graph->inputs.at[n].micro == 0)
+        n++;
+    return n;
+}
+
 int graph_write_state(Graph *graph, int state, int value, Span span) {
     assert(state >= 0 && state < graph->states.n);
     const char *name = arena_printf(graph->arena, "%s.new", graph->states.at[state].name);

@@ -94,6 +94,7 @@ typedef struct State {
     TensorType type;  /* never hidden */
     Init init;
     bool trainable;   /* a parameter */
+    bool written;     /* a state of the net, which the forward pass writes */
     int parameter;    /* for a slot: the state id of its parameter; else its own id */
     IndexRange index; /* integers of a const: the valid indices where it is used as an index, as of Input */
     Span span;
@@ -104,6 +105,11 @@ typedef struct State {
 /* A const that a file holds: read when training begins, written by nothing, in no checkpoint. */
 static inline bool state_is_const(const State *state) {
     return !state->trainable && state->init.kind == INIT_FILE;
+}
+
+/* Saved with the parameters: what training found out. Slots are in checkpoints alone. */
+static inline bool state_is_own(const State *state) {
+    return state->trainable || state->written;
 }
 
 /* Files of rows: the first dimension of what they hold counts rows. */
@@ -122,10 +128,15 @@ typedef struct DataFile {
     const char *stored; /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
- * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1. */
-typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, NINPUT_KINDS } InputKind;
+ * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1.; uniform in [0, 1), of the whole tensor's index and
+ * another at each update and batch of a step: random. */
+typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, INPUT_RANDOM, NINPUT_KINDS } InputKind;
 static inline bool input_is_of_batch(InputKind kind) {
     return kind == INPUT_DATA || kind == INPUT_ROW_WEIGHT;
+}
+/* What the data source fills at every step, box by box; the others are one number each. */
+static inline bool input_is_taken(InputKind kind) {
+    return input_is_of_batch(kind) || kind == INPUT_RANDOM;
 }
 extern const char *const input_kind_name[NINPUT_KINDS];
 
@@ -239,6 +250,7 @@ typedef struct Settings {
     bool shard_states_given, regather_given; /* by the user: they stay */
     Regather regather;                       /* not in texts */
     double regather_share;                   /* of the parameters, those first in the net; 0: all */
+    bool recompute_none;                     /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                  /* not in texts */
     VEC(Forbidden) forbids;
 } Settings;
@@ -252,7 +264,10 @@ typedef struct Dim {
 typedef struct Report {
     const char *name; /* of an eval: "rows", "accuracy", "prediction" */
     int value;
-    bool whole; /* every rank has all of it (of its hidden slices); else it is left as it lies */
+    bool whole;  /* every rank has all of it (of its hidden slices); else it is left as it lies */
+    bool writes; /* not a report: the state of the net that takes the value after the step; until autodiff, which writes it */
+    int state;
+    Span span;
 } Report;
 
 /* The layouts of a graph, each once: equal layouts are one pointer. */
@@ -325,6 +340,7 @@ int graph_layout_number(const Graph *graph, const Layout *layout);      /* its p
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */
+int graph_declared(const Graph *graph);             /* how many inputs the net declares: they come first */
 int64_t graph_batch_rows(const Graph *graph);       /* rows of a batch: dimension 0 of the first input that has data; 0: there is none */
 bool value_has_rows(const Graph *graph, int value); /* its first dimension is as long as the batch */
 static inline bool node_is_leaf(const Node *node) {

@@ -12,7 +12,7 @@ const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "expl
 const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "normal", "uniform"};
 const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
 const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
-const char *const input_kind_name[] = {"data", "row_weight", "rate", "update"};
+const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "random"};
 const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};
 const char *const regather_name[] = {"none", "parameters", "all"};
 const char *const last_name[] = {"drop", "pad", "short"};
@@ -362,6 +362,7 @@ static void print_states(Printing *printing) {
         put_layout(printing, state->layout);
         put_index(printing, state->index);
         if (state->trainable) put(text, " trainable");
+        if (state->written) put(text, " written");
         if (state->parameter != i) put_key(text, "parameter", state->parameter);
         put_span(printing, state->span);
         put(text, "\n");

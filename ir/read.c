@@ -247,6 +247,7 @@ static bool read_states(Reading *reading) {
         if (!ok) return false;
         if (state.type.hidden) return scan_fail(scan, "state %d has a hidden dimension", id);
         state.trainable = scan_is_keyword(scan, "trainable");
+        state.written = scan_is_keyword(scan, "written");
         /* A slot's parameter may come after it: checked below. */
         state.parameter = id;
         if (scan_is_key(scan, "parameter") && !scan_int(scan, "a state", 0, INT32_MAX, &state.parameter)) return false;
@@ -315,7 +316,7 @@ static bool read_inputs(Reading *reading) {
             (!scan_is_key(scan, "per_rank") || read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
             check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;
-        if (!input_is_of_batch(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
+        if (!input_is_taken(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
             return scan_fail(scan, "input %d is of the optimizer, and not one real number", graph->inputs.n);
         graph_add_input(graph, input);
     }

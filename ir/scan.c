@@ -51,6 +51,7 @@ static const char *const known[] = {
     "arena",
     "per_rank",
     "trainable",
+    "written",
     "parameter",
     "strategy",
     "origin",

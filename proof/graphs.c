@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proof/field.h"
+#include "proof/walk.h"
 
 /* ---------------------------------------------------------------- evaluation */
 
@@ -119,9 +119,11 @@ static bool outputs_of(const Graph *before, const Graph *after, Arena *arena, Ou
         vec_push(arena, outputs, (Output){state, node->in[0], write_of(after, state)});
     }
     if (before->loss >= 0) vec_push(arena, outputs, (Output){"the loss", before->loss, after->loss});
-    for (int i = 0; i < before->reports.n; i++)
-        vec_push(arena, outputs,
-                 (Output){before->reports.at[i].name, before->reports.at[i].value, i < after->reports.n ? after->reports.at[i].value : -1});
+    for (int i = 0; i < before->reports.n; i++) {
+        const Report *report = &before->reports.at[i];
+        const int reported = i < after->reports.n ? after->reports.at[i].value : -1;
+        vec_push(arena, outputs, (Output){report->name, report->value, report->writes ? write_of(after, report->name) : reported});
+    }
     if (outputs->n == 0) outputs_by_name(before, after, arena, outputs);
     for (int i = 0; i < outputs->n; i++) {
         if (outputs->at[i].after >= 0) continue;
@@ -165,9 +167,9 @@ static int batches(const Graph *graph) {
     return most + 1;
 }
 
-/* The mean of the losses of a graph for one batch over the batches that `after` has: where they come from, the inputs have other names. */
-static bool mean_loss(const Graph *before, const Graph *after, uint64_t seed, const Outputs *outputs, Arena *arena, FieldTensor *mean,
-                      char *why, size_t n) {
+/* The means of what a graph for one batch gives over the batches that `after` has: where they come from, the inputs have other names. */
+static bool means(const Graph *before, const Graph *after, uint64_t seed, const Outputs *outputs, Arena *arena, FieldTensor *mean,
+                  char *why, size_t n) {
     const int count = batches(after);
     Fe share;
     for (int micro = 0; micro < count; micro++) {
@@ -178,27 +180,49 @@ static bool mean_loss(const Graph *before, const Graph *after, uint64_t seed, co
             if (after->inputs.at[i].micro == micro && micro > 0) one.inputs.at[after->inputs.at[i].of].name = after->inputs.at[i].name;
         const FieldTensor *values = evaluate_outputs(&one, outputs, false, seed, arena, why, n);
         if (!values) return false;
-        if (micro == 0) *mean = values[before->loss];
-        for (int64_t e = 0; micro > 0 && e < shape_elements(&mean->global); e++)
-            mean->at[e] = fe_add(mean->at[e], values[before->loss].at[e]);
+        for (int o = 0; o < outputs->n; o++) {
+            const FieldTensor *value = &values[outputs->at[o].before];
+            if (micro == 0) mean[o] = *value;
+            for (int64_t e = 0; micro > 0 && e < shape_elements(&value->global); e++)
+                mean[o].at[e] = fe_add(mean[o].at[e], value->at[e]);
+        }
     }
     fe_double(1.0 / count, &share); /* as the graph has it */
-    for (int64_t e = 0; e < shape_elements(&mean->global); e++)
-        mean->at[e] = fe_mul(mean->at[e], share);
+    for (int o = 0; o < outputs->n; o++)
+        tensor_multiply(&mean[o], share);
     return true;
 }
 
-/* field_same of a graph for one batch and one for several, which has gradients and updates as well. */
+/* Values of the lowered graph that depend on an input. */
+static bool varies(const Graph *graph, int value, Arena *arena) {
+    bool *needed = arena_alloc(arena, (size_t)graph->nodes.n + 1);
+    needed[graph->values.at[value].node] = true;
+    mark_operands(graph, graph->nodes.n, needed);
+    for (int i = 0; i < graph->nodes.n; i++)
+        if (needed[i] && graph->nodes.at[i].op == OP_input) return true;
+    return false;
+}
+
+/* field_same of a graph for one batch and one for several, which has gradients and updates as well: of the loss, and of the states that depend on a batch. */
 static bool same_mean(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n) {
     Arena arena;
     Outputs outputs = {0};
-    FieldTensor mean;
     arena_init(&arena);
-    vec_push(&arena, &outputs, (Output){"the loss", before->loss, after->loss});
+    vec_push(&arena, &outputs, ((Output){"the loss", before->loss, after->loss}));
+    for (int i = 0; i < before->reports.n; i++) {
+        const Report *report = &before->reports.at[i];
+        if (report->writes && varies(before, report->value, &arena))
+            vec_push(&arena, &outputs, ((Output){report->name, report->value, write_of(after, report->name)}));
+    }
+    FieldTensor *mean = arena_alloc(&arena, sizeof *mean * (size_t)outputs.n);
     const FieldTensor *values = NULL;
-    bool ok = mean_loss(before, after, seed, &outputs, &arena, &mean, why, n) &&
-              (values = evaluate_outputs(after, &outputs, true, seed, &arena, why, n)) != NULL;
-    ok = ok && same_elements("the loss", &mean, &values[after->loss], why, n);
+    bool ok = true;
+    for (int i = 0; i < outputs.n; i++)
+        ok = ok && (outputs.at[i].after >= 0 || field_fail(why, n, "a state is no longer written"));
+    ok = ok && means(before, after, seed, &outputs, &arena, mean, why, n) &&
+         (values = evaluate_outputs(after, &outputs, true, seed, &arena, why, n)) != NULL;
+    for (int i = 0; ok && i < outputs.n; i++)
+        ok = same_elements(outputs.at[i].name, &mean[i], &values[outputs.at[i].after], why, n);
     arena_finish(&arena);
     return ok;
 }

@@ -113,6 +113,7 @@ static bool updates_agree(const Graph *graph, Error *error) {
     for (int s = 0; ok && s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         if (taken[s] > 1) ok = differ(error, "state %s is updated %d times", state->name, taken[s]);
+        if (ok && state->trainable && state->written) ok = differ(error, "state %s is trained and says written", state->name);
         if (state->parameter == s) continue;
         const State *of = &graph->states.at[state->parameter];
         if (ok && taken[s] == 0)
@@ -185,7 +186,7 @@ static bool batches_agree(const Graph *graph, Error *error) {
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         int64_t n = 1;
-        if (input->micro > 0 || !input_is_of_batch(input->kind) || !has_node(graph, i)) continue;
+        if (input->micro > 0 || !input_is_taken(input->kind) || !has_node(graph, i)) continue;
         for (int other = i + 1; other < graph->inputs.n; other++) {
             if (graph->inputs.at[other].micro == 0 || graph->inputs.at[other].of != i) continue;
             if (graph->inputs.at[other].micro != n++)

@@ -13,6 +13,7 @@ struct Disturber {
     const Backend *inner;
     void *context; /* inner's */
     double roundings;
+    uint64_t seed;
     int64_t ncalls; /* of kernels since disturber_set: tells tensors apart */
 };
 
@@ -40,7 +41,8 @@ static void move_elements(const Disturber *disturber, void *data, DType dtype, i
     if (disturber->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
         element_put(data, dtype, i,
-                    number_moved(element_at(data, dtype, i), dtype, disturber->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
+                    number_moved(element_at(data, dtype, i), dtype, disturber->roundings,
+                                 (uint64_t)i ^ ((uint64_t)number << 40) ^ disturber->seed * 0x9E3779B97F4A7C15u));
 }
 
 /* ---------------------------------------------------------------- the backend */
@@ -180,8 +182,9 @@ static void move_constants(const Disturber *disturber, Executor *executor) {
     free(added);
 }
 
-void disturber_set(Disturber *disturber, Executor *executor, double roundings) {
+void disturber_set(Disturber *disturber, Executor *executor, double roundings, uint64_t seed) {
     disturber->roundings = roundings;
+    disturber->seed = seed;
     disturber->ncalls = 0;
     data_filter(executor->data, move_batch, disturber);
     move_constants(disturber, executor);

@@ -9,7 +9,7 @@
 /* ---------------------------------------------------------------- writing */
 
 bool index_keeps(const State *state, bool all_states) {
-    return state->trainable || (all_states && !state_is_const(state));
+    return state_is_own(state) || (all_states && !state_is_const(state));
 }
 
 static void describe_number(TensorFile *file, Arena *arena, const char *key, int64_t value) {
@@ -44,7 +44,7 @@ bool index_find(const TensorFile *file, const State *state, int *tensor, Error *
                              "%s: '%s' is of a type that prun does not read: it reads F64, F32, F16, BF16, I64, I32 and BOOL", file->path,
                              state->name);
     if (*tensor < 0) {
-        if (!state->trainable)
+        if (!state_is_own(state))
             return error_set(error, EXIT_ENVIRONMENT,
                              "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
                              state->name);

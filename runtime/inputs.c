@@ -47,7 +47,7 @@ bool inputs_load(Executor *executor, Cursor *cursor, Error *error) {
     cursor->host = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->host);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (!input_is_of_batch(input->kind)) continue;
+        if (!input_is_taken(input->kind)) continue;
         int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
         cursor->host[i] = queue->alloc_host(executor->context, bytes, error);
         if (!cursor->host[i]) return false;
@@ -86,7 +86,7 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
             Cursor *cursor = &executor->cursors[c];
-            if (!input_is_of_batch(graph->inputs.at[i].kind)) {
+            if (!input_is_taken(graph->inputs.at[i].kind)) {
                 if (!fill_number(executor, cursor, i, error)) return false;
             } else if (!same && cursor->take[i] >= 0 && !fill_batch(executor, cursor, i, epoch, step, is_ahead, error))
                 return false;
@@ -107,7 +107,7 @@ bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error)
             const Input *input = &graph->inputs.at[i];
             const Cursor *cursor = &executor->cursors[c];
             Error later; /* the step that needs the batch fails, and says why */
-            if (!input_is_of_batch(input->kind) || cursor->take[i] < 0) continue;
+            if (!input_is_taken(input->kind) || cursor->take[i] < 0) continue;
             if (!fill(executor, cursor, i, epoch, step, cursor->host[i], &later)) return true;
             int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
             if (!executor->backend->queue->stage(executor->context, cursor->ahead[i], cursor->host[i], bytes, error)) return false;

@@ -160,7 +160,7 @@ static bool load_inputs(Executor *executor, Cursor *cursor, const bool *used, Er
         if (!cursor->input[i]) return false;
         Box box;
         layout_box(graph->inputs.at[i].layout, &graph->inputs.at[i].type.shape, cursor->rank, &box);
-        cursor->take[i] = used[i] && input_is_of_batch(graph->inputs.at[i].kind) ? data_take(executor->data, i, &box) : -1;
+        cursor->take[i] = used[i] && input_is_taken(graph->inputs.at[i].kind) ? data_take(executor->data, i, &box) : -1;
     }
     return true;
 }

@@ -76,7 +76,7 @@ static bool matches_nothing(const Graph *graph, const char *option, const char *
     const char **names = arena_alloc(arena, ((size_t)graph->states.n + 1) * sizeof *names);
     int n = 0;
     for (int i = 0; i < graph->states.n; i++)
-        if (graph->states.at[i].trainable) names[n++] = graph->states.at[i].name;
+        if (state_is_own(&graph->states.at[i])) names[n++] = graph->states.at[i].name;
     const char *near = name_nearest(pattern, names, n);
     const size_t end = strlen(pattern);
     if (!near && end > 2 && strcmp(pattern + end - 2, ".*") == 0) { /* a name, where the net has names below it? */
@@ -96,7 +96,7 @@ static bool check_patterns(const Graph *graph, const char *option, const char *c
         bool found = false;
         for (int i = 0; !found && i < graph->states.n; i++) {
             const State *state = &graph->states.at[i];
-            found = state->trainable && (!matrices || state->type.shape.ndim == 2) && pattern_matches(patterns[k], state->name, NULL);
+            found = state_is_own(state) && (!matrices || state->type.shape.ndim == 2) && pattern_matches(patterns[k], state->name, NULL);
         }
         if (!found) return matches_nothing(graph, option, patterns[k], patterns[k], arena, error);
     }
@@ -129,7 +129,7 @@ static bool rename_states(const Graph *graph, const LoadRules *rules, Arena *are
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
         names[i] = state->name;
-        for (int k = 0; state->trainable && k < rules->nrenames; k++) {
+        for (int k = 0; state_is_own(state) && k < rules->nrenames; k++) {
             Wilds wilds;
             if (!pattern_matches(renames[k].net, names[i], &wilds)) continue;
             names[i] = pattern_path(renames[k].file, &wilds, arena);
@@ -329,7 +329,7 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
         return false;
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
-        if (state->trainable && !matches_any(rules->fresh, rules->nfresh, state->name))
+        if (state_is_own(state) && !matches_any(rules->fresh, rules->nfresh, state->name))
             match_one(file, state, names[i], rules, &matches[i], &misfits, i);
     }
     return check_collisions(file, graph, matches, arena, error) &&
@@ -344,7 +344,7 @@ void match_report(const TensorFile *file, const Graph *graph, const Match *match
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
         const Shape *shape = &state->type.shape;
-        if (state->trainable && matches[i].tensor < 0) names_add(&fresh, state->name);
+        if (state_is_own(state) && matches[i].tensor < 0) names_add(&fresh, state->name);
         if (matches[i].tensor >= 0 && !matches[i].transposed && shape->ndim == 2 && shape->dim[0] == shape->dim[1] && shape->dim[0] > 1)
             names_add(&square, state->name);
     }

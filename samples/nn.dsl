@@ -127,3 +127,46 @@ cell kl_div(x, target, log_target = false, batchmean = false) {
     }
     return value;
 }
+
+# Each channel, over the batch and all places, brought to mean 0 and variance 1, then scaled and moved: PyTorch's BatchNorm, of the whole batch however it is
+# split. weight, bias, running_mean and running_var are those of PyTorch's files. In an eval the running ones take the place of the batch's. x: [n, c, ..] -> [n, c, ..]
+cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
+    let channels = size(x, 1);
+    param weight       : f32[channels] = ones;
+    param bias         : f32[channels] = zeros;
+    state running_mean : f32[channels] = zeros;
+    state running_var  : f32[channels] = ones;
+    flat = reshape(x, shape = [size(x, 0), channels, -1]);
+    if training {
+        let count = size(flat, 0) * size(flat, 2);
+        center = mean(flat, axes = [0, 2], keep_dims = true);
+        apart  = flat - center;
+        spread = mean(square(apart), axes = [0, 2], keep_dims = true);
+        running_mean <- (1 - momentum) * running_mean + momentum * reshape(center, shape = [channels]);
+        running_var <- (1 - momentum) * running_var + momentum * count / (count - 1.0) * reshape(spread, shape = [channels]);
+    } else {
+        apart  = flat - reshape(running_mean, shape = [channels, 1]);
+        spread = reshape(running_var, shape = [channels, 1]);
+    }
+    scaled = apart * rsqrt(spread + eps) * reshape(weight, shape = [channels, 1]) + reshape(bias, shape = [channels, 1]);
+    if ndim(x) == 2 {
+        y = reshape(scaled, shape = [size(x, 0), channels]);
+    } else if ndim(x) == 3 {
+        y = scaled;
+    } else if ndim(x) == 4 {
+        y = reshape(scaled, shape = [size(x, 0), channels, size(x, 2), size(x, 3)]);
+    } else {
+        y = reshape(scaled, shape = [size(x, 0), channels, size(x, 2), size(x, 3), size(x, 4)]);
+    }
+    return y;
+}
+
+# In training each element is 0 with probability p, else x / (1 - p); in an eval x. x: [..] -> [..]
+cell dropout(x, p = 0.5) {
+    if training and p > 0 {
+        y = where(random(x) < 1.0 - p, x * (1 / (1.0 - p)), 0.0);
+    } else {
+        y = x;
+    }
+    return y;
+}

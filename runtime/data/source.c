@@ -325,7 +325,10 @@ static bool rows_change(const DataSource *data) {
 }
 
 bool data_changes(const DataSource *data) {
-    return rows_change(data) || data->filter;
+    bool random = false;
+    for (int i = 0; i < data->takes.n; i++)
+        random = random || data->graph->inputs.at[data->takes.at[i].input].kind == INPUT_RANDOM;
+    return random || rows_change(data) || data->filter;
 }
 
 void data_filter(DataSource *data, DataFilter *filter, void *context) {
@@ -395,6 +398,24 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
         if ((i == 0 || index % 2 == 0) && !normal) random_uniform_pair(key, index / 2, 0, 1, pair);
         double number = pair[index % 2];
         element_put(to, in->type.dtype, i, integers ? (double)range.begin + floor(number * (double)(range.end - range.begin)) : number);
+    }
+    return true;
+}
+
+/* Numbers of the net's own: of the seed of the train block, the input's path, the batch counted over all epochs, the index in the whole tensor. */
+static bool run_of_numbers(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+    const Input *in = &data->graph->inputs.at[input];
+    const uint64_t key = random_key(data->graph->settings.seed, data->graph->inputs.at[source_of(data->graph, input)].name);
+    uint64_t elements = 1, rows = (uint64_t)(in->type.shape.ndim > in->type.hidden ? in->type.shape.dim[(int)in->type.hidden] : 1);
+    double pair[2];
+    (void)error;
+    for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
+        elements *= (uint64_t)in->type.shape.dim[d];
+    if (in->type.hidden) rows *= (uint64_t)in->type.shape.dim[0];
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t index = ((uint64_t)step * rows + (uint64_t)place) * elements + (uint64_t)(first + i);
+        if (i == 0 || index % 2 == 0) random_uniform_pair(key, index / 2, 0, 1, pair);
+        element_put(to, in->type.dtype, i, pair[index % 2]);
     }
     return true;
 }
@@ -499,6 +520,7 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
     const int64_t own = (step - 1) * batches_of_step(data) + input->micro;          /* of the batch, in its epoch */
     const int64_t number = (epoch - 1) * data->steps * batches_of_step(data) + own; /* over all epochs */
     if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, own, run_of_weights, to, error);
+    if (input->kind == INPUT_RANDOM) return fill_rows(data, take, number, run_of_numbers, to, error);
     switch (data->graph->settings.data) {
     case DATA_FILES:
         return fill_rows(data, take, own, run_of_file, to, error);

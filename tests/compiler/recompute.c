@@ -110,6 +110,55 @@ Test(recompute, the_arena_is_smaller) {
     compiled_finish(&again);
 }
 
+static int64_t needed(const Compiled *x) {
+    BuildCost cost;
+    build_cost(x->b, &cost);
+    return memory_bytes(&cost);
+}
+
+static bool limited(Compiled *x, int64_t bytes, const char *more) {
+    static char text[2048], memory[32];
+    snprintf(text, sizeof text, blocks, "", "", more);
+    snprintf(memory, sizeof memory, "%lld", (long long)bytes);
+    compiled_init(x, 4, 2);
+    x->options.overrides.memory = memory;
+    return compiled_run(x, text);
+}
+
+/* Of the kinds that hold bytes as many values as are needed, of the first layers; nothing where the plan fits; not where the user does not want it. */
+Test(recompute, a_limit_of_memory_chooses_values) {
+    Compiled kept, again, x;
+    with(&kept, "", "", "", 2);
+    with(&again, " recompute", "", "", 2);
+    const int64_t most = needed(&kept), least = needed(&again), middle = (most + least) / 2;
+    cr_assert(limited(&x, most, ""));
+    cr_expect_eq(ncopies(x.graph), 0);
+    cr_expect_null(x.b->front.measures);
+    compiled_finish(&x);
+
+    cr_assert(limited(&x, middle, ""), "%s", x.c.error.text);
+    cr_expect_leq(needed(&x), middle);
+    cr_expect_gt(ncopies(x.graph), 0);
+    cr_expect_lt(ncopies(x.graph), ncopies(again.graph));
+    int first = x.graph->nforward, last = 0; /* of the operators of one kind that are computed again, and that are not */
+    for (int i = 0; i < x.graph->nforward; i++) {
+        if (x.graph->nodes.at[i].op != OP_tanh) continue;
+        if (x.graph->nodes.at[i].recompute && last < i) last = i;
+        if (!x.graph->nodes.at[i].recompute && i < first) first = i;
+    }
+    cr_expect_lt(last, first);
+    cr_assert(x.b->front.measures);
+    cr_expect_not_null(x.b->front.measures->taken[0].marks);
+    cr_expect_gt(x.b->front.measures->taken[0].saved_bytes, 0);
+    compiled_finish(&x);
+
+    cr_expect_not(limited(&x, middle, "parallel { recompute = none; shard_states = optimizer; regather = none; }\n"));
+    cr_expect_eq(x.diags.nerrors, 1);
+    compiled_finish(&x);
+    compiled_finish(&kept);
+    compiled_finish(&again);
+}
+
 /* Each batch computes its own again; what all share is kept. */
 Test(recompute, batches_of_a_step) {
     Compiled x;

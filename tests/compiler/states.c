@@ -4,6 +4,7 @@
 #include "compile.h"
 #include "compiler/budget.h"
 #include "compiler/facts.h"
+#include "ir/file.h"
 
 /* Three products of 256 x 256, 256 KiB each; the batch is split. */
 #define NET(train, parallel, at_v)                                                                                                         \
@@ -146,5 +147,29 @@ Test(states, of_measures_that_fit_the_fastest_is_taken) {
     cr_assert(compiled_run(&x, NET("", "", "")));
     build_cost(x.b, &cost);
     cr_expect_leq(cost.step_s, fastest);
+    cr_expect_str_eq(measure_name(x.b->front.measures->taken[0].measure), "shard_states = parameters, regather = none");
+    compiled_finish(&x);
+}
+
+/* Kernels behind which a gather runs are as long as it, however many these are: no more is waited for than the machine never hides, and what has no kernel beside it. */
+Test(states, gathers_of_parameters_run_behind_kernels) {
+    Compiled x;
+    BuildCost cost;
+    char *text, path[512];
+    size_t n;
+    Error error;
+    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    compiled_init(&x, 8, 2);
+    x.options.machine = &machine_gpu8;
+    x.options.no_plan = true;
+    x.options.prove = false;
+    x.options.overrides.shard_states = "parameters";
+    x.options.overrides.folder = &samples;
+    x.options.overrides.nfolders = 1;
+    snprintf(path, sizeof path, "%s/llama.dsl", samples);
+    cr_assert(file_read(&x.arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
+    cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
+    build_cost(x.b, &cost);
+    cr_expect_lt(cost.exposed_s, (1.05 - machine_gpu8.overlap) * cost.communication_s, "%g of %g s", cost.exposed_s, cost.communication_s);
     compiled_finish(&x);
 }

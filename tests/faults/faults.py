@@ -61,7 +61,7 @@ seed(unit("ir", "adjoint"),
      ("a gradient's factors are those of its operator", "map_part", "theirs[d];", "own[d];"))
 seed(unit("ir", "softmax"),
      ("softmax's gradient subtracts the sum of products", "split_softmax_grad", "OP_sum, product", "OP_sum, dy"),
-     ("a row's own number is not split as its columns are", "along_row", "true, .i = 1", "true, .i = 0"))
+     ("a row's own number is not split as its columns are", "reduction_along", "true, .i = 1", "true, .i = 0", "split_softmax"))
 seed(unit("ir", "cut"),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
@@ -188,7 +188,7 @@ seed(unit("compiler", "expand"),
      ("an eval has the strategies of its training", "pass_follow", "->front.chosen;", "->front.graph;"))
 seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_the_rows_are_split"),
      ("exponentials are taken relative to their row's maximum", "powers_of",
-      'emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
+      'expand_emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
 seed(script("rows", "compiler/pcc", "Rows.test_what_is_sent_is_three_numbers_a_row"),
      ("the gradient of a split row is computed in parts", "of_split_rows", "splits_rows(node->rule, &strategy)", "false"),
      ("a row's maximum is computed on its parts", "inherit", "if (found) fits", "if (found && made->op != OP_max) fits"))
@@ -207,6 +207,7 @@ seed(unit("compiler", "states"),
      ("a state is stored where it is updated", "store_in_parts", "g->settings.shard_states >= SHARD_PARAMETERS; k++", "false; k++"),
      ("a state whose layout the user gave stays", "store_in_parts", "of_state[k] != NULL && g->states.at[k].hint == NULL", "of_state[k] != NULL"),
      ("gradients of batches are added up in parts", "adds_parts", "g->settings.accumulate > 1", "g->settings.accumulate > 9"),
+     ("a gather begins as long before its use as it takes", "prefetch_starts", "while (p > 0 && begin[p] > next)", "while (false)"),
      ("of measures that fit the fastest is taken", "is_better", "a->step_s < b->step_s", "a->step_s > b->step_s"),
      ("measures are taken until the plan fits", "budget_fit", "memory_bytes(cost) > limit", "memory_bytes(cost) > 2 * limit"),
      ("what the user says of states stays", "store_parameters", "settings->shard_states_given && ", "false && "))
@@ -224,6 +225,8 @@ seed(unit("compiler", "place"),
      ("a kernel is not moved to parts of a row", "strategy_of", "factor_stays_whole(&node->rule->factor[f])", "node->rule->factor[f].whole"),
      ("gradients are gathered at their smallest", "move_chain", "better && cost_compare(gain, least) < 0", "false"))
 seed(unit("compiler", "recompute"),
+     ("no more values are computed again than are needed", "take_kind", "m < kind->members.n && *saved < missing", "m < kind->members.n"),
+     ("what the user does not want is not computed again", "recompute_choose", "g->settings.recompute_none || ", ""),
      ("a copy stands before the first gradient that needs it", "note_needs", "if (!is_marked(g, node->in[i]) || r->again[maker] != -1) continue",
       "if (!is_marked(g, node->in[i]) || r->again[maker] != -1 || next >= 0) continue"),
      ("what batches share is kept", "keep_shared", "g->nodes.at[maker].recompute = false", "(void)maker"),
@@ -420,6 +423,13 @@ seed(PROVED,
      ("softmax divides by the row's sum", "split_softmax", "OP_div, powers", "OP_mul, powers"),
      ("a row is shifted by its maximum", "powers_of", "node, OP_max", "node, OP_sum"),
      ("mean squared error multiplies differences", "expand_mse", "graph, OP_mul", "graph, OP_add"))
+seed(script("states", "compiler/pcc", "States.test_a_state_takes_the_mean_over_accumulated_batches"),
+     ("a state takes the mean of its batches", "mean_writes", "1.0 / k", "1.0"),
+     ("each batch of a step counts in what is written", "add_writes", "copy[first[i]]", "first[i]"))
+seed(script("states", "runtime/prun", "States.test_what_is_dropped_does_not_depend_on_ranks_or_strategies"),
+     ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)(first + i)", "(uint64_t)i"))
+seed(script("functions", "compiler/pcc", "Functions.test_labels_that_are_ignored_and_smoothing"),
+     ("labels that are ignored lose nothing", "expand_cross_entropy", "OP_not_equal", "OP_equal"))
 seed(PROVED,
      ("gradients of one value are summed", "accumulate", "grad[value] < 0", "true"),
      ("every operand gets its gradient", "backward",
@@ -518,6 +528,7 @@ seed(unit("ops", "kernels", "kernels/unary*"),
 seed(unit("runtime", "verify"),
      ("--verify moves constants that are added up", "disturber_set", "move_constants(disturber, executor);", ""),
      ("--verify's tolerance is of rounding only", "compare", "double tolerance = (8 +", "double tolerance = 1e6 * (8 +"),
+     ("--verify takes a step again where a kink is crossed", "compare_step", "seed == MORE_TRIES", "seed == 0"),
      ("--verify begins each step with the states that it compares", "set_reference",
       "!executor_set_state(verifier->reference, verifier->state[i], moved, error)",
       "verifier->nsteps == 0 && !executor_set_state(verifier->reference, verifier->state[i], moved, error)"))
@@ -555,7 +566,7 @@ seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_o
 seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),
      ("momentum has the net's factor", "kernel_momentum", 'attribute(call, "momentum")', "0"))
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
-     ("--verify compares every state", "compare_step", "i < graph->states.n", "i < 0"))
+     ("--verify compares every state", "compare_outcome", "i < graph->states.n", "i < 0"))
 seed(script("samples", "runtime/prun", "Samples.test_quickstart_computes_on_all_ranks_what_it_does_on_one"),
      ("what prun sends is what pcc predicted", "executor_sent_bytes",
       "executor->comm->counters[driven].sent_bytes - executor->gathers->bytes[driven]", "executor->comm->counters[driven].sent_bytes / 2"))

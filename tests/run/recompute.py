@@ -56,6 +56,13 @@ class Recompute(Case):
                 compared += 1
         self.assertGreater(compared, 10)
 
+    def test_what_a_limit_of_memory_chooses_trains_alike(self):
+        source = os.path.join(harness.sources, "samples", "transformer.dsl")
+        flags = ["--search", "sharding_propagation", "-D", "batch=256"]
+        built = self.ok(run([harness.pcc, source, "--ranks", 2, "-o", "net.plan", "--stats=json", *flags], cwd=self.folder))
+        memory = json.loads(built.out[built.out.index("{"):])["memory"]
+        self.compare(source, 2, flags, ["--memory", str(memory["rank"] - memory["arena"] // 4)])
+
     def test_less_memory_as_predicted(self):
         """--stats says what the plan has, which prun allocates, and what that saves against the plan without."""
         self.write("net.dsl", """

@@ -102,6 +102,24 @@ Test(verify, sums_of_constants_that_cancel_are_accepted) {
     close_pair(&pair);
 }
 
+/* Sums that are 0 but for rounding: their relu has a gradient or none, by the order of the terms. */
+Test(verify, a_kink_that_is_crossed_within_rounding_is_accepted) {
+    for (int k = 1; k <= 24; k++) {
+        Pair pair;
+        char net[512];
+        snprintf(net, sizeof net,
+                 "net t() { input x : f32[2]; param w : f32[4] = [0.%d, 0.%d, -0.%d, -0.%d]; h = sum(w) %%s; loss mean(x) + relu(h); }\n"
+                 "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.5); steps = 2; }\nparallel { mode = semi_auto; }\n",
+                 100 + 7 * k, 201 + 11 * k, 100 + 11 * k, 201 + 7 * k);
+        char many[512], one[512];
+        snprintf(many, sizeof many, net, "shard ((2))");
+        snprintf(one, sizeof one, net, "");
+        cr_assert(open_nets(&pair, many, 2, one), "%s", pair.error.text);
+        cr_expect(step(&pair, 1, NULL, 0, 0), "%d: %s", k, pair.error.text);
+        close_pair(&pair);
+    }
+}
+
 Test(verify, a_state_that_differs_is_named_with_its_index) {
     Pair pair;
     cr_assert(open_pair(&pair, text), "%s", pair.error.text);

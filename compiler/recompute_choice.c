@@ -1,0 +1,207 @@
+/* recompute_choice: which values are computed again where a plan needs too much memory.
+ *
+ * A program is compiled as it is so far and looked at: which values of the forward pass lie in the arena at its fullest step, and what computing each is predicted to take.
+ * Values of one kind, of equal layers, are looked at together: what they hold, against the seconds in which they are computed again, with all that they need and that is not kept
+ * itself. What is read directly behind that step is kept. The kinds that hold most bytes a second go first, of each as many values as are needed, from the first layer on, which are held longest. A kind that would be computed
+ * from values of its own kind, as what layers hand on to each other, is kept: it would be computed, and held, for all layers at once. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/budget.h"
+#include "compiler/compiler.h"
+#include "compiler/held.h"
+#include "compiler/timeline.h"
+
+enum { SOON = 32, SOON_SHARE = 64 }; /* steps: at most so many, and such a share of all */
+
+/* Of the program that is looked at, per node of front.chosen. */
+typedef struct Looked {
+    int64_t *held;   /* bytes of its results at the fullest step */
+    double *seconds; /* that it takes, with its communications */
+    bool *soon;      /* read so soon after the fullest step that computing it again would bring nothing */
+    int64_t bytes;   /* that a rank needs */
+} Looked;
+
+/* The operator of front.chosen that a node of the forward pass, of any batch, stands for; -1: it is none of these, or its results are not kept. */
+static int forward_operator(const Build *t, int id) {
+    const Graph *g = &t->sharded.graph;
+    const Node *node = &g->nodes.at[id];
+    if (node_is_leaf(node) || node->recompute || (id >= g->nforward && node->micro == 0)) return -1;
+    return chosen_of(t, id < g->nforward ? id : node->origin);
+}
+
+static void add_seconds(const Build *t, const TimelineEvent *event, double *seconds) {
+    const Role *role = t->facts->role;
+    for (int s = event->step; s < event->step + event->nsteps; s++) {
+        const Step *step = &role->steps.at[s];
+        const int node = step->kind == STEP_KERNEL ? step->node : t->sharded.graph.values.at[role->instances.at[step->in[0]].value].node;
+        const int chosen = node < t->sharded.graph.nforward ? forward_operator(t, node) : -1;
+        if (chosen >= 0) seconds[chosen] += (event->end_s - event->begin_s) / event->nsteps;
+    }
+}
+
+/* What is read soon from the fullest step on. */
+static void note_soon(const Build *t, int fullest, bool *soon) {
+    const Role *role = t->facts->role;
+    const int share = role->steps.n / SOON_SHARE, end = fullest + (share < SOON ? share + 1 : SOON);
+    for (int s = fullest; s >= 0 && s < role->steps.n && s < end; s++)
+        for (int i = 0; i < role->steps.at[s].nin; i++) {
+            const int node = t->sharded.graph.values.at[role->instances.at[role->steps.at[s].in[i]].value].node;
+            const int chosen = forward_operator(t, node);
+            if (chosen >= 0) soon[chosen] = true;
+        }
+}
+
+static void look(const Build *t, const BuildCost *cost, void *context) {
+    Looked *looked = context;
+    const Graph *g = &t->sharded.graph;
+    Held held;
+    held_find(&held, t->facts, t->arena);
+    note_soon(t, held.step, looked->soon);
+    for (int i = 0; i < held.values.n; i++) {
+        const Value *value = &g->values.at[held.values.at[i]];
+        const int chosen = forward_operator(t, value->node);
+        if (chosen >= 0)
+            looked->held[chosen] +=
+                layout_max_elements(t->sharded.made[held.values.at[i]], &value->type.shape) * dtype_bytes[value->type.dtype];
+    }
+    for (int e = 0; e < t->timeline->events.n; e++)
+        add_seconds(t, &t->timeline->events.at[e], looked->seconds);
+    looked->bytes = memory_bytes(cost);
+}
+
+/* ---------------------------------------------------------------- kinds */
+
+typedef struct Kind {
+    const char *name;
+    VEC(int) members; /* nodes that hold bytes and may be marked, in program order */
+    double worth;     /* bytes a second when it was last looked at */
+} Kind;
+
+typedef struct Choice {
+    const Graph *g;
+    Arena *arena;
+    const Looked *looked;
+    bool *marks;
+    int *kind;  /* per node: its kind, -1: none */
+    int *stamp; /* per node: the last question that came by */
+    int question;
+    VEC(Kind) kinds;
+    VEC(int) found; /* what computing again takes: nodes */
+} Choice;
+
+static bool may_mark(const Node *node) {
+    const OpClass made = op_table[node->op].op_class;
+    return (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && !op_table[node->op].boundary && node->op != OP_replicate;
+}
+
+static void find_kinds(Choice *c) {
+    Map names = {0};
+    for (int n = 0; n < c->g->nforward; n++) {
+        c->kind[n] = -1;
+        if (c->looked->held[n] == 0 || c->looked->soon[n] || c->marks[n] || !may_mark(&c->g->nodes.at[n])) continue;
+        const char *name = held_kind(c->arena, c->g->nodes.at[n].name);
+        const uint64_t hash = hash_bytes(name, strlen(name));
+        map_each(&names, hash, k) if (strcmp(c->kinds.at[k].name, name) == 0) c->kind[n] = k;
+        if (c->kind[n] < 0) {
+            c->kind[n] = c->kinds.n;
+            map_add(c->arena, &names, hash, c->kinds.n);
+            vec_push(c->arena, &c->kinds, ((Kind){.name = name}));
+        }
+        vec_push(c->arena, &c->kinds.at[c->kind[n]].members, n);
+    }
+}
+
+/* Collects what computing a value again takes, beside what the same question has collected. False: a value of its own kind. */
+static bool collect(Choice *c, int member) {
+    int next = c->found.n;
+    if (c->stamp[member] != c->question) vec_push(c->arena, &c->found, member);
+    c->stamp[member] = c->question;
+    for (; next < c->found.n; next++) {
+        const Node *node = &c->g->nodes.at[c->found.at[next]];
+        for (int i = 0; i < node->nin; i++) {
+            const int maker = c->g->values.at[node->in[i]].node;
+            if (!may_mark(&c->g->nodes.at[maker])) continue;
+            if (c->kind[maker] >= 0 && c->kind[maker] == c->kind[member]) return false;
+            if (c->stamp[maker] == c->question || (c->looked->held[maker] > 0 && !c->marks[maker])) continue;
+            c->stamp[maker] = c->question;
+            vec_push(c->arena, &c->found, maker);
+        }
+    }
+    return true;
+}
+
+/* Marks values of a kind until `missing` bytes are saved: *saved, in *seconds. With try_only nothing is marked. False: it cannot be computed again. */
+static bool take_kind(Choice *c, const Kind *kind, int64_t missing, bool try_only, int64_t *saved, double *seconds) {
+    c->question++;
+    c->found.n = 0;
+    *saved = 0;
+    *seconds = 0;
+    for (int m = 0; m < kind->members.n && *saved < missing; m++) {
+        if (!collect(c, kind->members.at[m])) return false;
+        if (!c->marks[kind->members.at[m]]) *saved += c->looked->held[kind->members.at[m]];
+    }
+    for (int i = 0; i < c->found.n; i++)
+        if (!c->marks[c->found.at[i]]) *seconds += c->looked->seconds[c->found.at[i]];
+    for (int i = 0; i < c->found.n && !try_only; i++)
+        c->marks[c->found.at[i]] = true;
+    return true;
+}
+
+static double worth_of(Choice *c, const Kind *kind) {
+    int64_t saved;
+    double seconds;
+    if (!take_kind(c, kind, INT64_MAX, true, &saved, &seconds)) return -INFINITY;
+    return saved == 0 ? -INFINITY : seconds > 0 ? (double)saved / seconds : INFINITY;
+}
+
+/* The most worth now; -1: none. What is marked meanwhile makes a kind worth less or more, so each is asked again. */
+static int best_kind(Choice *c) {
+    int best = -1;
+    for (int k = 0; k < c->kinds.n; k++) {
+        c->kinds.at[k].worth = worth_of(c, &c->kinds.at[k]);
+        if (c->kinds.at[k].worth > 0 && (best < 0 || c->kinds.at[k].worth > c->kinds.at[best].worth)) best = k;
+    }
+    return best;
+}
+
+bool recompute_choose(const Build *b, const Strategy *const *strategy, const Measures *measures, int64_t limit, Taken *taken) {
+    enum { NAMED = 4 };
+    const Graph *g = &b->front.chosen;
+    Arena scratch;
+    BuildCost cost;
+    Error ignored;
+    if (g->settings.recompute_none || g->settings.optimizer == OPTIMIZER_NONE) return false;
+    arena_init(&scratch);
+    const size_t n = (size_t)g->nodes.n + 1;
+    Looked looked = {.held = arena_alloc(&scratch, sizeof *looked.held * n),
+                     .seconds = arena_alloc(&scratch, sizeof *looked.seconds * n),
+                     .soon = arena_alloc(&scratch, n)};
+    bool *marks = arena_alloc(b->arena, n);
+    const Trial trial = {.strategy = strategy, .measures = measures, .look = look, .context = &looked};
+    bool some = build_try_with(b, &trial, &cost, &ignored);
+    for (int k = 0; k < g->nodes.n; k++)
+        marks[k] = g->nodes.at[k].recompute;
+    for (int k = 0; measures != NULL && k < measures->n; k++)
+        if (measures->taken[k].marks != NULL) memcpy(marks, measures->taken[k].marks, n - 1);
+    Choice c = {.g = g, .arena = &scratch, .looked = &looked, .marks = marks};
+    c.kind = arena_alloc(&scratch, sizeof *c.kind * n);
+    c.stamp = arena_alloc(&scratch, sizeof *c.stamp * n);
+    if (some) find_kinds(&c);
+    some = false;
+    Text text = {0};
+    int named = 0;
+    for (int64_t missing = looked.bytes - limit, saved; missing > 0; missing -= saved) {
+        double seconds;
+        const int best = best_kind(&c);
+        if (best < 0 || !take_kind(&c, &c.kinds.at[best], missing, false, &saved, &seconds) || saved == 0) break;
+        if (named++ < NAMED) text_printf(&text, "%s%s", some ? ", " : "", c.kinds.at[best].name);
+        some = true;
+    }
+    if (named > NAMED) text_printf(&text, ", %d more kinds", named - NAMED);
+    if (some) *taken = (Taken){.measure = taken->measure, .marks = marks, .what = arena_copy(b->arena, text.at, text.n)};
+    text_finish(&text);
+    arena_finish(&scratch);
+    return some;
+}

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""States that the net writes, and random numbers, end to end: batch_norm in training and evaluation against PyTorch's definition in Python's doubles, on any ranks, from
+checkpoints; dropout, whose numbers are the same on any ranks."""
+import json
+import math
+import os
+import random
+import struct
+import unittest
+
+import harness
+from harness import Case
+
+ROWS, BATCH, CHANNELS = 12, 4, 3
+MOMENTUM, EPS = 0.25, 1e-5
+
+
+def npy(shape, numbers):
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%df" % len(numbers), *numbers)
+
+
+NORM = """import "nn.dsl";
+net n(batch = %d) {
+    input x : f32[batch, %s];
+    param w : f32[] = 0.5;
+    z = x * w;
+    y = batch_norm(z, momentum = %r) %s;
+    loss mean(square(y - 1) * z);
+}
+train { data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1); epochs = 1; %s }
+eval { data = npy(x = "x.npy"); batch = 3; every = never; }
+"""
+DROPOUT = """import "nn.dsl";
+net n(batch = 8) {
+    input x : f32[batch, 16];
+    param w : f32[16, 16] = normal(0.5);
+    a = dropout(x @ w %s, p = 0.25);
+    b = dropout(tanh(a), p = 0.5);
+    loss mean(square(b));
+}
+train { data = normal(seed = 3); optimizer = sgd(lr = 0.5); epochs = 2; steps = 3; %s }
+eval { data = normal(seed = 3); steps = 2; every = never; }
+"""
+
+
+class States(Case):
+    def saved(self, name):
+        data = self.read(name)
+        n, = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + n])
+        return {key: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4), data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+                for key, v in header.items() if key != "__metadata__"}
+
+    def norm(self, places, more="", ranks=1, shard="", *options):
+        pick = random.Random(7)
+        self.x = [[[pick.uniform(-1, 2) + c for _ in range(places)] for c in range(CHANNELS)] for _ in range(ROWS)]
+        shape = [CHANNELS] + ([2, places // 2] if places > 1 else [])
+        self.write("x.npy", npy([ROWS] + shape, [v for row in self.x for channel in row for v in channel]))
+        self.write("net.dsl", NORM % (BATCH, ", ".join(map(str, shape)), MOMENTUM, shard, more))
+        return self.compile("net.dsl", "net.plan", "--ranks", ranks, *options)
+
+    def values(self, rows, w, mean, var):
+        return [[[(v * w - mean[c]) / math.sqrt(var[c] + EPS) for v in channel] for c, channel in enumerate(row)] for row in rows]
+
+    def loss(self, rows, w, mean, var):
+        y = self.values(rows, w, mean, var)
+        terms = [(b - 1) ** 2 * a * w for r, s in zip(rows, y) for p, q in zip(r, s) for a, b in zip(p, q)]
+        return sum(terms) / len(terms)
+
+    def statistics(self, rows, w):
+        mean, var = [], []
+        for c in range(CHANNELS):
+            all = [v * w for row in rows for v in row[c]]
+            mean.append(sum(all) / len(all))
+            var.append(sum((v - mean[c]) ** 2 for v in all) / len(all))
+        return mean, var
+
+    def test_running_statistics_are_pytorchs_however_the_batch_is_split(self):
+        for places in 1, 6:
+            first = None
+            for ranks, more in (1, ()), (2, ()), (4, ()), (3, ()), (2, ("--mode", "data_parallel")):
+                with self.subTest(places=places, ranks=ranks, more=more):
+                    plan = self.norm(places, "steps = 1;", ranks, "", *more)
+                    result = self.ok(self.local(plan, ranks, "--save", "w.safetensors"))
+                    if more:
+                        continue  # each replica has statistics of its own
+                    mean, var = self.statistics(self.x[:BATCH], 0.5)
+                    n = BATCH * places
+                    saved = self.saved("w.safetensors")
+                    self.assertClose(result.losses(), [self.loss(self.x[:BATCH], 0.5, mean, var)], relative=1e-5)
+                    self.assertClose(saved["y.running_mean"], [MOMENTUM * m for m in mean], relative=1e-5)
+                    self.assertClose(saved["y.running_var"], [1 - MOMENTUM + MOMENTUM * v * n / (n - 1) for v in var], relative=1e-5)
+                    result = self.ok(self.local(plan, ranks, "--eval", "--load", "w.safetensors"))
+                    found = float(result.out.split("loss is ")[1].split()[0].rstrip(",("))
+                    weight, bias = saved["y.weight"], saved["y.bias"]
+                    y = self.values(self.x, saved["w"][0], saved["y.running_mean"], saved["y.running_var"])
+                    terms = [(b * weight[c] + bias[c] - 1) ** 2 * a * saved["w"][0] for r, s in zip(self.x, y) for c in range(CHANNELS) for a, b in zip(r[c], s[c])]
+                    self.assertClose([found], [sum(terms) / len(terms)], relative=1e-3)
+
+    def test_a_state_takes_the_mean_over_accumulated_batches(self):
+        for ranks in 1, 2:
+            plan = self.norm(6, "accumulate = 3; steps = 1;", ranks)
+            self.ok(self.local(plan, ranks, "--save", "w.safetensors"))
+            means = [self.statistics(self.x[b:b + BATCH], 0.5)[0] for b in range(0, ROWS, BATCH)]
+            self.assertClose(self.saved("w.safetensors")["y.running_mean"], [MOMENTUM * sum(m[c] for m in means) / 3 for c in range(CHANNELS)], relative=1e-5)
+
+    def test_training_goes_on_from_a_checkpoint_on_other_ranks(self):
+        plan = self.norm(6, "checkpoint every 1 steps;", 2)
+        whole = self.ok(self.local(plan, 2, "--save", "whole.safetensors", "--checkpoint-dir", "one")).losses()
+        self.assertEqual(len(whole), 3)
+        plan = self.norm(6, "checkpoint every 1 steps;", 4)
+        steps = sorted(name for name in os.listdir(self.path("one")) if name != "lock")
+        found = self.ok(self.local(plan, 4, "--save", "rest.safetensors", "--checkpoint-dir", "two", "--resume", self.path("one", steps[0]))).losses()
+        self.assertClose(found, whole[-len(found):], relative=1e-5)
+        a, b = self.saved("whole.safetensors"), self.saved("rest.safetensors")
+        for name in a:
+            self.assertClose(a[name], b[name], relative=1e-4, absolute=1e-6, what=name)
+
+    def test_a_number_of_steps_is_counted(self):
+        self.write("net.dsl", """net n { param w : f32[3] = ones; state count : f32[] = 10.0; state last : f32[3] = zeros shard ((3));
+            count <- count + 1; last <- w * count; loss sum(w * w); } train { optimizer = sgd(lr = 0.25); epochs = 1; steps = 4; }""")
+        for ranks in 1, 3:
+            self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--save", "w.safetensors"))
+            saved = self.saved("w.safetensors")
+            self.assertEqual(saved["count"], (14.0,))
+            self.assertEqual(saved["last"], (13 * 0.125,) * 3)
+
+    def drop(self, ranks, shard="", more="", *options):
+        self.write("drop.dsl", DROPOUT % (shard, more))
+        return self.ok(self.local(self.compile("drop.dsl", "drop.plan", "--ranks", ranks), ranks, *options))
+
+    def test_what_is_dropped_does_not_depend_on_ranks_or_strategies(self):
+        for more in "", "accumulate = 2;":
+            one = self.drop(1, "", more).losses()
+            self.assertEqual(len(set(one)), 6, "a loss each step")
+            for ranks, shard in (2, ""), (4, "shard ((1, 2), (2, 2))"), (8, "shard ((4, 1), (1, 2))"), (3, ""):
+                self.assertClose(self.drop(ranks, shard, more).losses(), one, relative=1e-5, what="%d ranks" % ranks)
+        self.assertNotEqual(self.drop(1, "", "seed = 5;").losses()[1:], one[1:])
+
+    def test_random_numbers_go_on_from_a_checkpoint(self):
+        whole = self.drop(2, "", "checkpoint every 2 steps;", "--checkpoint-dir", "one").losses()
+        steps = sorted(name for name in os.listdir(self.path("one")) if name != "lock")
+        found = self.drop(4, "", "checkpoint every 2 steps;", "--checkpoint-dir", "two", "--resume", self.path("one", steps[0])).losses()
+        self.assertGreater(len(found), 1)
+        self.assertClose(found, whole[-len(found):], relative=1e-5)
+
+    def test_an_eval_drops_nothing(self):
+        found = [self.ok(self.local(self.path("drop.plan"), ranks, "--eval")).out for ranks in (1, 1) if self.drop(1)]
+        self.assertEqual(found[0], found[1])
+        net = DROPOUT % ("", "")
+        for name in "a = dropout(x @ w , p = 0.25)", "b = dropout(tanh(a), p = 0.5)":
+            self.assertIn(name, net)
+        self.write("plain.dsl", net.replace("dropout(x @ w , p = 0.25)", "x @ w").replace("dropout(tanh(a), p = 0.5)", "tanh(a)"))
+        plain = self.ok(self.local(self.compile("plain.dsl", "plain.plan", "--ranks", 1), 1, "--eval")).out
+        self.assertEqual(found[0], plain)
+
+    def test_the_share_that_is_dropped_and_the_scale(self):
+        self.write("net.dsl", """import "nn.dsl"; net n { param w : f32[64, 64] = ones; a = dropout(w, p = 0.25); b = dropout(w, p = 0.25); loss sum(a * b) + 0 * sum(a); }
+            train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }""")
+        for ranks in 1, 4:
+            result = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--save", "w.safetensors"))
+            both = result.losses()[0] * 0.75 ** 2  # elements that both keep: of 4096 (3/4)^2, so that the two masks are not one
+            self.assertLess(abs(both - 4096 * 0.75 ** 2), 160)
+            slopes = [1 - v for v in self.saved("w.safetensors")["w"]]
+            self.assertTrue(all(min(abs(s), abs(s - 2 / 0.75 ** 2)) < 1e-5 for s in slopes))
+
+
+if __name__ == "__main__":
+    harness.main()
