@@ -139,7 +139,7 @@ Test(recompute, a_limit_of_memory_chooses_values) {
     cr_assert(limited(&x, middle, ""), "%s", x.c.error.text);
     cr_expect_leq(needed(&x), middle);
     cr_expect_gt(ncopies(x.graph), 0);
-    cr_expect_lt(ncopies(x.graph), ncopies(again.graph));
+    cr_expect_leq(ncopies(x.graph), ncopies(again.graph) * 2 / 3);
     int first = x.graph->nforward, last = 0; /* of the operators of one kind that are computed again, and that are not */
     for (int i = 0; i < x.graph->nforward; i++) {
         if (x.graph->nodes.at[i].op != OP_tanh) continue;

@@ -61,7 +61,7 @@ seed(unit("ir", "adjoint"),
      ("a gradient's factors are those of its operator", "map_part", "theirs[d];", "own[d];"))
 seed(unit("ir", "softmax"),
      ("softmax's gradient subtracts the sum of products", "split_softmax_grad", "OP_sum, product", "OP_sum, dy"),
-     ("a row's own number is not split as its columns are", "along_row", "true, .i = 1", "true, .i = 0"))
+     ("a row's own number is not split as its columns are", "reduction_along", "true, .i = 1", "true, .i = 0", "split_softmax"))
 seed(unit("ir", "cut"),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
@@ -188,7 +188,7 @@ seed(unit("compiler", "expand"),
      ("an eval has the strategies of its training", "pass_follow", "->front.chosen;", "->front.graph;"))
 seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_the_rows_are_split"),
      ("exponentials are taken relative to their row's maximum", "powers_of",
-      'emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
+      'expand_emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
 seed(script("rows", "compiler/pcc", "Rows.test_what_is_sent_is_three_numbers_a_row"),
      ("the gradient of a split row is computed in parts", "of_split_rows", "splits_rows(node->rule, &strategy)", "false"),
      ("a row's maximum is computed on its parts", "inherit", "if (found) fits", "if (found && made->op != OP_max) fits"))
