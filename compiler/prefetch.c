@@ -21,8 +21,8 @@ static double gather_seconds(const Build *b, const Machine *machine, const Node 
     const Graph *g = &b->spmd.graph;
     const Value *from = &g->values.at[node->in[0]], *to = &g->values.at[node->out[0]];
     const int64_t received = b->spmd.box_bytes[node->out[0]] - b->spmd.box_bytes[node->in[0]];
-    const MoveSeconds move = step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, received, g->nranks);
-    return machine->overlap * (move.messages_s + move.bytes_s);
+    return machine->overlap *
+           move_seconds(step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, received, g->nranks));
 }
 
 void prefetch_starts(const Build *b, const int *order, int n, const int *position, int *start) {

@@ -64,8 +64,7 @@ static MoveSeconds seconds_of(const Moves *moves, const MoveLayout *from, const 
 }
 
 double moves_seconds(Moves *moves, int from, int to) {
-    const MoveSeconds both = moves_both(moves, from, to);
-    return both.bytes_s + both.messages_s;
+    return move_seconds(moves_both(moves, from, to));
 }
 
 MoveSeconds moves_both(Moves *moves, int from, int to) {

@@ -282,14 +282,10 @@ static void plan_mixed(const Layout *from, const Layout *to, const Shape *shape,
 enum { FEW_RANKS = 32, FEW_MESSAGES = 8 };
 #define ABOUT_AS_FAST 0.99 /* of the seconds of another plan: what takes more than that is not worth more bytes */
 
-static double plan_seconds(const Conversion *conversion) {
-    return conversion->seconds.messages_s + conversion->seconds.bytes_s;
-}
-
 /* Takes the faster of two plans; where they take about as long, the one that receives less. */
 static void keep_faster(const Task *task, const Layout *from, Conversion *tried, Conversion *best) {
     conversion_measure(task, tried, from);
-    const double seconds = plan_seconds(tried), least = plan_seconds(best);
+    const double seconds = move_seconds(tried->seconds), least = move_seconds(best->seconds);
     if (seconds < ABOUT_AS_FAST * least || (ABOUT_AS_FAST * seconds <= least && tried->received.total < best->received.total))
         *best = *tried;
 }
@@ -390,7 +386,7 @@ static void plan_natural(const Task *task, const Layout *from, const Layout *to,
     Conversion gathers = {.bound = conversion->bound};
     if (conversion->step[0].kind == COMM_EXCHANGE && plan_gathers(task, from, to, &gathers)) {
         conversion_measure(task, &gathers, from);
-        if (gathers.received.total <= conversion->received.total && plan_seconds(&gathers) < plan_seconds(conversion))
+        if (gathers.received.total <= conversion->received.total && move_seconds(gathers.seconds) < move_seconds(conversion->seconds))
             *conversion = gathers;
     }
     if (task->nranks > FEW_RANKS && conversion->seconds.messages > FEW_MESSAGES) plan_fewer_messages(task, from, to, conversion);

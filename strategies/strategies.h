@@ -85,6 +85,9 @@ typedef struct MoveSeconds {
     int64_t messages;
     double messages_s, bytes_s;
 } MoveSeconds;
+static inline double move_seconds(MoveSeconds seconds) {
+    return seconds.messages_s + seconds.bytes_s;
+}
 
 typedef struct Conversion {
     int nsteps;

@@ -240,10 +240,6 @@ static const char *const score_name[NSCORES] = {[AUTO] = "pcc auto",
                                                 [ALL_TO_ALL] = "MindSpore (AllToAll)",
                                                 [BOUND_THERE] = "pcc bound, on what MindSpore can do"};
 
-static double seconds_of(const Conversion *conversion) {
-    return conversion->seconds.messages_s + conversion->seconds.bytes_s;
-}
-
 /* False where auto receives more than the bound and should not. */
 static bool plan_all(const Case *c, Score *score, Score *kind) {
     static const RedistributePolicy policy[] = {REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL};
@@ -257,8 +253,9 @@ static bool plan_all(const Case *c, Score *score, Score *kind) {
         score_add(&score[p], conversion[p].received.total, conversion[p].bound.total, conversion[p].rounds);
     }
     const Conversion *ours = &conversion[1];
-    const bool good = conversion[0].received.total == ours->bound.total ||
-                      (c->nranks > 32 && ours->seconds.messages > 8 && seconds_of(&conversion[0]) < 0.99 * seconds_of(ours));
+    const bool good =
+        conversion[0].received.total == ours->bound.total ||
+        (c->nranks > 32 && ours->seconds.messages > 8 && move_seconds(conversion[0].seconds) < 0.99 * move_seconds(ours->seconds));
     score_add(kind, ours->received.total, ours->bound.total, ours->rounds);
     int rounds;
     int64_t gathers = mindspore(c, false, &rounds);

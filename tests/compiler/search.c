@@ -5,6 +5,7 @@
 #include "compiler/explain.h"
 #include "compiler/facts.h"
 #include "compiler/oracle.h"
+#include "compiler/timeline.h"
 #include "ir/file.h"
 
 #define HEAD "net n(batch = 64) { input x : f32[batch, 64]; input t : f32[batch, 32];\n"
@@ -249,4 +250,43 @@ Test(search, gpt2) {
 Test(search, llama) {
     expect_sample("llama", 8, NULL, 8030261248, 47106);
     expect_sample("llama", 64, "64", 8030261248, 48568);
+}
+
+/* The conversion of h alone, as the model counts it and as the timeline of the compiled net does. */
+static void expect_same_seconds(const char *made, const char *needed, int nranks) {
+    Compiled x;
+    char net[1024];
+    snprintf(net, sizeof net,
+             "net n() { input x : f32[96, 96]; param w : f32[96, 96] = normal(0.1);\n"
+             "  h = matmul(x, w) shard (%s); loss mean(square(relu(h) shard (%s))); }\n" TRAIN "parallel { mode = semi_auto; }",
+             made, needed);
+    compiled(&x, net, nranks, 2);
+    build_time(x.b);
+    const Graph *g = &x.b->front.chosen;
+    const int h = value_named(g, "h");
+    const Node *product = graph_producer(g, h), *relu = product + 1;
+    cr_assert(relu->op == OP_relu && relu->in[0] == h);
+    Layout from, to;
+    strategy_out_layout(product, product->strategy, 0, 2, &from);
+    strategy_in_layout(relu, relu->strategy, 0, 2, &to);
+    Moves *moves = moves_create(&x.arena, NULL, nranks);
+    const TensorType *type = &g->values.at[h].type;
+    const double expected = moves_seconds(moves, moves_layout(moves, type, &from), moves_layout(moves, type, &to));
+    double exposed = 0;
+    for (int k = 0; k < x.b->facts->communications.n; k++)
+        if (x.b->facts->communications.at[k].value == h) exposed += x.b->timeline->exposed_by[k];
+    cr_expect_float_eq(exposed, expected, 1e-9 * expected, "%s -> %s on %d ranks: %g s, %g in the model", made, needed, nranks, exposed,
+                       expected);
+    cr_expect_gt(expected, 0);
+    compiled_finish(&x);
+}
+
+Test(search, a_conversion_takes_as_long_as_when_it_is_compiled) {
+    static const char *const made[] = {"(8, 1), (1, 1)", "(1, 8), (8, 1)", "(2, 4), (4, 1)", "(5, 1), (1, 1)", "(1, 4), (4, 2)"};
+    static const char *const needed[] = {"(1, 8)", "(2, 4)", "(1, 5)"};
+    static const int nranks[] = {40, 80, 960};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 3; k++)
+            for (int r = 0; r < 3; r++)
+                expect_same_seconds(made[i], needed[k], nranks[r]);
 }
