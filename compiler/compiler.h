@@ -17,6 +17,7 @@
  *   memory.c       where every value lies; pack.c: offsets in the arena
  *   eval.c         the program eval: another graph over the same states
  *   held.h         which values are in memory when; fits.c: whether a rank's memory is enough
+ *   found.c        --write-hints: the strategies of a plan as hints
  *   asserts.c      what the parallel block asserts and forbids
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
  *   oracle.h       what a program would cost with other strategies; timeline.h: how long a step takes on the machine
@@ -53,6 +54,7 @@ struct Options {
     int nexplain;
     const char *const *what_if; /* --what-if: hints */
     int nwhat_if;
+    const char *hints_file;            /* --write-hints: a file for what was found; NULL: none */
     const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
@@ -164,6 +166,11 @@ void build_emit(Build *b);
 int64_t bytes_needed(const Compilation *c);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
+
+/* ---------------------------------------------------------------- found.c */
+
+/* The strategies of program train, and the layouts of inputs and states that are choices, as a file with a `hints found` block. False with c->error. */
+bool hints_print(Text *text, Compilation *c);
 
 /* ---------------------------------------------------------------- write.c */
 

@@ -118,6 +118,7 @@ bool pass_follow(Build *b) {
     }
     for (int i = 0; i < g->inputs.n; i++)
         g->inputs.at[i].hint = NULL;
+    g->settings.found.n = 0;
     if (g->settings.dataset == DATASET_EXPLICIT) g->settings.dataset = DATASET_AUTO;
     assert(g->states.n <= train->states.n); /* train's, and its optimizer's behind them */
     g->states.n = 0;

@@ -25,6 +25,7 @@ typedef enum {
     OPT_DATASET,
     OPT_SHARD,
     OPT_HINTS,
+    OPT_WRITE_HINTS,
     OPT_FOLDER,
     OPT_GRADIENTS,
     OPT_STRICT,
@@ -72,6 +73,9 @@ static const struct OptionSpec {
                    "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))'; goes before what files\n"
                    "                        say; may be repeated"},
     [OPT_HINTS] = {"--hints", ARGUMENT_REQUIRED, "--hints FILE", "read FILE as if the net imported it; may be repeated"},
+    [OPT_WRITE_HINTS] = {"--write-hints", ARGUMENT_REQUIRED, "--write-hints FILE",
+                         "write the strategies of the plan, found or given, as hints: --hints FILE\n"
+                         "                        makes the same plan without a search"},
     [OPT_FOLDER] = {"-I", ARGUMENT_REQUIRED, "-I FOLDER", "look for imports in FOLDER too; may be repeated"},
     [OPT_GRADIENTS] = {"--gradients", ARGUMENT_REQUIRED, "--gradients HOW", "mode data_parallel: mean or sum over the replicas"},
     [OPT_STRICT] = {"--strict-divide", ARGUMENT_NONE, "--strict-divide", "a split that does not divide a size is an error"},
@@ -295,6 +299,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_HINTS:
         vec_push(line->arena, &line->hints, value);
+        return true;
+    case OPT_WRITE_HINTS:
+        options->hints_file = value;
         return true;
     case OPT_FOLDER:
         vec_push(line->arena, &line->folders, value);

@@ -19,8 +19,8 @@ enum {
     MESH_AXES = 2,
     MAX_TRIED = 4,
     COMPILED_NODES = 60000
-};                  /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about */
-#define ABOUT 1.005 /* predictions that differ by less are taken to be equal */
+};                 /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about */
+#define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 
 /* Strategies and layouts for the whole net. */
 typedef struct Found {
@@ -326,7 +326,8 @@ static void fit_present(Search *s) {
 /* Whether strategies are looked for. */
 static bool searches(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
-    return b->front.graph.nranks > 1 && settings->mode == MODE_AUTO && strcmp(settings->search, "sharding_propagation") != 0;
+    return settings->found.n == 0 && b->front.graph.nranks > 1 && settings->mode == MODE_AUTO &&
+           strcmp(settings->search, "sharding_propagation") != 0;
 }
 
 bool pass_search(Build *b) {

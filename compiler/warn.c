@@ -172,7 +172,8 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
 /* Whether a search found that more ranks sharing the work, of this node of b->front.chosen, make no step faster. */
 static bool found_best(const Build *b, int chosen) {
     const Build *searched = b->follows != NULL ? b->follows : b;
-    return searched->front.search != NULL && b->front.chosen.nodes.at[chosen].from != STRATEGY_USER;
+    return (searched->front.search != NULL || searched->front.graph.settings.found.n > 0) &&
+           b->front.chosen.nodes.at[chosen].from != STRATEGY_USER;
 }
 
 /* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */

@@ -39,6 +39,7 @@ bool what_if(const Options *given, const char *hint, const char *source, size_t 
     options.no_plan = true;
     options.dump = false;
     options.timeline = NULL;
+    options.hints_file = NULL;
     const bool done = compile(&other, &arena, &options, &diags, source, n);
     if (done) {
         build_cost(program_train(&other), then);

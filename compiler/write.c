@@ -1,4 +1,4 @@
-/* write: the plan's files, and the predicted timeline. Each appears whole or not at all. */
+/* write: the plan's files, the predicted timeline, and the hints that were found. Each appears whole or not at all. */
 #include "compiler/compiler.h"
 #include "compiler/oracle.h"
 #include "compiler/timeline.h"
@@ -19,9 +19,18 @@ static bool write_timeline(Compilation *c) {
     return done;
 }
 
+/* --write-hints */
+static bool write_hints(Compilation *c) {
+    Text text = {0};
+    const bool done = hints_print(&text, c) && file_write(c->options->hints_file, text.at, text.n, &c->error);
+    text_finish(&text);
+    return done;
+}
+
 /* The side file first: a plan that is there has its literals. */
 bool pass_write(Compilation *c) {
     if (c->options->timeline != NULL && !write_timeline(c)) return false;
+    if (c->options->hints_file != NULL && !write_hints(c)) return false;
     if (c->options->no_plan) return true;
     if (c->side.n > 0 && !file_write(plan_side_path(c->arena, c->options->output), c->side.at, c->side.n, &c->error)) return false;
     return file_write(c->options->output, c->text.at, c->text.n, &c->error);

@@ -72,6 +72,7 @@ typedef struct Pattern {
     const char *path; /* names joined by '.', with wildcards */
     Loc loc;          /* of path */
     Shard *shard;
+    Expr *mesh; /* `mesh (a = 2, b = 4);` in a hints block, with shard NULL; else NULL */
     struct Pattern *next;
 } Pattern;
 typedef struct PatternList {
@@ -148,7 +149,7 @@ typedef enum {
 typedef struct Block {
     BlockKind kind;
     Loc loc;          /* the keyword */
-    const char *name; /* of a net, a cell, a number; what is imported */
+    const char *name; /* of a net, a cell, a number; what is imported; "found" of such hints */
     Loc name_loc;
     Entry *entries; /* of train and parallel; the numbers in the head of a net; a cell's parameters; let: the one */
     Statement *statements;
@@ -227,6 +228,7 @@ Shard *shard_method(Parse *parse, Loc loc,
                     Expr *call); /* of the arguments of .shard(...): one tuple an operand, or (in_strategy, out_strategy) */
 Shard *shard_block(Parse *parse, Loc loc, PatternList patterns);
 PatternList pattern_append(Parse *parse, PatternList list, const char *path, Loc loc, Shard *shard);
+PatternList pattern_mesh(Parse *parse, PatternList list, const char *word, Loc loc, Expr *arguments);
 TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims);
 TargetList target_append(Parse *parse, TargetList list, const char *name, Loc loc);
 Statement *statement_new(Parse *parse, StatementKind kind, const char *name, Loc name_loc);
@@ -269,6 +271,7 @@ void syntax_too_deep(Parse *parse, Loc loc);
 void syntax_block_inside(Parse *parse, Loc loc); /* hints in braces, in brackets */
 /* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);
+const char *hints_word(Parse *parse, const char *word, Loc loc); /* of `hints found {`: another word is an error */
 /* The value of `forbid exchange;`: of other names a syntax error. end: the ';'. */
 Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end);
 /* The CALL `op`(left, right, unit) that stands for `name left op right unit;`, unit NULL: none. Only `assert` compares: of others it is a syntax error. */

@@ -147,7 +147,7 @@ static void classify(const Format *format, Line *line) {
     }
     if (declares)
         line->kind = line->colon < 0 ? LINE_OTHER : LINE_DECLARATION;
-    else if (format->braces.n == 0 || is_keyword(first) || first->comment || is(first, "}"))
+    else if (format->braces.n == 0 || (is_keyword(first) && braces != BRACES_HINTS) || first->comment || is(first, "}"))
         line->kind = LINE_OTHER;
     else if (braces != BRACES_STATEMENTS)
         line->kind = line->equals < 0 ? LINE_NEUTRAL : LINE_SETTING;

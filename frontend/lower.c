@@ -553,7 +553,9 @@ static bool file_lower(Lower *lower, const Block *first) {
     if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)
                     : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note))
         return false;
-    if (lower->graph->nranks == 1) lower->graph->settings.mesh.n = 0; /* its names are checked, there are no digits that they stand for */
+    if (lower->graph->nranks == 1)
+        lower->graph->settings.mesh.n = lower->graph->settings.hint_axes.n =
+            0; /* its names are checked, there are no digits that they stand for */
     return true;
 }
 

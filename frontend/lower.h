@@ -243,6 +243,7 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
 const Hint *hint_given(Lower *lower, const Given *given, int tensors, const char *what);
 const Hint *hint_of_dataset(Lower *lower, const Expr *value); /* one tuple an input */
 bool mesh_eval(Lower *lower, const Expr *value);
+bool hint_mesh_eval(Lower *lower, const Expr *value); /* of a hints block */
 /* Whether strategies count in this mode; warns once when not. */
 bool shard_counts(Lower *lower, Span span);
 

@@ -106,7 +106,9 @@ block
     | CELL NAME head '{' statements '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); }
     | CELL NAME head '{' statements error '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); yyerrok; }
     | HINTS '{' patterns '}' { block_add(parse, BLOCK_HINTS, @1, NULL, @1, (EntryList){0}, (StatementList){0})->patterns = $3.first; }
+    | HINTS NAME '{' patterns '}' { block_add(parse, BLOCK_HINTS, @1, hints_word(parse, $2, @2), @2, (EntryList){0}, (StatementList){0})->patterns = $4.first; }
     | HINTS '{' patterns error '}' { yyerrok; }
+    | HINTS NAME '{' patterns error '}' { yyerrok; }
     | LET NAME '=' expr ';' {
         block_add(parse, BLOCK_LET, @1, $2, @2, entry_append((EntryList){0}, entry_new(parse, $2, @2, $4)), (StatementList){0});
     }
@@ -121,6 +123,7 @@ block
 patterns
     : %empty { $$ = (PatternList){0}; }
     | patterns PATH_PATTERN '=' strategy ';' { STOP_IF_STOPPED; $$ = pattern_append(parse, $1, $2, @2, $4); }
+    | patterns PATH_PATTERN arguments ';' { STOP_IF_STOPPED; $3->loc = @3; $$ = pattern_mesh(parse, $1, $2, @2, $3); }
     | patterns ';'
     | patterns error ';' { STOP_IF_STOPPED; yyerrok; $$ = $1; }
     ;

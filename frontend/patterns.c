@@ -21,6 +21,11 @@ static bool hint_add(Lower *lower, PathHint hint) {
 static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix, int file) {
     bool ok = true;
     for (const Pattern *pattern = first; pattern && ok; pattern = pattern->next) {
+        if (pattern->mesh && !prefix) continue;
+        if (pattern->mesh) {
+            diag_error(lower->diags, span_of(file, pattern->loc), "a mesh stands in a hints block or in the parallel block");
+            return false;
+        }
         PathHint hint = {.pattern = prefix ? arena_printf(lower->arena, "%s.%s", prefix, pattern->path) : pattern->path,
                          .span = span_of(file, pattern->loc),
                          .given = {.shard = pattern->shard, .file = file, .names = lower->names}};
@@ -39,14 +44,48 @@ static bool flag_read(Lower *lower, const char *name, const char *text) {
     return ok;
 }
 
+/* Meshes of hints blocks: of all of them before any strategy. */
+static bool read_meshes(Lower *lower, const Block *blocks) {
+    bool ok = true;
+    for (const Block *block = blocks; block; block = block->next) {
+        SourcePlace place = lower_enter(lower, block->file, block->directory);
+        for (const Pattern *pattern = block->patterns; pattern; pattern = pattern->next)
+            if (pattern->mesh) ok = hint_mesh_eval(lower, pattern->mesh) && ok;
+        lower_leave(lower, place);
+    }
+    return ok;
+}
+
+/* What a `hints found` block says is for pass propagate, which knows the names. It says nothing of one rank, and of modes that look at no strategy. */
+static bool read_found(Lower *lower, const Block *block) {
+    bool ok = true;
+    for (const Pattern *pattern = block->patterns; pattern && ok; pattern = pattern->next) {
+        const Given given = {.shard = pattern->shard, .file = block->file, .names = lower->names};
+        const Span span = span_of(block->file, pattern->loc);
+        if (pattern->mesh || !shard_counts(lower, span)) continue;
+        if (pattern->shard->recompute) {
+            diag_error(lower->diags, span, "recompute is a request, not found: it stands in a block hints { ... }");
+            return false;
+        }
+        const Hint *hint = hint_given(lower, &given, 0, "");
+        ok = hint != NULL;
+        if (ok && lower->graph->nranks > 1)
+            vec_push(lower->arena, &lower->graph->settings.found, ((FoundHint){.path = pattern->path, .hint = hint, .span = span}));
+    }
+    return ok;
+}
+
 bool hints_read(Lower *lower, const Block *blocks) {
     const Overrides *flags = lower->overrides;
     bool ok = true;
     for (int i = 0; i < flags->nshards; i++)
         ok = flag_read(lower, flags->nshards == 1 ? "--shard" : arena_printf(lower->arena, "--shard %d", i + 1), flags->shard[i]) && ok;
     if (flags->what_if != NULL) ok = flag_read(lower, "--what-if", flags->what_if) && ok;
+    if (!read_meshes(lower, blocks)) return false;
     for (const Block *block = blocks; block; block = block->next)
-        ok = add_patterns(lower, block->patterns, NULL, block->file) && ok;
+        ok = (block->kind == BLOCK_HINTS && block->name ? read_found(lower, block)
+                                                        : add_patterns(lower, block->patterns, NULL, block->file)) &&
+             ok;
     return ok;
 }
 

@@ -10,17 +10,12 @@ typedef struct Form {
     const Expr *count, *axis; /* the first of either; NULL: none yet */
 } Form;
 
-static const Axis *axis_find(const Lower *lower, const char *name) {
-    for (int i = 0; i < lower->graph->settings.mesh.n; i++)
-        if (!strcmp(lower->graph->settings.mesh.at[i].name, name)) return &lower->graph->settings.mesh.at[i];
-    return NULL;
-}
-
 /* "dp, tp" */
 static const char *axis_list(const Lower *lower) {
+    const Settings *settings = &lower->graph->settings;
     const char *list = "";
-    for (int i = 0; i < lower->graph->settings.mesh.n; i++)
-        list = arena_printf(lower->arena, "%s%s%s", list, i ? ", " : "", lower->graph->settings.mesh.at[i].name);
+    for (int i = 0; i < settings_naxes(settings); i++)
+        list = arena_printf(lower->arena, "%s%s%s", list, i ? ", " : "", settings_axis(settings, i)->name);
     return list;
 }
 
@@ -30,27 +25,27 @@ static bool axis_eval(Lower *lower, const Expr *name, HintDim *dim) {
         diag_error(lower->diags, span, "a dimension is split by at most %d axes", (int)MAX_AXES);
         return false;
     }
-    const Axis *axis = axis_find(lower, name->text);
+    const Axis *axis = axis_find(&lower->graph->settings, name->text);
     if (axis) {
         dim->axis[dim->naxes++] = axis->name;
         return true;
     }
     const Settings *settings = &lower->graph->settings;
-    if (settings->mesh.n == 0) {
+    if (settings_naxes(settings) == 0) {
         diag_error(lower->diags, span, "'%s' is no axis: there is no mesh", name->text);
         diag_hint(lower->diags, "name the axes in the parallel block: mesh (dp = 2, tp = 4);");
         return false;
     }
-    const char *names[MAX_DIGITS];
-    for (int i = 0; i < settings->mesh.n; i++)
-        names[i] = settings->mesh.at[i].name;
-    const char *nearest = name_nearest(name->text, names, settings->mesh.n);
+    const char *names[2 * MAX_DIGITS];
+    for (int i = 0; i < settings_naxes(settings); i++)
+        names[i] = settings_axis(settings, i)->name;
+    const char *nearest = name_nearest(name->text, names, settings_naxes(settings));
     diag_error(lower->diags, span, "the mesh has no axis '%s'", name->text);
     if (nearest)
         diag_hint(lower->diags, "did you mean %s?", nearest);
     else
         diag_hint(lower->diags, "its axes are %s; '-' is a dimension that is not split", axis_list(lower));
-    diag_note(lower->diags, settings->mesh_span, "the mesh is here");
+    if (settings->mesh.n > 0) diag_note(lower->diags, settings->mesh_span, "the mesh is here");
     return false;
 }
 
@@ -72,7 +67,7 @@ static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
         return false;
     }
     bool is_axis = expr->kind == EXPR_DASH || expr->kind == EXPR_PATH || (expr->kind == EXPR_NAME && !is_number(lower, expr)) ||
-                   (expr->kind == EXPR_NAME && axis_find(lower, expr->text));
+                   (expr->kind == EXPR_NAME && axis_find(&lower->graph->settings, expr->text));
     const Expr **first = is_axis ? &form->axis : &form->count;
     bool begins = !*first;
     if (begins) *first = expr;
@@ -236,15 +231,17 @@ const Hint *hint_of_dataset(Lower *lower, const Expr *value) {
 
 /* ---------------------------------------------------------------- the mesh */
 
-bool mesh_eval(Lower *lower, const Expr *value) {
-    Settings *settings = &lower->graph->settings;
-    settings->mesh_span = lower_span(lower, value->loc);
+/* Adds the axes of a mesh; axes: the list that they belong to. */
+static bool axes_eval(Lower *lower, const Expr *value, MeshAxes *axes) {
+    const Span whole = lower_span(lower, value->loc);
+    const Settings *settings = &lower->graph->settings;
     if (value->kind != EXPR_CALL || value->nitems == 0) {
-        diag_error(lower->diags, settings->mesh_span, "a mesh is a list of axes: mesh (dp = 2, tp = 4);");
+        diag_error(lower->diags, whole, "a mesh is a list of axes: mesh (dp = 2, tp = 4);");
         return false;
     }
     int64_t product = 1;
     int32_t sizes[MAX_DIGITS];
+    const int first = axes->n;
     for (const Expr *item = value->items; item; item = item->next) {
         Span span = lower_span(lower, item->loc);
         int64_t size;
@@ -253,38 +250,47 @@ bool mesh_eval(Lower *lower, const Expr *value) {
             diag_hint(lower->diags, "mesh (dp = 2, tp = 4);");
             return false;
         }
-        if (axis_find(lower, item->text)) {
+        if (axis_find(settings, item->text)) {
             diag_error(lower->diags, span, "the mesh has an axis '%s' already", item->text);
             return false;
         }
-        if (settings->mesh.n == MAX_DIGITS) {
+        if (axes->n == MAX_DIGITS) {
             diag_error(lower->diags, span, "a mesh has at most %d axes", (int)MAX_DIGITS);
             return false;
         }
         if (!integer_eval(lower, item->items, "the size of an axis", 1, INT32_MAX, &size)) return false;
         if (!mul_checked(product, size, &product) || product > INT32_MAX) {
-            diag_error(lower->diags, settings->mesh_span, "the mesh has more than %lld ranks", (long long)INT32_MAX);
+            diag_error(lower->diags, whole, "the mesh has more than %lld ranks", (long long)INT32_MAX);
             return false;
         }
-        sizes[settings->mesh.n] = (int32_t)size;
-        vec_push(lower->arena, &settings->mesh, (Axis){.name = item->text, .size = (int32_t)size});
+        sizes[axes->n - first] = (int32_t)size;
+        vec_push(lower->arena, axes, ((Axis){.name = item->text, .size = (int32_t)size}));
     }
     int nranks = lower->graph->nranks;
     if (nranks == 1) return true; /* nothing to split over: the same text runs on one rank (file_lower forgets the axes) */
     if (product > nranks || nranks % product != 0) {
         /* The strategies that name its axes do not count in the other modes, and one rank is what every net is compared with. */
         if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
-            settings->mesh.n = 0;
+            axes->n = first;
             return true;
         }
-        diag_error(lower->diags, settings->mesh_span, "the mesh has %lld ranks, which does not divide the %d rank%s of this run",
-                   (long long)product, nranks, nranks == 1 ? "" : "s");
+        diag_error(lower->diags, whole, "the mesh has %lld ranks, which does not divide the %d rank%s of this run", (long long)product,
+                   nranks, nranks == 1 ? "" : "s");
         diag_hint(lower->diags, "--ranks %lld would fit; so does --ranks 1, where nothing is split", (long long)product);
         return false;
     }
     Digit digits[MAX_DIGITS];
-    mesh_digits(sizes, settings->mesh.n, (int32_t)(nranks / product), digits);
-    for (int i = 0; i < settings->mesh.n; i++)
-        settings->mesh.at[i].digit = digits[i];
+    mesh_digits(sizes, axes->n - first, (int32_t)(nranks / product), digits);
+    for (int i = first; i < axes->n; i++)
+        axes->at[i].digit = digits[i - first];
     return true;
+}
+
+bool mesh_eval(Lower *lower, const Expr *value) {
+    lower->graph->settings.mesh_span = lower_span(lower, value->loc);
+    return axes_eval(lower, value, &lower->graph->settings.mesh);
+}
+
+bool hint_mesh_eval(Lower *lower, const Expr *value) {
+    return axes_eval(lower, value, &lower->graph->settings.hint_axes);
 }

@@ -106,8 +106,11 @@ int lex_close(Parse *parse, const Loc *loc, char kind) {
 }
 
 bool lex_begins_hints(Parse *parse) {
-    const char *word = parse->text + parse->current.begin;
-    if (parse->current.end - parse->current.begin != 5 || (memcmp(word, "hints", 5) != 0 && memcmp(word, "shard", 5) != 0)) return false;
+    const Loc *at = &parse->current, *before = &parse->previous;
+    const char *word = parse->text + at->begin;
+    const bool begins = at->end - at->begin == 5 && (memcmp(word, "hints", 5) == 0 || memcmp(word, "shard", 5) == 0);
+    const bool found = before->end - before->begin == 5 && memcmp(parse->text + before->begin, "hints", 5) == 0; /* hints found { */
+    if (!begins && !found) return false;
     parse->hints_open = parse->nopen + 1;
     return true;
 }
@@ -312,6 +315,27 @@ Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
     diag_error(parse->diags, here(parse, unit->loc), "expected an infix operator or ';', found %s", quote(parse, unit->loc));
     hint_bytes(parse, unit->loc);
     return number;
+}
+
+const char *hints_word(Parse *parse, const char *word, Loc loc) {
+    if (strcmp(word, "found") == 0) return word;
+    diag_error(parse->diags, here(parse, loc), "expected '{', found %s", quote(parse, loc));
+    diag_hint(parse->diags, "hints { ... }, or hints found { ... } of what pcc --write-hints has written");
+    return word;
+}
+
+PatternList pattern_mesh(Parse *parse, PatternList list, const char *word, Loc loc, Expr *arguments) {
+    if (strcmp(word, "mesh") != 0) {
+        const Loc at = arguments->loc;
+        diag_error(parse->diags, here(parse, (Loc){at.begin, at.begin + 1, at.line, at.column}), "expected '=', found '('");
+        diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
+        return list;
+    }
+    list = pattern_append(parse, list, word, loc, NULL);
+    arguments->text = word;
+    arguments->loc = loc_join(loc, arguments->loc);
+    list.last->mesh = arguments;
+    return list;
 }
 
 Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end) {

@@ -308,6 +308,12 @@ int64_t strategy_split(const Strategy *strategy, int factor) {
     return split;
 }
 
+const Axis *axis_find(const Settings *settings, const char *name) {
+    for (int i = 0; i < settings_naxes(settings); i++)
+        if (strcmp(settings_axis(settings, i)->name, name) == 0) return settings_axis(settings, i);
+    return NULL;
+}
+
 bool strategy_append(Strategy *strategy, int factor, Digit digit) {
     const int n = strategy->start[MAX_FACTORS], at = strategy->start[factor + 1];
     if (n == MAX_DIGITS) return false;

@@ -158,6 +158,7 @@ typedef struct Axis {
     int32_t size;
     Digit digit;
 } Axis;
+typedef VEC(Axis) MeshAxes;
 
 typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
@@ -205,6 +206,14 @@ typedef struct Forbidden {
     Span span;
 } Forbidden;
 
+/* A line of a `hints found` block (pcc --write-hints): what the operators, states and inputs that the pattern matches have where nothing else is asked of them. Names
+ * are those of the net that strategies are chosen for, parts of composite operators too. */
+typedef struct FoundHint {
+    const char *path;
+    const Hint *hint;
+    Span span;
+} FoundHint;
+
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
 #define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
@@ -217,7 +226,7 @@ typedef struct Settings {
     Span dataset_span;
     bool gradients_mean;  /* data_parallel: mean (else sum) */
     int64_t bucket_bytes; /* gradients reduced in one communication: up to so many, 0: each alone */
-    VEC(Axis) mesh;       /* the named mesh, if any */
+    MeshAxes mesh;        /* the named mesh, if any */
     Span mesh_span;
     DataKind data;
     int64_t data_seed, data_rows; /* numpy_rand, normal, uniform: seed; numpy_rand: rows, 0: as many as the batch */
@@ -253,7 +262,18 @@ typedef struct Settings {
     bool recompute_none;                     /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                  /* not in texts */
     VEC(Forbidden) forbids;
+    MeshAxes hint_axes;   /* of the meshes of hints blocks. Not in texts */
+    VEC(FoundHint) found; /* of `hints found` blocks, in their order. Not in texts */
 } Settings;
+
+/* The axes that strategies can name: those of the mesh, then those of hints blocks. */
+static inline int settings_naxes(const Settings *settings) {
+    return settings->mesh.n + settings->hint_axes.n;
+}
+static inline const Axis *settings_axis(const Settings *settings, int i) {
+    return i < settings->mesh.n ? &settings->mesh.at[i] : &settings->hint_axes.at[i - settings->mesh.n];
+}
+const Axis *axis_find(const Settings *settings, const char *name); /* NULL: none */
 
 typedef struct Dim {
     const char *name;

@@ -1,6 +1,7 @@
 /* given: what the user and the dataset fix before anything is chosen: strategies of operators, layouts of states and inputs. */
 #include <string.h>
 
+#include "ir/wildcard.h"
 #include "strategies/propagator.h"
 
 /* Where the operator of a hint is that stands elsewhere, and the calls around it. */
@@ -40,6 +41,89 @@ bool read_hints(Propagator *p) {
     }
     return p->diags->nerrors == before;
 }
+
+/* ---- `hints found` */
+
+/* The last line whose pattern matches; -1: none. */
+static int found_line(const Settings *settings, const char *name, bool *matched) {
+    for (int i = settings->found.n - 1; i >= 0; i--) {
+        const char *path = settings->found.at[i].path;
+        if ((path[0] != '*' && path[0] != name[0]) || !pattern_matches(path, name, NULL)) continue;
+        for (int k = 0; k <= i; k++) /* those before it may be meant for others too */
+            matched[k] = matched[k] || k == i ||
+                         (strchr(settings->found.at[k].path, '*') && pattern_matches(settings->found.at[k].path, name, NULL));
+        return i;
+    }
+    return -1;
+}
+
+static bool found_strategy(Propagator *p, Node *node, const FoundHint *found) {
+    Strategy *strategy = arena_alloc(p->graph->arena, sizeof *strategy);
+    if (!strategy_from_hint(p->graph, node, found->hint, p->graph->settings.strict_divide, strategy, p->diags)) {
+        diag_note(p->diags, node->span, "it is for %s, which is here", node->name);
+        return false;
+    }
+    node->strategy = graph_strategy(p->graph, strategy);
+    node->from = STRATEGY_PROPAGATED; /* no request: equal operators stay one, and -O2 may compute otherwise */
+    return true;
+}
+
+static bool found_layout(Propagator *p, const char *name, const TensorType *type, const FoundHint *found, const Layout **at) {
+    Layout layout;
+    if (!layout_from_hint(p->graph, &found->hint->in[0], found->hint->named, type, name, false, p->graph->settings.strict_divide, &layout,
+                          p->diags))
+        return false;
+    *at = graph_layout(p->graph, &layout, &type->shape);
+    return true;
+}
+
+static bool nothing_found(Propagator *p, const FoundHint *found) {
+    const Graph *graph = p->graph;
+    VEC(const char *) names = {0};
+    for (int id = 0; id < p->nnodes; id++)
+        if (!node_is_leaf(&graph->nodes.at[id])) vec_push(&p->arena, &names, graph->nodes.at[id].name);
+    for (int s = 0; s < graph->states.n; s++)
+        vec_push(&p->arena, &names, graph->states.at[s].name);
+    for (int i = 0; i < graph->inputs.n; i++)
+        vec_push(&p->arena, &names, graph->inputs.at[i].name);
+    const char *nearest = name_nearest(found->path, names.at, names.n);
+    diag_error(p->diags, found->span, "nothing that strategies are chosen for has the name %s", found->path);
+    if (nearest)
+        diag_hint(p->diags, "did you mean %s?", nearest);
+    else
+        diag_hint(p->diags, "the net has changed since: write the hints anew, pcc --write-hints");
+    return false;
+}
+
+bool read_found(Propagator *p) {
+    Graph *graph = p->graph;
+    const Settings *settings = &graph->settings;
+    if (settings->found.n == 0) return true;
+    bool *matched = arena_alloc(&p->arena, (size_t)settings->found.n + 1), ok = true;
+    const unsigned silenced = p->diags->silenced;
+    p->diags->silenced |= 1u << WARN_UNEVEN; /* said of them as of all operators without a hint */
+    for (int id = 0; id < p->nnodes && ok; id++) {
+        Node *node = &graph->nodes.at[id];
+        const int line = node_is_leaf(node) ? -1 : found_line(settings, node->name, matched);
+        if (line >= 0 && !node->strategy) ok = found_strategy(p, node, &settings->found.at[line]);
+    }
+    for (int s = 0; s < graph->states.n && ok; s++) {
+        State *state = &graph->states.at[s];
+        const int line = found_line(settings, state->name, matched);
+        if (line >= 0 && !state->layout) ok = found_layout(p, state->name, &state->type, &settings->found.at[line], &state->layout);
+    }
+    for (int i = 0; i < graph->inputs.n && ok; i++) {
+        Input *input = &graph->inputs.at[i];
+        const int line = found_line(settings, input->name, matched);
+        if (line >= 0 && !input->layout) ok = found_layout(p, input->name, &input->type, &settings->found.at[line], &input->layout);
+    }
+    for (int i = 0; i < settings->found.n && ok; i++)
+        if (!matched[i]) ok = nothing_found(p, &settings->found.at[i]);
+    p->diags->silenced = silenced;
+    return ok;
+}
+
+/* ---- inputs and states */
 
 bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags) {
     const Input *in = &graph->inputs.at[input];
@@ -104,6 +188,7 @@ bool read_leaves(Propagator *p) {
             graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
     }
     read_states(p);
+    if (p->diags->nerrors > before || !read_found(p)) return false;
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         const Layout *layout = node->op == OP_input  ? graph->inputs.at[node->state].layout

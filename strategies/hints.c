@@ -58,20 +58,15 @@ static bool check_split(const Check *check, const HintDim *dim, int64_t split, i
     return true;
 }
 
-static const Axis *axis_find(const Graph *graph, const char *name) {
-    for (int i = 0; i < graph->settings.mesh.n; i++)
-        if (strcmp(graph->settings.mesh.at[i].name, name) == 0) return &graph->settings.mesh.at[i];
-    return NULL;
-}
-
 static bool reject_axis(const Check *check, const HintDim *dim, const char *name) {
     Arena arena;
     arena_init(&arena);
-    int n = check->graph->settings.mesh.n;
+    const Settings *settings = &check->graph->settings;
+    int n = settings_naxes(settings);
     const char **names = arena_alloc(&arena, (size_t)(n + 1) * sizeof *names);
     Text all = {0};
     for (int i = 0; i < n; i++) {
-        names[i] = check->graph->settings.mesh.at[i].name;
+        names[i] = settings_axis(settings, i)->name;
         text_printf(&all, "%s%s", i ? ", " : "", names[i]);
     }
     diag_error(check->diags, dim->span, "%s: the mesh has no axis %s", check->what, name);
@@ -93,7 +88,7 @@ static bool dim_digits(const Check *check, const HintDim *dim, Digits *digits, i
     *split = check->named ? 1 : dim->split;
     if (!check->named) return true;
     for (int i = 0; i < dim->naxes; i++) {
-        const Axis *axis = axis_find(check->graph, dim->axis[i]);
+        const Axis *axis = axis_find(&check->graph->settings, dim->axis[i]);
         if (!axis) return reject_axis(check, dim, dim->axis[i]);
         *split *= axis->size;
         if (axis->size > 1) digits->at[digits->n++] = axis->digit;
@@ -254,6 +249,7 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
 
 /* Named strategies: an axis splits one factor. */
 static bool check_axes_of_factors(const Check *check, const Node *node, const Hint *hint, const Use *use) {
+    const Settings *settings = &check->graph->settings;
     for (int f = 0; f < node->rule->nfactors; f++)
         for (int g = 0; g < f; g++)
             for (int i = 0; i < use[f].digits.n; i++)
@@ -261,16 +257,29 @@ static bool check_axes_of_factors(const Check *check, const Node *node, const Hi
                     if (use[f].digits.at[i].stride != use[g].digits.at[k].stride) continue;
                     const HintDim *here = &hint->in[use[f].operand].dim[use[f].dim], *there = &hint->in[use[g].operand].dim[use[g].dim];
                     const char *axis = "";
-                    for (int a = 0; a < check->graph->settings.mesh.n; a++)
-                        if (check->graph->settings.mesh.at[a].size > 1 &&
-                            check->graph->settings.mesh.at[a].digit.stride == use[f].digits.at[i].stride)
-                            axis = check->graph->settings.mesh.at[a].name;
+                    for (int a = 0; a < settings_naxes(settings); a++)
+                        if (settings_axis(settings, a)->size == use[f].digits.at[i].size &&
+                            settings_axis(settings, a)->digit.stride == use[f].digits.at[i].stride)
+                            axis = settings_axis(settings, a)->name;
                     diag_error(check->diags, here->span, "%s: axis %s splits two different indices of %s", check->what, axis,
                                op_table[node->op].name);
                     diag_note(check->diags, there->span, "here the other one");
                     diag_hint(check->diags, "give one of them another axis, or -");
                     return false;
                 }
+    return true;
+}
+
+/* Axes of one mesh are apart; those of two meshes may overlap. */
+static bool check_apart(const Check *check, Span span, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) {
+            if (digits_compatible(digits[i], digits[k])) continue;
+            diag_error(check->diags, span, "%s: axes of two meshes that overlap, %d@%d and %d@%d, split one tensor", check->what,
+                       (int)digits[k].size, (int)digits[k].stride, (int)digits[i].size, (int)digits[i].stride);
+            diag_hint(check->diags, "one strategy takes its axes from one mesh");
+            return false;
+        }
     return true;
 }
 
@@ -339,7 +348,7 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
     for (int f = 0; f < node->rule->nfactors; f++)
         for (int i = 0; i < use[f].digits.n; i++)
             strategy_append(strategy, f, use[f].digits.at[i]);
-    return true;
+    return check_apart(&check, hint->span, strategy->digit, strategy->start[MAX_FACTORS]);
 }
 
 /* ---- tensors */
@@ -385,5 +394,5 @@ bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, co
     for (int d = 0; d < tuple->ndim; d++)
         for (int i = 0; i < digits[d].n; i++)
             layout_append(layout, d, digits[d].at[i]);
-    return true;
+    return check_apart(&check, tuple->span, layout->digit, layout->start[layout->ndim]);
 }

@@ -139,6 +139,7 @@ void decision_record(Propagator *p, int id);
 
 bool read_hints(Propagator *p);
 bool read_leaves(Propagator *p);
+bool read_found(Propagator *p); /* after what users ask for */
 
 /* ---- propagate.c */
 

@@ -147,6 +147,11 @@ seed(unit("compiler", "views"),
 seed(unit("compiler", "search"),
      ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
      ("auto takes what keeps to the demands", "compare_demands", "a->cost.broken + (over > 0) - b->cost.broken", "(over > 0)"))
+seed(unit("compiler", "found"),
+     ("of lines that match the last one counts", "found_line", "int i = settings->found.n - 1; i >= 0; i--", "int i = 0; i < settings->found.n; i++"),
+     ("what was found is no request", "found_strategy", "STRATEGY_PROPAGATED", "STRATEGY_USER"),
+     ("what users ask for goes before what was found", "read_found", "if (line >= 0 && !node->strategy)", "if (line >= 0)"),
+     ("axes of two meshes that overlap are no strategy", "check_apart", "if (digits_compatible(digits[i], digits[k])) continue;", "continue;"))
 seed(unit("compiler", "asserts"),
      ("a limit may be reached where it says so", "kept", "assertion->reached ?", "assertion->reached && measured < 0 ?"),
      ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, name_at(g, g->values.at[move->value].node))", "false"))

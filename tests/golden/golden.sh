@@ -59,6 +59,10 @@ done
 compile recompute "$samples/quickstart.dsl" --ranks 8 --shard 'h=recompute' --shard 'a=recompute'
 keep recompute "$work/recompute/ir/rank_0/09_execute_0009.ir"
 
+# What --write-hints writes: of hints, and of equal layers that a search shards.
+compile hints_quickstart "$samples/quickstart.dsl" --ranks 8 --write-hints found.dsl
+keep hints_quickstart "$work/hints_quickstart/found.dsl"
+
 # Sizes that the strategy does not divide; the view of the last rank.
 compile uneven "$samples/quickstart.dsl" --ranks 8 -D batch=15 -D in_dim=30 --dump-ranks 7
 keep uneven "$work/uneven/ir/rank_7/07_step_parallel_end_0007.ir"

@@ -1,0 +1,237 @@
+/* found: --write-hints, the strategies of a plan as a `hints found` block with named axes, which gives the same plan again.
+ *
+ * Before: a whole compilation. Every operator that strategies are chosen for has a line, and every input and state whose layout is a choice. Names that differ by the numbers
+ * of loops share a line; where a few of them differ, their lines stand behind it, since the last that matches counts. */
+#include <string.h>
+
+#include "compiler/budget.h"
+#include "compiler/compiler.h"
+#include "ir/wildcard.h"
+
+/* What a hint may name, and what is to be said of it; NULL: nothing. */
+typedef struct Line {
+    const char *name, *pattern, *strategy;
+    bool written;
+} Line;
+
+typedef struct Found {
+    const Graph *g;
+    Arena *arena;
+    VEC(Digit) digits; /* of all strategies and layouts, each once */
+    VEC(Axis) axes;    /* of the net's mesh, and of those below */
+    Text meshes;       /* "mesh (a = 2, b = 4);" */
+    VEC(Line) lines;
+    const char *unsaid; /* an operator whose strategy splits a dimension that no operand has; NULL: none */
+} Found;
+
+/* ---------------------------------------------------------------- axes */
+
+static void note_digits(Found *f, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < f->digits.n && (f->digits.at[k].size != digits[i].size || f->digits.at[k].stride != digits[i].stride))
+            k++;
+        if (k == f->digits.n) vec_push(f->arena, &f->digits, digits[i]);
+    }
+}
+
+static const Axis *axis_of(const Found *f, Digit digit) {
+    for (int i = 0; i < f->axes.n; i++)
+        if (f->axes.at[i].digit.size == digit.size && f->axes.at[i].digit.stride == digit.stride) return &f->axes.at[i];
+    return NULL;
+}
+
+/* a, b, .. z, a2, ..: the next that is no axis of the net's. */
+static const char *next_name(const Found *f, int *number) {
+    const char *name;
+    do {
+        const int letter = 'a' + *number % 26, round = *number / 26 + 1;
+        name = round == 1 ? arena_printf(f->arena, "%c", letter) : arena_printf(f->arena, "%c%d", letter, round);
+        ++*number;
+    } while (axis_find(&f->g->settings, name) != NULL);
+    return name;
+}
+
+/* Whether digits are axes of one mesh; its axes, major first. */
+static int one_mesh(const Digit *digits, int n, int nranks, Digit chain[MAX_DIGITS]) {
+    const int naxes = digits_chain(digits, n, NULL, 0, nranks, chain);
+    for (int i = 0; i < n && naxes >= 0; i++) {
+        bool there = false;
+        for (int k = 0; k < naxes; k++)
+            there = there || (chain[k].size == digits[i].size && chain[k].stride == digits[i].stride);
+        if (!there) return -1;
+    }
+    return naxes;
+}
+
+/* Meshes for the digits that the net's mesh has not: each as many of them as it can, in their order. */
+static void make_meshes(Found *f) {
+    const MeshAxes *mesh = &f->g->settings.mesh;
+    for (int i = 0; i < mesh->n; i++)
+        vec_push(f->arena, &f->axes, mesh->at[i]);
+    for (int first = 0, number = 0; first < f->digits.n; first++) {
+        Digit member[MAX_DIGITS], chain[MAX_DIGITS];
+        int n = 0;
+        if (axis_of(f, f->digits.at[first]) != NULL) continue;
+        for (int k = first; k < f->digits.n && n < MAX_DIGITS; k++) {
+            if (axis_of(f, f->digits.at[k]) != NULL) continue;
+            member[n++] = f->digits.at[k];
+            if (one_mesh(member, n, f->g->nranks, chain) < 0) n--;
+        }
+        const int naxes = one_mesh(member, n, f->g->nranks, chain);
+        text_printf(&f->meshes, "mesh (");
+        for (int k = 0; k < naxes; k++) {
+            const Axis axis = {.name = next_name(f, &number), .size = chain[k].size, .digit = chain[k]};
+            text_printf(&f->meshes, "%s%s = %d", k > 0 ? ", " : "", axis.name, (int)axis.size);
+            vec_push(f->arena, &f->axes, axis);
+        }
+        text_printf(&f->meshes, ");\n");
+    }
+}
+
+static void print_dim(Text *text, const Found *f, const Digit *digits, int n) {
+    if (n == 0) text_printf(text, "-");
+    for (int i = 0; i < n; i++)
+        text_printf(text, "%s%s", i > 0 ? "." : "", axis_of(f, digits[i])->name);
+}
+
+/* ---------------------------------------------------------------- lines */
+
+/* "((a, -), (-, b))": an axis a dimension of every operand. */
+static const char *strategy_text(Found *f, const Node *node) {
+    const Strategy *strategy = node->strategy;
+    bool said[MAX_FACTORS] = {0};
+    Text text = {0};
+    text_printf(&text, "(");
+    for (int i = 0; i < node->nin; i++) {
+        text_printf(&text, "%s(", i > 0 ? ", " : "");
+        for (int d = 0; d < f->g->values.at[node->in[i]].type.shape.ndim; d++) {
+            const int factor = node->rule->in[i][d];
+            if (d > 0) text_printf(&text, ", ");
+            print_dim(&text, f, factor < 0 ? NULL : strategy_digits(strategy, factor), factor < 0 ? 0 : strategy_count(strategy, factor));
+            if (factor >= 0) said[factor] = true;
+        }
+        text_printf(&text, ")");
+    }
+    text_printf(&text, ")");
+    for (int k = 0; k < strategy->nfactors; k++)
+        if (!said[k] && strategy_count(strategy, k) > 0) f->unsaid = node->name;
+    const char *copy = arena_copy(f->arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+static const char *layout_text(const Found *f, const Layout *layout) {
+    Text text = {0};
+    text_printf(&text, "(");
+    for (int d = 0; d < layout->ndim; d++) {
+        if (d > 0) text_printf(&text, ", ");
+        print_dim(&text, f, layout_list(layout, d), layout_count(layout, d));
+    }
+    text_printf(&text, ")");
+    const char *copy = arena_copy(f->arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+static void add_line(Found *f, const char *name, const char *strategy) {
+    vec_push(f->arena, &f->lines, ((Line){.name = name, .pattern = path_without_numbers(name, f->arena), .strategy = strategy}));
+}
+
+static bool is_choice(const Layout *layout, const TensorType *type) {
+    return layout != NULL && type->shape.ndim > 0 && !type->hidden;
+}
+
+static void find_lines(Found *f) {
+    const Graph *g = f->g;
+    for (int pass = 0; pass < 2; pass++) { /* all digits before any name of one */
+        for (int i = 0; i < g->inputs.n; i++) {
+            const Input *input = &g->inputs.at[i];
+            const bool choice = is_choice(input->layout, &input->type);
+            if (pass > 0) add_line(f, input->name, choice ? layout_text(f, input->layout) : NULL);
+            if (pass == 0 && choice) note_digits(f, input->layout->digit, input->layout->start[input->layout->ndim]);
+        }
+        for (int s = 0; s < g->states.n; s++) {
+            const State *state = &g->states.at[s];
+            const bool choice = is_choice(state->layout, &state->type);
+            if (pass > 0) add_line(f, state->name, choice ? layout_text(f, state->layout) : NULL);
+            if (pass == 0 && choice) note_digits(f, state->layout->digit, state->layout->start[state->layout->ndim]);
+        }
+        for (int n = 0; n < g->nforward; n++) {
+            const Node *node = &g->nodes.at[n];
+            if (node_is_leaf(node) || node->strategy == NULL) continue;
+            if (pass > 0) add_line(f, node->name, strategy_text(f, node));
+            if (pass == 0) note_digits(f, node->strategy->digit, node->strategy->start[MAX_FACTORS]);
+        }
+        if (pass == 0) make_meshes(f);
+    }
+}
+
+/* Whether lines share a pattern: it matches several of its own and else only single ones, which stand behind it; all have something to say. */
+static bool is_shared(const Found *f, const char *pattern) {
+    int n = 0;
+    if (strchr(pattern, '*') == NULL) return false;
+    for (int i = 0; i < f->lines.n; i++) {
+        const Line *line = &f->lines.at[i];
+        if (line->name[0] != pattern[0] || !pattern_matches(pattern, line->name, NULL)) continue;
+        const bool own = strcmp(line->pattern, pattern) == 0;
+        if (line->strategy == NULL || (!own && strchr(line->pattern, '*') != NULL)) return false;
+        n += own;
+    }
+    return n > 1;
+}
+
+/* What most lines of a pattern say, of several the first. */
+static const char *most_said(const Found *f, const char *pattern) {
+    const char *most = NULL;
+    int best = 0;
+    for (int i = 0; i < f->lines.n && best < f->lines.n - i; i++) {
+        if (strcmp(f->lines.at[i].pattern, pattern) != 0) continue;
+        int n = 0;
+        for (int k = i; k < f->lines.n; k++)
+            n += strcmp(f->lines.at[k].pattern, pattern) == 0 && strcmp(f->lines.at[k].strategy, f->lines.at[i].strategy) == 0;
+        if (n > best) best = n, most = f->lines.at[i].strategy;
+    }
+    return most;
+}
+
+static void print_shared(Text *text, Found *f, const char *pattern) {
+    const char *most = most_said(f, pattern);
+    text_printf(text, "%s = %s;\n", pattern, most);
+    for (int i = 0; i < f->lines.n; i++) {
+        Line *line = &f->lines.at[i];
+        if (strcmp(line->pattern, pattern) != 0) continue;
+        line->written = true;
+        if (strcmp(line->strategy, most) != 0) text_printf(text, "%s = %s;\n", line->name, line->strategy);
+    }
+}
+
+static void print_lines(Text *text, Found *f) {
+    for (int single = 0; single < 2; single++)
+        for (int i = 0; i < f->lines.n; i++) {
+            const Line *line = &f->lines.at[i];
+            if (line->strategy == NULL || line->written) continue;
+            if (single)
+                text_printf(text, "%s = %s;\n", line->name, line->strategy);
+            else if (is_shared(f, line->pattern))
+                print_shared(text, f, line->pattern);
+        }
+}
+
+bool hints_print(Text *text, Compilation *c) {
+    const Build *b = program_train(c);
+    Found f = {.g = &b->front.chosen, .arena = c->arena};
+    Text lines = {0};
+    if (f.g->settings.mode == MODE_AUTO || f.g->settings.mode == MODE_SEMI_AUTO) find_lines(&f); /* the others look at no strategies */
+    measures_print(&lines, b, "# Beside it: ", "\n");
+    text_printf(&lines, "# Net %s on %d ranks: --hints with this file gives the plan that it is of.\nhints found {\n%s\n", f.g->name,
+                f.g->nranks, f.meshes.at != NULL ? f.meshes.at : "");
+    print_lines(&lines, &f);
+    text_printf(&lines, "}\n");
+    if (f.unsaid != NULL)
+        error_set(&c->error, EXIT_REJECTED, "--write-hints: %s splits what no operand of it has: no hint says that", f.unsaid);
+    const bool done = f.unsaid == NULL && frontend_format(c->options->hints_file, lines.at, lines.n, text, c->arena, c->diags);
+    text_finish(&lines);
+    text_finish(&f.meshes);
+    return done;
+}

@@ -1,0 +1,81 @@
+/* Hints that pcc has found: `hints found { .. }`. What --write-hints writes is tested in found.sh. */
+#include "compile.h"
+
+#define NET                                                                                                                                \
+    "net n(batch = 16) { input x : f32[batch, 8]; input t : f32[batch, 8]; h = x;\n"                                                       \
+    "  for i in 0..3 { param w : f32[8, 8] = normal(0.1); h = matmul(h, w); } y = relu(h); loss mse(y, t); }\n" TRAIN "%s\n"
+
+static void run(Compiled *x, const char *hints) {
+    char text[2048];
+    snprintf(text, sizeof text, NET, hints);
+    compiled_init(x, 4, 2);
+    compiled_run(x, text);
+}
+
+static const Node *node_named(const Compiled *x, const char *name) {
+    const Graph *g = &x->b->front.chosen;
+    for (int n = 0; n < g->nforward; n++)
+        if (strcmp(g->nodes.at[n].name, name) == 0) return &g->nodes.at[n];
+    cr_assert_fail("no %s", name);
+    return NULL;
+}
+
+/* The splits of m, k and n. */
+static void expect_splits(const Compiled *x, const char *name, int m, int k, int n) {
+    const Strategy *s = node_named(x, name)->strategy;
+    cr_expect(strategy_split(s, 0) == m && strategy_split(s, 1) == k && strategy_split(s, 2) == n, "%s: %d %d %d", name,
+              (int)strategy_split(s, 0), (int)strategy_split(s, 1), (int)strategy_split(s, 2));
+}
+
+Test(found, the_last_line_that_matches_counts_and_parts_of_composites_have_names) {
+    Compiled x;
+    run(&x,
+        "hints found { mesh (a = 2, b = 2); mesh (c = 4); h.* = ((c, -), (-, -)); h.1 = ((a, b), (b, -)); loss.square = ((-, c), (-, c)); w.2 = (-, c); }");
+    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
+    expect_splits(&x, "h.0", 4, 1, 1);
+    expect_splits(&x, "h.1", 2, 2, 1);
+    expect_splits(&x, "h.2", 4, 1, 1);
+    cr_expect_eq(node_named(&x, "h.1")->from, STRATEGY_PROPAGATED); /* no request */
+    cr_expect_eq(strategy_split(node_named(&x, "loss.square")->strategy, 1), 4);
+    cr_expect_eq(layout_split(x.graph->states.at[2].layout, 1), 4);
+    compiled_finish(&x);
+}
+
+Test(found, what_users_ask_for_goes_before) {
+    Compiled x;
+    run(&x, "hints { h.1 = ((1, 4), (4, 1)); w.0 = (4, 1); }\nhints found { mesh (a = 4); h.* = ((a, -), (-, -)); w.* = (-, a); }");
+    cr_assert(x.done, "%s", x.diags.items.at[0].text);
+    expect_splits(&x, "h.0", 4, 1, 1);
+    expect_splits(&x, "h.1", 1, 4, 1);
+    cr_expect_eq(layout_split(x.graph->states.at[0].layout, 0), 4);
+    cr_expect_eq(layout_split(x.graph->states.at[1].layout, 1), 4);
+    compiled_finish(&x);
+}
+
+static void expect_error(const char *hints, const char *said) {
+    Compiled x;
+    run(&x, hints);
+    cr_assert(!x.done && x.diags.nerrors == 1, "%s", hints);
+    cr_expect_not_null(strstr(x.diags.items.at[0].text, said), "%s: %s", hints, x.diags.items.at[0].text);
+    cr_expect_eq(x.diags.items.at[0].span.line, 4, "%s", hints);
+    compiled_finish(&x);
+}
+
+Test(found, what_fits_nothing_is_an_error) {
+    expect_error("hints found { mesh (a = 4); h.* = ((a, -), (-, -)); loss.sqare = ((a, -), (a, -)); }", "has the name loss.sqare");
+    expect_error("hints found { mesh (a = 4); h.0 = ((a, -), (-, a)); }", "axis a splits two different indices");
+    expect_error("hints found { mesh (a = 2, b = 2); mesh (c = 2); h.0 = ((a.c, -), (-, -)); }", "overlap");
+    expect_error("hints found { mesh (a = 4); mesh (a = 4); h.0 = ((a, -), (-, -)); }", "has an axis 'a' already");
+    expect_error("hints found { mesh (a = 3); h.0 = ((a, -), (-, -)); }", "does not divide the 4 ranks");
+    expect_error("hints found { h.0 = recompute; }", "recompute is a request");
+    expect_error("hints lost { h.0 = ((1, 1), (1, 1)); }", "found 'lost'");
+    expect_error("hints found { mush (a = 4); }", "expected '=', found '('");
+}
+
+Test(found, one_rank_has_no_use_for_it) {
+    Compiled x;
+    char text[2048];
+    snprintf(text, sizeof text, NET, "hints found { mesh (a = 4); h.* = ((a, -), (-, -)); gone = ((a, -), (-, -)); }");
+    compiled(&x, text, 1, 2);
+    compiled_finish(&x);
+}

@@ -1,0 +1,58 @@
+#!/bin/sh
+# --write-hints: what it writes gives the same plan, on samples and random nets, whatever found it.
+#   found.sh PCC
+set -eu
+pcc=$(realpath "$1")
+samples=$(realpath "$(dirname "$0")/../../samples")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+count=0
+
+# same NAME NET FLAGS..: with the hints that are written the net has the same plan, but for the files that it was made of.
+same() {
+    name=$1
+    net=$2
+    shift 2
+    "$pcc" "$net" -o net.plan --write-hints found.dsl --no-proof "$@" >out 2>said
+    mv net.plan first.plan
+    "$pcc" "$net" -o net.plan --hints found.dsl --no-proof "$@" >out 2>said_again || {
+        echo "found.sh: $name: $(cat said_again)" >&2
+        exit 1
+    }
+    for plan in first net; do
+        grep -v '^file \|^import \|^checksum ' $plan.plan >$plan.text
+    done
+    diff first.text net.text >&2 || {
+        echo "found.sh: $name: another plan with these hints:" >&2
+        cat found.dsl >&2
+        exit 1
+    }
+    "$pcc" fmt --check found.dsl >out
+    count=$((count + 1))
+}
+
+for sample in quickstart mlp_small mesh output mlp_cells attention_cells transformer reductions elementwise evaluation toymodel characters; do
+    for ranks in 2 4 8; do
+        for search in sharding_propagation dynamic_programming recursive_programming auto; do
+            # Not where a sample needs more ranks, or searches for nothing.
+            "$pcc" "$samples/$sample.dsl" --ranks $ranks --search $search -o net.plan --no-proof >out 2>said || continue
+            same "$sample on $ranks by $search" "$samples/$sample.dsl" --ranks $ranks --search $search
+        done
+    done
+done
+for seed in $(seq 30); do
+    "$pcc" fuzz-net --seed $seed >net.dsl
+    ranks=$(sed -n '2s/.*--ranks \([0-9]*\).*/\1/p' net.dsl)
+    "$pcc" net.dsl --ranks "$ranks" --mode auto -o net.plan --no-proof >out 2>said || continue
+    same "seed $seed on $ranks" net.dsl --ranks "$ranks" --mode auto
+    same "seed $seed on $ranks by auto" net.dsl --ranks "$ranks" --mode auto --search auto
+done
+same "hints of the user" "$samples/transformer.dsl" --ranks 8 --search auto --hints "$samples/transformer_hints.dsl"
+same "a layout of the user" "$samples/quickstart.dsl" --ranks 8 --shard 'w=(2, 4)' --dataset full_batch
+"$pcc" "$samples/gpt2.dsl" --ranks 8 --search auto --machine gpu8 -o net.plan --write-hints found.dsl --no-proof >out
+grep -q '^    h\.\*\.feed\.up\.y  *= ((' found.dsl # equal layers share a line
+[ $count -ge 100 ] || {
+    echo "found.sh: only $count plans were compared" >&2
+    exit 1
+}
