@@ -131,6 +131,11 @@ static void explain_expanded(const Explain *e, int chosen) {
     text_printf(e->text, " stand for it;\n               its reductions have a number a row, no row is gathered\n");
 }
 
+static const char *other_text(const void *context, const Node *node, const Strategy *strategy) {
+    const Explain *e = context;
+    return strategy_text(e, &e->b->front.chosen, node, strategy);
+}
+
 static void explain_node(const Explain *e, int id) {
     Text *text = e->text;
     const Graph *g = e->g;
@@ -405,6 +410,13 @@ static void explain_cost(const Explain *e, int value) {
         }
 }
 
+/* Of an operator for which a strategy is chosen. */
+static void explain_others(const Explain *e, int id) {
+    const Settings *settings = &e->g->settings;
+    if (id >= e->g->nforward || node_is_leaf(&e->g->nodes.at[id]) || e->b->follows != NULL || e->g->nranks == 1) return;
+    if (settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO) others_print(e->text, e->b, chosen_of(e->b, id), other_text, e);
+}
+
 /* ---------------------------------------------------------------- what is explained */
 
 static void explain_value(const Explain *e, int value) {
@@ -416,6 +428,7 @@ static void explain_value(const Explain *e, int value) {
     explain_fused(e, v->node);
     explain_cost(e, value);
     explain_moves(e, value, "  ");
+    explain_others(e, v->node);
 }
 
 /* The first node that takes the leaf's value; -1: none. */

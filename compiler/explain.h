@@ -8,6 +8,12 @@
  * when there is none. */
 bool explain(Text *text, Compilation *c, const char *name, Error *error);
 
+/* ---- others.c */
+
+typedef const char *(*StrategyText)(const void *context, const Node *node, const Strategy *strategy);
+/* Appends what a step costs with each other strategy of operator `id` of b->front.chosen, the cheapest first. */
+void others_print(Text *text, Build *b, int id, StrategyText name, const void *context);
+
 /* ---- what_if.c */
 
 /* What a step would cost with this hint, as --shard takes it, besides; nothing is written. False with *error, or after diagnostics, printed. */

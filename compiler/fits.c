@@ -54,7 +54,8 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     if (whole >= 0) {
         const State *state = &g->states.at[whole];
         const int64_t bytes = shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype], saved = bytes - bytes / g->nranks;
-        if (saved > missing / 16) text_printf(&text, "split %s, which every rank has whole: up to %s less; ", state->name, bytes_named(arena, saved));
+        if (saved > missing / 16)
+            text_printf(&text, "split %s, which every rank has whole: up to %s less; ", state->name, bytes_named(arena, saved));
     }
     if (2 * activations > missing)
         text_printf(&text,

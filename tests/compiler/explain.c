@@ -47,6 +47,46 @@ Test(explain, the_way_from_the_hint_is_told_with_what_decided_each_step) {
            "7.0 KiB     1.0 KiB     4         1024        ((2, 2), (2, 2))", "decided by   fewest bytes, a message counted as 128 a rank");
 }
 
+/* Milliseconds more that a line of others says. */
+static double more_ms(const char *line) {
+    double ms = 0;
+    cr_assert_eq(sscanf(line, "%*[ >-]%lf", &ms), 1, "%s", line);
+    return ms;
+}
+
+Test(explain, others_are_compiled_and_the_fastest_stands_first) {
+    Compiled x;
+    Error error = {0};
+    const char *text = explained(&x, quickstart, 8, 2, "y", &error), *line = strstr(text, "  others       18 of 18 strategies compiled");
+    cr_assert_not_null(line, "%s", text);
+    double before = -1e9;
+    int n = 0;
+    for (line = strchr(strchr(line, '\n') + 1, '\n') + 1; *line == ' '; line = strchr(line, '\n') + 1, n++) {
+        cr_expect_geq(more_ms(line), before, "%s", text);
+        before = more_ms(line);
+    }
+    cr_expect_eq(n, 9, "%s", text);
+    cr_expect_not_null(strstr(text, "->   +0          as much          as much           ((2, 4), (4, 1))"), "%s", text);
+    const char *slower = strstr(text, "as much           ((1, 8), (8, 1))");
+    cr_assert_not_null(slower, "%s", text);
+    while (slower[-1] != '\n')
+        slower--;
+    Build *b = program_train(&x.c);
+    const Graph *g = &b->front.chosen;
+    const Strategy **strategy = arena_alloc(&x.arena, sizeof *strategy * (size_t)g->nforward);
+    for (int n = 0; n < g->nforward; n++)
+        if (g->nodes.at[n].name != NULL && strcmp(g->nodes.at[n].name, "y") == 0) {
+            Strategy *other = arena_alloc(&x.arena, sizeof *other);
+            strategy_from_splits((const int32_t[]){1, 8, 1}, 3, 8, other);
+            strategy[n] = other;
+        }
+    BuildCost now, then;
+    build_cost(b, &now);
+    cr_assert(build_try(b, strategy, NULL, &then, &error), "%s", error.text);
+    cr_expect_float_eq(1e3 * (then.step_s - now.step_s), more_ms(slower), 1e-6, "%s", text);
+    compiled_finish(&x);
+}
+
 Test(explain, what_is_predicted_of_a_kernel_and_a_conversion) {
     EXPECT(quickstart, 8, "h", "predicted    ", " ms of a step of ", "conversion   reduce_scatter", "predicted to keep a step of ",
            " ms waiting for ");

@@ -1,0 +1,90 @@
+/* others: what a step would cost with each other strategy of one operator (--explain). Every one is compiled (oracle.h), with all other operators as they are. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/explain.h"
+#include "compiler/name.h"
+#include "compiler/oracle.h"
+
+/* Of a net of so many nodes one strategy is compiled, of smaller nets more: seconds in all. */
+enum { COMPILED_NODES = 200000, MAX_SHOWN = 8 };
+
+typedef struct Other {
+    const Strategy *strategy;
+    BuildCost cost;
+    bool present;
+} Other;
+typedef VEC(Other) Others;
+
+/* Splits say no order of digits: that of the factors, and the opposite one, stand for all. */
+static void add_orders(Graph *g, const Node *node, const Strategy *in_order, Others *others) {
+    const int n = in_order->nfactors;
+    int32_t splits[MAX_FACTORS] = {0}, used = 1;
+    Digit digits[MAX_FACTORS];
+    Strategy opposite = {.nfactors = n};
+    for (int f = 0; f < n; f++)
+        used *= splits[n - 1 - f] = (int32_t)strategy_split(in_order, f);
+    mesh_digits(splits, n, g->nranks / used, digits);
+    for (int f = 0; f < n; f++)
+        if (splits[n - 1 - f] > 1) strategy_append(&opposite, f, digits[n - 1 - f]);
+    const Strategy *both[] = {graph_strategy(g, in_order), graph_strategy(g, &opposite)};
+    for (int k = 0; k < 2; k++)
+        if (both[k] != node->strategy && (k == 0 || both[1] != both[0])) vec_push(g->arena, others, ((Other){.strategy = both[k]}));
+}
+
+static int by_cost(const void *a, const void *b) {
+    const Other *x = a, *y = b;
+    if (x->cost.step_s != y->cost.step_s) return x->cost.step_s < y->cost.step_s ? -1 : 1;
+    if (x->cost.sent_bytes != y->cost.sent_bytes) return x->cost.sent_bytes < y->cost.sent_bytes ? -1 : 1;
+    return y->present - x->present;
+}
+
+/* Compiles each; those that cannot be are left out. */
+static void compile_others(Build *b, int id, Others *others) {
+    const Graph *g = &b->front.chosen;
+    const Strategy **strategy = arena_alloc(b->arena, sizeof *strategy * (size_t)(g->nforward + 1));
+    int n = 0;
+    for (int k = 0; k < others->n; k++) {
+        Other other = others->at[k];
+        Error none = {0};
+        strategy[id] = other.strategy;
+        if (build_try(b, strategy, b->front.measures, &other.cost, &none)) others->at[n++] = other;
+    }
+    others->n = n;
+}
+
+static const char *more_bytes(const Build *b, int64_t now, int64_t then) {
+    if (then == now) return "as much";
+    return arena_printf(b->arena, "%s %s", bytes_named(b->arena, then > now ? then - now : now - then), then > now ? "more" : "less");
+}
+
+void others_print(Text *text, Build *b, int id, StrategyText name, const void *context) {
+    Graph *g = &b->front.chosen;
+    const Node *node = &g->nodes.at[id];
+    Others others = {0};
+    const Candidates all = candidates(node, g->nranks, b->arena);
+    vec_push(b->arena, &others, ((Other){.strategy = node->strategy, .present = true}));
+    for (int k = 0; k < all.n; k++)
+        add_orders(g, node, &all.at[k], &others);
+    const int known = others.n, most = COMPILED_NODES / (g->nodes.n + 1) + 1;
+    if (others.n > most) others.n = most;
+    const int tried = others.n;
+    compile_others(b, id, &others);
+    if (others.n == 0 || !others.at[0].present) return;
+    const BuildCost now = others.at[0].cost;
+    qsort(others.at, (size_t)others.n, sizeof *others.at, by_cost);
+    text_printf(text, "  others       %d of %d strategies compiled, all else as it is; a step of %.4g ms takes\n", tried, known,
+                1e3 * now.step_s);
+    text_printf(text, "                 ms          sent by a rank   memory of a rank\n");
+    const char *present = name(context, node, node->strategy);
+    for (int k = 0, shown = 0; k < others.n; k++) {
+        const Other *other = &others.at[k];
+        if (!other->present && (shown == MAX_SHOWN || strcmp(name(context, node, other->strategy), present) == 0))
+            continue; /* in other words */
+        shown += !other->present;
+        text_printf(text, "            %s  %-+10.4g  %-15s  %-16s  %s\n", other->present ? "-> " : "   ",
+                    1e3 * (other->cost.step_s - now.step_s), more_bytes(b, now.sent_bytes, other->cost.sent_bytes),
+                    more_bytes(b, memory_bytes(&now), memory_bytes(&other->cost)), name(context, node, other->strategy));
+    }
+}
