@@ -259,10 +259,23 @@ static void copy_loss(Graph *g) {
     graph_set_report(g, 0, graph_emit(g, OP_sum, &g->loss, 1, NULL, "loss", graph_producer(g, g->loss)->span));
 }
 
+/* A state that takes the value of another one as it was before the step: a copy, since that one may be overwritten first. */
+static void copy_written(Graph *g) {
+    for (int k = 0; k < g->reports.n; k++) {
+        Report *report = &g->reports.at[k];
+        const Node *from = graph_producer(g, report->value);
+        if (!report->writes || !node_is_leaf(from)) continue;
+        Attr to[MAX_ATTRS] = {0};
+        to[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[g->values.at[report->value].type.dtype]};
+        report->value = graph_emit(g, OP_cast, &report->value, 1, to, report->name, report->span);
+    }
+}
+
 bool pass_simplify(Build *b) {
     b->front.lowered = b->front.graph; /* its nodes and values stay: rewriting makes new ones */
     graph_simplify(&b->front.graph, SIMPLIFY_ALL);
     copy_loss(&b->front.graph);
+    copy_written(&b->front.graph);
     return true;
 }
 

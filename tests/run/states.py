@@ -126,6 +126,15 @@ class States(Case):
             self.assertEqual(saved["count"], (14.0,))
             self.assertEqual(saved["last"], (13 * 0.125,) * 3)
 
+    def test_a_state_takes_what_another_was_before_the_step(self):
+        self.write("net.dsl", """net n(batch = 4) { input x : f32[batch, 3]; param w : f32[3] = [3, 2, 1]; state a : f32[3] = zeros; state b : f32[3] = ones; state old : f32[3] = zeros;
+            a <- b; b <- a; old <- w; loss mean(w * x); } train { data = normal(seed = 1); optimizer = sgd(lr = 0.25); epochs = 1; steps = 3; }""")
+        for ranks, level in (1, "-O2"), (2, "-O2"), (2, "-O0"):
+            self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks, level), ranks, "--save", "w.safetensors", "--checkpoint-dir", "c"))
+            saved = self.saved("w.safetensors")
+            self.assertEqual((saved["a"], saved["b"]), ((1.0,) * 3, (0.0,) * 3))
+            self.assertNotEqual(saved["old"], saved["w"])
+
     def drop(self, ranks, shard="", more="", *options):
         self.write("drop.dsl", DROPOUT % (shard, more))
         return self.ok(self.local(self.compile("drop.dsl", "drop.plan", "--ranks", ranks), ranks, *options))
