@@ -11,7 +11,7 @@
 /* What a result may differ by from the plain kernel's, which computes in doubles: so many units in the last place (of the result's type),
  * of the result and of operand `of` (-1: of the result alone), whose size is that of what is added up or cancels. CUDA's own bounds
  * (programming guide, mathematical functions): expf 1, logf 1, tanhf 2, erfcf 4; exp 1, log 1, tanh 2, erfc 5; quotients and roots are
- * rounded correctly; sinf 2, cosf 2, log1pf 1; sin 2, cos 2, log1p 1. */
+ * rounded correctly; sinf 2, cosf 2, log1pf 1, powf 4; sin 2, cos 2, log1p 1, pow 2. */
 typedef struct Tolerance {
     OpCode op;
     int nin;
@@ -19,13 +19,14 @@ typedef struct Tolerance {
     int of;
 } Tolerance;
 static const Tolerance tolerances[] = {
-    {OP_add, 2, 0, -1},         {OP_sub, 2, 0, -1},        {OP_mul, 2, 0, -1},      {OP_div, 2, 0, -1},       {OP_neg, 1, 0, -1},
-    {OP_relu, 1, 0, -1},        {OP_sqrt, 1, 0, -1},       {OP_square, 1, 0, -1},   {OP_relu_grad, 2, 0, -1}, {OP_max_mask, 2, 0, -1},
-    {OP_square_grad, 2, 1, -1}, {OP_exp, 1, 2, -1},        {OP_log, 1, 2, -1},      {OP_tanh, 1, 3, -1},      {OP_rsqrt, 1, 2, -1},
-    {OP_sigmoid, 1, 4, -1},     {OP_silu, 1, 4, -1},       {OP_gelu, 1, 6, 0},      {OP_tanh_grad, 2, 2, 1},  {OP_sqrt_grad, 2, 1, -1},
-    {OP_sigmoid_grad, 2, 2, 1}, {OP_rsqrt_grad, 2, 3, -1}, {OP_silu_grad, 2, 8, 1}, {OP_gelu_grad, 2, 8, 1},  {OP_clip, 2, 1, -1},
-    {OP_abs, 1, 0, -1},         {OP_abs_grad, 2, 0, -1},   {OP_maximum, 2, 0, -1},  {OP_minimum, 2, 0, -1},   {OP_max_share, 2, 0, -1},
-    {OP_sin, 1, 3, -1},         {OP_cos, 1, 3, -1},        {OP_softplus, 1, 4, -1},
+    {OP_add, 2, 0, -1},         {OP_sub, 2, 0, -1},        {OP_mul, 2, 0, -1},           {OP_div, 2, 0, -1},       {OP_neg, 1, 0, -1},
+    {OP_relu, 1, 0, -1},        {OP_sqrt, 1, 0, -1},       {OP_square, 1, 0, -1},        {OP_relu_grad, 2, 0, -1}, {OP_max_mask, 2, 0, -1},
+    {OP_square_grad, 2, 1, -1}, {OP_exp, 1, 2, -1},        {OP_log, 1, 2, -1},           {OP_tanh, 1, 3, -1},      {OP_rsqrt, 1, 2, -1},
+    {OP_sigmoid, 1, 4, -1},     {OP_silu, 1, 4, -1},       {OP_gelu, 1, 6, 0},           {OP_tanh_grad, 2, 2, 1},  {OP_sqrt_grad, 2, 1, -1},
+    {OP_sigmoid_grad, 2, 2, 1}, {OP_rsqrt_grad, 2, 3, -1}, {OP_silu_grad, 2, 8, 1},      {OP_gelu_grad, 2, 8, 1},  {OP_clip, 2, 1, -1},
+    {OP_abs, 1, 0, -1},         {OP_abs_grad, 2, 0, -1},   {OP_maximum, 2, 0, -1},       {OP_minimum, 2, 0, -1},   {OP_max_share, 2, 0, -1},
+    {OP_sin, 1, 3, -1},         {OP_cos, 1, 3, -1},        {OP_softplus, 1, 4, -1},      {OP_pow, 2, 8, -1},       {OP_expm1, 1, 8, -1},
+    {OP_expm1_grad, 2, 3, -1},  {OP_hardswish, 1, 3, 0},   {OP_hardswish_grad, 2, 3, 1}, {OP_floor, 1, 0, -1},     {OP_sign, 1, 0, -1},
 };
 /* Bounds of clamp are drawn for it: check_clamp. */
 static const OpCode clamps[] = {OP_clamp, OP_clamp_grad};
@@ -108,8 +109,8 @@ static void check(const Tolerance *tolerance, DType dtype, int repeat) {
         call.in[i] = operand_at(image_take(&image, &random, shape_elements(&part), type), type, &part);
         operand_fill(&call.in[i], &random, special);
         /* Roots and logarithms of what they are for; gradients of rsqrt and sqrt of what those give. */
-        bool positive = op == OP_log || op == OP_sqrt || op == OP_rsqrt || (i == 0 && (op == OP_sqrt_grad || op == OP_rsqrt_grad)) ||
-                        (i == 1 && op == OP_clip);
+        bool positive = op == OP_log || op == OP_sqrt || op == OP_rsqrt || (i == 0 && op == OP_pow) ||
+                        (i == 0 && (op == OP_sqrt_grad || op == OP_rsqrt_grad)) || (i == 1 && op == OP_clip);
         for (int64_t k = 0, n = shape_elements(&part); positive && !special && k < n; k++)
             element_put(call.in[i].data, type, k, fabs(element_at(call.in[i].data, type, k)) + 0.01);
     }
