@@ -315,7 +315,7 @@ seed(unit("proof", "operators"),
      ("a result is a sum over the indices that it lacks itself", "kernel_check", "set_add_set(&expected, &summed[k])", "set_add_set(&expected, &summed[0])"),
      ("a digit splits one index", "kernel_check", "!set_add_list(&all, layout, d)", "set_add_list(&all, layout, d), false"),
      ("a reshape keeps its elements on their ranks", "reshape_check", "if (ni != nj || memcmp(", "if (false && memcmp("))
-seed(unit("proof", "check"),
+seed(unit("proof", "steps"),
      ("a value is made once", "define", "walk->defined[i] != NEVER", "false"),
      ("values share a place only in place of their last operand", "memory_check",
       "!(in_place[i] && same && defined[other] < step && last[other] == step + fused_length(role, step) - 1)", "!same"),
