@@ -14,10 +14,10 @@ try() {
     esac
     exit 1
 }
-try tests/faults/forward.dsl --ranks 6
-try tests/faults/rows.dsl --ranks 6
-try tests/faults/refused.dsl --ranks 6
-try tests/faults/refused.dsl --ranks 6 -O0
+try tests/faults/forward.dsl --ranks 6 --search sharding_propagation
+try tests/faults/rows.dsl --ranks 6 --search sharding_propagation
+try tests/faults/refused.dsl --ranks 6 --search sharding_propagation
+try tests/faults/refused.dsl --ranks 6 -O0 --search sharding_propagation
 try samples/quickstart.dsl --ranks 8
 try samples/quickstart.dsl --ranks 8 -O0
 try samples/quickstart.dsl --ranks 6 --mode data_parallel
