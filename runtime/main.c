@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ir/file.h"
 #include "runtime/backend.h"
@@ -155,10 +156,16 @@ static bool is_first(void) {
     return !rank || atol(rank) == first;
 }
 
+/* The launcher ends all processes when one fails: the others give the first one the time to say why. */
+static int usage_exit(void) {
+    if (!is_first()) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    return EXIT_USAGE;
+}
+
 /* A mistake on the command line. */
 static int usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
 static int usage_error(const char *format, ...) {
-    if (!is_first()) return EXIT_USAGE;
+    if (!is_first()) return usage_exit();
     va_list args;
     va_start(args, format);
     fputs("prun: ", stderr);
@@ -400,7 +407,7 @@ int main(int argc, char **argv) {
             break;
         default: /* getopt has said what is wrong */
             if (opterr) fputs("try 'prun --help'\n", stderr);
-            code = EXIT_USAGE;
+            code = usage_exit();
         }
     }
     if (code < 0 && !check_options(given, &options)) code = EXIT_USAGE;
