@@ -91,7 +91,7 @@ static void find_phases(Sharded *s) {
     const double last =
         g->settings.regather_share > 0 ? g->settings.regather_share * nparameters : nparameters; /* slots come behind them */
     for (int n = 0, phase = 0; n < g->nodes.n; n++) {
-        const bool forward = n < g->nforward || g->nodes.at[n].micro > 0;
+        const bool forward = graph_is_forward(g, n);
         phase += forward == (phase % 2 == 1);
         s->phase[n] = phase;
         const bool parameter = g->nodes.at[n].op == OP_read && g->states.at[g->nodes.at[n].state].trainable && g->nodes.at[n].state < last;

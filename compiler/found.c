@@ -29,7 +29,7 @@ typedef struct Found {
 static void note_digits(Found *f, const Digit *digits, int n) {
     for (int i = 0; i < n; i++) {
         int k = 0;
-        while (k < f->digits.n && (f->digits.at[k].size != digits[i].size || f->digits.at[k].stride != digits[i].stride))
+        while (k < f->digits.n && !digit_equal(f->digits.at[k], digits[i]))
             k++;
         if (k == f->digits.n) vec_push(f->arena, &f->digits, digits[i]);
     }
@@ -37,7 +37,7 @@ static void note_digits(Found *f, const Digit *digits, int n) {
 
 static const Axis *axis_of(const Found *f, Digit digit) {
     for (int i = 0; i < f->axes.n; i++)
-        if (f->axes.at[i].digit.size == digit.size && f->axes.at[i].digit.stride == digit.stride) return &f->axes.at[i];
+        if (digit_equal(f->axes.at[i].digit, digit)) return &f->axes.at[i];
     return NULL;
 }
 
@@ -58,7 +58,7 @@ static int one_mesh(const Digit *digits, int n, int nranks, Digit chain[MAX_DIGI
     for (int i = 0; i < n && naxes >= 0; i++) {
         bool there = false;
         for (int k = 0; k < naxes; k++)
-            there = there || (chain[k].size == digits[i].size && chain[k].stride == digits[i].stride);
+            there = there || digit_equal(chain[k], digits[i]);
         if (!there) return -1;
     }
     return naxes;

@@ -22,11 +22,6 @@ typedef struct Recompute {
     VEC(int) need;   /* copies to be made: old nodes */
 } Recompute;
 
-/* Whether a node of the sharded graph is of the forward pass, of any batch. */
-static bool is_forward(const Graph *g, int node) {
-    return node < g->nforward || g->nodes.at[node].micro > 0;
-}
-
 /* Takes the marks off what later batches share with the first. */
 static void keep_shared(Graph *g) {
     for (int n = g->nforward; n < g->nodes.n; n++)
@@ -38,13 +33,13 @@ static void keep_shared(Graph *g) {
 
 static bool is_marked(const Graph *g, int value) {
     const int maker = g->values.at[value].node;
-    return g->nodes.at[maker].recompute && is_forward(g, maker);
+    return g->nodes.at[maker].recompute && graph_is_forward(g, maker);
 }
 
 /* Whether some gradient reads a marked node. */
 static bool any_reader(const Graph *g) {
     for (int n = g->nforward; n < g->nodes.n; n++)
-        for (int i = 0; !is_forward(g, n) && i < g->nodes.at[n].nin; i++)
+        for (int i = 0; !graph_is_forward(g, n) && i < g->nodes.at[n].nin; i++)
             if (is_marked(g, g->nodes.at[n].in[i])) return true;
     return false;
 }
@@ -98,7 +93,7 @@ static void compute_again(Recompute *r, int id, int reader) {
 
 static void keep(Recompute *r, int id) {
     Node node = copy_operands(&r->copy, id);
-    if (!is_forward(&r->copy.from, id)) {
+    if (!graph_is_forward(&r->copy.from, id)) {
         note_needs(r, id);
         for (int k = 0; k < r->need.n; k++)
             compute_again(r, r->need.at[k], id);

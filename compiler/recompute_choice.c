@@ -27,7 +27,7 @@ typedef struct Looked {
 static int forward_operator(const Build *t, int id) {
     const Graph *g = &t->sharded.graph;
     const Node *node = &g->nodes.at[id];
-    if (node_is_leaf(node) || node->recompute || (id >= g->nforward && node->micro == 0)) return -1;
+    if (node_is_leaf(node) || node->recompute || !graph_is_forward(g, id)) return -1;
     return chosen_of(t, id < g->nforward ? id : node->origin);
 }
 
@@ -62,9 +62,7 @@ static void look(const Build *t, const BuildCost *cost, void *context) {
     for (int i = 0; i < held.values.n; i++) {
         const Value *value = &g->values.at[held.values.at[i]];
         const int chosen = forward_operator(t, value->node);
-        if (chosen >= 0)
-            looked->held[chosen] +=
-                layout_max_elements(t->sharded.made[held.values.at[i]], &value->type.shape) * dtype_bytes[value->type.dtype];
+        if (chosen >= 0) looked->held[chosen] += layout_max_bytes(t->sharded.made[held.values.at[i]], &value->type);
     }
     for (int e = 0; e < t->timeline->events.n; e++)
         add_seconds(t, &t->timeline->events.at[e], looked->seconds);

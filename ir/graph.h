@@ -390,6 +390,10 @@ void graph_set_report(Graph *graph, int k, int value); /* makes value what is re
 static inline int graph_nforward(const Graph *graph) {
     return graph->nforward > 0 ? graph->nforward : graph->nodes.n;
 }
+/* Whether a node belongs to the forward pass, of any micro-batch, once autodiff has run. */
+static inline bool graph_is_forward(const Graph *graph, int node) {
+    return node < graph->nforward || graph->nodes.at[node].micro > 0;
+}
 bool *graph_active(const Graph *graph, Arena *arena); /* per value of a forward node: it has a gradient; in the arena */
 int *graph_uses(const Graph *graph, Arena *arena);    /* number of users of each value (each report counts as one), in the arena */
 

@@ -185,7 +185,7 @@ void layout_canonical(Layout *layout, const Shape *shape) {
 bool layout_equal(const Layout *a, const Layout *b) {
     if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0) return false;
     for (int i = 0; i < digit_count(a); i++)
-        if (a->digit[i].size != b->digit[i].size || a->digit[i].stride != b->digit[i].stride) return false;
+        if (!digit_equal(a->digit[i], b->digit[i])) return false;
     return order_equal(a->order, b->order);
 }
 
@@ -201,7 +201,7 @@ bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nrank
         if (n != layout_count(&cb, list)) return false;
         for (int i = 0; i < n; i++) {
             Digit da = layout_list(&ca, list)[i], db = layout_list(&cb, list)[i];
-            if (da.size != db.size || da.stride != db.stride) return false;
+            if (!digit_equal(da, db)) return false;
             for (int rank = 0; !order_equal(ca.order, cb.order) && rank < nranks; rank++)
                 if (digit_of(da, order_position(ca.order, rank)) != digit_of(db, order_position(cb.order, rank))) return false;
         }

@@ -105,10 +105,10 @@ static bool ranges(Contraction *c, const FieldTensor *const *t, char *why, size_
 /* ---------------------------------------------------------------- loops */
 
 /* Letters of one kind, run through as one index. */
-typedef struct Group {
+typedef struct IndexGroup {
     int64_t count;
     int64_t *offset[3]; /* per tensor: of each value of the index */
-} Group;
+} IndexGroup;
 
 typedef enum { BATCH, ROWS, COLUMNS, SUMMED, NKINDS } Kind;
 
@@ -117,7 +117,7 @@ static Kind kind_of(const Contraction *c, int l) {
     return c->in[A][l] && c->in[B][l] ? BATCH : c->in[A][l] ? ROWS : COLUMNS;
 }
 
-static bool group_make(const Contraction *c, Kind kind, Group *group) {
+static bool group_make(const Contraction *c, Kind kind, IndexGroup *group) {
     group->count = 1;
     for (int l = 0; l < c->n; l++)
         if (kind_of(c, l) == kind) group->count *= c->end[l] - c->begin[l];
@@ -140,7 +140,7 @@ static bool group_make(const Contraction *c, Kind kind, Group *group) {
 }
 
 /* Each of an operand's rows (of a batch), contiguous in the summed index: *rows[i] is at row + i * pitch. Packs where they are not. */
-static const Fe *rows_of(const Fe *x, int t, const Group *of, const Group *summed, Fe *packed, int64_t *pitch) {
+static const Fe *rows_of(const Fe *x, int t, const IndexGroup *of, const IndexGroup *summed, Fe *packed, int64_t *pitch) {
     bool contiguous = true;
     for (int64_t k = 0; contiguous && k < summed->count; k++)
         contiguous = summed->offset[t][k] == k;
@@ -162,7 +162,7 @@ static const Fe *rows_of(const Fe *x, int t, const Group *of, const Group *summe
     return packed;
 }
 
-static void multiply(const Group *g, const FieldTensor *const *t, Fe *packed_a, Fe *packed_b) {
+static void multiply(const IndexGroup *g, const FieldTensor *const *t, Fe *packed_a, Fe *packed_b) {
     int64_t m = g[ROWS].count, nc = g[COLUMNS].count, k = g[SUMMED].count;
     int64_t block = 1 + 16384 / (k + 1); /* columns that stay in the cache while all rows pass */
     for (int64_t batch = 0; batch < g[BATCH].count; batch++) {
@@ -182,7 +182,7 @@ static void multiply(const Group *g, const FieldTensor *const *t, Fe *packed_a, 
 static bool contract(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const FieldTensor *const t[3] = {&in[0], &in[1], &out[0]};
     Contraction c;
-    Group group[NKINDS];
+    IndexGroup group[NKINDS];
     memset(group, 0, sizeof group);
     if (!letters(&c, node, t)) return field_fail(why, n, "the product's dimensions do not fit");
     if (!ranges(&c, t, why, n)) return false;

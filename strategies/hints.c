@@ -168,7 +168,7 @@ typedef struct Use {
 static bool digits_equal(const Digits *a, const Digits *b) {
     if (a->n != b->n) return false;
     for (int i = 0; i < a->n; i++)
-        if (a->at[i].size != b->at[i].size || a->at[i].stride != b->at[i].stride) return false;
+        if (!digit_equal(a->at[i], b->at[i])) return false;
     return true;
 }
 
@@ -258,9 +258,7 @@ static bool check_axes_of_factors(const Check *check, const Node *node, const Hi
                     const HintDim *here = &hint->in[use[f].operand].dim[use[f].dim], *there = &hint->in[use[g].operand].dim[use[g].dim];
                     const char *axis = "";
                     for (int a = 0; a < settings_naxes(settings); a++)
-                        if (settings_axis(settings, a)->size == use[f].digits.at[i].size &&
-                            settings_axis(settings, a)->digit.stride == use[f].digits.at[i].stride)
-                            axis = settings_axis(settings, a)->name;
+                        if (digit_equal(settings_axis(settings, a)->digit, use[f].digits.at[i])) axis = settings_axis(settings, a)->name;
                     diag_error(check->diags, here->span, "%s: axis %s splits two different indices of %s", check->what, axis,
                                op_table[node->op].name);
                     diag_note(check->diags, there->span, "here the other one");

@@ -55,10 +55,6 @@ static bool count_message(void *context, const Piece *piece) {
     return true;
 }
 
-static int64_t max64(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* The atoms of the source that divide what rank 0 needs: it gets a piece from the rank at each of their values. Returns their number. */
 static int dividing_atoms(const Pair *pair, Digit *digits) {
     int n = 0;

@@ -208,7 +208,7 @@ bool pair_in_place(const Pair *pair) {
             int64_t size = 1, common = 1;
             for (int i = 0; i < layout_count(pair->from, d) && i < layout_count(pair->to, d); i++) {
                 Digit f = layout_list(pair->from, d)[i], t = layout_list(pair->to, d)[i];
-                if (f.size != t.size || f.stride != t.stride) break;
+                if (!digit_equal(f, t)) break;
                 common *= f.size;
             }
             while (size < common)

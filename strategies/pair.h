@@ -8,6 +8,10 @@
 #pragma once
 #include "strategies/strategies.h"
 
+static inline int64_t max64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
 enum { MAX_ATOMS = 64 };
 typedef struct AtomList {
     int n;

@@ -8,10 +8,6 @@
 
 #include "strategies/pair.h"
 
-static int64_t max64(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* Whether any list of a layout has the digit. */
 static bool has_anywhere(const Layout *layout, Digit digit) {
     for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++)

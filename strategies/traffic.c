@@ -5,10 +5,6 @@
 
 #include "strategies/pair.h"
 
-static int64_t max64(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* Size of part `position` of `cells` divided among `n`, first ones one larger. */
 static int64_t share(int64_t cells, int64_t n, int64_t position) {
     return cells / n + (position < cells % n);

@@ -8,26 +8,17 @@
     "  for i in 0..2 { param w : f32[32, 32] = normal(0.1); layer = relu(matmul(h, w)); h = layer; }\n"                                    \
     "  param v : f32[32, 8] = normal(0.1); y = matmul(h, v) shard ((1, 4), (4, 1)); loss mean(y); }\n" TRAIN "parallel { %s }\n"
 
-static char said[8192];
-
 /* Compiles a net with demands in its parallel block. */
 static bool run(Compiled *x, const char *net, const char *demands) {
-    Text text = {0};
     char whole[2048];
     snprintf(whole, sizeof whole, net, demands);
     compiled_init(x, 4, 2);
-    const bool done = compiled_run(x, whole);
-    text_printf(&text, " ");
-    for (int i = 0; i < x->diags.items.n; i++)
-        text_printf(&text, "%s\n", x->diags.items.at[i].text);
-    snprintf(said, sizeof said, "%s", text.at);
-    text_finish(&text);
-    return done;
+    return compiled_run(x, whole);
 }
 
 static void expect_kept(const char *demand) {
     Compiled x;
-    cr_expect(run(&x, NET, demand), "%s: %s", demand, said);
+    cr_expect(run(&x, NET, demand), "%s: %s", demand, compiled_said(&x));
     cr_expect_eq(x.diags.items.n, 0);
     compiled_finish(&x);
 }
@@ -36,10 +27,10 @@ static void expect_kept(const char *demand) {
 static void expect_broken(const char *demand, const char *const *parts, int n) {
     Compiled x;
     cr_expect_not(run(&x, NET, demand), "%s", demand);
-    cr_expect_eq(x.diags.nerrors, 1, "%s: %s", demand, said);
+    cr_expect_eq(x.diags.nerrors, 1, "%s: %s", demand, compiled_said(&x));
     cr_expect_gt(x.diags.items.at[0].span.line, 0);
     for (int i = 0; i < n; i++)
-        cr_expect_not_null(strstr(said, parts[i]), "%s: '%s' is not in: %s", demand, parts[i], said);
+        cr_expect_not_null(strstr(compiled_said(&x), parts[i]), "%s: '%s' is not in: %s", demand, parts[i], compiled_said(&x));
     compiled_finish(&x);
 }
 #define BROKEN(demand, ...)                                                                                                                \
@@ -47,7 +38,7 @@ static void expect_broken(const char *demand, const char *const *parts, int n) {
 
 static void cost_of(BuildCost *cost) {
     Compiled x;
-    cr_assert(run(&x, NET, ""), "%s", said);
+    cr_assert(run(&x, NET, ""), "%s", compiled_said(&x));
     build_cost(x.b, cost);
     compiled_finish(&x);
 }
@@ -83,7 +74,7 @@ Test(asserts, what_breaks_one_is_named) {
 
 Test(asserts, a_kind_is_forbidden_where_a_value_is_made_or_taken) {
     Compiled x;
-    cr_assert(run(&x, NET, ""), "%s", said);
+    cr_assert(run(&x, NET, ""), "%s", compiled_said(&x));
     cr_assert_eq(x.b->facts->kind[COMM_ALL_TO_ALL].count, 0);
     cr_assert_gt(x.b->facts->kind[COMM_ALL_REDUCE].count, 0);
     compiled_finish(&x);

@@ -38,6 +38,14 @@ static inline bool compiled_run(Compiled *x, const char *text) {
     return x->done;
 }
 
+/* All that was said, a line each. */
+static inline const char *compiled_said(Compiled *x) {
+    const char *said = "";
+    for (int i = 0; i < x->diags.items.n; i++)
+        said = arena_printf(&x->arena, "%s%s\n", said, x->diags.items.at[i].text);
+    return said;
+}
+
 static inline void compiled_finish(Compiled *x) {
     compilation_finish(&x->c);
     unlink(x->output);

@@ -5,26 +5,16 @@
     "net n(batch = 64) { input x : f32[batch, 256]; param w : f32[256, 128] = normal(0.1); param v : f32[128, 8] = normal(0.1);\n"         \
     "  h = tanh(matmul(x, w)); loss mean(matmul(h, v)); }\n" TRAIN_MOMENTUM "parallel {" memory "}\n"
 
-static char text[4096];
-
-/* Compiles; what was said, in the arena. */
 static bool run(Compiled *x, const char *net, const char *flag, const Machine *machine) {
-    Text said = {0};
     compiled_init(x, 4, 2);
     x->options.overrides.memory = flag;
     x->options.machine = machine;
-    const bool done = compiled_run(x, net);
-    text_printf(&said, " ");
-    for (int i = 0; i < x->diags.items.n; i++)
-        text_printf(&said, "%s\n", x->diags.items.at[i].text);
-    snprintf(text, sizeof text, "%s", said.at);
-    text_finish(&said);
-    return done;
+    return compiled_run(x, net);
 }
 
 static int64_t needed_bytes(void) {
     Compiled x;
-    cr_assert(run(&x, NET(""), NULL, NULL), "%s", text);
+    cr_assert(run(&x, NET(""), NULL, NULL), "%s", compiled_said(&x));
     const int64_t bytes = x.b->facts->rank_bytes;
     compiled_finish(&x);
     return bytes;
@@ -35,15 +25,15 @@ Test(fits, what_may_be_needed_is_an_error_one_byte_below) {
     char flag[32];
     Compiled x;
     snprintf(flag, sizeof flag, "%lld", (long long)needed);
-    cr_expect(run(&x, NET(""), flag, NULL), "%s", text);
+    cr_expect(run(&x, NET(""), flag, NULL), "%s", compiled_said(&x));
     cr_expect_eq(x.diags.items.n, 0);
     compiled_finish(&x);
     snprintf(flag, sizeof flag, "%lld", (long long)needed - 1);
     cr_expect_not(run(&x, NET(""), flag, NULL));
     cr_expect_eq(x.diags.nerrors, 1);
-    cr_expect_not_null(strstr(text, "1 B more than the"), "%s", text);
-    cr_expect_not_null(strstr(text, "the arena is fullest at step "), "%s", text);
-    cr_expect_not_null(strstr(text, "or more ranks than 4"), "%s", text);
+    cr_expect_not_null(strstr(compiled_said(&x), "1 B more than the"), "%s", compiled_said(&x));
+    cr_expect_not_null(strstr(compiled_said(&x), "the arena is fullest at step "), "%s", compiled_said(&x));
+    cr_expect_not_null(strstr(compiled_said(&x), "or more ranks than 4"), "%s", compiled_said(&x));
     compiled_finish(&x);
 }
 
@@ -51,10 +41,10 @@ Test(fits, the_net_says_it_and_a_flag_goes_before) {
     Compiled x;
     cr_expect_not(run(&x, NET(" memory = 64 KiB; "), NULL, NULL));
     cr_expect_eq(x.diags.items.at[0].span.line, 4);
-    cr_expect_not_null(strstr(text, "than the 64.0 KiB that it may"), "%s", text);
-    cr_expect_not_null(strstr(text, "split "), "%s", text);
+    cr_expect_not_null(strstr(compiled_said(&x), "than the 64.0 KiB that it may"), "%s", compiled_said(&x));
+    cr_expect_not_null(strstr(compiled_said(&x), "split "), "%s", compiled_said(&x));
     compiled_finish(&x);
-    cr_expect(run(&x, NET(" memory = 64 KiB; "), "1 GiB", NULL), "%s", text);
+    cr_expect(run(&x, NET(" memory = 64 KiB; "), "1 GiB", NULL), "%s", compiled_said(&x));
     compiled_finish(&x);
     cr_expect_not(run(&x, NET(" memory = 0; "), NULL, NULL));
     compiled_finish(&x);
@@ -67,7 +57,7 @@ Test(fits, a_machine_with_less_is_a_warning) {
     small.memory_bytes = needed_bytes() - 1;
     cr_expect(run(&x, NET(""), NULL, &small));
     cr_expect_eq(x.diags.nwarnings, 1);
-    cr_expect_not_null(strstr(text, "; small has "), "%s", text);
+    cr_expect_not_null(strstr(compiled_said(&x), "; small has "), "%s", compiled_said(&x));
     compiled_finish(&x);
     small.memory_bytes++;
     cr_expect(run(&x, NET(""), NULL, &small));
@@ -75,6 +65,6 @@ Test(fits, a_machine_with_less_is_a_warning) {
     compiled_finish(&x);
     small.memory_bytes = 1; /* what is asked for counts alone */
     cr_expect(run(&x, NET(" memory = 1 GiB; "), NULL, &small));
-    cr_expect_eq(x.diags.nwarnings, 0, "%s", text);
+    cr_expect_eq(x.diags.nwarnings, 0, "%s", compiled_said(&x));
     compiled_finish(&x);
 }

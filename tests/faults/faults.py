@@ -33,7 +33,7 @@ seed(unit("ir", "arena"),
 seed(unit("ir", "type"),
      ("a checked product overflows exactly where it does not fit", "mul_checked", "a > INT64_MAX / b", "a - 1 > INT64_MAX / b"))
 seed(unit("ir", "layout"),
-     ("layouts that are partial over other digits differ", "layout_same", "if (da.size != db.size || da.stride != db.stride) return false;", ""),
+     ("layouts that are partial over other digits differ", "layout_same", "if (!digit_equal(da, db)) return false;", ""),
      ("digits merge only where every box stays what it is", "append_merged", "if (!same) break", "(void)same"),
      ("digits that overlap in part are not compatible", "digits_compatible",
       "b.stride % digit_top(a) == 0 || a.stride % digit_top(b) == 0", "b.stride >= digit_top(a) || a.stride >= digit_top(b)"))
@@ -208,7 +208,7 @@ seed(unit("compiler", "reshard"),
      ("a reported loss is complete", "add_node", "obtain(m, node.out[k], m->edit.s->report_need[i], 0)", "node.out[k]"))
 seed(unit("compiler", "states"),
      ("what is gathered is dropped before the backward pass", "taken_in", "? s->phase[node] : 0", "? 0 : 0"),
-     ("a batch of a step has phases of its own", "find_phases", "g->nodes.at[n].micro > 0", "false"),
+     ("a batch of a step has phases of its own", "find_phases", "graph_is_forward(g, n)", "n < g->nforward"),
      ("a state is stored where it is updated", "store_in_parts", "g->settings.shard_states >= SHARD_PARAMETERS; k++", "false; k++"),
      ("a state whose layout the user gave stays", "store_in_parts", "of_state[k] != NULL && g->states.at[k].hint == NULL", "of_state[k] != NULL"),
      ("gradients of batches are added up in parts", "adds_parts", "g->settings.accumulate > 1", "g->settings.accumulate > 9"),
