@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/budget.h"
+#include "compiler/search.h"
 #include "compiler/sharded.h"
 #include "search/model.h"
 
@@ -40,6 +40,12 @@ typedef struct Search {
     double behind; /* ModelInput */
     int64_t work;
 } Search;
+
+bool searches(const Build *b) {
+    const Settings *settings = &b->front.graph.settings;
+    return settings->found.n == 0 && b->front.graph.nranks > 1 && settings->mode == MODE_AUTO &&
+           strcmp(settings->search, "sharding_propagation") != 0;
+}
 
 /* ---- one problem */
 
@@ -293,7 +299,7 @@ static void finish(Search *s, int best, double bound) {
 }
 
 /* Of propagate's strategies, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
-static void best_of_all(Search *s) {
+static const BuildCost *best_of_all(Search *s) {
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
     const double bound = least_bound(s);
@@ -309,46 +315,62 @@ static void best_of_all(Search *s) {
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     forget_equal(s);
     const int best = best_compiled(s);
-    if (best < 0) return;
+    if (best < 0) return NULL;
     compile_found(s, &s->found.at[best], true);
     finish(s, best, bound);
+    return &s->found.at[best].cost;
 }
 
-/* Measures for the strategies that the net has, where a limit asks for them. */
-static void fit_present(Search *s) {
-    Found present = {0};
-    if (budget_limit(s->b) == 0) return;
-    compile_found(s, &present, false);
-    compile_found(s, &present, true);
-    take(s->b, &present.measures);
+/* Measures for the strategies that the net has, where a limit asks for them. asked: what it then costs; NULL where that is not known. */
+static const BuildCost *fit_present(Search *s, bool asked) {
+    if (budget_limit(s->b) == 0 && !asked) return NULL;
+    vec_push(&s->arena, &s->found, ((Found){0}));
+    Found *present = &s->found.at[s->found.n - 1];
+    compile_found(s, present, false);
+    compile_found(s, present, true);
+    take(s->b, &present->measures);
+    return &present->cost;
 }
 
-/* Whether strategies are looked for. */
-static bool searches(const Build *b) {
-    const Settings *settings = &b->front.graph.settings;
-    return settings->found.n == 0 && b->front.graph.nranks > 1 && settings->mode == MODE_AUTO &&
-           strcmp(settings->search, "sharding_propagation") != 0;
-}
-
-bool pass_search(Build *b) {
-    const char *search = b->front.graph.settings.search;
-    if (b->follows != NULL) return true;
+bool search_axis_by_axis(Build *b, BuildCost *cost) {
     Search s = {.b = b, .behind = BEHIND_HALF};
     arena_init(&s.arena);
     s.moves = moves_create(&s.arena, b->options->machine, b->front.graph.nranks);
-    if (!searches(b)) {
-        fit_present(&s);
-    } else if (strcmp(search, "auto") == 0) {
-        best_of_all(&s);
-    } else if (strcmp(search, "recursive_programming") == 0) {
-        recursive_programming(&s);
-        if (s.found.n > 0) finish(&s, 0, 0);
-        fit_present(&s);
-    } else {
-        dynamic_programming(&s);
-        if (s.found.n > 0) finish(&s, best_of_model(&s), least_bound(&s));
-        fit_present(&s);
+    recursive_programming(&s);
+    if (s.found.n > 0) {
+        compile_found(&s, &s.found.at[0], false);
+        *cost = s.found.at[0].cost;
     }
+    const bool found = s.found.n > 0 && isfinite(cost->step_s);
+    arena_finish(&s.arena);
+    return found;
+}
+
+/* What the plan costs, NULL where that is not known; asked: it should be. */
+static const BuildCost *search_any(Search *s, bool asked) {
+    const char *search = s->b->front.graph.settings.search;
+    if (!searches(s->b)) return fit_present(s, asked);
+    if (strcmp(search, "auto") == 0) return best_of_all(s);
+    if (strcmp(search, "recursive_programming") == 0) {
+        recursive_programming(s);
+        if (s->found.n > 0) finish(s, 0, 0);
+    } else {
+        dynamic_programming(s);
+        if (s->found.n > 0) finish(s, best_of_model(s), least_bound(s));
+    }
+    return fit_present(s, asked);
+}
+
+bool pass_search(Build *b) {
+    if (b->follows != NULL) return true;
+    Search s = {.b = b, .behind = BEHIND_HALF};
+    const bool asked = hinted_asks(b);
+    Build before = *b;
+    arena_init(&s.arena);
+    if (asked) graph_fork(&before.front.graph, &b->front.graph, &s.arena);
+    s.moves = moves_create(&s.arena, b->options->machine, b->front.graph.nranks);
+    const BuildCost *cost = search_any(&s, asked);
+    if (asked && cost != NULL && isfinite(cost->step_s)) warn_hinted(&before, cost);
     arena_finish(&s.arena);
     return true;
 }

@@ -112,7 +112,14 @@ static void warn_uneven_layout(const Build *b, const Hint *hint, const Layout *l
             uneven_warning(b->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
 }
 
-/* Each pair of size and split once: a batch that is split unevenly is so in every operator. */
+/* Whether a search found the strategy of this node of b->front.chosen: that more ranks sharing its work make no step faster. */
+static bool found_best(const Build *b, int chosen) {
+    const Build *searched = b->follows != NULL ? b->follows : b;
+    return (searched->front.search != NULL || searched->front.graph.settings.found.n > 0) &&
+           b->front.chosen.nodes.at[chosen].from != STRATEGY_USER;
+}
+
+/* Each pair of size and split once: a batch that is split unevenly is so in every operator. What a search or propagation chose is not the user's doing. */
 static void warn_uneven(const Build *b) {
     const Graph *g = &b->sharded.graph;
     VEC(int64_t) said = {0};
@@ -124,6 +131,7 @@ static void warn_uneven(const Build *b) {
         for (int n = 0; n < b->front.chosen.nforward; n++) {
             const Node *node = &b->front.chosen.nodes.at[n];
             if (node_is_leaf(node) || (node->from == STRATEGY_USER) != (pass == 0)) continue;
+            if (node->from == STRATEGY_PROPAGATED || found_best(b, n)) continue;
             for (int f = 0; f < node->rule->nfactors; f++) {
                 int64_t size = node->rule->factor[f].size, split = strategy_split(node->strategy, f);
                 bool known = size % split == 0;
@@ -167,13 +175,6 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
     if (best == NULL && all.n > 0) best = &all.at[0];
     copy.strategy = best;
     return best != NULL && ranks_sharing(&copy) > now && strategy_print(text, node, g, best);
-}
-
-/* Whether a search found that more ranks sharing the work, of this node of b->front.chosen, make no step faster. */
-static bool found_best(const Build *b, int chosen) {
-    const Build *searched = b->follows != NULL ? b->follows : b;
-    return (searched->front.search != NULL || searched->front.graph.settings.found.n > 0) &&
-           b->front.chosen.nodes.at[chosen].from != STRATEGY_USER;
 }
 
 /* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */

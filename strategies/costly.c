@@ -132,6 +132,7 @@ bool warn_costly(Propagator *p, Volume with) {
     fill(p);
     const Volume none = volume_count(p);
     bool costly = (double)with.moved.bytes * 100 > (double)none.moved.bytes * COSTLY_PERCENT && none.flops <= with.flops * 1.01;
+    p->result->costly = costly;
     if (costly) {
         int64_t without = 0;
         int nhints;

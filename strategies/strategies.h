@@ -160,6 +160,7 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
 typedef struct Propagation {
     const Layout **out_layout; /* per node: the layout to which its result is converted by `-> (..)`, or NULL */
     struct Decision *decision; /* per node, in the graph's arena; NULL after propagate */
+    bool costly;               /* hints that make a step move much more than none were warned of */
 } Propagation;
 bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
 

@@ -136,6 +136,23 @@ Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
     expect_silence("net n() { input x : f32[4001, 8]; param w : f32[8, 8] = ones; loss sum(matmul(x, w)); }\n" TRAIN AUTO, 4);
 }
 
+/* 4 ranks, and no size that they divide. */
+Test(warn, an_uneven_split_that_a_search_chose_is_not_named) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    x.options.overrides.search = "dynamic_programming";
+    x.options.warnings_are_errors = true;
+    cr_assert(compiled_run(
+        &x, "net n() { input x : f32[51, 51, 51, 51]; param w : f32[51, 51] = normal(0.1); loss mean(square(matmul(x, w))); }\n" TRAIN));
+    const Graph *g = &x.b->front.chosen;
+    bool uneven = false;
+    for (int n = 0; n < g->nforward; n++)
+        for (int f = 0; !node_is_leaf(&g->nodes.at[n]) && f < g->nodes.at[n].rule->nfactors; f++)
+            uneven = uneven || g->nodes.at[n].rule->factor[f].size % strategy_split(g->nodes.at[n].strategy, f) != 0;
+    cr_expect(uneven, "nothing is split unevenly");
+    compiled_finish(&x);
+}
+
 Test(warn, a_parameter_that_the_loss_does_not_depend_on) {
     expect_warning("net n() { " INPUTS
                    " param w : f32[8, 8] = ones;\n param unused : f32[8] = ones;\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO,
@@ -259,6 +276,53 @@ Test(warn, hints_that_cost_more_than_none_are_named_with_both_figures) {
           "loss mean(square(q)); }\n" TRAIN AUTO;
     expect_warning(net, 8, WARN_COSTLY, "test.dsl:3:18: warning: with the strategies a rank receives about ");
     expect_warning(net, 8, WARN_COSTLY, " a step, without any of them about 56.0 KiB; that of q costs most: without it 56.0 KiB");
+}
+
+/* Two products of 2^32 FLOPs and their gradients, of 2^35 FLOPs together, on ranks of 10^11 FLOP/s: 258 / 8 ms where all share them. */
+#define SLOW(hint, more)                                                                                                                   \
+    "net n() { input x : f32[4096, 1024]; param a : f32[1024, 1024] = ones; param b : f32[1024, 1024] = ones;\n"                           \
+    "p = relu(matmul(x, a));\n"                                                                                                            \
+    "q = matmul(p, b) shard (" hint ");\n"                                                                                                 \
+    "loss mean(square(q)); }\n" TRAIN "parallel { mode = auto; " more "}\n"
+
+/* What is warned of under a search, without the warning of work that is repeated; in the arena. */
+static const char *costly_under(Compiled *x, const char *search, const char *net) {
+    compiled_init(x, 8, 2);
+    x->options.overrides.search = search;
+    x->options.silenced = 1u << WARN_REPLICATED;
+    cr_assert(compiled_run(x, net));
+    return x->diags.items.n > 0 ? x->diags.items.at[0].text : "";
+}
+
+Test(warn, hints_with_which_a_step_takes_longer_than_with_none_are_named) {
+    static const char *const searches[] = {"sharding_propagation", "auto", "dynamic_programming", "recursive_programming"};
+    for (int i = 0; i < 4; i++) {
+        Compiled x;
+        double with = 0, without = 0;
+        const char *text = costly_under(&x, searches[i], SLOW("(2, 1), (1, 1)", ""));
+        cr_expect_eq(sscanf(text, "with the strategy of q a step is predicted to take %lf ms, without it %lf ms", &with, &without), 2,
+                     "%s: %s", searches[i], text);
+        cr_expect(without > 40 && with > 1.5 * without, "%s: %s", searches[i], text);
+        cr_expect_eq(x.diags.nwarnings, 1);
+        compiled_finish(&x);
+        text = costly_under(&x, searches[i], SLOW("(8, 1), (1, 1)", ""));
+        cr_expect_str_empty(text, "%s: %s", searches[i], text);
+        compiled_finish(&x);
+    }
+    expect_warning(SLOW("(2, 1), (1, 1)", ""), 8, WARN_COSTLY, "with the strategy of q a step is predicted to take ");
+}
+
+/* Without the hint a step is faster, and a rank holds whole parameters, which do not fit. */
+#define LARGE(memory)                                                                                                                      \
+    "net n() { input x : f32[1024, 1024]; param a : f32[1024, 4096] = ones; param b : f32[4096, 1024] = ones;\n"                           \
+    "q = matmul(relu(matmul(x, a)), b) shard ((1, 2), (2, 1)); loss mean(square(q)); }\n" TRAIN                                            \
+    "parallel { mode = auto; shard_states = none; recompute = none; regather = none; " memory "}\n"
+Test(warn, a_hint_without_which_the_plan_would_not_fit_is_not_named) {
+    Compiled x;
+    cr_expect(strstr(costly_under(&x, "sharding_propagation", LARGE("")), "is predicted to take ") != NULL);
+    compiled_finish(&x);
+    cr_expect_str_empty(costly_under(&x, "sharding_propagation", LARGE("memory = 50 MiB;")));
+    compiled_finish(&x);
 }
 
 Test(warn, a_hint_that_costs_no_more_is_not_named) {

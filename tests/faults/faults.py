@@ -257,6 +257,10 @@ seed(unit("compiler", "pack"),
 seed(unit("compiler", "emit"),
      ("a plan holds its certificate", "pass_prove", "c->plan.certificate = c->proof.certificate;", ""),
      ("a wait is for the request of its value", "emit_step", "e->request[item.node];", "item.wait ? 0 : e->request[item.node];"))
+seed(unit("compiler", "warn"),
+     ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
+     ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
+     ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
 seed(unit("compiler", "pipeline"),
      ("merged reshapes have one rule", "merge", "node->rule = &signature->rule;", ""))
 seed(CLI,

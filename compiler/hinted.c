@@ -1,0 +1,104 @@
+/* hinted: a warning where the strategies that the user wrote make a step take much longer than it would with none (strategies/costly.c: move much more).
+ *
+ * What a step takes without them is what is compiled of what propagation finds, where that is the search; otherwise of what another one finds axis by axis: that bounds
+ * nothing, and the search may be faster still. Where a plan without them would not fit, nothing is said. */
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "compiler/search.h"
+
+enum { MAX_TRIED = 8, MAX_TRIED_NODES = 30000 };
+#define COSTLY 1.5
+#define WORTH_SAYING_S 2e-4 /* less is latencies, which the machine's figures say roughly */
+
+bool hinted_asks(const Build *b) {
+    const Graph *g = &b->front.graph;
+    if (b->diags->silenced & 1u << WARN_COSTLY || b->follows != NULL || b->front.propagation.costly || g->nranks == 1) return false;
+    if (g->settings.mode != MODE_AUTO || g->settings.found.n > 0 || g->nodes.n > MAX_TRIED_NODES) return false;
+    for (int n = 0; n < g->nforward; n++)
+        if (g->nodes.at[n].hint != NULL && g->nodes.at[n].from == STRATEGY_USER) return true;
+    return false;
+}
+
+static bool stands_at(const Node *node, const Hint *hint) {
+    return node->hint != NULL && node->hint->span.file == hint->span.file && node->hint->span.line == hint->span.line &&
+           node->hint->span.column == hint->span.column;
+}
+
+static bool propagate_and_compile(Build *t, BuildCost *cost) {
+    Diags diags;
+    Error ignored;
+    diags_init(&diags, t->arena);
+    diags.silenced = ~0u;
+    t->front.propagation = (Propagation){0};
+    for (int n = 0; n < t->front.graph.nforward; n++) {
+        t->front.graph.nodes.at[n].strategy = NULL;
+        t->front.graph.nodes.at[n].from = STRATEGY_NONE;
+    }
+    if (!propagate(&t->front.graph, &t->front.propagation, &diags)) return false;
+    t->front.chosen = t->front.graph;
+    return build_try(t, NULL, NULL, cost, &ignored);
+}
+
+/* What a step costs without a hint, wherever that pattern is met (NULL: without any). */
+static bool cost_without(const Build *before, const Hint *hint, BuildCost *cost) {
+    Arena arena;
+    Build t = *before;
+    arena_init(&arena);
+    t.arena = &arena;
+    graph_fork(&t.front.graph, &before->front.graph, &arena);
+    const size_t n = (size_t)t.front.graph.nodes.n + 1;
+    t.front.propagation.out_layout = arena_alloc(&arena, n * sizeof *t.front.propagation.out_layout);
+    memcpy(t.front.propagation.out_layout, before->front.propagation.out_layout, (n - 1) * sizeof *t.front.propagation.out_layout);
+    for (int id = 0; id < t.front.graph.nforward; id++) {
+        Node *node = &t.front.graph.nodes.at[id];
+        if (node->from != STRATEGY_USER || node->hint == NULL || (hint != NULL && !stands_at(node, hint))) continue;
+        node->from = STRATEGY_NONE;
+        node->hint = NULL;
+        t.front.propagation.out_layout[id] = NULL;
+    }
+    const bool found = searches(&t) ? search_axis_by_axis(&t, cost) : propagate_and_compile(&t, cost);
+    arena_finish(&arena);
+    return found;
+}
+
+/* Of the first few hints the operator of the one without which a step takes the least, that one alone left out. *ntried: how many. */
+static const Node *costliest(const Build *before, double *without_s, int *ntried) {
+    const Graph *g = &before->front.graph;
+    const Node *tried[MAX_TRIED], *found = NULL;
+    const int most = MAX_TRIED_NODES / g->nodes.n < MAX_TRIED ? MAX_TRIED_NODES / g->nodes.n : MAX_TRIED;
+    *ntried = 0;
+    for (int n = 0; n < g->nforward && *ntried < most; n++) {
+        const Node *node = &g->nodes.at[n];
+        BuildCost cost;
+        bool known = node->from != STRATEGY_USER || node->hint == NULL;
+        for (int i = 0; i < *ntried && !known; i++)
+            known = stands_at(tried[i], node->hint);
+        if (known) continue;
+        tried[(*ntried)++] = node;
+        if (!cost_without(before, node->hint, &cost) || (found != NULL && cost.step_s >= *without_s)) continue;
+        found = node;
+        *without_s = cost.step_s;
+    }
+    return found;
+}
+
+void warn_hinted(const Build *before, const BuildCost *with) {
+    const int64_t limit = budget_limit(before);
+    BuildCost none;
+    double without_s = 0;
+    int nhints;
+    if (with->step_s < WORTH_SAYING_S || !cost_without(before, NULL, &none) || none.broken > with->broken) return;
+    if (with->step_s <= COSTLY * none.step_s || with->step_s < none.step_s + WORTH_SAYING_S) return;
+    if (limit > 0 && memory_bytes(&none) > limit && memory_bytes(&none) > memory_bytes(with)) return;
+    const Node *node = costliest(before, &without_s, &nhints);
+    if (node == NULL) return;
+    Text text = {0};
+    text_printf(&text, "with the strateg%s%s a step is predicted to take %.3g ms, without %s %.3g ms or less",
+                nhints == 1 ? "y of " : "ies", nhints == 1 ? node->name : "", 1e3 * with->step_s, nhints == 1 ? "it" : "any of them",
+                1e3 * none.step_s);
+    if (nhints > 1) text_printf(&text, "; that of %s costs most: without it %.3g ms", node->name, 1e3 * without_s);
+    diag_warning(before->diags, WARN_COSTLY, node->hint->span, "%s", text.at);
+    diag_hint(before->diags, "--explain %s shows what follows from it; -Wno-costly where it is there for memory", node->name);
+    text_finish(&text);
+}

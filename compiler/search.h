@@ -1,0 +1,15 @@
+/* search: what others ask of pass search. */
+#pragma once
+#include "compiler/budget.h"
+
+/* What a step costs with the strategies that one search finds, axis by axis, for a net that has been through propagate: compiled, with measures that it needs. The graph
+ * stays as it is but for its tables. False: nothing was found. */
+bool search_axis_by_axis(Build *b, BuildCost *cost);
+
+/* Whether a search other than propagation looks for strategies. */
+bool searches(const Build *b);
+
+/* hinted.c: whether warn_hinted has something to ask of a net that has been through propagate. */
+bool hinted_asks(const Build *b);
+/* Warns where the user's strategies make a step take much longer than none. before: the net behind propagate; with: what its plan costs. */
+void warn_hinted(const Build *before, const BuildCost *with);
