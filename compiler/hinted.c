@@ -26,16 +26,8 @@ static bool stands_at(const Node *node, const Hint *hint) {
 }
 
 static bool propagate_and_compile(Build *t, BuildCost *cost) {
-    Diags diags;
     Error ignored;
-    diags_init(&diags, t->arena);
-    diags.silenced = ~0u;
-    t->front.propagation = (Propagation){0};
-    for (int n = 0; n < t->front.graph.nforward; n++) {
-        t->front.graph.nodes.at[n].strategy = NULL;
-        t->front.graph.nodes.at[n].from = STRATEGY_NONE;
-    }
-    if (!propagate(&t->front.graph, &t->front.propagation, &diags)) return false;
+    if (!propagate_again(&t->front.graph, &t->front.propagation)) return false;
     t->front.chosen = t->front.graph;
     return build_try(t, NULL, NULL, cost, &ignored);
 }

@@ -138,6 +138,38 @@ static void recursive_programming(Search *s) {
 
 /* ---- auto */
 
+bool propagate_again(Graph *copy, Propagation *propagation) {
+    Diags diags;
+    diags_init(&diags, copy->arena);
+    diags.silenced = ~0u;
+    *propagation = (Propagation){0};
+    for (int n = 0; n < copy->nforward; n++) {
+        copy->nodes.at[n].strategy = NULL;
+        copy->nodes.at[n].from = STRATEGY_NONE;
+    }
+    return propagate(copy, propagation, &diags);
+}
+
+/* Adds what splits every operator's batch, beside hints. Where propagation has found that, it is left out. */
+static void batch_split(Search *s) {
+    Graph *g = &s->b->front.graph, copy;
+    Propagation ignored;
+    Found found = {.how = "batch split"};
+    bool same = true;
+    graph_fork(&copy, g, &s->arena);
+    copy.settings.mode = MODE_SEMI_AUTO;
+    if (!propagate_again(&copy, &ignored)) return;
+    found.chosen.strategy = arena_alloc(s->b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
+    found.chosen.state = arena_alloc(s->b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
+    found.chosen.input = arena_alloc(s->b->arena, ((size_t)g->inputs.n + 1) * sizeof *found.chosen.input);
+    for (int n = 0; n < g->nforward; n++) {
+        if (node_is_leaf(&g->nodes.at[n])) continue;
+        found.chosen.strategy[n] = graph_strategy(g, copy.nodes.at[n].strategy);
+        same = same && found.chosen.strategy[n] == graph_strategy(g, g->nodes.at[n].strategy);
+    }
+    if (!same) vec_push(&s->arena, &s->found, found);
+}
+
 /* What a solution costs once it is compiled, with measures that it needs; infinite where that fails. trim: it is the best, and gets no more of these than it needs. */
 static void compile_found(Search *s, Found *found, bool trim) {
     Build b = *s->b;
@@ -213,7 +245,10 @@ static int best_compiled(Search *s) {
         const BuildCost *cost = &s->found.at[k].cost;
         if (!isfinite(cost->step_s) || cost->step_s > fastest * ABOUT || compare_demands(s, &s->found.at[k], &s->found.at[kept]) != 0)
             continue;
-        if (best < 0 || cost->sent_bytes < s->found.at[best].cost.sent_bytes) best = k;
+        const BuildCost *least = best < 0 ? NULL : &s->found.at[best].cost;
+        if (least == NULL || cost->sent_bytes < least->sent_bytes ||
+            (cost->sent_bytes == least->sent_bytes && cost->step_s < least->step_s))
+            best = k;
     }
     return best;
 }
@@ -298,7 +333,7 @@ static void finish(Search *s, int best, double bound) {
     say(b);
 }
 
-/* Of propagate's strategies, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
+/* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
 static const BuildCost *best_of_all(Search *s) {
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
@@ -313,6 +348,7 @@ static const BuildCost *best_of_all(Search *s) {
         recursive_programming(s);
     }
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
+    batch_split(s);
     forget_equal(s);
     const int best = best_compiled(s);
     if (best < 0) return NULL;

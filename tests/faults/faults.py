@@ -261,6 +261,10 @@ seed(unit("compiler", "warn"),
      ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
      ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
      ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
+seed(unit("compiler", "random_search"),
+     ("auto takes no longer than the batch split beside hints", "best_of_all", "batch_split(s);", ""),
+     ("auto takes no longer than propagation", "best_of_all", 'vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));', ""),
+     ("of plans that send as much the fastest is taken", "best_compiled", "cost->step_s < least->step_s", "false"))
 seed(unit("compiler", "pipeline"),
      ("merged reshapes have one rule", "merge", "node->rule = &signature->rule;", ""))
 seed(CLI,
@@ -609,7 +613,7 @@ seed(unit("compiler", "search"),
      ("hints stay", "apply", "|| node->from == STRATEGY_USER", ""),
      ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
      ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
-     ("of plans that are about as fast the one with the fewest bytes is taken", "best_compiled", "cost->sent_bytes < s->found", "cost->sent_bytes > s->found"))
+     ("of plans that are about as fast the one with the fewest bytes is taken", "best_compiled", "cost->sent_bytes < least->sent_bytes", "cost->sent_bytes > least->sent_bytes"))
 seed(unit("search", "dominance"),
      ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
      ("a choice that holds more bytes replaces none", "choices_prune", "spot->bytes[a] <= spot->bytes[b]", "true"),
