@@ -204,6 +204,7 @@ static void put_blocks(Text *text, const FuzzNet *net) {
     if (net->shard_states != SHARD_OPTIMIZER) text_printf(text, "    shard_states = %s;\n", shard_states_name[net->shard_states]);
     if (net->shard_small && net->shard_states != SHARD_NONE) text_printf(text, "    shard_from = 0;\n");
     if (net->regather == REGATHER_ALL) text_printf(text, "    regather = all;\n");
+    if (net->memory_percent > 0) text_printf(text, "    # checked with memory for %d %% of what this plan needs\n", net->memory_percent);
     text_printf(text, "}\n");
 }
 

@@ -53,8 +53,9 @@ typedef struct FuzzNet {
     bool gradients_mean;
     int64_t bucket; /* bytes; -1: the default */
     ShardStates shard_states;
-    bool shard_small;  /* small states too */
-    Regather regather; /* as is said; what it is by default is not */
+    bool shard_small;   /* small states too */
+    Regather regather;  /* as is said; what it is by default is not */
+    int memory_percent; /* a rank may need so much of what it needs without this limit, if that is possible; 0: no limit */
     /* command line */
     int nranks, replicas; /* replicas: mode data_parallel, else 0 */
     int optimize;

@@ -44,6 +44,7 @@ static void draw_memory(Make *make, bool whole) {
     net->shard_states = whole ? SHARD_NONE : levels[fuzz_below(&random, 4)];
     net->shard_small = fuzz_chance(&random, 70);
     net->regather = fuzz_chance(&random, 40) ? REGATHER_ALL : net->shard_states == SHARD_PARAMETERS ? REGATHER_PARAMETERS : REGATHER_NONE;
+    net->memory_percent = fuzz_chance(&random, 35) ? 40 + fuzz_below(&random, 60) : 0;
 }
 
 void draw_options(Make *make) {

@@ -1,5 +1,6 @@
 /* One net. The oracle is a plan of the same net for one rank, in lock step (runtime/verify.c); what it shares with the plan under test,
  * initial values, is compared with what the state's definition gives. */
+#include "compiler/budget.h"
 #include "runtime/element.h"
 #include "runtime/state.h"
 #include "runtime/verify.h"
@@ -39,6 +40,7 @@ typedef struct Compiled {
     char *text; /* of the plan */
     size_t n;
     const char *path;
+    int64_t memory_bytes; /* that a rank needs */
 } Compiled;
 
 static bool fail(NetReport *report, NetOutcome outcome, const char *text) {
@@ -53,10 +55,33 @@ static const char *first_error(const Diags *diags) {
     return "";
 }
 
+static void note_measures(const Build *train, NetReport *report) {
+    const Measures *measures = train->front.measures;
+    for (int k = 0; measures != NULL && k < measures->n; k++) {
+        report->limited |= measures->taken[k].saved_bytes > 0;
+        report->chosen_again |= measures->taken[k].marks != NULL;
+    }
+}
+
+static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int level, const char *path, NetReport *report);
+
+/* A machine like the net's with less memory than the net needs on it. */
+static bool small_machine(Machine *machine, const FuzzNet *net, int nranks, int level, const char *path, NetReport *report) {
+    FuzzNet all = *net;
+    Compiled compiled;
+    all.memory_percent = 0;
+    const bool ok = compile_net(&compiled, &all, nranks, level, path, report);
+    arena_finish(&compiled.arena);
+    *machine = net->machine != NULL ? *machine_named(net->machine) : machine_cpu;
+    machine->memory_bytes = compiled.memory_bytes * net->memory_percent / 100 + 1;
+    return ok;
+}
+
 /* The net for nranks ranks; 1: the reference. */
 static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int level, const char *path, NetReport *report) {
     Text source = {0};
     Compilation c;
+    Machine small;
     arena_init(&compiled->arena);
     diags_init(&compiled->diags, &compiled->arena);
     fuzz_print(&source, net);
@@ -70,9 +95,18 @@ static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int 
                        .machine = net->machine ? machine_named(net->machine) : NULL,
                        .overrides = {.nranks = nranks, .replicas = net->replicas}};
     if (nranks == 1 && net->mode != MODE_DATA_PARALLEL) options.overrides.mode = "stand_alone";
-    bool ok = compile(&c, &compiled->arena, &options, &compiled->diags, source.at, source.n);
+    if (nranks > 1 && net->memory_percent > 0) {
+        options.machine = &small;
+        options.silenced = 1u << WARN_MEMORY; /* nothing may be small enough */
+    }
+    bool ok = (options.machine != &small || small_machine(&small, net, nranks, level, path, report)) &&
+              compile(&c, &compiled->arena, &options, &compiled->diags, source.at, source.n);
     compiled->path = path;
     if (ok) {
+        BuildCost cost;
+        build_cost(program_train(&c), &cost);
+        compiled->memory_bytes = memory_bytes(&cost);
+        note_measures(program_train(&c), report);
         compiled->text = arena_copy(&compiled->arena, c.text.at, c.text.n);
         compiled->n = c.text.n;
     } else if (compiled->diags.nerrors > 0) {

@@ -99,6 +99,9 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         for (int i = 0; i < net->items.n; i++)
             recomputes |= net->items.at[i].recompute, net->items.at[i].recompute = false;
         break;
+    case 17:
+        net->memory_percent = 0;
+        break;
     default:
         return false;
     }
@@ -107,7 +110,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
                net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
                (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
                net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused ||
-               net->search != before.search || recomputes;
+               net->search != before.search || net->memory_percent != before.memory_percent || recomputes;
     return true;
 }
 
