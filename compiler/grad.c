@@ -221,20 +221,23 @@ static const Optimizer optimizers[NOPTIMIZERS] = {
     [OPTIMIZER_MOMENTUM] = {.op = OP_momentum, .nslots = 1, .slot = {"momentum"}},
     [OPTIMIZER_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
     [OPTIMIZER_ADAMW] = {.op = OP_adamw, .nslots = 2, .slot = {"m", "v"}, .counts = true},
+    [OPTIMIZER_LION] = {.op = OP_lion, .nslots = 1, .slot = {"m"}},
 };
 
-static void update_attributes(const Settings *settings, OpCode op, Attr *attr) {
+static void update_attributes(const Settings *settings, const char *parameter, OpCode op, Attr *attr) {
+    const double decay = settings->weight_decay * settings_scale(settings, SCALE_DECAY, parameter);
     const struct {
         const char *name;
         double number;
-    } numbers[] = {{"lr", settings->lr},
+    } numbers[] = {{"lr", settings->lr * settings_scale(settings, SCALE_LR, parameter)},
                    {"momentum", settings->momentum},
                    {"beta1", settings->beta1},
                    {"beta2", settings->beta2},
                    {"eps", settings->eps}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (op_attr(op, numbers[i].name) >= 0) attr[op_attr(op, numbers[i].name)] = attr_float(numbers[i].number);
-    if (settings->weight_decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(settings->weight_decay);
+    if (decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(decay);
+    if (settings->nesterov) attr[op_attr(op, "nesterov")] = (Attr){.given = true, .i = 1};
 }
 
 static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gradient) {
@@ -252,7 +255,7 @@ static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gr
     in[nin++] = gradient;
     if (optimizer->counts) in[nin++] = update_number(g, numbers, dtype, INPUT_UPDATE);
     if (scheduled) in[nin++] = update_number(g, numbers, dtype, INPUT_RATE);
-    update_attributes(settings, optimizer->op, attr);
+    update_attributes(settings, g->states.at[state].name, optimizer->op, attr);
     int w = graph_emit(g, optimizer->op, in, nin, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
     int node = g->values.at[w].node;
     graph_write_state(g, state, w, span);

@@ -190,6 +190,7 @@ typedef struct Parse {
     bool stopped;                  /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
     bool begun;                    /* the lexer has returned the token that selects the grammar */
     int offset, line, line_begin;  /* the lexer's place */
+    bool paths;                    /* in a list of paths: one follows each comma */
     Loc current, previous, before; /* the last token returned, the one before it, and the one before that */
     int bad_end;                   /* end of the last bytes that were no token */
     int nexprs;
@@ -250,9 +251,11 @@ double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
 void lex_bad_path(Parse *parse, const Loc *loc, int n);
-bool lex_begins_hints(Parse *parse);       /* whether the brace at hand opens hints; notes it */
-bool lex_begins_path(const Parse *parse);  /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
-bool lex_in_hints(const Parse *parse);     /* whether a hint may begin here */
+bool lex_begins_hints(Parse *parse);      /* whether the brace at hand opens hints; notes it */
+bool lex_begins_path(const Parse *parse); /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
+bool lex_in_hints(const Parse *parse);    /* whether a hint may begin here */
+bool lex_begins_paths(
+    const Parse *parse); /* whether paths follow the `for` or `except` at hand, of a setting that has one value for some parameters */
 bool lex_begins_write(const Parse *parse); /* whether the '<' at hand, before a '-', stands behind the first name of a statement */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
@@ -271,6 +274,8 @@ void syntax_too_deep(Parse *parse, Loc loc);
 void syntax_block_inside(Parse *parse, Loc loc); /* hints in braces, in brackets */
 /* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);
+/* The CALL that stands for `lr 0.1 for encoder.**;` or, without a number, `decay except **.bias;`. The word is a syntax error for other names. */
+Expr *expr_paths(Parse *parse, const char *name, const char *word, Loc loc, Expr *number, Expr *paths);
 const char *hints_word(Parse *parse, const char *word, Loc loc); /* of `hints found {`: another word is an error */
 /* The value of `forbid exchange;`: of other names a syntax error. end: the ';'. */
 Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end);

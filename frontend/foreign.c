@@ -271,7 +271,6 @@ static const struct {
     {"statement", "training", "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }"},
 
     {"argument", "betas", "beta1 = 0.9, beta2 = 0.999"},
-    {"argument", "nesterov", "there is no Nesterov momentum: momentum(lr = 0.1, momentum = 0.9)"},
     {"argument", "dampening", "there is no dampening: leave it out"},
     {"argument", "amsgrad", "there is no amsgrad: leave it out"},
     {"argument", "params", "every param of the net is trained: leave it out"},
@@ -319,7 +318,7 @@ static const struct {
     {"setting", "lr", "it belongs to the optimizer: optimizer = sgd(lr = 0.1);"},
     {"setting", "learningrate", "it belongs to the optimizer: optimizer = sgd(lr = 0.1);"},
     {"setting", "momentum", "it belongs to the optimizer: optimizer = momentum(lr = 0.1, momentum = 0.9);"},
-    {"setting", "weightdecay", "it belongs to the optimizer: optimizer = adamw(lr = 0.001, weight_decay = 0.01);"},
+    {"setting", "weightdecay", "it belongs to the optimizer: optimizer = adamw(lr = 0.001, weight_decay = 0.01); decay except **.bias;"},
     {"setting", "batch", "the batch is a number of the net, net q(batch = 16) { input x : f32[batch, 32]; ... }"},
     {"setting", "batchsize", "the batch is a number of the net, net q(batch = 16) { input x : f32[batch, 32]; ... }"},
     {"setting", "loss", "it stands in the net: loss mse(y, label);"},

@@ -402,6 +402,10 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given);
 bool eval_optimizer(Lower *lower, const Expr *value);
 bool eval_schedule(Lower *lower, const Expr *value);
 bool eval_clip(Lower *lower, const Expr *value);
+bool eval_lr(Lower *lower, const Expr *value);
+bool eval_decay(Lower *lower, const Expr *value);
+/* Whether every pattern of lr and decay matches a parameter; after the net. */
+bool scales_matched(Lower *lower);
 bool eval_accumulate(Lower *lower, const Expr *value);
 
 /* ---------------------------------------------------------------- log.c */

@@ -1,5 +1,6 @@
 /* The optimizer of a train block, its learning-rate schedule, and the clipping and accumulation of gradients. */
 #include "frontend/lower.h"
+#include "ir/wildcard.h"
 
 #include <float.h>
 #include <string.h>
@@ -10,7 +11,8 @@ typedef struct Parameter {
     double least, most;
     double initial; /* where it is left out; unused for required ones */
     double *to;
-    bool less; /* than most */
+    bool less;   /* than most */
+    bool *holds; /* true or false in place of a number; false where it is left out */
 } Parameter;
 
 enum { MAX_NUMBERS = 8 };
@@ -25,6 +27,11 @@ static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *pa
         return false;
     }
     for (int i = 0; i < n; i++) {
+        if (parameters[i].holds) {
+            *parameters[i].holds = false;
+            if (argument[i] && !condition_eval(lower, argument[i], parameters[i].holds)) return false;
+            continue;
+        }
         *parameters[i].to = parameters[i].initial;
         if (argument[i] && !real_eval(lower, argument[i], names[i], parameters[i].least, parameters[i].most, parameters[i].to))
             return false;
@@ -38,34 +45,46 @@ static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *pa
 
 /* ---------------------------------------------------------------- optimizers: PyTorch's, with its defaults */
 
+/* nesterov = true needs a slot to look ahead along. */
+static bool nesterov_fits(Lower *lower, const Expr *value) {
+    const Settings *s = &lower->graph->settings;
+    if (!s->nesterov || (s->optimizer == OPTIMIZER_MOMENTUM && s->momentum > 0)) return true;
+    diag_error(lower->diags, lower_span(lower, value->loc), "nesterov needs momentum");
+    diag_hint(lower->diags, "sgd(lr = 0.1, momentum = 0.9, nesterov = true)");
+    return false;
+}
+
 static bool eval_sgd(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
     double momentum = 0; /* PyTorch's SGD has it; with 0 there is no slot for it */
-    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false},
-                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false},
-                                    {"momentum", 0, 1, 0, &momentum, false}};
-    if (!eval_parameters(lower, value, parameters, 3, 1, "optimizer = sgd(lr = 0.1);")) return false;
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false, NULL},
+                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false, NULL},
+                                    {"momentum", 0, 1, 0, &momentum, false, NULL},
+                                    {.name = "nesterov", .holds = &s->nesterov}};
+    if (!eval_parameters(lower, value, parameters, 4, 1, "optimizer = sgd(lr = 0.1);")) return false;
     s->optimizer = momentum > 0 ? OPTIMIZER_MOMENTUM : OPTIMIZER_SGD;
     s->momentum = momentum;
-    return true;
+    return nesterov_fits(lower, value);
 }
 
 static bool eval_momentum(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
-    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false},
-                                    {"momentum", 0, 1, 0, &s->momentum, false},
-                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}};
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false, NULL},
+                                    {"momentum", 0, 1, 0, &s->momentum, false, NULL},
+                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false, NULL},
+                                    {.name = "nesterov", .holds = &s->nesterov}};
     s->optimizer = OPTIMIZER_MOMENTUM;
-    return eval_parameters(lower, value, parameters, 3, 2, "optimizer = momentum(lr = 0.1, momentum = 0.9);");
+    return eval_parameters(lower, value, parameters, 4, 2, "optimizer = momentum(lr = 0.1, momentum = 0.9);") &&
+           nesterov_fits(lower, value);
 }
 
 static bool eval_adams(Lower *lower, const Expr *value, OptimizerKind kind) {
     Settings *s = &lower->graph->settings;
-    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false},
-                                    {"beta1", 0, 1, 0.9, &s->beta1, true}, /* corrections divide by 1 - beta */
-                                    {"beta2", 0, 1, 0.999, &s->beta2, true},
-                                    {"eps", 0, DBL_MAX, 1e-8, &s->eps, false},
-                                    {"weight_decay", 0, DBL_MAX, kind == OPTIMIZER_ADAMW ? 0.01 : 0, &s->weight_decay, false}};
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false, NULL},
+                                    {"beta1", 0, 1, 0.9, &s->beta1, true, NULL}, /* corrections divide by 1 - beta */
+                                    {"beta2", 0, 1, 0.999, &s->beta2, true, NULL},
+                                    {"eps", 0, DBL_MAX, 1e-8, &s->eps, false, NULL},
+                                    {"weight_decay", 0, DBL_MAX, kind == OPTIMIZER_ADAMW ? 0.01 : 0, &s->weight_decay, false, NULL}};
     s->optimizer = kind;
     return eval_parameters(lower, value, parameters, 5, 0,
                            kind == OPTIMIZER_ADAMW ? "optimizer = adamw(lr = 0.001, weight_decay = 0.01);"
@@ -78,10 +97,72 @@ static bool eval_adamw(Lower *lower, const Expr *value) {
     return eval_adams(lower, value, OPTIMIZER_ADAMW);
 }
 
+/* Chen et al. 2023, algorithm 2, with the learning rate and betas of its table 1. */
+static bool eval_lion(Lower *lower, const Expr *value) {
+    Settings *s = &lower->graph->settings;
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-4, &s->lr, false, NULL},
+                                    {"beta1", 0, 1, 0.9, &s->beta1, false, NULL},
+                                    {"beta2", 0, 1, 0.99, &s->beta2, false, NULL},
+                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false, NULL}};
+    s->optimizer = OPTIMIZER_LION;
+    return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lion(lr = 0.0001, weight_decay = 0.1);");
+}
+
 bool eval_optimizer(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {{"sgd", eval_sgd}, {"momentum", eval_momentum}, {"adam", eval_adam}, {"adamw", eval_adamw}};
-    return call_builtin(lower, value, "optimizer", builtins, 4,
+    static const Builtin builtins[] = {
+        {"sgd", eval_sgd}, {"momentum", eval_momentum}, {"adam", eval_adam}, {"adamw", eval_adamw}, {"lion", eval_lion}};
+    return call_builtin(lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
                         "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); or adamw(lr = 0.001);");
+}
+
+/* ---------------------------------------------------------------- numbers by parameter */
+
+/* lr 0.1 for encoder.**; decay 0 for **.bias; decay except **.bias: parsed to calls for(0.1, "encoder.**"), except("**.bias"). */
+static bool eval_scale(Lower *lower, const Expr *value, ScaleKind kind) {
+    const bool scaled = value->kind == EXPR_CALL && strcmp(value->text, "for") == 0;
+    const Expr *pattern = value->items;
+    double factor = 0;
+    if (!scaled && (value->kind != EXPR_CALL || strcmp(value->text, "except") != 0 || kind != SCALE_DECAY)) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "this does not say for which parameters");
+        diag_hint(lower->diags,
+                  kind == SCALE_LR
+                      ? "it belongs to the optimizer: optimizer = sgd(lr = 0.1); for some parameters a factor of it: lr 0.1 for encoder.**;"
+                      : "decay except **.bias, **.norm*.weight; or decay 0.5 for encoder.**;");
+        return false;
+    }
+    if (scaled && !real_eval(lower, pattern, "a factor", 0, DBL_MAX, &factor)) return false;
+    for (pattern = scaled ? pattern->next : pattern; pattern; pattern = pattern->next)
+        vec_push(lower->arena, &lower->graph->settings.scales,
+                 ((Scale){.kind = kind, .factor = factor, .path = pattern->text, .span = lower_span(lower, pattern->loc)}));
+    return true;
+}
+bool eval_lr(Lower *lower, const Expr *value) {
+    return eval_scale(lower, value, SCALE_LR);
+}
+bool eval_decay(Lower *lower, const Expr *value) {
+    return eval_scale(lower, value, SCALE_DECAY);
+}
+
+bool scales_matched(Lower *lower) {
+    const Graph *graph = lower->graph;
+    bool ok = true;
+    for (int i = 0; i < graph->settings.scales.n; i++) {
+        const Scale *scale = &graph->settings.scales.at[i];
+        const char *near = NULL;
+        bool found = false;
+        for (int s = 0; s < graph->states.n && !found; s++) {
+            if (!graph->states.at[s].trainable) continue;
+            found = pattern_matches(scale->path, graph->states.at[s].name, NULL);
+            if (!near || pattern_covers(scale->path, graph->states.at[s].name)) near = graph->states.at[s].name;
+        }
+        if (found) continue;
+        ok = false;
+        diag_error(lower->diags, scale->span, "no parameter matches %s", scale->path);
+        if (near)
+            diag_hint(lower->diags,
+                      "a pattern names whole paths, such as %s; * stands for a name or a piece of one, ** for any number of names", near);
+    }
+    return ok;
 }
 
 /* ---------------------------------------------------------------- the learning rate's way */
@@ -113,7 +194,7 @@ bool eval_schedule(Lower *lower, const Expr *value) {
 /* clip = norm(1.0); */
 static bool eval_norm(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
-    const Parameter parameters[] = {{"most", 0, DBL_MAX, 0, &settings->clip, false}};
+    const Parameter parameters[] = {{"most", 0, DBL_MAX, 0, &settings->clip, false, NULL}};
     if (!eval_parameters(lower, value, parameters, 1, 1, "clip = norm(1.0);")) return false;
     if (settings->clip > 0) return true;
     diag_error(lower->diags, lower_span(lower, value->loc), "a norm of at most 0 leaves no gradient");

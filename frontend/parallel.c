@@ -140,7 +140,7 @@ static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, 
 
 bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere,
                     int nelsewhere, const char *other, bool *given) {
-    const Entry *entries[16] = {0};
+    const Entry *entries[32] = {0};
     bool ok = true;
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
         const Setting *setting = setting_find(settings, n, entry->name);

@@ -44,7 +44,7 @@ typedef void *yyscan_t;
 %token <real> REAL "a real number"
 %token ARROW "'->'" WRITE "'<-'"
 
-%type <expr> expr metric metrics unary power postfix primary subscripts subscript range bound results items item operand arguments argument argument_list init tuple list
+%type <expr> expr metric metrics paths unary power postfix primary subscripts subscript range bound results items item operand arguments argument argument_list init tuple list
 %type <shard> shard clause strategy
 %type <patterns> patterns
 %type <type> type
@@ -189,11 +189,27 @@ entry
         Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $3), expr_text(parse, EXPR_NAME, @2, $2));
         $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_STRING, @4, $4)));
     }
+    | NAME NAME paths ';' { $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, $2, @2, NULL, $3)); }
+    | NAME INTEGER FOR paths ';' {
+        Expr *number = expr_new(parse, EXPR_INT, @2);
+        number->integer = $2;
+        $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, "for", @3, number, $4));
+    }
+    | NAME REAL FOR paths ';' {
+        Expr *number = expr_new(parse, EXPR_FLOAT, @2);
+        number->real = $2;
+        $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, "for", @3, number, $4));
+    }
     | NAME NAME expr ';' { $$ = entry_new(parse, $1, @1, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @3), $2), $3)); }
     | NAME NAME expr NAME ';' {
         Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $2), $3);
         $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)));
     }
+    ;
+
+paths
+    : PATH_PATTERN { $$ = expr_add(parse, expr_new(parse, EXPR_LIST, @1), expr_text(parse, EXPR_STRING, @1, $1)); }
+    | paths ',' PATH_PATTERN { $$ = expr_add(parse, $1, expr_text(parse, EXPR_STRING, @3, $3)); }
     ;
 
 compare

@@ -120,6 +120,16 @@ bool lex_begins_path(const Parse *parse) {
     return before->end - before->begin == 6 && memcmp(parse->text + before->begin, "forbid", 6) == 0;
 }
 
+static bool is_scaled(const Parse *parse, Loc loc) {
+    const char *word = parse->text + loc.begin;
+    const int n = loc.end - loc.begin;
+    return (n == 2 && memcmp(word, "lr", 2) == 0) || (n == 5 && memcmp(word, "decay", 5) == 0);
+}
+
+bool lex_begins_paths(const Parse *parse) {
+    return is_scaled(parse, parse->current) || is_scaled(parse, parse->previous);
+}
+
 bool lex_in_hints(const Parse *parse) {
     return parse->hints_open > 0 && parse->nopen == parse->hints_open;
 }
@@ -317,6 +327,19 @@ Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
     return number;
 }
 
+Expr *expr_paths(Parse *parse, const char *name, const char *word, Loc loc, Expr *number, Expr *paths) {
+    Expr *call = expr_text(parse, EXPR_CALL, number ? loc_join(number->loc, paths->loc) : loc_join(loc, paths->loc), word);
+    if (strcmp(name, "lr") != 0 && strcmp(name, "decay") != 0)
+        diag_error(parse->diags, here(parse, loc), "expected '=', found %s: only lr and decay are set by parameter", quote(parse, loc));
+    if (number) expr_add(parse, call, number);
+    for (Expr *path = paths->items, *next; path; path = next) {
+        next = path->next;
+        path->next = NULL;
+        expr_add(parse, call, path);
+    }
+    return call;
+}
+
 const char *hints_word(Parse *parse, const char *word, Loc loc) {
     if (strcmp(word, "found") == 0) return word;
     diag_error(parse->diags, here(parse, loc), "expected '{', found %s", quote(parse, loc));
@@ -343,6 +366,8 @@ Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end) {
     diag_error(parse->diags, here(parse, end), "expected an expression, found ';'");
     if (strcmp(name, "assert") == 0)
         diag_hint(parse->diags, "an assertion is written assert comm < 2 MiB;");
+    else if (strcmp(name, "decay") == 0)
+        diag_hint(parse->diags, "decay except **.bias, **.norm*.weight; or decay 0.5 for encoder.**;");
     else
         diag_hint(parse->diags, "a setting is written %s = %s;", name, value->text);
     return value;
@@ -371,7 +396,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
     static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'", "'not'"};
     static const char *const infix[] = {"'+'", "'-'",  "'*'",  "'/'",  "'%'",  "'.'", "'('", "'['",   "'**'",
                                         "'@'", "'=='", "'!='", "'<='", "'>='", "'<'", "'>'", "'and'", "'or'"};
-    bool expression = among(expected, n, "a number"), operators = !expression && among(expected, n, "'*'");
+    bool expression = among(expected, n, "a number") && !among(expected, n, "'='"), operators = !expression && among(expected, n, "'*'");
     const char *words[64];
     int nwords = 0;
     if (expression) words[nwords++] = "an expression";
@@ -387,15 +412,17 @@ static const char *list_expected(const Parse *parse, const char *const *expected
             continue; /* few operators have several results */
         if (!strcmp(word, "end of file")) continue;
         if (operators && !strcmp(word, "a name")) continue; /* a unit */
-        if ((!strcmp(word, "a name") || !strcmp(word, "a text")) && among(expected, n, "'='"))
+        if (!strcmp(word, "a path") && expression) continue;
+        if ((!strcmp(word, "a name") || !strcmp(word, "a text") || !strcmp(word, "a number") || !strcmp(word, "a real number")) &&
+            among(expected, n, "'='"))
             continue;                                                                 /* settings that read as a sentence */
         if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
         words[nwords++] = word;
     }
     if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, let, for, if, return, or a name) or '}'";
     if (among(expected, n, "'net'")) return "'net', 'train', 'eval', 'parallel', 'cell', 'let', 'hints' or 'import'";
-    if (among(expected, n, "a path") && parse->kind == PARSE_HINT) return "a path";
-    if (among(expected, n, "a path")) return "a hint (layer.*.fc1 = ((2, 4), (4, 1));) or '}'";
+    if (among(expected, n, "a path") && (parse->kind == PARSE_HINT || n == 1)) return "a path";
+    if (among(expected, n, "a path") && !expression) return "a hint (layer.*.fc1 = ((2, 4), (4, 1));) or '}'";
     if (nwords == 0) return "an infix operator";
     const char *list = words[0];
     for (int i = 1; i < nwords && i < 4; i++)
@@ -480,6 +507,8 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
         diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
     else if (among(expected, n, "'..'"))
         diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
+    else if (n == 1 && (!strcmp(expected[0], "a path") || !strcmp(expected[0], "'for'")))
+        diag_hint(parse->diags, "for some of the parameters lr and decay are scaled: lr 0.1 for encoder.**; decay except **.bias;");
     else if (nbefore == 3 && !memcmp(before, "for", 3))
         diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
     else if (!strcmp(unexpected, "':'") && among(expected, n, "'{'"))

@@ -97,7 +97,26 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
-enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, ACCUMULATE, ON_NAN, NTRAIN };
+enum {
+    DATA,
+    OPTIMIZER,
+    EPOCHS,
+    STEPS,
+    LOG_EVERY,
+    SEED,
+    ORDER,
+    LAST,
+    CHECKPOINT,
+    KEEP,
+    LOG,
+    SCHEDULE,
+    CLIP,
+    ACCUMULATE,
+    ON_NAN,
+    LR,
+    DECAY,
+    NTRAIN
+};
 const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [OPTIMIZER] = {"optimizer", eval_optimizer},
                                   [EPOCHS] = {"epochs", eval_epochs},
@@ -112,7 +131,9 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [SCHEDULE] = {"schedule", eval_schedule},
                                   [CLIP] = {"clip", eval_clip},
                                   [ACCUMULATE] = {"accumulate", eval_accumulate},
-                                  [ON_NAN] = {"on_nan", eval_on_nan}};
+                                  [ON_NAN] = {"on_nan", eval_on_nan},
+                                  [LR] = {"lr", eval_lr, .many = true},
+                                  [DECAY] = {"decay", eval_decay, .many = true}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {
@@ -133,6 +154,7 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
+    ok &= scales_matched(lower);
     if (given[KEEP] && !given[CHECKPOINT]) {
         diag_error(lower->diags, lower_span(lower, block->loc), "keep says how many checkpoints stay, and train takes none");
         diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");

@@ -1,6 +1,7 @@
 /* graph: builds graphs: nodes with their rules inferred, unique names, interned layouts, states, inputs and reports. */
 #include "ir/graph.h"
 #include "ir/rules.h"
+#include "ir/wildcard.h"
 
 #include <assert.h>
 #include <string.h>
@@ -306,6 +307,14 @@ int64_t strategy_split(const Strategy *strategy, int factor) {
     for (int i = 0; strategy != NULL && i < strategy_count(strategy, factor); i++)
         split *= strategy_digits(strategy, factor)[i].size;
     return split;
+}
+
+double settings_scale(const Settings *settings, ScaleKind kind, const char *path) {
+    double factor = 1;
+    for (int i = 0; i < settings->scales.n; i++)
+        if (settings->scales.at[i].kind == kind && pattern_matches(settings->scales.at[i].path, path, NULL))
+            factor = settings->scales.at[i].factor;
+    return factor;
 }
 
 const Axis *axis_find(const Settings *settings, const char *name) {

@@ -172,7 +172,24 @@ extern const char *const eval_name[NEVALS];
 /* Whether training stops when the loss, or a parameter to be saved, is nan or infinite. */
 typedef enum { ON_NAN_STOP, ON_NAN_GO, NON_NANS } OnNan;
 extern const char *const on_nan_name[NON_NANS];
-typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, NOPTIMIZERS } OptimizerKind;
+typedef enum {
+    OPTIMIZER_NONE,
+    OPTIMIZER_SGD,
+    OPTIMIZER_MOMENTUM,
+    OPTIMIZER_ADAM,
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_LION,
+    NOPTIMIZERS
+} OptimizerKind;
+/* Parameters whose paths match the pattern have so many times the learning rate, or the weight decay, of the optimizer; of several lines that match the last holds. */
+typedef enum { SCALE_LR, SCALE_DECAY, NSCALES } ScaleKind;
+extern const char *const scale_name[NSCALES]; /* "lr" */
+typedef struct Scale {
+    ScaleKind kind;
+    double factor;
+    const char *path;
+    Span span; /* not in texts */
+} Scale;
 typedef enum { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, NSCHEDULES } ScheduleKind;
 extern const char *const schedule_name[NSCHEDULES];
 /* What ranks that would hold equal copies share among them, each a part: nothing; the optimizer's slots (ZeRO stage 1); gradients too, each batch of a step's (stage 2); the
@@ -236,8 +253,10 @@ typedef struct Settings {
     uint64_t seed; /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;
-    double beta1, beta2, eps; /* adam, adamw */
-    double weight_decay;      /* sgd, momentum, adam: added to the gradient, times the parameter; adamw: shrinks the parameter; 0: none */
+    bool nesterov;            /* momentum: the step looks ahead along the slot */
+    double beta1, beta2, eps; /* adam, adamw; lion has no eps */
+    double weight_decay; /* sgd, momentum, adam: added to the gradient, times the parameter; adamw, lion: shrinks the parameter; 0: none */
+    VEC(Scale) scales;   /* of lr and weight_decay, by parameter */
     Schedule schedule;
     int64_t accumulate; /* batches of a step, whose gradients are averaged; 0, 1: one */
     double clip;        /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
@@ -273,6 +292,8 @@ static inline int settings_naxes(const Settings *settings) {
 static inline const Axis *settings_axis(const Settings *settings, int i) {
     return i < settings->mesh.n ? &settings->mesh.at[i] : &settings->hint_axes.at[i - settings->mesh.n];
 }
+/* The factor of lr, or of weight_decay, of the parameter of this path. */
+double settings_scale(const Settings *settings, ScaleKind kind, const char *path);
 const Axis *axis_find(const Settings *settings, const char *name); /* NULL: none */
 
 typedef struct Dim {

@@ -19,7 +19,8 @@ const char *const last_name[] = {"drop", "pad", "short"};
 const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const on_nan_name[] = {"stop", "go"};
 const char *const schedule_name[] = {"constant", "linear", "cosine"};
-const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw"};
+const char *const scale_name[] = {"lr", "decay"};
+const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw", "lion"};
 
 /* ---------------------------------------------------------------- tokens */
 
@@ -258,6 +259,11 @@ static void print_optimizer(Text *text, const Settings *settings) {
         put_number(text, "beta2", settings->beta2);
         put_number(text, "eps", settings->eps);
     }
+    if (settings->optimizer == OPTIMIZER_LION) {
+        put_number(text, "beta1", settings->beta1);
+        put_number(text, "beta2", settings->beta2);
+    }
+    if (settings->nesterov) put(text, " nesterov");
     if (settings->weight_decay != 0) put_number(text, "weight_decay", settings->weight_decay);
     if (settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0) {
         text_printf(text, " schedule=%s", schedule_name[settings->schedule.kind]);
@@ -300,6 +306,14 @@ static void print_settings(const Printing *printing) {
     put_double(text, settings->momentum);
     print_optimizer(text, settings);
     put(text, "\n");
+    for (int i = 0; i < settings->scales.n; i++) {
+        const Scale *scale = &settings->scales.at[i];
+        text_printf(text, "scaled %s ", scale_name[scale->kind]);
+        put_quoted(text, scale->path);
+        put(text, " by=");
+        put_double(text, scale->factor);
+        put(text, "\n");
+    }
 }
 
 static void print_dims(const Printing *printing) {

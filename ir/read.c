@@ -139,6 +139,10 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
         (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2) ||
          !read_number_key(scan, "eps", &settings->eps)))
         return false;
+    if (settings->optimizer == OPTIMIZER_LION &&
+        (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2)))
+        return false;
+    settings->nesterov = scan_is_keyword(scan, "nesterov");
     if (scan_is_key(scan, "weight_decay") && !scan_double(scan, "weight_decay", &settings->weight_decay)) return false;
     if (scan_is_key(scan, "schedule")) {
         if (!scan_choice(scan, "schedule", schedule_name, NSCHEDULES, &schedule) || !scan_key(scan, "warmup") ||
@@ -149,6 +153,22 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
     }
     return (!scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip)) &&
            (!scan_is_key(scan, "accumulate") || scan_integer(scan, "accumulate", 2, MAX_COUNT, &settings->accumulate));
+}
+
+/* scaled decay "**.bias" by=0 */
+static bool read_scales(Reading *reading) {
+    Scan *scan = &reading->scan;
+    Settings *settings = &reading->graph->settings;
+    while (scan_is_keyword(scan, "scaled")) {
+        Scale scale = {0};
+        int kind;
+        if (!scan_choice(scan, "a number of the optimizer", scale_name, NSCALES, &kind) || !scan_word(scan, &scale.path) ||
+            !read_number_key(scan, "by", &scale.factor) || !scan_end(scan))
+            return false;
+        scale.kind = (ScaleKind)kind;
+        vec_push(reading->graph->arena, &settings->scales, scale);
+    }
+    return true;
 }
 
 static bool read_train(Reading *reading) {
@@ -164,7 +184,7 @@ static bool read_train(Reading *reading) {
               scan_double(scan, "momentum", &settings->momentum);
     if (!ok) return false;
     settings->optimizer = (OptimizerKind)optimizer;
-    return read_optimizer(scan, settings) && scan_end(scan);
+    return read_optimizer(scan, settings) && scan_end(scan) && read_scales(reading);
 }
 
 static bool read_dims(Reading *reading) {

@@ -102,6 +102,9 @@ static const char *const known[] = {
     "on_nan",
     "heading",
     "separator",
+    "nesterov",
+    "scaled",
+    "by",
 };
 
 static bool is_name_char(char c) {

@@ -273,7 +273,7 @@ static bool normalising(const Graph *graph, const Node *node, int weight, Letter
 
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
-    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw;
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion;
 }
 
 /* The first operands and the results have one shape, the operands behind them are single numbers. */
@@ -321,7 +321,7 @@ static bool arity_fits(const Node *node) {
 #define UNARY_OP_Y(name, ...) [OP_##name] = {1, 1}, [OP_##name##_grad] = {2, 1},
 #define BINARY_OP(name, ...) [OP_##name] = {2, 1},
 #include "ir/elementwise.def"
-        [OP_write] = {1, 0},
+        [OP_write] = {1, 0}, /* operands, results */
         [OP_matmul] = {2, 1},
         [OP_sum] = {1, 1},
         [OP_mean] = {1, 1},
@@ -337,6 +337,7 @@ static bool arity_fits(const Node *node) {
         [OP_momentum] = {3, 2},
         [OP_adam] = {5, 3},
         [OP_adamw] = {5, 3},
+        [OP_lion] = {3, 2},
         [OP_sum_squares] = {1, 1},
         [OP_clip] = {2, 1},
         [OP_max] = {1, 1},
@@ -461,12 +462,14 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_momentum:
     case OP_adam:
     case OP_adamw:
+    case OP_lion:
     case OP_clip:
         letters->elementwise = true;
         return with_numbers(graph, node,
                             node->op == OP_clip       ? 1
                             : node->op == OP_sgd      ? 2
                             : node->op == OP_momentum ? 3
+                            : node->op == OP_lion     ? 3
                                                       : 4,
                             letters, why, n);
     case OP_sum_squares: {

@@ -663,6 +663,7 @@ static const Semantics semantics[NOPS] = {
     [OP_momentum] = {.kernel = update_kernel, .cost = 2},
     [OP_adam] = {.kernel = update_kernel, .cost = 8},
     [OP_adamw] = {.kernel = update_kernel, .cost = 8},
+    [OP_lion] = {.kernel = update_kernel, .cost = 5},
     [OP_sum_squares] = {.kernel = kernel_sum_squares},
     [OP_clip] = {.kernel = clip_kernel, .cost = 2},
     [OP_convert] = {.kernel = kernel_convert},

@@ -1,5 +1,6 @@
 /* settings: what a plan says twice. The header's optimizer, clipping, schedule, accumulation, gradients, buckets, sources of data and evaluation, each
  * against the graph and the steps that were made of it. Nothing here is about how a value is computed: that is the rest of the proof's. */
+#include "ir/wildcard.h"
 #include "proof/internal.h"
 
 #include <inttypes.h>
@@ -18,11 +19,8 @@ static bool differ(Error *error, const char *format, ...) {
 
 /* ---------------------------------------------------------------- the optimizer */
 
-static const OpCode update_op[NOPTIMIZERS] = {[OPTIMIZER_NONE] = OP_write,
-                                              [OPTIMIZER_SGD] = OP_sgd,
-                                              [OPTIMIZER_MOMENTUM] = OP_momentum,
-                                              [OPTIMIZER_ADAM] = OP_adam,
-                                              [OPTIMIZER_ADAMW] = OP_adamw};
+static const OpCode update_op[NOPTIMIZERS] = {[OPTIMIZER_NONE] = OP_write, [OPTIMIZER_SGD] = OP_sgd,     [OPTIMIZER_MOMENTUM] = OP_momentum,
+                                              [OPTIMIZER_ADAM] = OP_adam,  [OPTIMIZER_ADAMW] = OP_adamw, [OPTIMIZER_LION] = OP_lion};
 
 static bool is_update(const Node *node) {
     return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
@@ -41,13 +39,29 @@ static const char *shown(char text[32], double number) {
     return text;
 }
 
-static bool numbers_agree(const Settings *settings, const Node *node, Error *error) {
+/* The factor by which the lines `scaled` change a number of the parameter's update. */
+static double scaled(const Settings *settings, ScaleKind kind, const char *parameter) {
+    for (int i = settings->scales.n - 1; i >= 0; i--)
+        if (settings->scales.at[i].kind == kind && pattern_matches(settings->scales.at[i].path, parameter, NULL))
+            return settings->scales.at[i].factor;
+    return 1;
+}
+
+static bool numbers_agree(const Settings *settings, const char *parameter, const Node *node, Error *error) {
     const struct {
         const char *name;
         double number;
-    } said[] = {{"lr", settings->lr},       {"momentum", settings->momentum}, {"beta1", settings->beta1},
-                {"beta2", settings->beta2}, {"eps", settings->eps},           {"weight_decay", settings->weight_decay}};
+    } said[] = {{"lr", settings->lr * scaled(settings, SCALE_LR, parameter)},
+                {"momentum", settings->momentum},
+                {"beta1", settings->beta1},
+                {"beta2", settings->beta2},
+                {"eps", settings->eps},
+                {"weight_decay", settings->weight_decay * scaled(settings, SCALE_DECAY, parameter)}};
     char header[32], own[32];
+    const int nesterov = op_attr(node->op, "nesterov");
+    if (nesterov >= 0 && (node->attr[nesterov].i != 0) != settings->nesterov)
+        return differ(error, "the header says %snesterov, %s %s", settings->nesterov ? "" : "no ", node->name,
+                      settings->nesterov ? "does not look ahead" : "looks ahead");
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         int a = op_attr(node->op, said[i].name);
         if (a >= 0 && node->attr[a].f != said[i].number)
@@ -84,7 +98,6 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
         return differ(error, "the header says optimizer=%s, %s is made by %s",
                       settings->optimizer == OPTIMIZER_NONE ? "none" : op_table[update_op[settings->optimizer]].name, node->name,
                       op_table[node->op].name);
-    if (!numbers_agree(settings, node, error)) return false;
     int parameter = -1;
     for (int k = 0; k < node->nout; k++) {
         int state = updated_state(graph, node, k);
@@ -98,6 +111,7 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
                           s->name, s->parameter);
         taken[state]++;
     }
+    if (!numbers_agree(settings, graph->states.at[parameter].name, node, error)) return false;
     bool counts = op_in(node->op, "update") >= 0;
     int next = op_in(node->op, "g") + 1;
     if (counts && !takes_input(graph, node, next++, INPUT_UPDATE, error)) return false;

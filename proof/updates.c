@@ -6,7 +6,7 @@ typedef struct UpdateNumbers {
     Fe lr, momentum, decay, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
     uint64_t key;                                       /* adam: of the hash, with eps and the betas, which corrections have too */
     int first;                                          /* number of results: at[first] is operand 0 */
-    bool rate, decoupled;
+    bool rate, decoupled, nesterov;
 } UpdateNumbers;
 
 static Fe rate_of(const UpdateNumbers *u, Fe *const *at, const int64_t *stride, int operand, int64_t i) {
@@ -22,13 +22,14 @@ static void sgd_row(const void *context, Fe *const *at, const int64_t *stride, i
     }
 }
 
-/* g' = g + decay w, v' = momentum v + g', w' = w - lr rate v'. */
+/* g' = g + decay w, v' = momentum v + g', w' = w - lr rate v'; nesterov: w' = w - lr rate (g' + momentum v'). */
 static void momentum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
         Fe w = at[2][i * stride[2]], g = fe_add(at[4][i * stride[4]], fe_mul(u->decay, w));
         Fe slot = fe_add(fe_mul(u->momentum, at[3][i * stride[3]]), g);
-        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 3, i), slot));
+        Fe step = u->nesterov ? fe_add(g, fe_mul(u->momentum, slot)) : slot;
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 3, i), step));
         at[1][i * stride[1]] = slot;
     }
 }
@@ -49,6 +50,17 @@ static void adam_row(const void *context, Fe *const *at, const int64_t *stride, 
     }
 }
 
+/* The sign of what m and g are mixed to is a hash of that; the parameter itself decays. */
+static void lion_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[2][i * stride[2]], m = at[3][i * stride[3]], g = at[4][i * stride[4]];
+        Fe sign = fe_hash(OP_lion, fe_add(fe_mul(u->beta1, m), fe_mul(u->rest1, g)));
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 3, i), fe_add(sign, fe_mul(u->decay, w))));
+        at[1][i * stride[1]] = fe_add(fe_mul(u->beta2, m), fe_mul(u->rest2, g));
+    }
+}
+
 /* x times a hash of the sum of squares. */
 static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe *key = context;
@@ -65,15 +77,17 @@ static bool number_of(const Node *node, const char *name, Fe *number) {
 
 bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     Fe eps;
-    UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw};
+    WalkRow *row = node->op == OP_sgd ? sgd_row : node->op == OP_momentum ? momentum_row : node->op == OP_lion ? lion_row : adam_row;
+    const int nesterov = op_attr(node->op, "nesterov");
+    UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw, .nesterov = nesterov >= 0 && node->attr[nesterov].i != 0};
     if (!number_of(node, "lr", &u.lr) || !number_of(node, "momentum", &u.momentum) || !number_of(node, "weight_decay", &u.decay) ||
         !number_of(node, "beta1", &u.beta1) || !number_of(node, "beta2", &u.beta2) || !number_of(node, "eps", &eps))
         return field_fail(why, n, "an optimizer's number is not finite");
     u.rest1 = fe_sub(1, u.beta1);
     u.rest2 = fe_sub(1, u.beta2);
     u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
-    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum ? 4 : 6);
-    return walk_elements(node, in, out, node->op == OP_sgd ? sgd_row : node->op == OP_momentum ? momentum_row : adam_row, &u, why, n);
+    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum || node->op == OP_lion ? 4 : 6);
+    return walk_elements(node, in, out, row, &u, why, n);
 }
 
 bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {

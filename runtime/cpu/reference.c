@@ -194,7 +194,15 @@ static double momentum_v_of(const double *x, const Attr *attr) {
     return attr[1].f * x[1] + x[2] + attr[2].f * x[0];
 }
 static double momentum_w_of(const double *x, const Attr *attr) {
-    return x[0] - attr[0].f * x[3] * momentum_v_of(x, attr);
+    const double v = momentum_v_of(x, attr), step = attr[3].i ? x[2] + attr[2].f * x[0] + attr[1].f * v : v;
+    return x[0] - attr[0].f * x[3] * step;
+}
+static double lion_w_of(const double *x, const Attr *attr) {
+    const double way = attr[1].f * x[1] + (1 - attr[1].f) * x[2], sign = (way > 0) - (way < 0);
+    return x[0] - attr[0].f * x[3] * ((isnan(way) ? way : sign) + attr[3].f * x[0]);
+}
+static double lion_m_of(const double *x, const Attr *attr) {
+    return attr[2].f * x[1] + (1 - attr[2].f) * x[2];
 }
 static double adamw_m_of(const double *x, const Attr *attr) {
     return attr[1].f * x[1] + (1 - attr[1].f) * x[3];
@@ -361,6 +369,11 @@ bool reference_sgd(const KernelCall *call, Error *error) {
 bool reference_momentum(const KernelCall *call, Error *error) {
     (void)error;
     return each_element(call, (ElementFn *const[]){momentum_w_of, momentum_v_of});
+}
+
+bool reference_lion(const KernelCall *call, Error *error) {
+    (void)error;
+    return each_element(call, (ElementFn *const[]){lion_w_of, lion_m_of});
 }
 
 bool reference_adam(const KernelCall *call, Error *error) {

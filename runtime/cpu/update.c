@@ -10,7 +10,8 @@ typedef struct UpdateRun {
     void *new_w, *new_v, *new_m;
     double lr, momentum, decay;
     double beta1, beta2, eps, correction; /* adam: lr is divided by 1 - beta1^t; correction is sqrt(1 - beta2^t) */
-    double shrink;                        /* adamw: what the parameter is multiplied by first */
+    double shrink;                        /* adamw, lion: what the parameter is multiplied by first */
+    bool nesterov;
 } UpdateRun;
 
 /* g' = g + decay w; w' = w - lr g' */
@@ -28,7 +29,7 @@ typedef struct UpdateRun {
 SGD(f32, float)
 SGD(f64, double)
 
-/* g' = g + decay w; v' = momentum v + g'; w' = w - lr v' */
+/* g' = g + decay w; v' = momentum v + g'; w' = w - lr v', nesterov: w' = w - lr (g' + momentum v') */
 #define MOMENTUM(suffix, T)                                                                                                                \
     static void momentum_##suffix(void *context, int64_t begin, int64_t end) {                                                             \
         const UpdateRun *run = context;                                                                                                    \
@@ -37,7 +38,7 @@ SGD(f64, double)
         const T lr = (T)run->lr, momentum = (T)run->momentum, decay = (T)run->decay;                                                       \
         _Pragma("omp simd") for (int64_t i = begin; i < end; i++) {                                                                        \
             const T slot = momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i]);                                                    \
-            new_w[i] = w[i] - lr * slot;                                                                                                   \
+            new_w[i] = w[i] - lr * (run->nesterov ? (decay == 0 ? g[i] : g[i] + decay * w[i]) + momentum * slot : slot);                   \
             new_v[i] = slot;                                                                                                               \
         }                                                                                                                                  \
     }
@@ -62,6 +63,23 @@ MOMENTUM(f64, double)
     }
 ADAM(f32, float, sqrtf)
 ADAM(f64, double, sqrt)
+
+/* c = beta1 m + (1 - beta1) g; w' = shrink w - lr sign(c); m' = beta2 m + (1 - beta2) g */
+#define LION(suffix, T)                                                                                                                    \
+    static void lion_##suffix(void *context, int64_t begin, int64_t end) {                                                                 \
+        const UpdateRun *run = context;                                                                                                    \
+        const T *w = run->w, *m = run->m, *g = run->g;                                                                                     \
+        T *new_w = run->new_w, *new_m = run->new_m;                                                                                        \
+        const T lr = (T)run->lr, shrink = (T)run->shrink, beta1 = (T)run->beta1, rest1 = (T)(1 - run->beta1);                              \
+        const T beta2 = (T)run->beta2, rest2 = (T)(1 - run->beta2);                                                                        \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) {                                                                        \
+            const T way = beta1 * m[i] + rest1 * g[i], slot = beta2 * m[i] + rest2 * g[i];                                                 \
+            new_w[i] = shrink * w[i] - (way > 0 ? lr : way < 0 ? -lr : lr * way);                                                          \
+            new_m[i] = slot;                                                                                                               \
+        }                                                                                                                                  \
+    }
+LION(f32, float)
+LION(f64, double)
 
 static double number(const Operand *scalar) {
     return scalar->dtype == F32 ? (double)*(const float *)scalar->data : *(const double *)scalar->data;
@@ -101,8 +119,23 @@ bool kernel_momentum(const KernelCall *call, Error *error) {
                      .new_v = call->out[1].data,
                      .lr = rate_of(call),
                      .momentum = attribute(call, "momentum"),
-                     .decay = attribute(call, "weight_decay")};
+                     .decay = attribute(call, "weight_decay"),
+                     .nesterov = call->attr[op_attr(OP_momentum, "nesterov")].i != 0};
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = momentum_f32, [F64] = momentum_f64}, error);
+}
+
+bool kernel_lion(const KernelCall *call, Error *error) {
+    const double lr = rate_of(call);
+    UpdateRun run = {.w = call->in[0].data,
+                     .m = call->in[1].data,
+                     .g = call->in[2].data,
+                     .new_w = call->out[0].data,
+                     .new_m = call->out[1].data,
+                     .lr = lr,
+                     .beta1 = attribute(call, "beta1"),
+                     .beta2 = attribute(call, "beta2"),
+                     .shrink = 1 - lr * attribute(call, "weight_decay")};
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = lion_f32, [F64] = lion_f64}, error);
 }
 
 static bool adams(const KernelCall *call, bool decoupled, Error *error) {

@@ -123,9 +123,9 @@ LAUNCHED kernels_chain(const ChainLaunch *program, cudaStream_t stream);
 /* update.cuh */
 
 enum { UPDATE_TENSORS = 32, SQUARES_BLOCKS = 512 };
-typedef enum UpdateKind { UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_ADAM, UPDATE_CLIP } UpdateKind;
+typedef enum UpdateKind { UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_ADAM, UPDATE_LION, UPDATE_CLIP } UpdateKind;
 
-/* One tensor: the parameter w, its gradient g and slots (v of momentum, m and v of adam), new and old. Clipping: g becomes new_w. */
+/* One tensor: the parameter w, its gradient g and slots (v of momentum, m and v of adam, m of lion), new and old. Clipping: g becomes new_w. */
 typedef struct UpdateTensor {
     const void *w, *g, *m, *v;
     void *new_w, *new_m, *new_v;
@@ -137,6 +137,7 @@ typedef struct UpdateTensor {
 typedef struct UpdateTable {
     int kind, dtype, ntensors;
     int decoupled;     /* adamw: the parameter itself decays, not the gradient */
+    int nesterov;      /* momentum */
     const void *rate;  /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
     const void *count; /* adam: the number of the update, from 1 */
     double lr, momentum, beta1, beta2, eps, decay;

@@ -16,7 +16,7 @@ static const Operand *operand(const KernelCall *call, const char *name) {
 }
 
 static bool is_update(OpCode op) {
-    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_clip;
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_clip;
 }
 
 /* ---------------------------------------------------------------- updates */
@@ -27,10 +27,12 @@ static bool init_table(UpdateTable *table, const KernelCall *call) {
     *table = (UpdateTable){
         .kind = call->op == OP_sgd        ? UPDATE_SGD
                 : call->op == OP_momentum ? UPDATE_MOMENTUM
+                : call->op == OP_lion     ? UPDATE_LION
                 : call->op == OP_clip     ? UPDATE_CLIP
                                           : UPDATE_ADAM,
         .dtype = (int)call->in[0].dtype,
         .decoupled = call->op == OP_adamw,
+        .nesterov = call->op == OP_momentum && call->attr[op_attr(OP_momentum, "nesterov")].i != 0,
         .rate = rate ? rate->data : NULL,
         .count = count ? count->data : NULL,
         .lr = attribute(call, "lr"),
@@ -45,9 +47,9 @@ static bool init_table(UpdateTable *table, const KernelCall *call) {
 }
 
 static bool tables_agree(const UpdateTable *a, const UpdateTable *b) {
-    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->rate == b->rate && a->count == b->count &&
-           a->lr == b->lr && a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
-           a->decay == b->decay && a->norm == b->norm;
+    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->nesterov == b->nesterov && a->rate == b->rate &&
+           a->count == b->count && a->lr == b->lr && a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
+           a->eps == b->eps && a->decay == b->decay && a->norm == b->norm;
 }
 
 static const void *data_of(const KernelCall *call, const char *name) {
@@ -67,6 +69,7 @@ static void add_tensor(UpdateTable *table, const KernelCall *call) {
         .packed = true,
     };
     if (call->op == OP_momentum) tensor->new_v = call->out[1].data;
+    if (call->op == OP_lion) tensor->new_m = call->out[1].data;
     if (call->op == OP_adam || call->op == OP_adamw) {
         tensor->new_m = call->out[1].data;
         tensor->new_v = call->out[2].data;
@@ -89,6 +92,9 @@ bool kernel_sgd(const KernelCall *call, Error *error) {
     return update(call, error);
 }
 bool kernel_momentum(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_lion(const KernelCall *call, Error *error) {
     return update(call, error);
 }
 bool kernel_adam(const KernelCall *call, Error *error) {

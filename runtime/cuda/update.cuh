@@ -13,6 +13,7 @@ template <class T> __device__ __forceinline__ double update_number(const void *a
 /* What is the same for all elements, as the CPU's kernels compute it: in doubles, then rounded once. */
 template <class T> struct UpdateScalars {
     T lr, decay, momentum, beta1, rest1, beta2, rest2, eps, correction, shrink, clip;
+    int nesterov;
 };
 template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const UpdateTable &table) {
     UpdateScalars<T> scalars = {};
@@ -20,12 +21,16 @@ template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const Up
     scalars.decay = (T)table.decay;
     scalars.momentum = (T)table.momentum;
     if (kind == UPDATE_CLIP) scalars.clip = clip_scale(*(const T *)table.rate, table.norm);
-    if (kind == UPDATE_ADAM) {
-        const double count = update_number<T>(table.count);
+    scalars.nesterov = table.nesterov;
+    if (kind == UPDATE_ADAM || kind == UPDATE_LION) {
         scalars.beta1 = (T)table.beta1;
         scalars.rest1 = (T)(1 - table.beta1);
         scalars.beta2 = (T)table.beta2;
         scalars.rest2 = (T)(1 - table.beta2);
+    }
+    if (kind == UPDATE_LION) scalars.shrink = (T)(1 - lr * table.decay);
+    if (kind == UPDATE_ADAM) {
+        const double count = update_number<T>(table.count);
         scalars.eps = (T)table.eps;
         scalars.correction = (T)sqrt(1 - pow(table.beta2, count));
         scalars.shrink = (T)(table.decoupled ? 1 - lr * table.decay : 1);
@@ -42,12 +47,18 @@ template <class T, int kind> __device__ __forceinline__ void update_element(cons
         w = s.clip * g;
         return;
     }
+    if (kind == UPDATE_LION) {
+        const T way = real_fma(s.rest1, g, s.beta1 * m);
+        w = real_fma(s.shrink, w, way > 0 ? -s.lr : way < 0 ? s.lr : -s.lr * way);
+        m = real_fma(s.rest2, g, s.beta2 * m);
+        return;
+    }
     const T gradient = s.decay == 0 ? g : real_fma(s.decay, w, g);
     if (kind == UPDATE_SGD) {
         w = real_fma(-s.lr, gradient, w);
     } else if (kind == UPDATE_MOMENTUM) {
         v = real_fma(s.momentum, v, gradient);
-        w = real_fma(-s.lr, v, w);
+        w = real_fma(-s.lr, s.nesterov ? real_fma(s.momentum, v, gradient) : v, w);
     } else {
         m = real_fma(s.rest1, gradient, s.beta1 * m);
         v = real_fma(s.rest2 * gradient, gradient, s.beta2 * v);
@@ -57,7 +68,7 @@ template <class T, int kind> __device__ __forceinline__ void update_element(cons
 
 template <class T, int kind> __global__ void __launch_bounds__(BLOCK) update_kernel(const __grid_constant__ UpdateTable table) {
     constexpr int width = Pack<T>::width;
-    constexpr bool has_w = kind != UPDATE_CLIP, has_m = kind == UPDATE_ADAM, has_v = kind == UPDATE_ADAM || kind == UPDATE_MOMENTUM;
+    constexpr bool has_w = kind != UPDATE_CLIP, has_m = kind == UPDATE_ADAM || kind == UPDATE_LION, has_v = kind == UPDATE_ADAM || kind == UPDATE_MOMENTUM;
     __shared__ UpdateScalars<T> shared;
     int t = 0;
     while (t + 1 < table.ntensors && blockIdx.x >= table.tensor[t + 1].first_block)
@@ -103,6 +114,9 @@ template <class T> static void update_launch(const UpdateTable *table, unsigned 
         break;
     case UPDATE_ADAM:
         LAUNCH((update_kernel<T, UPDATE_ADAM>), blocks, BLOCK, 0, stream, *table);
+        break;
+    case UPDATE_LION:
+        LAUNCH((update_kernel<T, UPDATE_LION>), blocks, BLOCK, 0, stream, *table);
         break;
     case UPDATE_CLIP:
         LAUNCH((update_kernel<T, UPDATE_CLIP>), blocks, BLOCK, 0, stream, *table);

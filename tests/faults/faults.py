@@ -280,6 +280,8 @@ seed(unit("ir", "plan"),
 seed(unit("proof", "settings"),
      ("updates are of the optimizer in the header", "update_agrees", "node->op != update_op[settings->optimizer]", "false"),
      ("updates have the numbers of the header", "numbers_agree", "a >= 0 && node->attr[a].f != said[i].number", "false"),
+     ("a number is scaled for the parameters of its pattern", "scaled", "pattern_matches(settings->scales.at[i].path, parameter, NULL)", "false"),
+     ("momentum looks ahead as the header says", "numbers_agree", "(node->attr[nesterov].i != 0) != settings->nesterov", "false"),
      ("every parameter is clipped to the header's norm", "clips_agree",
       'node->attr[op_attr(OP_clip, "norm")].f != clip', 'nclips == 1 && node->attr[op_attr(OP_clip, "norm")].f != clip'),
      ("every report of the header is known", "reports_agree",
@@ -498,7 +500,7 @@ seed(unit("ops", "kernels", "kernels/movements*"),
      ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
      ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
-     ("momentum steps by its slot", "MOMENTUM", "w[i] - lr * slot", "w[i] - lr * g[i]"),
+     ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
      ("a mean over replicas is divided in place too", "kernel_replica_sum", "one && !call->attr[0].i", "one"))
@@ -578,6 +580,11 @@ seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_o
      ("gradients are averaged where the net says so", "graph_replicate", "graph->settings.gradients_mean", "0"))
 seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),
      ("momentum has the net's factor", "kernel_momentum", 'attribute(call, "momentum")', "0"))
+seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_what_pytorch_does"),
+     ("nesterov looks ahead", "MOMENTUM", "+ momentum * slot : slot", "+ momentum * v[i] : slot"),
+     ("lion's slot has a share of its own", "LION", "slot = beta2 * m[i] + rest2 * g[i]", "slot = beta1 * m[i] + rest1 * g[i]"))
+seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_what_pytorch_does"),
+     ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
      ("--verify compares every state", "compare_outcome", "i < graph->states.n", "i < 0"))
 seed(script("samples", "runtime/prun", "Samples.test_quickstart_computes_on_all_ranks_what_it_does_on_one"),

@@ -214,7 +214,7 @@ Test(foreign, optimizers_are_read_as_pytorch_and_mindspore_write_them) {
     expect_setting("optimizer = torch.optim.SGD(lr = 0.1);", "", "sgd stands without a module", "sgd(lr = 0.1)");
     expect_setting("optimizer = adam(betas = (0.9, 0.99));", "", "no argument 'betas'", "beta1 = 0.9, beta2 = 0.999");
     expect_setting("optimizer = sgd(lr: 0.1);", "", "found ':'", "lr = ...");
-    expect_setting("optimizer = sgd(lr = 0.1); lr = 0.1;", "", "no setting 'lr'", "it belongs to the optimizer");
+    expect_setting("optimizer = sgd(lr = 0.1); lr = 0.1;", "", "this does not say for which parameters", "it belongs to the optimizer");
     expect_setting("optimizer = sgd(lr = 0.1); batch_size = 8;", "", "no setting 'batch_size'", "net q(batch = 16)");
 }
 

@@ -36,6 +36,7 @@ typedef struct FuzzNet {
     int unused; /* the value of a statement that the loss does not depend on, or -1 */
     /* train */
     OptimizerKind optimizer;
+    bool nesterov;
     double lr, momentum, beta1, beta2, eps, weight_decay; /* those that the optimizer has; weight_decay 0: none */
     Schedule schedule;
     double clip;                        /* 0: none */

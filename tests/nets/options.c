@@ -36,6 +36,15 @@ static void draw_optimizer(Make *make) {
     if (net->schedule.kind != SCHEDULE_CONSTANT) net->schedule.end = below(make, 3) / 4.0;
 }
 
+/* From numbers of its own: what a seed has drawn else stays what it is. Lion's steps are small: the sign of what cancels is that of its rounding. */
+static void draw_rarer_optimizer(FuzzNet *net) {
+    uint64_t random = net->seed + 1;
+    net->nesterov = net->optimizer == OPTIMIZER_MOMENTUM && net->momentum > 0 && fuzz_chance(&random, 50);
+    if (!fuzz_chance(&random, 10)) return;
+    net->optimizer = OPTIMIZER_LION;
+    net->lr = 1e-10;
+}
+
 /* From numbers of its own: with other settings of memory a seed is the same net. */
 static void draw_memory(Make *make, bool whole) {
     static const ShardStates levels[] = {SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS, SHARD_PARAMETERS};
@@ -62,6 +71,7 @@ void draw_options(Make *make) {
     draw_memory(make, chance(make, 20));
     net->steps = 2;
     draw_optimizer(make);
+    draw_rarer_optimizer(net);
     net->bucket = buckets[below(make, 5)];
     net->machine = chance(make, 20) ? machine_gpu8.name : NULL;
     net->data = sources[below(make, 4)];

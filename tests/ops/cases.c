@@ -286,6 +286,9 @@ void cases_updates(CaseFn *fn, void *context) {
     CASE(.op = OP_sgd, .nin = 3, .in = {x, x, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.25)});
     CASE(.op = OP_momentum, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.9)});
     CASE(.op = OP_momentum, .nin = 4, .in = {x, x, x, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.25)});
+    CASE(.op = OP_momentum, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.25), {.given = true, .i = 1}});
+    CASE(.op = OP_lion, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.5), NUMBER(0.75)});
+    CASE(.op = OP_lion, .nin = 4, .in = {x, x, x, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.5), NUMBER(0.75), NUMBER(0.25)});
     for (int nin = 5; nin <= 6; nin++)
         for (int decoupled = 0; decoupled < 2; decoupled++)
             CASE(.op = decoupled ? OP_adamw : OP_adam, .nin = nin, .in = {x, x, x, x, SCALAR, SCALAR},

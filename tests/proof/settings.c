@@ -91,6 +91,17 @@ Test(settings, of_the_optimizer_are_those_of_every_update) {
           {"optimizer=adam", "optimizer=adamw", "the header says optimizer=adamw, new_w is made by adam", 0});
 }
 
+static const char scaled[] =
+    "net n(batch = 4) { input x : f32[batch, 2]; param w : f32[2] = ones; param b : f32[2] = ones; loss mean(x * w + b); }\n"
+    "train { data = normal(seed = 1); optimizer = sgd(lr = 1, momentum = 0.5, weight_decay = 0.5, nesterov = true); decay except b; lr 0.5 for w; }\n";
+
+Test(settings, numbers_are_scaled_by_parameter) {
+    JUDGE(scaled, 2, {"scaled decay \"b\" by=0\n", "", "weight_decay=0.5, new_b has 0", 0},
+          {"\"w\" by=0.5", "\"w\" by=0.25", "lr=0.25, new_w has 0.5", 0}, {"scaled lr \"w\"", "scaled lr \"*\"", "lr=0.5, new_b has 1", 0},
+          {"scaled lr", "scaled decay", "lr=1, new_w has 0.5", 0},
+          {" nesterov weight_decay=", " weight_decay=", "no nesterov, new_w looks ahead", 0});
+}
+
 Test(settings, of_the_schedule_and_the_count_are_what_updates_take) {
     JUDGE(everything, 4, {" schedule=linear warmup=2 end=0.125", "", "has no schedule, new_w takes a rate", 0},
           {" kind=rate", " kind=update", "takes no input of kind=rate", 0},

@@ -70,36 +70,36 @@ static bool fault(char *why, size_t n, const char *text) {
 typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, LOOKUP, TABLE, PLACE } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
-    [OP_expm1_grad] = ELEMENT,  [OP_hardswish] = ELEMENT,   [OP_hardswish_grad] = ELEMENT,
-    [OP_floor] = ELEMENT,       [OP_sign] = ELEMENT,        [OP_pow] = ELEMENT,
-    [OP_expm1] = ELEMENT,       [OP_add] = ELEMENT,         [OP_sub] = ELEMENT,
-    [OP_mul] = ELEMENT,         [OP_div] = ELEMENT,         [OP_neg] = ELEMENT,
-    [OP_relu] = ELEMENT,        [OP_tanh] = ELEMENT,        [OP_exp] = ELEMENT,
-    [OP_log] = ELEMENT,         [OP_sqrt] = ELEMENT,        [OP_rsqrt] = ELEMENT,
-    [OP_square] = ELEMENT,      [OP_sigmoid] = ELEMENT,     [OP_gelu] = ELEMENT,
-    [OP_silu] = ELEMENT,        [OP_relu_grad] = ELEMENT,   [OP_tanh_grad] = ELEMENT,
-    [OP_sqrt_grad] = ELEMENT,   [OP_rsqrt_grad] = ELEMENT,  [OP_sigmoid_grad] = ELEMENT,
-    [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT,   [OP_silu_grad] = ELEMENT,
-    [OP_max_mask] = ELEMENT,    [OP_max_share] = ELEMENT,   [OP_abs] = ELEMENT,
-    [OP_abs_grad] = ELEMENT,    [OP_clamp] = ELEMENT,       [OP_clamp_grad] = ELEMENT,
-    [OP_maximum] = ELEMENT,     [OP_minimum] = ELEMENT,     [OP_softplus] = ELEMENT,
-    [OP_sin] = ELEMENT,         [OP_cos] = ELEMENT,         [OP_stop_gradient] = ELEMENT,
-    [OP_cast] = ELEMENT,        [OP_where] = ELEMENT,       [OP_less] = ELEMENT,
-    [OP_less_equal] = ELEMENT,  [OP_greater] = ELEMENT,     [OP_greater_equal] = ELEMENT,
-    [OP_equal] = ELEMENT,       [OP_not_equal] = ELEMENT,   [OP_sgd] = ELEMENT,
-    [OP_momentum] = ELEMENT,    [OP_adam] = ELEMENT,        [OP_adamw] = ELEMENT,
-    [OP_clip] = ELEMENT,        [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
-    [OP_matmul] = PRODUCT,      [OP_einsum] = PRODUCT,      [OP_sum] = PRODUCT,
-    [OP_mean] = PRODUCT,        [OP_max] = PRODUCT,         [OP_min] = PRODUCT,
-    [OP_sum_grad] = PRODUCT,    [OP_mean_grad] = PRODUCT,   [OP_sum_to] = PRODUCT,
-    [OP_transpose] = PRODUCT,   [OP_replicate] = PRODUCT,   [OP_replica_sum] = PRODUCT,
-    [OP_reshape] = RESHAPE,     [OP_slice] = CUT,           [OP_slice_grad] = CUT,
-    [OP_concat] = CUT,          [OP_split] = CUT,           [OP_pick] = LOOKUP,
-    [OP_pick_grad] = LOOKUP,    [OP_embedding] = TABLE,     [OP_embedding_grad] = TABLE,
-    [OP_one_hot] = LOOKUP,      [OP_first] = PLACE,         [OP_softmax] = ROWS,
-    [OP_log_softmax] = ROWS,    [OP_softmax_grad] = ROWS,   [OP_log_softmax_grad] = ROWS,
-    [OP_layer_norm] = NORM,     [OP_rms_norm] = NORM,       [OP_layer_norm_grad] = NORM,
-    [OP_rms_norm_grad] = NORM,
+    [OP_expm1_grad] = ELEMENT,    [OP_hardswish] = ELEMENT,  [OP_hardswish_grad] = ELEMENT,
+    [OP_floor] = ELEMENT,         [OP_sign] = ELEMENT,       [OP_pow] = ELEMENT,
+    [OP_expm1] = ELEMENT,         [OP_add] = ELEMENT,        [OP_sub] = ELEMENT,
+    [OP_mul] = ELEMENT,           [OP_div] = ELEMENT,        [OP_neg] = ELEMENT,
+    [OP_relu] = ELEMENT,          [OP_tanh] = ELEMENT,       [OP_exp] = ELEMENT,
+    [OP_log] = ELEMENT,           [OP_sqrt] = ELEMENT,       [OP_rsqrt] = ELEMENT,
+    [OP_square] = ELEMENT,        [OP_sigmoid] = ELEMENT,    [OP_gelu] = ELEMENT,
+    [OP_silu] = ELEMENT,          [OP_relu_grad] = ELEMENT,  [OP_tanh_grad] = ELEMENT,
+    [OP_sqrt_grad] = ELEMENT,     [OP_rsqrt_grad] = ELEMENT, [OP_sigmoid_grad] = ELEMENT,
+    [OP_square_grad] = ELEMENT,   [OP_gelu_grad] = ELEMENT,  [OP_silu_grad] = ELEMENT,
+    [OP_max_mask] = ELEMENT,      [OP_max_share] = ELEMENT,  [OP_abs] = ELEMENT,
+    [OP_abs_grad] = ELEMENT,      [OP_clamp] = ELEMENT,      [OP_clamp_grad] = ELEMENT,
+    [OP_maximum] = ELEMENT,       [OP_minimum] = ELEMENT,    [OP_softplus] = ELEMENT,
+    [OP_sin] = ELEMENT,           [OP_cos] = ELEMENT,        [OP_stop_gradient] = ELEMENT,
+    [OP_cast] = ELEMENT,          [OP_where] = ELEMENT,      [OP_less] = ELEMENT,
+    [OP_less_equal] = ELEMENT,    [OP_greater] = ELEMENT,    [OP_greater_equal] = ELEMENT,
+    [OP_equal] = ELEMENT,         [OP_not_equal] = ELEMENT,  [OP_sgd] = ELEMENT,
+    [OP_momentum] = ELEMENT,      [OP_adam] = ELEMENT,       [OP_adamw] = ELEMENT,
+    [OP_lion] = ELEMENT,          [OP_clip] = ELEMENT,       [OP_sum_squares] = PRODUCT,
+    [OP_write] = ELEMENT,         [OP_matmul] = PRODUCT,     [OP_einsum] = PRODUCT,
+    [OP_sum] = PRODUCT,           [OP_mean] = PRODUCT,       [OP_max] = PRODUCT,
+    [OP_min] = PRODUCT,           [OP_sum_grad] = PRODUCT,   [OP_mean_grad] = PRODUCT,
+    [OP_sum_to] = PRODUCT,        [OP_transpose] = PRODUCT,  [OP_replicate] = PRODUCT,
+    [OP_replica_sum] = PRODUCT,   [OP_reshape] = RESHAPE,    [OP_slice] = CUT,
+    [OP_slice_grad] = CUT,        [OP_concat] = CUT,         [OP_split] = CUT,
+    [OP_pick] = LOOKUP,           [OP_pick_grad] = LOOKUP,   [OP_embedding] = TABLE,
+    [OP_embedding_grad] = TABLE,  [OP_one_hot] = LOOKUP,     [OP_first] = PLACE,
+    [OP_softmax] = ROWS,          [OP_log_softmax] = ROWS,   [OP_softmax_grad] = ROWS,
+    [OP_log_softmax_grad] = ROWS, [OP_layer_norm] = NORM,    [OP_rms_norm] = NORM,
+    [OP_layer_norm_grad] = NORM,  [OP_rms_norm_grad] = NORM,
 };
 
 bool simulate_knows(OpCode op) {
@@ -248,9 +248,19 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_momentum:
         rate = node->nin > 3 ? times(simulate_number(node->attr[0].f), x[3]) : simulate_number(node->attr[0].f);
         slot = plus(times(simulate_number(node->attr[1].f), x[1]), plus(x[2], times(simulate_number(node->attr[2].f), x[0])));
-        y[0] = plus(x[0], negative(times(rate, slot)));
         y[1] = slot;
+        if (node->attr[3].i)
+            slot = plus(plus(x[2], times(simulate_number(node->attr[2].f), x[0])), times(simulate_number(node->attr[1].f), slot));
+        y[0] = plus(x[0], negative(times(rate, slot)));
         return;
+    case OP_lion: {
+        uint32_t beta1 = simulate_number(node->attr[1].f), beta2 = simulate_number(node->attr[2].f);
+        rate = node->nin > 3 ? times(simulate_number(node->attr[0].f), x[3]) : simulate_number(node->attr[0].f);
+        slot = any_function(OP_lion, plus(times(beta1, x[1]), times(plus(1, negative(beta1)), x[2]))); /* the sign */
+        y[1] = plus(times(beta2, x[1]), times(plus(1, negative(beta2)), x[2]));
+        y[0] = plus(x[0], negative(times(rate, plus(slot, times(simulate_number(node->attr[3].f), x[0])))));
+        return;
+    }
     case OP_adam:
     case OP_adamw: {
         uint32_t decay = times(simulate_number(node->attr[4].f), x[0]), beta1 = simulate_number(node->attr[1].f),

@@ -139,6 +139,7 @@ Test(threads, updates) {
     const Shape w = SHAPE(300, 331);
     check(&(Trial){.op = OP_sgd, .nin = 2, .in = {w, w}, .attr = {NUMBER(0.1), NUMBER(0.25)}});
     check(&(Trial){.op = OP_momentum, .nin = 3, .in = {w, w, w}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.25)}});
+    check(&(Trial){.op = OP_lion, .nin = 3, .in = {w, w, w}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(0.25)}});
     check(&(Trial){
         .op = OP_adam, .nin = 5, .in = {w, w, w, w, scalar}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}});
     check(&(Trial){.op = OP_adamw,

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Optimizers against PyTorch's numbers, on one rank and on two that each update a part: the table optimizers.json, which torch_optimizers.py makes."""
+import json
+import os
+import shutil
+import struct
+
+import harness
+import torch_optimizers
+from harness import Case, run
+from torch_optimizers import CASES, SHAPES, STEPS
+
+ULPS = 4 # of the largest of old and new number: one of the two fuses a product with a sum where the other does not
+EPSILON = {"float32": 2.0 ** -23, "float64": 2.0 ** -52}
+FORM = {"float32": ("f32", "<f4", "f"), "float64": ("f64", "<f8", "d")}
+
+
+def literal(values, shape):
+    if not shape:
+        return repr(values[0])
+    part = len(values) // shape[0]
+    return "[%s]" % ", ".join(literal(values[i * part:(i + 1) * part], shape[1:]) for i in range(shape[0]))
+
+
+def npy(rows, shape, descr, code):
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (descr, ", ".join(map(str, (len(rows),) + shape)))
+    header += " " * (63 - (10 + len(header)) % 64) + "\n"
+    values = [value for row in rows for value in row]
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<%d%s" % (len(values), code), *values)
+
+
+def states(data, code):
+    n, = struct.unpack("<Q", data[:8])
+    found = {}
+    for name, entry in json.loads(data[8:8 + n]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            found[name] = struct.unpack("<%d%s" % ((end - begin) // struct.calcsize(code), code), data[8 + n + begin:8 + n + end])
+    return found
+
+
+def net(settings, dtype, more):
+    """Every gradient is the step's input, exactly. Two rows a batch, of which the second is 0: split over the batch a gradient is a sum of two terms."""
+    kind = FORM[dtype][0]
+    lines = ["net n(batch = 2) {"]
+    for name, shape in SHAPES.items():
+        sizes = ", ".join(map(str, shape))
+        lines.append("    input g_%s : %s[batch%s];" % (name, kind, ", " + sizes if shape else ""))
+        lines.append("    param %s : %s[%s] = %s;" % (name, kind, sizes, literal(torch_optimizers.starts()[name], shape)))
+        lines.append("    loss_%s = sum(g_%s * %s);" % (name, name, name))
+    lines.append("    loss %s;\n}" % " + ".join("loss_" + name for name in SHAPES))
+    data = ", ".join('g_%s = "g_%s.npy"' % (name, name) for name in SHAPES)
+    lines.append("train { data = npy(%s); epochs = 1; steps = %d; checkpoint every 1; %s }" % (data, STEPS[-1], settings))
+    return "\n".join(lines) + "\nparallel { dataset = data_parallel; %s }\n" % more
+
+
+class Updates(Case):
+    def checked(self, case, dtype, ranks, more=""):
+        with open(torch_optimizers.TABLE, encoding="utf-8") as file:
+            table = json.load(file)["cases"][case][dtype]
+        _, descr, code = FORM[dtype]
+        for name, shape in SHAPES.items():
+            rows = [row for step in torch_optimizers.gradients() for row in (step[name], [0.0] * len(step[name]))]
+            self.write("g_%s.npy" % name, npy(rows, shape, descr, code))
+        self.write("net.dsl", net(CASES[case][0], dtype, more))
+        shutil.rmtree(self.path("net.plan.checkpoints"), ignore_errors=True)
+        plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, "--prove")
+        self.ok(self.local(plan, ranks))
+        starts = torch_optimizers.starts()
+        for k, step in enumerate(STEPS):
+            found = states(self.read("net.plan.checkpoints", "step-%09d.safetensors" % step), code)
+            for name, expected in table.items():
+                for i, (a, b) in enumerate(zip(found[name], expected[k], strict=True)):
+                    most = max(abs(b), abs(starts[name.split(".")[0]][i]), 0.125)
+                    self.assertLessEqual(abs(a - b), ULPS * EPSILON[dtype] * most, "%s after step %d: element %d is %r, PyTorch's %r" % (name, step, i, a, b))
+
+    def test_every_optimizer_computes_what_pytorch_does(self):
+        for case in CASES:
+            for dtype in FORM:
+                for ranks, more in ((1, ""), (2, "shard_from = 0;")):
+                    with self.subTest(case=case, dtype=dtype, ranks=ranks):
+                        self.checked(case, dtype, ranks, more)
+
+    def test_the_table_is_what_pytorch_computes_here(self):
+        """Live, where there is a PyTorch: PEER_PYTHON, or python3."""
+        python = os.environ.get("PEER_PYTHON", "python3")
+        if run([python, "-c", "import torch"]).code != 0:
+            self.skipTest("there is no PyTorch")
+        self.ok(run([python, os.path.join(harness.sources, "tests", "run", "torch_optimizers.py"), "--check"]))
+
+
+if __name__ == "__main__":
+    harness.main()
