@@ -18,9 +18,14 @@
 enum {
     MESH_AXES = 2,
     MAX_TRIED = 4,
-    COMPILED_NODES = 60000
-};                 /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about */
+    COMPILED_NODES = 60000,
+    MAX_WITHIN = 3,
+    LIMITS = 4,
+    LIMITED_WORK = 1 << 25
+}; /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about; of solutions that hold less; limits of memory that are tried for them on a
+                    * mesh, and the work for each */
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
+#define ABOUT_THE_SAME 1.001
 
 /* Strategies and layouts for the whole net. */
 typedef struct Found {
@@ -28,8 +33,9 @@ typedef struct Found {
     Mesh mesh;
     Chosen chosen; /* in the build's arena; strategy NULL: as it was */
     double seconds, bound;
-    Measures measures; /* auto: with which it fits into the memory */
-    BuildCost cost;    /* auto: with them */
+    int64_t peak_bytes; /* of the model, on a rank; 0: it is not known */
+    Measures measures;  /* auto: with which it fits into the memory */
+    BuildCost cost;     /* auto: with them; step_s 0: not compiled yet */
 } Found;
 
 typedef struct Search {
@@ -39,6 +45,8 @@ typedef struct Search {
     Moves *moves;
     double behind; /* ModelInput */
     int64_t work;
+    bool faster;   /* what saves time is tried without need, too (budget.h) */
+    int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best */
 } Search;
 
 bool searches(const Build *b) {
@@ -49,15 +57,46 @@ bool searches(const Build *b) {
 
 /* ---- one problem */
 
+/* Adds a solution. False: it is none. */
+static bool add_found(Search *s, const Model *model, const Solution *solution, Found found) {
+    Graph *g = &s->b->front.graph;
+    s->work += solution->work;
+    if (!solution->fits) return false;
+    found.seconds = solution->cost;
+    found.bound = model->problem.limit_bytes > 0 ? 0 : solution->bound;
+    found.peak_bytes = solution->peak_bytes;
+    model_read(model, solution->choice, s->b->arena, &found.chosen);
+    for (int n = 0; n < g->nforward; n++)
+        if (found.chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, found.chosen.strategy[n]);
+    for (int k = 0; k < g->states.n; k++)
+        if (found.chosen.state[k] != NULL) found.chosen.state[k] = graph_layout(g, found.chosen.state[k], &g->states.at[k].type.shape);
+    for (int k = 0; k < g->inputs.n; k++)
+        if (found.chosen.input[k] != NULL) found.chosen.input[k] = graph_layout(g, found.chosen.input[k], &g->inputs.at[k].type.shape);
+    vec_push(&s->arena, &s->found, found);
+    return true;
+}
+
+/* Adds the best within some limits, from s->least on up to the peak of the best of all. */
+static void solve_within(Search *s, Model *model, const char *how, const Mesh *mesh, Arena *arena) {
+    Solution solution;
+    problem_solve(&model->problem, 0, arena, &solution);
+    const int64_t most = solution.peak_bytes;
+    for (int k = 0; k < LIMITS && s->least < most; k++) {
+        model->problem.limit_bytes = s->least + (most - s->least) * k / LIMITS;
+        problem_solve(&model->problem, LIMITED_WORK, arena, &solution);
+        add_found(s, model, &solution, (Found){.how = how, .mesh = *mesh});
+    }
+}
+
 /* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
 static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *const *base) {
     Arena arena;
     Model model;
     Solution solution;
-    Graph *g = &s->b->front.graph;
+    const int before = s->found.n;
     arena_init(&arena);
     model_init(&model,
-               &(ModelInput){.graph = g,
+               &(ModelInput){.graph = &s->b->front.graph,
                              .out_layout = s->b->front.propagation.out_layout,
                              .machine = s->b->options->machine,
                              .mesh = *mesh,
@@ -65,21 +104,14 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
                              .moves = s->moves,
                              .behind = s->behind},
                &arena);
-    problem_solve(&model.problem, 0, &arena, &solution);
-    s->work += solution.work;
-    Found found = {.how = how, .mesh = *mesh, .seconds = solution.cost, .bound = solution.bound};
-    if (solution.fits) {
-        model_read(&model, solution.choice, s->b->arena, &found.chosen);
-        for (int n = 0; n < g->nforward; n++)
-            if (found.chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, found.chosen.strategy[n]);
-        for (int k = 0; k < g->states.n; k++)
-            if (found.chosen.state[k] != NULL) found.chosen.state[k] = graph_layout(g, found.chosen.state[k], &g->states.at[k].type.shape);
-        for (int k = 0; k < g->inputs.n; k++)
-            if (found.chosen.input[k] != NULL) found.chosen.input[k] = graph_layout(g, found.chosen.input[k], &g->inputs.at[k].type.shape);
-        vec_push(&s->arena, &s->found, found);
+    if (s->least > 0) {
+        solve_within(s, &model, how, mesh, &arena);
+    } else {
+        problem_solve(&model.problem, 0, &arena, &solution);
+        add_found(s, &model, &solution, (Found){.how = how, .mesh = *mesh});
     }
     arena_finish(&arena);
-    return solution.fits;
+    return s->found.n > before;
 }
 
 /* ---- dynamic_programming */
@@ -188,7 +220,7 @@ static void compile_found(Search *s, Found *found, bool trim) {
     }
     if (trim)
         budget_trim(&b, found->chosen.strategy, &found->measures, &found->cost);
-    else if (!budget_fit(&b, found->chosen.strategy, found->how != NULL, &found->measures, &found->cost, &error))
+    else if (!budget_fit(&b, found->chosen.strategy, s->faster && found->how != NULL, &found->measures, &found->cost, &error))
         found->cost.step_s = INFINITY;
 }
 
@@ -235,7 +267,7 @@ static int best_compiled(Search *s) {
     int best = -1, kept = -1;
     for (int k = 0; k < s->found.n; k++) {
         Found *found = &s->found.at[k];
-        compile_found(s, found, false);
+        if (found->cost.step_s == 0) compile_found(s, found, false);
         if (!isfinite(found->cost.step_s)) continue;
         const int order = kept < 0 ? -1 : compare_demands(s, found, &s->found.at[kept]);
         if (order < 0) kept = k;
@@ -258,6 +290,76 @@ static int best_of_model(const Search *s) {
     for (int k = 1; k < s->found.n; k++)
         if (s->found.at[k].seconds < s->found.at[best].seconds) best = k;
     return best;
+}
+
+/* ---- within a limit of memory */
+
+/* As it is without its measures. */
+static int64_t bare_bytes(const Found *found) {
+    int64_t bytes = memory_bytes(&found->cost);
+    for (int k = 0; k < found->measures.n; k++)
+        bytes += found->measures.taken[k].saved_bytes;
+    return bytes;
+}
+static double bare_seconds(const Found *found) {
+    double seconds = found->cost.step_s;
+    for (int k = 0; k < found->measures.n; k++)
+        seconds -= found->measures.taken[k].seconds;
+    return seconds;
+}
+
+/* The solution of the model that would be fastest if there were more memory; -1: the limit costs nothing. */
+static int fastest_too_large(const Search *s, int best, int64_t limit) {
+    int fastest = -1;
+    for (int k = 0; k < s->found.n; k++) {
+        const Found *found = &s->found.at[k];
+        if (found->peak_bytes == 0 || !isfinite(found->cost.step_s) || bare_bytes(found) <= limit) continue;
+        if (fastest < 0 || bare_seconds(found) < bare_seconds(&s->found.at[fastest])) fastest = k;
+    }
+    const bool costs = fastest >= 0 && (excess(s, &s->found.at[best]) > 0 ||
+                                        bare_seconds(&s->found.at[fastest]) * ABOUT_THE_SAME < s->found.at[best].cost.step_s);
+    return costs ? fastest : -1;
+}
+
+/* The model's peak with which a plan should fit as it is, if it is as much larger as one that was compiled. */
+static int64_t least_peak(const Found *large, int64_t limit) {
+    const int64_t peak = large->peak_bytes, bare = bare_bytes(large), least = limit - (bare - peak);
+    return least >= limit / 2 && least < peak ? least : (int64_t)((double)limit * ((double)peak / (double)bare));
+}
+
+static int by_peak(const void *a, const void *b) {
+    const Found *x = a, *y = b;
+    return x->peak_bytes != y->peak_bytes ? (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes) : by_seconds(a, b);
+}
+
+/* Of the solutions from this one on those that are worth compiling: none holds less in less time, none takes longer than what fits; some, and among them the one that holds least. */
+static void keep_promising(Search *s, int first, const Found *best) {
+    const double most = excess(s, best) > 0 ? INFINITY : best->cost.step_s * ABOUT;
+    int n = first;
+    qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_peak);
+    for (int k = first; k < s->found.n; k++)
+        if (s->found.at[k].seconds < most && (n == first || s->found.at[k].seconds < s->found.at[n - 1].seconds))
+            s->found.at[n++] = s->found.at[k];
+    s->found.n = n;
+    for (int k = 0; n - first > MAX_WITHIN && k < MAX_WITHIN; k++) {
+        s->found.at[first + k] = s->found.at[first + k * (n - first) / MAX_WITHIN];
+        s->found.n = first + k + 1;
+    }
+}
+
+/* Where the limit costs time: strategies that hold less, against measures on those that take less time. The best of all. */
+static int within_memory(Search *s, int best) {
+    const int64_t limit = budget_limit(s->b);
+    const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
+    if (large < 0) return best;
+    const Found so_far = s->found.at[best];
+    s->behind = BEHIND_HALF;
+    s->least = least_peak(&s->found.at[large], limit);
+    dynamic_programming(s);
+    s->least = 0;
+    keep_promising(s, first, &so_far);
+    forget_equal(s);
+    return best_compiled(s);
 }
 
 /* ---- the pass */
@@ -335,6 +437,7 @@ static void finish(Search *s, int best, double bound) {
 
 /* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
 static const BuildCost *best_of_all(Search *s) {
+    s->faster = true;
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
     const double bound = least_bound(s);
@@ -350,7 +453,7 @@ static const BuildCost *best_of_all(Search *s) {
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);
-    const int best = best_compiled(s);
+    const int best = within_memory(s, best_compiled(s));
     if (best < 0) return NULL;
     compile_found(s, &s->found.at[best], true);
     finish(s, best, bound);
@@ -382,18 +485,34 @@ bool search_axis_by_axis(Build *b, BuildCost *cost) {
     return found;
 }
 
+/* The best of the model on any mesh; where there is a limit, beside it what holds less. NULL: it is not compiled. */
+static const BuildCost *best_on_a_mesh(Search *s) {
+    dynamic_programming(s);
+    if (s->found.n == 0) return NULL;
+    const double bound = least_bound(s);
+    int best = best_of_model(s);
+    if (budget_limit(s->b) > 0) {
+        s->found.at[0] = s->found.at[best];
+        s->found.n = 1;
+        best = within_memory(s, best_compiled(s));
+        if (best < 0) return NULL;
+        compile_found(s, &s->found.at[best], true);
+    }
+    finish(s, best, bound);
+    return s->found.at[best].cost.step_s > 0 ? &s->found.at[best].cost : NULL;
+}
+
 /* What the plan costs, NULL where that is not known; asked: it should be. */
 static const BuildCost *search_any(Search *s, bool asked) {
     const char *search = s->b->front.graph.settings.search;
     if (!searches(s->b)) return fit_present(s, asked);
     if (strcmp(search, "auto") == 0) return best_of_all(s);
-    if (strcmp(search, "recursive_programming") == 0) {
-        recursive_programming(s);
-        if (s->found.n > 0) finish(s, 0, 0);
-    } else {
-        dynamic_programming(s);
-        if (s->found.n > 0) finish(s, best_of_model(s), least_bound(s));
+    if (strcmp(search, "dynamic_programming") == 0) {
+        const BuildCost *cost = best_on_a_mesh(s);
+        return cost != NULL ? cost : fit_present(s, asked);
     }
+    recursive_programming(s);
+    if (s->found.n > 0) finish(s, 0, 0);
     return fit_present(s, asked);
 }
 

@@ -38,7 +38,7 @@ typedef struct ClassKey {
     bool active[MAX_IN];    /* the operand has a gradient */
     int given[MAX_IN];      /* OPERAND_GIVEN: the number of its layout */
     bool reported[MAX_OUT]; /* the result is reported whole */
-    bool kept[MAX_OUT];     /* it is part of what gradients are computed from */
+    bool kept[MAX_OUT];     /* gradients read it */
 } ClassKey;
 
 typedef struct NodeClass {

@@ -41,6 +41,7 @@ typedef struct Builder {
     int *variable_of; /* per node */
     bool *active;     /* per value: it has a gradient */
     bool *varies;     /* per value: it depends on an input or a state */
+    bool *kept;       /* per value: gradients read it, or what only looks at it in another shape */
     const Strategy *whole[MAX_FACTORS + 1];
     VEC(Hub *) hubs;
     VEC(TableSlot) slots;
@@ -98,6 +99,18 @@ static void find_varying(Builder *b) {
         for (int o = 0; o < node->nout; o++)
             b->varies[node->out[o]] = varies;
     }
+}
+
+static void find_kept(Builder *b) {
+    const Graph *graph = b->graph;
+    b->kept = arena_alloc(b->arena, (size_t)graph->values.n + 1);
+    for (int n = b->nnodes; n < graph->nodes.n; n++)
+        for (int i = 0; i < graph->nodes.at[n].nin; i++) {
+            int value = graph->nodes.at[n].in[i];
+            while (op_table[graph_producer(graph, value)->op].view)
+                value = graph_producer(graph, value)->in[0];
+            b->kept[value] = graph->values.at[value].node < b->nnodes;
+        }
 }
 
 static int source_new(Builder *b, const Node *node, int id, int result) {
@@ -189,7 +202,7 @@ static void add_node(Builder *b, int id) {
     for (int i = 0; i < node->nin; i++)
         operand_key(b, &b->sources.at[b->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
     for (int o = 0; o < node->nout; o++) {
-        key.kept[o] = b->active[node->out[o]];
+        key.kept[o] = b->kept[node->out[o]];
         for (int k = 0; k < graph_nreports(b->graph); k++)
             key.reported[o] = key.reported[o] || (graph_report(b->graph, k) == node->out[o] && graph_report_whole(b->graph, k));
     }
@@ -402,6 +415,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);
     b.active = graph_active(graph, arena);
     find_varying(&b);
+    find_kept(&b);
     find_sources(&b);
     for (int n = 0; n < b.nnodes; n++)
         if (takes_part(&b, n)) add_node(&b, n);

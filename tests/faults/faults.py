@@ -261,6 +261,10 @@ seed(unit("compiler", "warn"),
      ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
      ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
      ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
+seed(unit("compiler", "search"),
+     ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
+     ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),
+     ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = b->kept[node->out[o]]", "key.kept[o] = b->active[node->out[o]]"))
 seed(unit("compiler", "random_search"),
      ("auto takes no longer than the batch split beside hints", "best_of_all", "batch_split(s);", ""),
      ("auto takes no longer than propagation", "best_of_all", 'vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));', ""),
