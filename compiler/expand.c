@@ -33,14 +33,20 @@ static bool value_lies(const Graph *g, const Node *old, const Node *node, int va
     return true;
 }
 
-/* A node of the template is split as the first of its operands that is no leaf lies. */
+/* A node of the template is split as its operands lie that are no leaves: each factor as the first of them that has it. */
 static void inherit(Graph *g, Node *made, const Node *old, const Node *node) {
     Strategy strategy = {.nfactors = made->rule->nfactors};
-    Layout layout;
-    bool fits = true, found = false;
-    for (int i = 0; i < made->nin && !found; i++) {
-        found = value_lies(g, old, node, made->in[i], &layout);
-        if (found) fits = strategy_of(made, made->rule->in[i], &layout, &strategy);
+    bool seen[MAX_FACTORS] = {false}, fits = true;
+    for (int i = 0; i < made->nin; i++) {
+        Layout layout;
+        Strategy own;
+        if (!value_lies(g, old, node, made->in[i], &layout)) continue;
+        fits = fits && strategy_of(made, made->rule->in[i], &layout, &own);
+        for (int f = 0; fits && f < made->rule->nfactors; f++) {
+            if (!rule_in_has(made->rule, i, layout.ndim, f) || seen[f]) continue;
+            strategy_follow(&strategy, f, &own, f);
+            seen[f] = true;
+        }
     }
     assert(fits);
     (void)fits;
@@ -124,16 +130,11 @@ static bool splits_rows(const Rule *rule, const Strategy *strategy) {
     return splits;
 }
 
-/* The template of a node, of the graph that strategies were chosen for, whose rows are split. */
+/* The template of a node, of the graph that strategies were chosen for, whose rows are split: a gradient's are its origin's. */
 static ExpandFn *of_split_rows(const Graph *g, int id) {
     const Node *node = &g->nodes.at[id], *origin = &g->nodes.at[node->origin];
     ExpandFn *expand = op_table[node->op].expand_split;
-    Strategy strategy;
-    if (expand == NULL) return NULL;
-    if (node->origin == id) return splits_rows(node->rule, node->strategy) ? expand : NULL;
-    if (origin->strategy == NULL) return NULL;
-    strategy_from_origin(node, origin->strategy, &strategy);
-    return splits_rows(node->rule, &strategy) ? expand : NULL;
+    return expand != NULL && splits_rows(origin->rule, origin->strategy) ? expand : NULL;
 }
 
 bool pass_expand(Build *b) {

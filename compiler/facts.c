@@ -112,7 +112,7 @@ void facts_init(Facts *facts, const Graph *graph, const Program *program, int ro
 void facts_flops(Facts *facts, const Strategy *const *strategy) {
     for (int n = 0; n < facts->graph->nodes.n; n++) {
         const Node *node = &facts->graph->nodes.at[n];
-        double part = op_table[node->op].flops;
+        double part = op_flops(node->op, node->rule);
         if (part == 0) continue;
         facts->flops += rule_flops(node->op, node->rule);
         for (int f = 0; f < node->rule->nfactors; f++) {

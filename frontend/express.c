@@ -84,18 +84,18 @@ static bool lift(Lower *lower, Operand *operand, DType dtype) {
 
 /* As many results as names for them: one, unless the statement names several and this is its outermost operator (it alone is named). */
 static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool outermost) {
-    int wanted = outermost ? lower->nresults : 1;
-    if (node->nout == wanted) return true;
+    const int wanted = outermost ? lower->nresults : 1, named = op_named(node->op, node->nout);
+    if (named == wanted) return true;
     const char *op = op_table[node->op].name;
-    Span span = lower_span(lower, expr->loc);
+    const Span span = lower_span(lower, expr->loc);
     if (!outermost)
-        diag_error(lower->diags, span, "%s has %d results and cannot be an operand", op, node->nout);
+        diag_error(lower->diags, span, "%s has %d results and cannot be an operand", op, named);
     else
-        diag_error(lower->diags, span, "%s has %d result%s, and here %s %d name%s", op, node->nout, node->nout == 1 ? "" : "s",
+        diag_error(lower->diags, span, "%s has %d result%s, and here %s %d name%s", op, named, named == 1 ? "" : "s",
                    wanted == 1 ? "is" : "are", wanted, wanted == 1 ? "" : "s");
-    if (node->nout == 1) return false;
+    if (named == 1) return false;
     const char *names = "a";
-    for (int i = 1; i < node->nout; i++)
+    for (int i = 1; i < named; i++)
         names = arena_printf(lower->arena, "%s, %c", names, 'a' + i);
     diag_hint(lower->diags, "give each a name: %s = %s(...);", names, op);
     return false;
@@ -495,11 +495,11 @@ static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, O
             operands[place].expr = value;
         }
     }
-    int nin = position > op_nin(op) ? position : op_nin(op), missing = 0;
+    int missing = 0, nin = position > op_nin(op) ? position : op_nin(op) - (op_table[op].optional && !operands[op_nin(op) - 1].expr);
     while (missing < nin && operands[missing].expr)
         missing++;
+    char operand[64];
     if (missing < nin) {
-        char operand[64];
         op_in_name(op, missing, operand, sizeof operand);
         diag_error(lower->diags, lower_span(lower, call->loc), "%s: operand %s is missing", call->text, operand);
         diag_hint(lower->diags, "it is called %s(%s%s)", call->text, op_table[op].ins, op_table[op].variadic ? ", ..." : "");

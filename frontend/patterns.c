@@ -278,11 +278,12 @@ const char *const path_kind_name[NPATHS] = {
 Hintable value_hintable(const Lower *lower, int value) {
     const Graph *graph = lower->graph;
     const Node *node = graph_producer(graph, value);
-    const char **name = arena_alloc(lower->arena, sizeof *name * (size_t)node->nout);
-    for (int i = 0; i < node->nout; i++)
+    const int named = op_named(node->op, node->nout);
+    const char **name = arena_alloc(lower->arena, sizeof *name * (size_t)named);
+    for (int i = 0; i < named; i++)
         name[i] = graph->values.at[node->out[i]].name;
     return (Hintable){
-        .name = name, .nnames = node->nout, .kind = PATH_OPERATOR, .what = op_table[node->op].name, .id = value, .span = node->span};
+        .name = name, .nnames = named, .kind = PATH_OPERATOR, .what = op_table[node->op].name, .id = value, .span = node->span};
 }
 
 Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path) {

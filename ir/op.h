@@ -27,7 +27,7 @@ typedef struct Factor {
     bool whole;   /* must not be split */
     bool divides; /* a split must divide the size (reshape) */
     int8_t
-        reductions; /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it */
+        reductions; /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it, a number each for a row of operand 0 */
 } Factor;
 
 /* Whether a kernel needs the factor whole: expanded operators are of other rules. */
@@ -40,6 +40,8 @@ static inline bool factor_stays_whole(const Factor *factor) {
 typedef struct Rule {
     int nfactors, nout;
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
+    int64_t
+        depth; /* elements, in dimensions that are no factors, that each point of the factors goes through: what multiplies Op.flops; 0: 1 */
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
@@ -108,6 +110,7 @@ typedef struct Op {
     RuleFn *rule;
     bool variadic;   /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
     bool optional;   /* the last operand may be left out */
+    int kept;        /* of its results the last so many are for its gradient alone: the language names those before them */
     bool broadcasts; /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
     bool divided;    /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
@@ -116,9 +119,10 @@ typedef struct Op {
     int gradient;           /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
     ExpandFn *expand;       /* composite: rewritten before autodiff */
     ExpandFn *expand_split; /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
-    int flops;              /* per point of the factors' index space */
+    int flops;              /* per point of the factors' index space, and of Rule.depth */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
+    bool product;  /* computed by matrix products, as fast as these */
     bool flat;     /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
     bool view;     /* and is that element: the result may lie where the operand lies, without a copy */
     bool
@@ -142,6 +146,7 @@ int op_attr(OpCode op, const char *name); /* index, or -1 */
 int op_nin(OpCode op);             /* operands named in the row; a variadic operator may have more, an optional operand may be missing */
 bool op_takes(OpCode op, int nin); /* whether the operator may have so many operands */
 int op_nout(OpCode op);            /* results named in the row */
+int op_named(OpCode op, int nout); /* of so many results those that the language names */
 char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
 bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
@@ -157,4 +162,5 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 /* Whether a gradient node's factor may be split as its origin's: both have one size, or the origin's is the part of a reshaped dimension in
  * which splits divide, and so of the whole dimension too. */
 bool factor_maps(const Factor *own, const Factor *origin);
-double rule_flops(OpCode op, const Rule *rule); /* product of all factor sizes times the row's flops */
+double op_flops(OpCode op, const Rule *rule);   /* of a point of the factors */
+double rule_flops(OpCode op, const Rule *rule); /* product of all factor sizes times op_flops */

@@ -52,6 +52,10 @@ bool op_takes(OpCode op, int nin) {
     return nin == named || (op_table[op].optional && nin == named - 1) || (op_table[op].variadic && nin > named && nin <= MAX_IN);
 }
 
+int op_named(OpCode op, int nout) {
+    return nout - op_table[op].kept;
+}
+
 bool op_gives(OpCode op, int nout) {
     return nout == op_nout(op) || (op_table[op].divided && nout >= 1 && nout <= MAX_OUT);
 }
@@ -464,8 +468,12 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
     return false;
 }
 
+double op_flops(OpCode op, const Rule *rule) {
+    return (double)op_table[op].flops * (rule->depth > 0 ? (double)rule->depth : 1);
+}
+
 double rule_flops(OpCode op, const Rule *rule) {
-    double flops = op_table[op].flops;
+    double flops = op_flops(op, rule);
     for (int f = 0; f < rule->nfactors; f++)
         flops *= (double)rule->factor[f].size;
     return flops;
@@ -473,7 +481,7 @@ double rule_flops(OpCode op, const Rule *rule) {
 
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
     if (a == b) return true;
-    if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range) return false;
+    if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range || a->depth != b->depth) return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
             a->factor[f].divides != b->factor[f].divides || a->factor[f].reductions != b->factor[f].reductions)

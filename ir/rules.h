@@ -8,6 +8,7 @@
  * adjoint.c  gradients, expansions
  *   softmax.c  expansions of operators on rows that are split
  * norm.c     layer_norm, rms_norm: rules, gradients, expansions
+ * attention.c  attention: likewise
  */
 #pragma once
 #include "ir/op.h"
@@ -112,3 +113,15 @@ RuleFn rule_layer_norm_grad; /* {eps}: x, dy, weight -> the gradients of x, weig
 RuleFn rule_rms_norm_grad;   /* {eps}: x, dy, weight -> the gradients of x and weight */
 AdjointFn adjoint_layer_norm, adjoint_rms_norm;
 ExpandFn split_layer_norm, split_rms_norm, split_layer_norm_grad, split_rms_norm_grad;
+
+/* ---- attention.c */
+
+RuleFn
+    rule_attention; /* {causal, scale}: q: [.., m, d], k: [.., n, d], v: [.., n, e] (mask) -> [.., m, e] and two [.., m, 1]; factors are q's dimensions but
+                          d, and n, with reductions */
+RuleFn
+    rule_attention_grad; /* q, dy, k, v, y, most, sum (mask) -> the gradients of q, k and v; the factors are the same, n an ordinary one */
+RuleFn rule_attention_most; /* q, k (mask) -> [.., m, 1], a maximum over n */
+RuleFn rule_attention_sums; /* q, k, v, most (mask) -> [.., m, 1] and [.., m, e], sums over n */
+AdjointFn adjoint_attention;
+ExpandFn split_attention, split_attention_grad;

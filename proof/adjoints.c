@@ -162,9 +162,9 @@ static bool alone_build(Alone *a, const OperatorCase *p, Arena *arena, char *why
         snprintf(why, n, "at small sizes: %.200s", error.text);
         return false;
     }
-    int nout = a->graph.nodes.at[a->node].nout;
+    int nout = a->graph.nodes.at[a->node].nout, named = op_named(p->op, nout);
     for (int k = 0; k < nout; k++)
-        a->dy[k] = add_input(&a->graph, a->graph.values.at[a->graph.nodes.at[a->node].out[k]].type, "dy", k);
+        a->dy[k] = k < named ? add_input(&a->graph, a->graph.values.at[a->graph.nodes.at[a->node].out[k]].type, "dy", k) : -1;
     for (int i = 0; i < MAX_IN; i++)
         a->dx[i] = -1;
     op_table[p->op].adjoint(&a->graph, a->node, a->dy, a->dx);
@@ -198,7 +198,7 @@ static bool alone_compare(const Alone *a, const OperatorCase *p, uint64_t seed, 
     }
     if (!field_tangent(graph, node, in, din, out, dout, why, n)) return false;
     for (int k = 0; k < node->nout; k++)
-        if (dout[k].at) forward = fe_add(forward, fe_dot(values[a->dy[k]].at, dout[k].at, shape_elements(&out[k].global)));
+        if (dout[k].at && a->dy[k] >= 0) forward = fe_add(forward, fe_dot(values[a->dy[k]].at, dout[k].at, shape_elements(&out[k].global)));
     /* What enters the replicas of data_parallel has the mean of their gradients as its own. */
     if (p->op == OP_replicate && p->attr[op_attr(OP_replicate, "mean")].i)
         forward = fe_mul(forward, fe_inverse(fe_integer(out[0].global.dim[0])));

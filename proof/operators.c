@@ -271,6 +271,74 @@ static bool normalising(const Graph *graph, const Node *node, int weight, Letter
     return true;
 }
 
+/* attention and what it is taken apart into. Tensors, a letter each: Q and Y [lead.., share, m, width], S the same with width 1, K and V [lead.., n, width], M a mask
+ * that broadcasts to [lead.., share, m, n]; widths are needed whole, and so have no letter; nor have the keys of attention itself, whose results are no sums over them. */
+static const char *attention_tensors(OpCode op) {
+    return op == OP_attention ? "QKVMYSS" : op == OP_attention_grad ? "QYKVYSSMQKV" : op == OP_attention_most ? "QKMS" : "QKVSMSY";
+}
+
+/* Whether the last operand is a mask. */
+static bool is_masked(const Node *node) {
+    return strlen(attention_tensors(node->op)) == (size_t)(node->nin + node->nout);
+}
+
+typedef struct Attention {
+    int lead, share;             /* dimensions; 0 or 1 */
+    int8_t letter[MAX_NDIM + 1]; /* of the scores' dimensions; -1: needed whole */
+    int64_t size[MAX_NDIM + 1];
+    int64_t width[2]; /* of Q and K, of V and Y; 0: not seen yet */
+} Attention;
+
+static bool attention_mask(const Attention *a, Plain mask, int8_t *map) {
+    for (int d = 0; d < mask.ndim; d++) {
+        const int at = d + a->lead + a->share + 2 - mask.ndim;
+        if (at < 0 || (mask.dim[d] != a->size[at] && mask.dim[d] != 1)) return false;
+        if (mask.dim[d] == a->size[at]) map[mask.hidden + d] = a->letter[at];
+    }
+    return true;
+}
+
+static bool attention_tensor(Attention *a, char tensor, Plain own, int8_t *map) {
+    const bool keys = tensor == 'K' || tensor == 'V';
+    const int queries = a->lead + a->share, rows = keys ? a->lead : queries;
+    if (tensor == 'M') return attention_mask(a, own, map);
+    if (own.ndim != rows + 2) return false;
+    for (int d = 0; d <= rows; d++) {
+        const int at = keys && d == rows ? queries + 1 : d;
+        if (own.dim[d] != a->size[at]) return false;
+        map[own.hidden + d] = a->letter[at];
+    }
+    const int64_t last = own.dim[rows + 1];
+    int64_t *width = &a->width[tensor == 'V' || tensor == 'Y'];
+    if (tensor == 'S') return last == 1;
+    if (*width == 0) *width = last;
+    return *width == last;
+}
+
+static bool attending(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const char *tensors = attention_tensors(node->op);
+    const bool masked = is_masked(node);
+    const Plain q = plain_of(graph, node->in[0]), k = plain_of(graph, node->in[node->op == OP_attention_grad ? 2 : 1]);
+    Attention a = {.lead = k.ndim - 2, .share = q.ndim - k.ndim};
+    if (a.lead < 0 || a.share < 0 || a.share > 1) return fail(why, n, "queries and keys of unlike dimensions");
+    for (int d = 0; d < q.ndim; d++) {
+        const bool keys = d == q.ndim - 1;
+        a.size[d] = keys ? k.dim[a.lead] : q.dim[d];
+        a.letter[d] = (int8_t)(keys && node->op == OP_attention ? -1 : letter_new(letters, a.size[d]));
+    }
+    int part = 0;
+    for (const char *at = tensors; *at; at++) {
+        if (*at == 'M' && !masked) continue;
+        const bool is_in = part < node->nin;
+        const int own = is_in ? part : part - node->nin;
+        part++;
+        if (!attention_tensor(&a, *at, plain_of(graph, is_in ? node->in[own] : node->out[own]),
+                              is_in ? letters->in[own] : letters->out[own]))
+            return fail(why, n, "an operand or result that does not fit queries and keys");
+    }
+    return true;
+}
+
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
     return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion;
@@ -311,6 +379,11 @@ static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_
         index_map[index.hidden + d] = rows_map[rows.hidden + d] = (int8_t)letter_new(letters, index.dim[d]);
     }
     return true;
+}
+
+/* Operators whose last operand may be missing. */
+static bool takes_mask(OpCode op) {
+    return op == OP_attention || op == OP_attention_grad || op == OP_attention_most || op == OP_attention_sums;
 }
 
 /* How many operands and results an operator has. */
@@ -369,6 +442,10 @@ static bool arity_fits(const Node *node) {
         [OP_max_share] = {2, 1},
         [OP_log_softmax] = {1, 1},
         [OP_log_softmax_grad] = {2, 1},
+        [OP_attention] = {4, 3},
+        [OP_attention_grad] = {8, 3},
+        [OP_attention_most] = {3, 1},
+        [OP_attention_sums] = {5, 2},
         [OP_layer_norm] = {3, 1},
         [OP_rms_norm] = {2, 1},
         [OP_layer_norm_grad] = {3, 3},
@@ -376,6 +453,7 @@ static bool arity_fits(const Node *node) {
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
+    if (node->nin == arity[node->op][0] - 1 && takes_mask(node->op)) return node->nout == arity[node->op][1];
     if (node->nin == arity[node->op][0] + 1 && takes_rate(node->op)) return node->nout == arity[node->op][1];
     return node->nin == arity[node->op][0] && (node->op == OP_write || node->nout == arity[node->op][1]);
 }
@@ -398,9 +476,15 @@ static bool result_fits(const Node *node, DType dtype, DType common) {
     return strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
 }
 
+/* Which operand is a condition; -1: none. */
+static int condition_operand(const Node *node) {
+    if (node->op == OP_where || node->op == OP_first) return 0;
+    return takes_mask(node->op) && is_masked(node) ? node->nin - 1 : -1;
+}
+
 /* All of one type, but an index, which is an integer, and a condition, which is bool. */
 static bool types_fit(const Graph *graph, const Node *node) {
-    int index = index_operand(node->op), condition = node->op == OP_where || node->op == OP_first ? 0 : -1;
+    int index = index_operand(node->op), condition = condition_operand(node);
     DType common = graph->values.at[node->in[node->op == OP_where ? 1 : 0]].type.dtype;
     for (int i = 0; i < node->nin; i++) {
         DType dtype = graph->values.at[node->in[i]].type.dtype;
@@ -415,7 +499,9 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     letters->n = 0;
     letters->reshape = letters->flat = letters->view = letters->places = letters->elementwise = false;
     letters->linear = LINEAR_IN_NONE;
-    letters->reduction = node->op == OP_max ? REDUCE_MAX : node->op == OP_first || node->op == OP_min ? REDUCE_MIN : REDUCE_SUM;
+    letters->reduction = node->op == OP_max || node->op == OP_attention_most ? REDUCE_MAX
+                         : node->op == OP_first || node->op == OP_min        ? REDUCE_MIN
+                                                                             : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
     memset(letters->out, -1, sizeof letters->out);
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
@@ -536,6 +622,13 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_log_softmax_grad:
         letters->linear = LINEAR_IN_SECOND;
         return by_rows(graph, node, letters, why, n);
+    case OP_attention:
+    case OP_attention_most:
+    case OP_attention_sums:
+        return attending(graph, node, letters, why, n);
+    case OP_attention_grad:
+        letters->linear = LINEAR_IN_SECOND;
+        return attending(graph, node, letters, why, n);
     case OP_layer_norm:
     case OP_rms_norm:
         return normalising(graph, node, 1, letters, why, n);
@@ -621,140 +714,4 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         break;
     }
     return fail(why, n, "no kernel computes this operator");
-}
-
-/* A reshape keeps every rank's elements where they are: dimensions fall into groups of equal products; in each only the leading dimensions may be
- * divided, by the same digits, at the same elements. */
-static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, const Layout *out, char *why, size_t n) {
-    int xd[MAX_NDIM], yd[MAX_NDIM], nx = 0, ny = 0; /* the dimensions that are not 1 */
-    for (int d = 0; d < x->ndim; d++) {
-        if (x->dim[d] != 1)
-            xd[nx++] = d;
-        else if (layout_count(in, d))
-            return fail(why, n, "reshape: a dimension of size 1 is split");
-    }
-    for (int d = 0; d < y->ndim; d++) {
-        if (y->dim[d] != 1)
-            yd[ny++] = d;
-        else if (layout_count(out, d))
-            return fail(why, n, "reshape: a dimension of size 1 is split");
-    }
-    int i = 0, j = 0;
-    while (i < nx && j < ny) {
-        int i0 = xd[i], j0 = yd[j];
-        int64_t a = x->dim[xd[i++]], b = y->dim[yd[j++]];
-        while (a != b) {
-            if ((a < b && i == nx) || (a > b && j == ny)) return fail(why, n, "reshape: dimensions do not group");
-            int d = a < b ? xd[i++] : yd[j++];
-            if (layout_count(a < b ? in : out, d)) return fail(why, n, "reshape: an inner dimension of a group is split");
-            if (a < b)
-                a *= x->dim[d];
-            else
-                b *= y->dim[d];
-        }
-        if (x->dim[i0] == y->dim[j0]) {
-            if (!own_list_same(in, i0, out, j0, x->dim[i0])) return fail(why, n, "reshape: split differently on the two sides");
-            continue;
-        }
-        int ni = layout_count(in, i0), nj = layout_count(out, j0);
-        if (ni != nj || memcmp(layout_list(in, i0), layout_list(out, j0), (size_t)ni * sizeof(Digit)))
-            return fail(why, n, "reshape: split by different digits");
-        int64_t parts = layout_split(in, i0);
-        if (x->dim[i0] % parts || y->dim[j0] % parts) return fail(why, n, "reshape: a split that does not divide both sizes");
-    }
-    return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
-}
-
-bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
-                  char *why, size_t n) {
-    DigitSet all = {0}, summed[MAX_OUT] = {0}, partial = {0};
-    if (letters->reshape) {
-        if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n))
-            return false;
-    }
-
-    /* One list of digits a letter, wherever it stands. */
-    const Layout *where[32] = {NULL};
-    int list[32];
-    for (int part = 0; part < node->nin + node->nout && !letters->reshape; part++) {
-        bool result = part >= node->nin;
-        int k = result ? part - node->nin : part;
-        const Layout *layout = result ? out[k] : in[k];
-        const int8_t *map = result ? letters->out[k] : letters->in[k];
-        for (int d = 0; d < layout->ndim; d++) {
-            int letter = map[d];
-            if (letter < 0) {
-                if (layout_count(layout, d)) return fail(why, n, "a dimension that must be whole is split");
-                continue;
-            }
-            if (!where[letter]) {
-                where[letter] = layout;
-                list[letter] = d;
-                if (!set_add_list(&all, layout, d)) return fail(why, n, "one digit divides two index letters");
-            } else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {
-                snprintf(why, n, "%s %d is split otherwise along a shared index than another tensor of the operator",
-                         result ? "result" : "operand", k);
-                return false;
-            }
-        }
-    }
-    /* Each result for itself is summed over the letters that it lacks. */
-    for (int letter = 0; letter < letters->n && !letters->reshape; letter++)
-        for (int k = 0; k < node->nout && where[letter]; k++) {
-            bool kept = false;
-            for (int d = 0; d < MAX_NDIM; d++)
-                kept = kept || letters->out[k][d] == letter;
-            if (!kept && !set_add_list(&summed[k], where[letter], list[letter])) return fail(why, n, "a digit summed twice");
-        }
-
-    /* Partial sums: which operands may be partial, and over which digits the result then is. */
-    int npartial = 0, which = -1;
-    DigitSet terms[MAX_IN];
-    memset(terms, 0, sizeof terms);
-    for (int i = 0; i < node->nin; i++) {
-        for (int r = 0; r < NREDUCTIONS; r++) {
-            if (r != REDUCE_SUM && layout_count(in[i], in[i]->ndim + r))
-                return fail(why, n, "a partial maximum or minimum enters an operator");
-            if (r == REDUCE_SUM && !set_add_list(&terms[i], in[i], in[i]->ndim + r)) return fail(why, n, "a digit is partial twice");
-        }
-        if (terms[i].n) {
-            npartial++;
-            which = i;
-        }
-    }
-    if (npartial) {
-        bool legal = letters->linear == LINEAR_IN_ALL || (letters->linear == LINEAR_IN_ONE && npartial == 1) ||
-                     (letters->linear == LINEAR_IN_FIRST && npartial == 1 && which == 0) ||
-                     (letters->linear == LINEAR_IN_SECOND && npartial == 1 && which == 1);
-        if (!legal) return fail(why, n, "a partial sum enters an operator that is not linear in it");
-        if (letters->linear == LINEAR_IN_ALL)
-            for (int i = 0; i < node->nin; i++)
-                if (!set_equal(&terms[i], &terms[which]))
-                    return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
-        partial = terms[which];
-        if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
-    }
-    for (int k = 0; k < node->nout; k++) {
-        DigitSet result = {0}, extreme = {0}, expected = partial;
-        if (letters->reduction == REDUCE_SUM && !set_add_set(&expected, &summed[k]))
-            return fail(why, n, "a digit is both partial and summed");
-        for (int r = 0; r < NREDUCTIONS; r++) {
-            if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r))
-                return fail(why, n, "a digit is partial twice");
-            if (r != REDUCE_SUM && r != (int)letters->reduction && layout_count(out[k], out[k]->ndim + r))
-                return fail(why, n, "the result is marked a partial maximum or minimum");
-        }
-        if (letters->reduction != REDUCE_SUM && !set_equal(&extreme, &summed[k]))
-            return fail(why, n, "the digits over which the result is a partial maximum are not those that divide the reduced dimensions");
-        if (!set_equal(&result, &expected)) {
-            Text has = {0}, is = {0};
-            set_print(&has, &expected);
-            set_print(&is, &result);
-            snprintf(why, n, "result %d is partial over %s, its layout says %s", k, has.at, is.at);
-            text_finish(&has);
-            text_finish(&is);
-            return false;
-        }
-    }
-    return true;
 }

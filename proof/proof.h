@@ -4,7 +4,7 @@
  *   prove.c     proof_check: which parts are run, and the certificate that says so
  *   steps.c     the compositional proof: the steps, by induction
  *   layout.c    boxes, terms, conversions, in this folder's own words; comparison with ir/box.c
- *   operators.c what each operator means for layouts
+ *   operators.c what each operator means for layouts; kernels.c: whether those of a kernel are so
  *   memory.c    no two values alive at once overlap; nothing is read before it is written
  *   header.c    proof_header; settings.c: what the header says twice
  *   field.h     the numeric check over a finite field: see there

@@ -647,6 +647,10 @@ static const Semantics semantics[NOPS] = {
     [OP_rsqrt_grad] = {.kernel = kernel_rsqrt_grad, .cost = 4},
     [OP_log_softmax_grad] = {.kernel = kernel_rows, .cost = 3},
     [OP_softmax_grad] = {.kernel = kernel_rows, .cost = 2},
+    [OP_attention] = {.kernel = attention_kernel},
+    [OP_attention_most] = {.kernel = attention_kernel},
+    [OP_attention_sums] = {.kernel = attention_kernel},
+    [OP_attention_grad] = {.kernel = attention_grad_kernel},
     [OP_layer_norm] = {.kernel = norm_kernel, .cost = 5},
     [OP_rms_norm] = {.kernel = norm_kernel, .cost = 4},
     [OP_layer_norm_grad] = {.kernel = norm_grad_kernel, .cost = 8},
@@ -728,5 +732,6 @@ double field_work(const Graph *graph, const Node *node, const FieldTensor *in, c
     }
     if (own->leaf) return LEAF_COST * work;
     if (own->kernel == contraction_matmul || own->kernel == contraction_einsum) return work + contraction_work(node, in, out);
+    if (own->kernel == attention_kernel || own->kernel == attention_grad_kernel) return work + attention_work(node, in);
     return work + most * own->cost;
 }

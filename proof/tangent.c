@@ -304,6 +304,10 @@ static bool tangent_norm(const Derivation *d) {
     return norm_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
 
+static bool tangent_attention(const Derivation *d) {
+    return attention_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
+}
+
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Tangent(const Derivation *d);
@@ -347,6 +351,9 @@ static const TangentRow tangents[NOPS] = {
     [OP_gelu] = {.rule = tangent_gelu},
     [OP_rsqrt] = {.slope = slope_rsqrt},
     [OP_log_softmax] = {.rule = tangent_softmax},
+    [OP_attention] = {.rule = tangent_attention},
+    [OP_attention_most] = {.rule = tangent_attention},
+    [OP_attention_sums] = {.rule = tangent_attention},
     [OP_layer_norm] = {.rule = tangent_norm},
     [OP_rms_norm] = {.rule = tangent_norm},
     [OP_pick] = {.rule = tangent_first},

@@ -49,6 +49,15 @@ bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
 bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
 
+/* ---------------------------------------------------------------- attention.c: likewise */
+
+bool attention_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why,
+                      size_t n); /* attention, attention_most, attention_sums */
+bool attention_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+double attention_work(const Node *node, const FieldTensor *in); /* multiplications */
+/* Of the three of attention_kernel, as norm_tangent. */
+bool attention_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);
+
 /* ---------------------------------------------------------------- norm.c: likewise */
 
 bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* layer_norm, rms_norm */

@@ -19,7 +19,7 @@ typedef struct AbiMember {
     M(KernelCall, op) M(KernelCall, attr) M(KernelCall, nin) M(KernelCall, nout) M(KernelCall, in) M(KernelCall, out) M(KernelCall, nthreads)                   \
     M(KernelCall, rule) M(KernelCall, context) M(Operand, data) M(Operand, dtype) M(Operand, local) M(Operand, global) M(Operand, box) M(Attr, given)           \
     M(Attr, i) M(Attr, f) M(Attr, n) M(Attr, ints) M(Attr, text) M(Shape, ndim) M(Shape, dim) M(Box, ndim) M(Box, begin) M(Box, end) M(Rule, nfactors)          \
-    M(Rule, nout) M(Rule, index_range) M(Rule, factor) M(Rule, in) M(Rule, out) M(Rule, result) M(Factor, size) M(TensorType, dtype) M(TensorType, hidden)      \
+    M(Rule, nout) M(Rule, index_range) M(Rule, depth) M(Rule, factor) M(Rule, in) M(Rule, out) M(Rule, result) M(Factor, size) M(TensorType, dtype) M(TensorType, hidden)      \
     M(TensorType, shape) M(Layout, ndim) M(Layout, order) M(Layout, start) M(Layout, digit) M(Digit, size) M(Digit, stride) M(Error, code) M(Error, rank) M(Error, reported) M(Error, text)       \
     M(Text, at) M(Text, n) M(DeviceOptions, rank) M(DeviceOptions, local_rank) M(DeviceOptions, nlocal) M(DeviceOptions, nthreads)                              \
     M(DeviceOptions, most_threads) M(DeviceOptions, deterministic) M(DeviceOptions, tf32) M(DeviceOptions, wait) M(DeviceOptions, plan_bytes) M(DeviceQueue, alloc_host)                       \

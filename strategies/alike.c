@@ -25,12 +25,13 @@ Alike *alike_of(Propagator *p, const Node *node) {
     return alike;
 }
 
-/* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
+/* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row of
+ * operand 0, or, where that does not have the factor (attention's queries, of split keys), all of it. */
 static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
     Moved moved = {0};
     const TensorType *type = value_type(p, node->in[0]);
-    for (int d = 0; d < type->shape.ndim; d++) {
-        int f = node->rule->in[0][d], reductions = f < 0 || strategy_count(strategy, f) == 0 ? 0 : node->rule->factor[f].reductions;
+    for (int f = 0; f < node->rule->nfactors; f++) {
+        const int reductions = strategy_count(strategy, f) == 0 ? 0 : node->rule->factor[f].reductions;
         if (reductions == 0) continue;
         Strategy others = {.nfactors = strategy->nfactors};
         Shape rows = type->shape;
@@ -38,7 +39,8 @@ static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *s
         Traffic bound;
         for (int g = 0; g < strategy->nfactors; g++)
             if (g != f) strategy_follow(&others, g, strategy, g);
-        rows.dim[d] = 1;
+        for (int d = 0; d < rows.ndim; d++)
+            if (node->rule->in[0][d] == f) rows.dim[d] = 1;
         strategy_in_layout(node, &others, 0, rows.ndim, &whole);
         partial = whole;
         for (int i = 0; i < strategy_count(strategy, f); i++)

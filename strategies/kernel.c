@@ -14,10 +14,6 @@ static double elements_of(const Shape *shape, const int8_t *factors, const Strat
     return elements;
 }
 
-static bool is_product(OpCode op) {
-    return op == OP_matmul || op == OP_einsum;
-}
-
 /* Operators that look into operand 0 at few places, and read no more of it than they give. */
 static bool looks_up(OpCode op) {
     return op == OP_embedding || op == OP_pick;
@@ -25,7 +21,7 @@ static bool looks_up(OpCode op) {
 
 /* Points at which the operator computes: of a product all of its index space, of a lookup what it gives or takes, of the others their largest operand or result. */
 static double points_of(const Graph *graph, const Node *node, const Strategy *strategy, double largest, double given) {
-    if (is_product(node->op)) {
+    if (op_table[node->op].product) {
         double points = 1;
         for (int f = 0; f < node->rule->nfactors; f++)
             points *= (double)part_of(node->rule->factor[f].size, f, strategy);
@@ -38,7 +34,7 @@ static double points_of(const Graph *graph, const Node *node, const Strategy *st
 }
 
 static Peak peak_of(OpCode op, DType dtype) {
-    return !is_product(op) ? PEAK_VECTOR : dtype == F64 ? PEAK_F64 : PEAK_F32;
+    return !op_table[op].product ? PEAK_VECTOR : dtype == F64 ? PEAK_F64 : PEAK_F32;
 }
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
@@ -60,7 +56,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     }
     const DType dtype = graph->values.at[node->out[0]].type.dtype;
     const Peak peak = peak_of(node->op, dtype);
-    const double flops = op_table[node->op].flops * points_of(graph, node, strategy, largest, given);
+    const double flops = op_flops(node->op, node->rule) * points_of(graph, node, strategy, largest, given);
     const double width = peak == PEAK_VECTOR && dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
     work->flops += flops;
     work->arithmetic_s += flops * width / (machine != NULL ? machine : &machine_cpu)->flops[peak];

@@ -34,8 +34,9 @@ const Blas *call_blas(const KernelCall *call, Error *error) {
 
 /* Opening BLAS takes milliseconds and may fail: before the first step, and only where there are products. */
 static bool cpu_prepare(const KernelCall *call, Error *error) {
-    bool product = call->op == OP_matmul || call->op == OP_einsum;
-    return !product || !einsum_uses_blas(call) || call_blas(call, error);
+    if (!op_table[call->op].product) return true;
+    const bool einsum = call->op == OP_matmul || call->op == OP_einsum;
+    return (einsum && !einsum_uses_blas(call)) || call_blas(call, error);
 }
 
 static bool cpu_open(void **context, const DeviceOptions *options, Error *error) {

@@ -10,10 +10,11 @@
  *   cut.c          convert, slice and its gradient, concat, split
  *   softmax.c      softmax and its gradient; rowloops.c: their loops
  *   norm.c         layer_norm, rms_norm and their gradients; normloops.c: their loops
+ *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
  *   lookup.c       elements looked up by integers
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
  *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
- *   reference.c, contract.c, plain.c, plainlookup.c, plainnorm.c   the plain loop of each, obviously right, that the others are checked against
+ *   reference.c, contract.c, plain.c, plainattention.c, plainlookup.c, plainnorm.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
 #include <cblas.h>

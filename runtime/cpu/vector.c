@@ -1,13 +1,14 @@
-/* vector: see vector.h. elements.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
+/* vector: see vector.h. attentionloops.c, elements.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
 #include "runtime/cpu/vector.h"
 
 #define DECLARE(variant)                                                                                                                   \
     ElementLoop *element_loop_##variant(OpCode op, const Attr *attr, DType in, DType out);                                                 \
     RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);                                                                  \
     SumLoops sum_loops_##variant(DType dtype);                                                                                             \
-    NormLoop *norm_loop_##variant(OpCode op, DType dtype);
+    NormLoop *norm_loop_##variant(OpCode op, DType dtype);                                                                                 \
+    AttentionLoops attention_loops_##variant(DType dtype);
 #define VARIANT(variant)                                                                                                                   \
-    { element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant }
+    { element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant, attention_loops_##variant }
 DECLARE(base)
 #ifdef PRUN_VECTORS
 DECLARE(avx2)

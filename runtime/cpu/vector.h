@@ -29,11 +29,23 @@ typedef struct NormRows {
 /* Rows [begin, end). Of gradients what they add to weight's, then bias's, is added to sums. */
 typedef void NormLoop(const NormRows *rows, int64_t begin, int64_t end, double *sums);
 
+/* A row of n scores of attention. */
+typedef struct AttentionLoops {
+    void (*hide)(void *scores, const uint8_t *mask, int64_t stride, int64_t n); /* -infinity where the mask is 0 */
+    double (*most)(const void *scores, int64_t n, double least);                /* the largest of them and `least` */
+    double (*powers)(void *scores, int64_t n, double most, double factor);      /* exp(s - most) factor in their place; their sum */
+    void (*slopes)(const void *powers, void *slopes, int64_t n, double along, double scale); /* g = p (g - along) scale */
+    void (*scale)(void *row, int64_t n, double factor);
+    void (*add)(void *to, const void *row, int64_t n);
+    double (*along)(const void *a, const void *b, int64_t n); /* sum of a b */
+} AttentionLoops;
+
 typedef struct VectorLoops {
     ElementLoop *(*element)(OpCode op, const Attr *attr, DType in, DType out);
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
     SumLoops (*sum)(DType dtype);
     NormLoop *(*norm)(OpCode op, DType dtype);
+    AttentionLoops (*attention)(DType dtype);
 } VectorLoops;
 
 /* How many of the variants this processor can run, and each of them: the first is for every processor, the last the widest. */

@@ -187,6 +187,24 @@ typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTM
 LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner,
                       cudaStream_t stream);
 
+/* attention.cuh */
+
+/* queries, keys: of all heads; `group` heads of m queries share a head of n keys. y, most, sum: results, NULL where there is none, of a gradient operands; given: what
+ * attention_sums is given as most, else NULL. dy NULL: no gradient. Query i of a head sees key j up to before + i where it is causal, and where the mask is not 0: it
+ * lies along the leading dimensions of queries, then queries and keys. d, e: widths of q and k, of v and y, above 0. f32 and f64. */
+typedef struct KernelAttention {
+    const void *q, *k, *v, *dy, *given;
+    void *y, *most, *sum, *dq, *dk, *dv;
+    int64_t queries, keys, group, m, n, d, e, before;
+    const uint8_t *mask; /* NULL: none */
+    int mask_ndim;
+    int64_t mask_size[KERNEL_NDIM], mask_stride[KERNEL_NDIM], mask_m, mask_n;
+    double scale;
+    bool causal;
+    int dtype;
+} KernelAttention;
+LAUNCHED kernels_attention(const KernelAttention *attention, cudaStream_t stream);
+
 /* norm.cuh */
 
 /* rows of n elements, neither of them 0 but for rows of a gradient. bias NULL: rms_norm, whose mean is not taken off. Of a gradient dy is not NULL, out is that of x, and

@@ -62,6 +62,18 @@ seed(unit("ir", "adjoint"),
 seed(unit("ir", "softmax"),
      ("softmax's gradient subtracts the sum of products", "split_softmax_grad", "OP_sum, product", "OP_sum, dy"),
      ("a row's own number is not split as its columns are", "reduction_along", "true, .i = 1", "true, .i = 0", "split_softmax"))
+seed(unit("ir", "attention"),
+     ("the keys of an attention have a reduction", "rule_attention", "rule->factor[letters.n].reductions = 1;", ""),
+     ("a mask's size of 1 is no factor", "mask_fits", "if (shape->dim[d] == rule->factor[f].size) rule", "rule"),
+     ("a causal attention has half of the scores", "set_depth", "attr[CAUSAL].i ? (widths + 6) / 2 : widths + 6", "widths + 6"))
+seed(unit("runtime", "attention"),
+     ("what has been summed is scaled down where a larger score comes", "forward_row", "running->sum[i] *= factor", "(void)factor"),
+     ("a gradient of keys adds up over its head's queries", "backward_block",
+      "slopes, a->block_n, q, a->d, !fresh", "slopes, a->block_n, q, a->d, false"))
+seed(OPS,
+     ("a rank's keys have their indices in the whole", "runtime/cpu:attention_open",
+      "q->box.begin[queries] - k->box.begin[lead]", "q->box.begin[queries]"),
+     ("the gradient of an attention of split keys is split as they are", "split_attention_grad", "{0, 1, 2, PART_OUT + 1, 3, PART_OUT, 4}", "{0, PART_NONE, PART_NONE, PART_OUT + 1, 3, PART_OUT, PART_NONE}"))
 seed(unit("ir", "cut"),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
@@ -184,7 +196,7 @@ seed(unit("compiler", "expand"),
      ("only rows that are split are expanded", "splits_rows",
       "rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0", "rule->factor[f].reductions > 0"),
      ("every part of an expanded row keeps the row's split", "inherit",
-      "found = value_lies(", "found = made->op != OP_max && value_lies("),
+      "!value_lies(", "made->op == OP_max || !value_lies("),
      ("a part is split as the part before it", "value_lies", "strategy_out_layout(maker, maker->strategy, g->values.at[value].index, ndim, layout)", "layout_init(layout, ndim)"),
      ("an output strategy belongs to the part that gives the result", "pass_expand",
       "if (front->propagation.out_layout[id] != NULL) asked", "if (front->propagation.out_layout[id] != NULL && !op_table[front->chosen.nodes.at[id].op].expand_split) asked"),
@@ -195,8 +207,9 @@ seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_t
      ("exponentials are taken relative to their row's maximum", "powers_of",
       'expand_emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
 seed(script("rows", "compiler/pcc", "Rows.test_what_is_sent_is_three_numbers_a_row"),
-     ("the gradient of a split row is computed in parts", "of_split_rows", "splits_rows(node->rule, &strategy)", "false"),
-     ("a row's maximum is computed on its parts", "inherit", "if (found) fits", "if (found && made->op != OP_max) fits"))
+     ("the gradient of a split row is computed in parts", "of_split_rows",
+      "splits_rows(origin->rule, origin->strategy)", "node->origin == id && splits_rows(origin->rule, origin->strategy)"),
+     ("a row's maximum is computed on its parts", "inherit", "|| seen[f]", "|| seen[f] || made->op == OP_max"))
 seed(unit("proof", "graphs"),
      ("proof: softmax is made of exponentials", "softmax_row",
       "OP_exp, fe_sub(x[j * numbers->stride], most)", "OP_tanh, fe_sub(x[j * numbers->stride], most)"),

@@ -3,6 +3,7 @@
 #include "ir/rules.h"
 
 #include "tests/ir/formulas.h"
+#include "tests/ir/plain_attention.h"
 #include "tests/ir/plain_norm.h"
 
 #include <criterion/criterion.h>
@@ -100,6 +101,11 @@ static const Case cases[] = {
     {OP_layer_norm, "2x4x3, 4x3, 4x3", {{.given = true, .f = 1e-3}}},
     {OP_rms_norm, "4x3, 3", {{.given = true, .f = 0.1}}},
     {OP_rms_norm, "5, 5", {{.given = true, .f = 0.1}}},
+    {OP_attention, "4x3, 5x3, 5x2", {{0}}},
+    {OP_attention, "2x4x3, 2x5x3, 2x5x2", {YES}},
+    {OP_attention, "2x3x4x3, 2x5x3, 2x5x2", {{0}, {.given = true, .f = 0.5}}},
+    {OP_attention, "2x4x3, 2x5x3, 2x5x2, 2x4x5", {{0}}},
+    {OP_attention, "2x3x4x3, 2x5x3, 2x5x2, 3x1x5", {YES, {.given = true, .f = 2}}},
     {OP_gelu, "4x3", {{0}}},
     {OP_gelu, "4x3", {YES}},
     {OP_silu, "4x3", {{0}}},
@@ -295,7 +301,16 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
     else if (op == OP_layer_norm || op == OP_rms_norm || op == OP_layer_norm_grad || op == OP_rms_norm_grad)
         run_norm(op == OP_layer_norm || op == OP_layer_norm_grad, op == OP_layer_norm_grad || op == OP_rms_norm_grad, attr[0].f,
                  (const double *const[]){in[0].at, in[1].at, in[2].at}, count(&in[0].shape), count(&in[nin - 1].shape), result, out->at);
-    else if (op == OP_slice || op == OP_slice_grad)
+    else if (op == OP_attention || op == OP_attention_grad) {
+        const int keys = op == OP_attention ? 1 : 2, mask = op == OP_attention ? 3 : 7;
+        PlainAttention plain = plain_attention_of(attr, &in[0].shape, &in[keys].shape, &in[keys + 1].shape);
+        plain.q = in[0].at, plain.k = in[keys].at, plain.v = in[keys + 1].at;
+        if (nin > mask) plain.mask = in[mask].at, plain.mask_shape = in[mask].shape;
+        if (op == OP_attention)
+            run_attention(&plain, result, out->at);
+        else
+            run_attention_grad(&plain, in[1].at, in[4].at, result, out->at);
+    } else if (op == OP_slice || op == OP_slice_grad)
         run_part(op == OP_slice ? &in[0] : out, op == OP_slice ? out : &in[0], attr[0].ints, op == OP_slice);
     else if (op == OP_split) {
         int axis = axis_of(&attr[1], out->shape.ndim, 0);
@@ -439,12 +454,12 @@ static void check_gradient(const Case *c, bool hidden) {
     RuleError error;
     int node = graph_add(&graph, c->op, x, nin, attr, "y", span, &error);
     cr_assert(node >= 0, "%s", error.text);
-    /* Of three results or more nobody uses the second. */
+    /* Of three results or more nobody uses the second; those that are kept for the gradient have none. */
     int y[MAX_OUT], dy[MAX_OUT], nout = graph.nodes.at[node].nout;
     for (int o = 0; o < nout; o++) {
         y[o] = graph.nodes.at[node].out[o];
         Input given = {.name = "dy", .type = graph.values.at[y[o]].type};
-        dy[o] = o == 1 && nout > 2 ? -1 : graph_input(&graph, graph_add_input(&graph, given));
+        dy[o] = (o == 1 && nout > 2) || o >= op_named(c->op, nout) ? -1 : graph_input(&graph, graph_add_input(&graph, given));
     }
     int first = graph.nodes.n, dx[MAX_IN];
     for (int i = 0; i < MAX_IN; i++)
@@ -706,7 +721,7 @@ Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares) {
         double *data[] = {x, target, &unused, diff, square, &result};
         for (int id = 3; id < graph.nodes.n; id++) {
             const Node *node = &graph.nodes.at[id];
-            Tensor out = slice_of(&graph, node->out[0], data, 0), operands[2];
+            Tensor out = slice_of(&graph, node->out[0], data, 0), operands[MAX_IN];
             memset(out.at, 0, sizeof(double) * (size_t)count(&out.shape));
             for (int i = 0; i < node->nin; i++)
                 operands[i] = slice_of(&graph, node->in[i], data, 0);

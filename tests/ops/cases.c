@@ -144,6 +144,40 @@ void cases_norms(CaseFn *fn, void *context) {
         }
 }
 
+/* ---------------------------------------------------------------- attention */
+
+/* Queries [.., m, d] of `group` heads, keys [.., n, d], values [.., n, e], with and without a mask of this shape; all four operators. What the gradient is given as the
+ * largest scores and the sums is not what they are: powers of scores up to their width, over numbers from 0.01 on. */
+static void attend(CaseFn *fn, void *context, Shape q, Shape k, int64_t e, Shape mask, bool causal) {
+    Shape v = k, y = q, s = q;
+    const bool masked = mask.ndim > 0;
+    v.dim[v.ndim - 1] = y.dim[y.ndim - 1] = e;
+    s.dim[s.ndim - 1] = 1;
+    const Attr attr[2] = {INT(causal), NUMBER(0.25)};
+    const double n = (double)k.dim[k.ndim - 2], m = (double)(shape_elements(&s) / shape_elements(&k) * k.dim[k.ndim - 1]) * n,
+                 d = (double)q.dim[q.ndim - 1], length = n + m + d;
+    CASE(.op = OP_attention, .nin = 3 + masked, .in = {q, k, v, mask}, .attr = {attr[0], attr[1]}, .length = n, .size = n + d);
+    CASE(.op = OP_attention, .nin = 3 + masked, .in = {q, k, v, mask}, .attr = {attr[0]}, .length = n, .size = n + d);
+    CASE(.op = OP_attention_most, .nin = 2 + masked, .in = {q, k, masked ? mask : v}, .attr = {attr[0], attr[1]}, .length = d, .size = d);
+    CASE(.op = OP_attention_sums, .nin = 4 + masked, .in = {q, k, v, s, mask}, .attr = {attr[0], attr[1]}, .length = length,
+         .size = 4 * exp(0.25 * d) * n);
+    CASE(.op = OP_attention_grad, .nin = 7 + masked, .in = {q, y, k, v, y, s, s, mask}, .attr = {attr[0], attr[1]}, .length = length,
+         .size = 1000 * exp(0.25 * d) * length, .positive = true);
+}
+
+void cases_attention(CaseFn *fn, void *context) {
+    const Shape none = SCALAR;
+    for (int causal = 0; causal < 2; causal++) {
+        attend(fn, context, SHAPE(4, 6, 3), SHAPE(4, 5, 3), 2, none, causal);
+        attend(fn, context, SHAPE(1, 1), SHAPE(1, 1), 1, none, causal);
+        attend(fn, context, SHAPE(2, 3, 9, 4), SHAPE(2, 3, 20, 4), 5, SHAPE(1, 3, 9, 20), causal);
+        attend(fn, context, SHAPE(2, 3, 9, 4), SHAPE(2, 20, 4), 5, SHAPE(2, 1, 1, 20), causal);
+        attend(fn, context, SHAPE(3, 2, 5, 4), SHAPE(3, 7, 4), 4, SHAPE(5, 1), causal);
+        attend(fn, context, SHAPE(2, 300, 4), SHAPE(2, 260, 4), 3, none, causal); /* several blocks */
+        attend(fn, context, SHAPE(140, 3), SHAPE(530, 3), 2, SHAPE(140, 530), causal);
+    }
+}
+
 /* ---------------------------------------------------------------- movements */
 
 void cases_movements(CaseFn *fn, void *context) {
@@ -299,7 +333,7 @@ void cases_updates(CaseFn *fn, void *context) {
 
 /* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
 void cases_whole_table(CaseFn *fn, void *context) {
-    const OpCode positive[] = {OP_log, OP_sqrt, OP_rsqrt, OP_div, OP_sqrt_grad, OP_adam, OP_adamw, OP_clip};
+    const OpCode positive[] = {OP_log, OP_sqrt, OP_rsqrt, OP_div, OP_sqrt_grad, OP_adam, OP_adamw, OP_clip, OP_attention_grad};
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};
@@ -311,6 +345,7 @@ void cases_whole_table(CaseFn *fn, void *context) {
             memmove(check.in[i].dim, check.in[i].dim + 1, (size_t)--check.in[i].ndim * sizeof check.in[i].dim[0]);
         for (size_t i = 0; i < COUNT(positive); i++)
             check.positive = check.positive || positive[i] == trial->op;
+        if (trial->op == OP_attention_grad) check.length = 40, check.size = 1e5; /* as in cases_attention */
         fn(context, &check);
     }
 }
@@ -345,6 +380,7 @@ void cases_timed(CaseFn *fn, void *context) {
          .size = 4096);
     CASE(.op = OP_rms_norm_grad, .nin = 3, .in = {SHAPE(1024, 4096), SHAPE(1024, 4096), SHAPE(4096)}, .attr = {NUMBER(1e-5)},
          .length = 4096, .size = 4096);
+    attend(fn, context, SHAPE(8, 128, 32), SHAPE(8, 128, 32), 32, SCALAR, false);
     CASE(.op = OP_transpose, .nin = 1, .in = {x});
     CASE(.op = OP_transpose, .nin = 1, .in = {SHAPE(8, 128, 8, 64)}, .attr = {INTS(0, 2, 1, 3)}); /* heads of attention */
     CASE(.op = OP_sum_grad, .nin = 1, .in = {SHAPE(1024)}, .attr = {INTS(0), INTS(1024, 1024)});

@@ -62,6 +62,10 @@ static const Variant variants[] = {
     {OP_softmax, ", axis = 1", "4x6x3"},
     {OP_layer_norm, ", eps = 0.1", NULL},
     {OP_rms_norm, ", eps = 0.01", NULL},
+    {OP_attention, "", NULL},
+    {OP_attention, ", causal = true", "4x6x3, 4x5x3, 4x5x2; 6x2, 8x2, 8x3"},
+    {OP_attention, ", scale = 0.5", "3x2x4x3, 3x5x3, 3x5x2, 3x1x4x5; 7x3, 5x3, 5x2, 7x5"},
+    {OP_attention, ", causal = true", "2x2x4x3, 2x4x3, 2x4x2, 1x4"},
     {OP_mse, "", "8x6, 8x6; 7x5, 7x5"},
     {OP_mse, ", reduction = sum", "8x6, 8x6; 7x5, 7x5"},
     {OP_bce_with_logits, "", NULL},
@@ -111,7 +115,7 @@ static int read_sample(const char **at, Shape *shapes) {
 /* How many results the operator has with these attributes: what the text says after "parts = ". */
 static int count_results(OpCode op, const char *attrs) {
     const char *parts = strstr(attrs, "parts = ");
-    return op_table[op].divided && parts ? atoi(parts + strlen("parts = ")) : op_nout(op);
+    return op_table[op].divided && parts ? atoi(parts + strlen("parts = ")) : op_named(op, op_nout(op));
 }
 
 /* What the operator takes indices of. */

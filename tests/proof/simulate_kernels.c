@@ -1,6 +1,6 @@
 /* The operators of the simulation, each written down once more from its definition. Sums are sums, products are products; a function without exact values
  * (tanh, exp, ...) is any fixed function of its argument, which is all that a right plan can rely on. */
-#include "tests/proof/simulate.h"
+#include "tests/proof/simulate_numbers.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,38 +12,6 @@ uint64_t simulate_mix(uint64_t number) {
     return z ^ z >> 31;
 }
 
-/* ---------------------------------------------------------------- arithmetic: poison stays poison */
-
-static uint32_t plus(uint32_t a, uint32_t b) {
-    if (a == SIM_POISON || b == SIM_POISON) return SIM_POISON;
-    return (uint32_t)(((uint64_t)a + b) % SIM_PRIME);
-}
-
-static uint32_t negative(uint32_t a) {
-    return a == SIM_POISON ? SIM_POISON : (SIM_PRIME - a) % SIM_PRIME;
-}
-
-static uint32_t times(uint32_t a, uint32_t b) {
-    if (a == SIM_POISON || b == SIM_POISON) return SIM_POISON;
-    return (uint32_t)((uint64_t)a * b % SIM_PRIME);
-}
-
-static uint32_t power(uint32_t a, uint64_t exponent) {
-    uint32_t result = 1;
-    for (; exponent; exponent >>= 1, a = times(a, a))
-        if (exponent & 1) result = times(result, a);
-    return result;
-}
-
-static uint32_t inverse(uint32_t a) { /* of 0: 0 */
-    return a == SIM_POISON ? SIM_POISON : power(a, SIM_PRIME - 2);
-}
-
-static uint32_t integer(int64_t number) {
-    int64_t rest = number % (int64_t)SIM_PRIME;
-    return (uint32_t)(rest < 0 ? rest + (int64_t)SIM_PRIME : rest);
-}
-
 uint32_t simulate_number(double number) {
     int exponent;
     double mantissa = frexp(number, &exponent);
@@ -52,54 +20,108 @@ uint32_t simulate_number(double number) {
     return times(m, exponent < 0 ? inverse(power(2, (uint64_t)-exponent)) : power(2, (uint64_t)exponent));
 }
 
-static uint32_t any_function(uint64_t key, uint32_t a) {
-    return a == SIM_POISON ? SIM_POISON : (uint32_t)(simulate_mix(a ^ simulate_mix(key) << 32) % SIM_PRIME);
-}
-
 static bool positive(uint32_t a) {
     return a > 0 && a < SIM_PRIME / 2;
 }
 
-static bool fault(char *why, size_t n, const char *text) {
-    snprintf(why, n, "%s", text);
-    return false;
-}
-
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, LOOKUP, TABLE, PLACE } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, LOOKUP, TABLE, PLACE } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
-    [OP_expm1_grad] = ELEMENT,    [OP_hardswish] = ELEMENT,  [OP_hardswish_grad] = ELEMENT,
-    [OP_floor] = ELEMENT,         [OP_sign] = ELEMENT,       [OP_pow] = ELEMENT,
-    [OP_expm1] = ELEMENT,         [OP_add] = ELEMENT,        [OP_sub] = ELEMENT,
-    [OP_mul] = ELEMENT,           [OP_div] = ELEMENT,        [OP_neg] = ELEMENT,
-    [OP_relu] = ELEMENT,          [OP_tanh] = ELEMENT,       [OP_exp] = ELEMENT,
-    [OP_log] = ELEMENT,           [OP_sqrt] = ELEMENT,       [OP_rsqrt] = ELEMENT,
-    [OP_square] = ELEMENT,        [OP_sigmoid] = ELEMENT,    [OP_gelu] = ELEMENT,
-    [OP_silu] = ELEMENT,          [OP_relu_grad] = ELEMENT,  [OP_tanh_grad] = ELEMENT,
-    [OP_sqrt_grad] = ELEMENT,     [OP_rsqrt_grad] = ELEMENT, [OP_sigmoid_grad] = ELEMENT,
-    [OP_square_grad] = ELEMENT,   [OP_gelu_grad] = ELEMENT,  [OP_silu_grad] = ELEMENT,
-    [OP_max_mask] = ELEMENT,      [OP_max_share] = ELEMENT,  [OP_abs] = ELEMENT,
-    [OP_abs_grad] = ELEMENT,      [OP_clamp] = ELEMENT,      [OP_clamp_grad] = ELEMENT,
-    [OP_maximum] = ELEMENT,       [OP_minimum] = ELEMENT,    [OP_softplus] = ELEMENT,
-    [OP_sin] = ELEMENT,           [OP_cos] = ELEMENT,        [OP_stop_gradient] = ELEMENT,
-    [OP_cast] = ELEMENT,          [OP_where] = ELEMENT,      [OP_less] = ELEMENT,
-    [OP_less_equal] = ELEMENT,    [OP_greater] = ELEMENT,    [OP_greater_equal] = ELEMENT,
-    [OP_equal] = ELEMENT,         [OP_not_equal] = ELEMENT,  [OP_sgd] = ELEMENT,
-    [OP_momentum] = ELEMENT,      [OP_adam] = ELEMENT,       [OP_adamw] = ELEMENT,
-    [OP_lion] = ELEMENT,          [OP_clip] = ELEMENT,       [OP_sum_squares] = PRODUCT,
-    [OP_write] = ELEMENT,         [OP_matmul] = PRODUCT,     [OP_einsum] = PRODUCT,
-    [OP_sum] = PRODUCT,           [OP_mean] = PRODUCT,       [OP_max] = PRODUCT,
-    [OP_min] = PRODUCT,           [OP_sum_grad] = PRODUCT,   [OP_mean_grad] = PRODUCT,
-    [OP_sum_to] = PRODUCT,        [OP_transpose] = PRODUCT,  [OP_replicate] = PRODUCT,
-    [OP_replica_sum] = PRODUCT,   [OP_reshape] = RESHAPE,    [OP_slice] = CUT,
-    [OP_slice_grad] = CUT,        [OP_concat] = CUT,         [OP_split] = CUT,
-    [OP_pick] = LOOKUP,           [OP_pick_grad] = LOOKUP,   [OP_embedding] = TABLE,
-    [OP_embedding_grad] = TABLE,  [OP_one_hot] = LOOKUP,     [OP_first] = PLACE,
-    [OP_softmax] = ROWS,          [OP_log_softmax] = ROWS,   [OP_softmax_grad] = ROWS,
-    [OP_log_softmax_grad] = ROWS, [OP_layer_norm] = NORM,    [OP_rms_norm] = NORM,
-    [OP_layer_norm_grad] = NORM,  [OP_rms_norm_grad] = NORM,
+    [OP_expm1_grad] = ELEMENT,
+    [OP_hardswish] = ELEMENT,
+    [OP_hardswish_grad] = ELEMENT,
+    [OP_floor] = ELEMENT,
+    [OP_sign] = ELEMENT,
+    [OP_pow] = ELEMENT,
+    [OP_expm1] = ELEMENT,
+    [OP_add] = ELEMENT,
+    [OP_sub] = ELEMENT,
+    [OP_mul] = ELEMENT,
+    [OP_div] = ELEMENT,
+    [OP_neg] = ELEMENT,
+    [OP_relu] = ELEMENT,
+    [OP_tanh] = ELEMENT,
+    [OP_exp] = ELEMENT,
+    [OP_log] = ELEMENT,
+    [OP_sqrt] = ELEMENT,
+    [OP_rsqrt] = ELEMENT,
+    [OP_square] = ELEMENT,
+    [OP_sigmoid] = ELEMENT,
+    [OP_gelu] = ELEMENT,
+    [OP_silu] = ELEMENT,
+    [OP_relu_grad] = ELEMENT,
+    [OP_tanh_grad] = ELEMENT,
+    [OP_sqrt_grad] = ELEMENT,
+    [OP_rsqrt_grad] = ELEMENT,
+    [OP_sigmoid_grad] = ELEMENT,
+    [OP_square_grad] = ELEMENT,
+    [OP_gelu_grad] = ELEMENT,
+    [OP_silu_grad] = ELEMENT,
+    [OP_max_mask] = ELEMENT,
+    [OP_max_share] = ELEMENT,
+    [OP_abs] = ELEMENT,
+    [OP_abs_grad] = ELEMENT,
+    [OP_clamp] = ELEMENT,
+    [OP_clamp_grad] = ELEMENT,
+    [OP_maximum] = ELEMENT,
+    [OP_minimum] = ELEMENT,
+    [OP_softplus] = ELEMENT,
+    [OP_sin] = ELEMENT,
+    [OP_cos] = ELEMENT,
+    [OP_stop_gradient] = ELEMENT,
+    [OP_cast] = ELEMENT,
+    [OP_where] = ELEMENT,
+    [OP_less] = ELEMENT,
+    [OP_less_equal] = ELEMENT,
+    [OP_greater] = ELEMENT,
+    [OP_greater_equal] = ELEMENT,
+    [OP_equal] = ELEMENT,
+    [OP_not_equal] = ELEMENT,
+    [OP_sgd] = ELEMENT,
+    [OP_momentum] = ELEMENT,
+    [OP_adam] = ELEMENT,
+    [OP_adamw] = ELEMENT,
+    [OP_lion] = ELEMENT,
+    [OP_clip] = ELEMENT,
+    [OP_sum_squares] = PRODUCT,
+    [OP_write] = ELEMENT,
+    [OP_matmul] = PRODUCT,
+    [OP_einsum] = PRODUCT,
+    [OP_sum] = PRODUCT,
+    [OP_mean] = PRODUCT,
+    [OP_max] = PRODUCT,
+    [OP_min] = PRODUCT,
+    [OP_sum_grad] = PRODUCT,
+    [OP_mean_grad] = PRODUCT,
+    [OP_sum_to] = PRODUCT,
+    [OP_transpose] = PRODUCT,
+    [OP_replicate] = PRODUCT,
+    [OP_replica_sum] = PRODUCT,
+    [OP_reshape] = RESHAPE,
+    [OP_slice] = CUT,
+    [OP_slice_grad] = CUT,
+    [OP_concat] = CUT,
+    [OP_split] = CUT,
+    [OP_pick] = LOOKUP,
+    [OP_pick_grad] = LOOKUP,
+    [OP_embedding] = TABLE,
+    [OP_embedding_grad] = TABLE,
+    [OP_one_hot] = LOOKUP,
+    [OP_first] = PLACE,
+    [OP_softmax] = ROWS,
+    [OP_log_softmax] = ROWS,
+    [OP_softmax_grad] = ROWS,
+    [OP_log_softmax_grad] = ROWS,
+    [OP_layer_norm] = NORM,
+    [OP_rms_norm] = NORM,
+    [OP_layer_norm_grad] = NORM,
+    [OP_rms_norm_grad] = NORM,
+    [OP_attention] = ATTEND,
+    [OP_attention_most] = ATTEND,
+    [OP_attention_sums] = ATTEND,
+    [OP_attention_grad] = ATTEND,
 };
 
 bool simulate_knows(OpCode op) {
@@ -499,10 +521,6 @@ static int64_t element_of(const SimTensor *tensor, const int64_t *index) {
     return at;
 }
 
-static bool is_whole(const SimTensor *tensor, int dim) {
-    return tensor->local.dim[dim] == tensor->global.dim[dim];
-}
-
 /* Elements of part, shifted by `first`, are those of whole; a dimension that is cut may not be split. to_whole: part is copied into whole. */
 static bool cut(const SimTensor *part, const SimTensor *whole, const int64_t *first, bool to_whole, char *why, size_t n) {
     for (int d = 0; d < whole->local.ndim; d++) {
@@ -723,6 +741,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return rows(node, in, out, why, n);
     case NORM:
         return norm(node, in, out, why, n);
+    case ATTEND:
+        return simulate_attention(node, in, out, why, n);
     case LOOKUP:
         return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
     case TABLE:

@@ -5,9 +5,11 @@
 
 #include "tests/proof/trials.h"
 
+/* What a forward operator is taken apart into once gradients are there has none, but is met where those of a whole graph are compared. */
 Test(proof_tangent, every_row_with_an_adjoint_has_a_rule) {
     for (int op = 0; op < NOPS; op++)
-        cr_expect_eq(op_table[op].adjoint != NULL, field_has_tangent((OpCode)op), "%s", op_table[op].name);
+        cr_expect_eq(op_table[op].adjoint != NULL || op == OP_attention_most || op == OP_attention_sums, field_has_tangent((OpCode)op),
+                     "%s", op_table[op].name);
 }
 
 typedef struct Setting {

@@ -1,0 +1,145 @@
+/* Whether a kernel that finds its operands in their layouts gives its results in theirs: what the letters of its operator (operators.c) make of them. */
+#include "proof/internal.h"
+
+#include <string.h>
+
+static bool fail(char *why, size_t n, const char *text) {
+    snprintf(why, n, "%s", text);
+    return false;
+}
+
+/* A reshape keeps every rank's elements where they are: dimensions fall into groups of equal products; in each only the leading dimensions may be
+ * divided, by the same digits, at the same elements. */
+static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, const Layout *out, char *why, size_t n) {
+    int xd[MAX_NDIM], yd[MAX_NDIM], nx = 0, ny = 0; /* the dimensions that are not 1 */
+    for (int d = 0; d < x->ndim; d++) {
+        if (x->dim[d] != 1)
+            xd[nx++] = d;
+        else if (layout_count(in, d))
+            return fail(why, n, "reshape: a dimension of size 1 is split");
+    }
+    for (int d = 0; d < y->ndim; d++) {
+        if (y->dim[d] != 1)
+            yd[ny++] = d;
+        else if (layout_count(out, d))
+            return fail(why, n, "reshape: a dimension of size 1 is split");
+    }
+    int i = 0, j = 0;
+    while (i < nx && j < ny) {
+        int i0 = xd[i], j0 = yd[j];
+        int64_t a = x->dim[xd[i++]], b = y->dim[yd[j++]];
+        while (a != b) {
+            if ((a < b && i == nx) || (a > b && j == ny)) return fail(why, n, "reshape: dimensions do not group");
+            int d = a < b ? xd[i++] : yd[j++];
+            if (layout_count(a < b ? in : out, d)) return fail(why, n, "reshape: an inner dimension of a group is split");
+            if (a < b)
+                a *= x->dim[d];
+            else
+                b *= y->dim[d];
+        }
+        if (x->dim[i0] == y->dim[j0]) {
+            if (!own_list_same(in, i0, out, j0, x->dim[i0])) return fail(why, n, "reshape: split differently on the two sides");
+            continue;
+        }
+        int ni = layout_count(in, i0), nj = layout_count(out, j0);
+        if (ni != nj || memcmp(layout_list(in, i0), layout_list(out, j0), (size_t)ni * sizeof(Digit)))
+            return fail(why, n, "reshape: split by different digits");
+        int64_t parts = layout_split(in, i0);
+        if (x->dim[i0] % parts || y->dim[j0] % parts) return fail(why, n, "reshape: a split that does not divide both sizes");
+    }
+    return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
+}
+
+bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
+                  char *why, size_t n) {
+    DigitSet all = {0}, summed[MAX_OUT] = {0}, partial = {0};
+    if (letters->reshape) {
+        if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n))
+            return false;
+    }
+
+    /* One list of digits a letter, wherever it stands. */
+    const Layout *where[32] = {NULL};
+    int list[32];
+    for (int part = 0; part < node->nin + node->nout && !letters->reshape; part++) {
+        bool result = part >= node->nin;
+        int k = result ? part - node->nin : part;
+        const Layout *layout = result ? out[k] : in[k];
+        const int8_t *map = result ? letters->out[k] : letters->in[k];
+        for (int d = 0; d < layout->ndim; d++) {
+            int letter = map[d];
+            if (letter < 0) {
+                if (layout_count(layout, d)) return fail(why, n, "a dimension that must be whole is split");
+                continue;
+            }
+            if (!where[letter]) {
+                where[letter] = layout;
+                list[letter] = d;
+                if (!set_add_list(&all, layout, d)) return fail(why, n, "one digit divides two index letters");
+            } else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {
+                snprintf(why, n, "%s %d is split otherwise along a shared index than another tensor of the operator",
+                         result ? "result" : "operand", k);
+                return false;
+            }
+        }
+    }
+    /* Each result for itself is summed over the letters that it lacks. */
+    for (int letter = 0; letter < letters->n && !letters->reshape; letter++)
+        for (int k = 0; k < node->nout && where[letter]; k++) {
+            bool kept = false;
+            for (int d = 0; d < MAX_NDIM; d++)
+                kept = kept || letters->out[k][d] == letter;
+            if (!kept && !set_add_list(&summed[k], where[letter], list[letter])) return fail(why, n, "a digit summed twice");
+        }
+
+    /* Partial sums: which operands may be partial, and over which digits the result then is. */
+    int npartial = 0, which = -1;
+    DigitSet terms[MAX_IN];
+    memset(terms, 0, sizeof terms);
+    for (int i = 0; i < node->nin; i++) {
+        for (int r = 0; r < NREDUCTIONS; r++) {
+            if (r != REDUCE_SUM && layout_count(in[i], in[i]->ndim + r))
+                return fail(why, n, "a partial maximum or minimum enters an operator");
+            if (r == REDUCE_SUM && !set_add_list(&terms[i], in[i], in[i]->ndim + r)) return fail(why, n, "a digit is partial twice");
+        }
+        if (terms[i].n) {
+            npartial++;
+            which = i;
+        }
+    }
+    if (npartial) {
+        bool legal = letters->linear == LINEAR_IN_ALL || (letters->linear == LINEAR_IN_ONE && npartial == 1) ||
+                     (letters->linear == LINEAR_IN_FIRST && npartial == 1 && which == 0) ||
+                     (letters->linear == LINEAR_IN_SECOND && npartial == 1 && which == 1);
+        if (!legal) return fail(why, n, "a partial sum enters an operator that is not linear in it");
+        if (letters->linear == LINEAR_IN_ALL)
+            for (int i = 0; i < node->nin; i++)
+                if (!set_equal(&terms[i], &terms[which]))
+                    return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
+        partial = terms[which];
+        if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
+    }
+    for (int k = 0; k < node->nout; k++) {
+        DigitSet result = {0}, extreme = {0}, expected = partial;
+        if (letters->reduction == REDUCE_SUM && !set_add_set(&expected, &summed[k]))
+            return fail(why, n, "a digit is both partial and summed");
+        for (int r = 0; r < NREDUCTIONS; r++) {
+            if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r))
+                return fail(why, n, "a digit is partial twice");
+            if (r != REDUCE_SUM && r != (int)letters->reduction && layout_count(out[k], out[k]->ndim + r))
+                return fail(why, n, "the result is marked a partial maximum or minimum");
+        }
+        if (letters->reduction != REDUCE_SUM && !set_equal(&extreme, &summed[k]))
+            return fail(why, n, "the digits over which the result is a partial maximum are not those that divide the reduced dimensions");
+        if (!set_equal(&result, &expected)) {
+            Text has = {0}, is = {0};
+            set_print(&has, &expected);
+            set_print(&is, &result);
+            snprintf(why, n, "result %d is partial over %s, its layout says %s", k, has.at, is.at);
+            text_finish(&has);
+            text_finish(&is);
+            return false;
+        }
+    }
+    return true;
+}

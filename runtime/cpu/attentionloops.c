@@ -1,0 +1,102 @@
+/* attentionloops: rows of scores of attention.c. Sums are of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
+#include "runtime/cpu/functions.h"
+#include "runtime/cpu/vector.h"
+
+enum { LANES = 16 };
+
+/* exp of a number that is not above 0, without what is no normal number: as much as nothing beside the largest, which is 1. */
+static inline float power_of_f32(float x) {
+    const int under = x < -87;
+    uint32_t n;
+    const float e = exp_parts_f32(under ? 0 : x, 0, &n) + 1;
+    return under ? 0 : e * power_f32(n);
+}
+static inline double power_of_f64(double x) {
+    const int under = x < -708;
+    uint64_t n;
+    const double e = exp_parts_f64(under ? 0 : x, 0, &n) + 1;
+    return under ? 0 : e * power_f64(n);
+}
+
+#define ROWS(suffix, T)                                                                                                                    \
+    static void hide_##suffix(void *scores, const uint8_t *mask, int64_t stride, int64_t n) {                                              \
+        T *s = scores;                                                                                                                     \
+        _Pragma("omp simd") for (int64_t j = 0; j < n; j++) s[j] = mask[j * stride] ? s[j] : (T)-INFINITY;                                 \
+    }                                                                                                                                      \
+    static double most_##suffix(const void *scores, int64_t n, double least) {                                                             \
+        const T *s = scores;                                                                                                               \
+        T lane[LANES], most;                                                                                                               \
+        int64_t first = 0;                                                                                                                 \
+        for (int l = 0; l < LANES; l++)                                                                                                    \
+            lane[l] = (T)least;                                                                                                            \
+        for (; first + LANES <= n; first += LANES) {                                                                                       \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = s[first + l] > lane[l] ? s[first + l] : lane[l];                 \
+        }                                                                                                                                  \
+        most = lane[0];                                                                                                                    \
+        for (int l = 1; l < LANES; l++)                                                                                                    \
+            most = lane[l] > most ? lane[l] : most;                                                                                        \
+        for (; first < n; first++)                                                                                                         \
+            most = s[first] > most ? s[first] : most;                                                                                      \
+        return (double)most;                                                                                                               \
+    }                                                                                                                                      \
+    static double powers_##suffix(void *scores, int64_t n, double most, double factor) {                                                   \
+        T *s = scores, lane[LANES] = {0};                                                                                                  \
+        const T from = (T)most, by = (T)factor;                                                                                            \
+        int64_t first = 0;                                                                                                                 \
+        double sum = 0;                                                                                                                    \
+        for (; first + LANES <= n; first += LANES) {                                                                                       \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) {                                                                          \
+                const T p = power_of_##suffix(s[first + l] - from) * by;                                                                   \
+                s[first + l] = p;                                                                                                          \
+                lane[l] += p;                                                                                                              \
+            }                                                                                                                              \
+        }                                                                                                                                  \
+        for (int64_t j = first; j < n; j++) {                                                                                              \
+            s[j] = power_of_##suffix(s[j] - from) * by;                                                                                    \
+            lane[j - first] += s[j];                                                                                                       \
+        }                                                                                                                                  \
+        for (int l = 0; l < LANES; l++)                                                                                                    \
+            sum += (double)lane[l];                                                                                                        \
+        return sum;                                                                                                                        \
+    }                                                                                                                                      \
+    static void slopes_##suffix(const void *powers, void *slopes, int64_t n, double along, double scale) {                                 \
+        const T *p = powers;                                                                                                               \
+        T *g = slopes;                                                                                                                     \
+        const T from = (T)along, by = (T)scale;                                                                                            \
+        _Pragma("omp simd") for (int64_t j = 0; j < n; j++) g[j] = p[j] * (g[j] - from) * by;                                              \
+    }                                                                                                                                      \
+    static void scale_##suffix(void *row, int64_t n, double factor) {                                                                      \
+        T *x = row;                                                                                                                        \
+        const T by = (T)factor;                                                                                                            \
+        _Pragma("omp simd") for (int64_t j = 0; j < n; j++) x[j] *= by;                                                                    \
+    }                                                                                                                                      \
+    static void add_##suffix(void *to, const void *row, int64_t n) {                                                                       \
+        T *x = to;                                                                                                                         \
+        const T *y = row;                                                                                                                  \
+        _Pragma("omp simd") for (int64_t j = 0; j < n; j++) x[j] += y[j];                                                                  \
+    }                                                                                                                                      \
+    static double along_##suffix(const void *a, const void *b, int64_t n) {                                                                \
+        const T *x = a, *y = b;                                                                                                            \
+        double lane[LANES] = {0}, sum = 0;                                                                                                 \
+        int64_t first = 0;                                                                                                                 \
+        for (; first + LANES <= n; first += LANES) {                                                                                       \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] += (double)x[first + l] * (double)y[first + l];                    \
+        }                                                                                                                                  \
+        for (; first < n; first++)                                                                                                         \
+            sum += (double)x[first] * (double)y[first];                                                                                    \
+        for (int l = 0; l < LANES; l++)                                                                                                    \
+            sum += lane[l];                                                                                                                \
+        return sum;                                                                                                                        \
+    }
+ROWS(f32, float)
+ROWS(f64, double)
+
+#define LOOPS(suffix)                                                                                                                      \
+    { hide_##suffix, most_##suffix, powers_##suffix, slopes_##suffix, scale_##suffix, add_##suffix, along_##suffix }
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+AttentionLoops JOIN(attention_loops_, VECTOR)(DType dtype);
+AttentionLoops JOIN(attention_loops_, VECTOR)(DType dtype) {
+    static const AttentionLoops loops[2] = {LOOPS(f32), LOOPS(f64)};
+    return loops[dtype == F64];
+}
