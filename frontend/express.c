@@ -464,6 +464,7 @@ static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, O
     if (is_of_module(lower, call)) return no_modules(lower, call);
     const Block *cell = cell_find(lower, call->text);
     if (!cell && !strcmp(call->text, "random")) return lower_random(lower, call, outcome, out);
+    if (!cell && !strcmp(call->text, "einsum")) return einsum_lower(lower, call, outcome, out);
     if (cell) return lower_cell(lower, cell, call, outcome->own, out);
     if (is_function(lower, call)) return function_eval(lower, call, &out->number);
     int found = op_find(call->text);
@@ -520,9 +521,7 @@ static bool logic_eval(Lower *lower, const Expr *expr, Operand *out) {
 }
 
 static bool lower_binary(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
-    if (strchr("&|", expr->op)) { /* the right side may be decided by the left one */
-        return logic_eval(lower, expr, out);
-    }
+    if (strchr("&|", expr->op)) return logic_eval(lower, expr, out); /* the right side may be decided by the left one */
     Operand operands[2] = {0};
     bool left = operand_lower(lower, expr->items, &operands[0]), right = operand_lower(lower, expr->last, &operands[1]);
     if (!left || !right) return false;

@@ -63,7 +63,6 @@ static const struct {
     {"operator", "bmm", "a @ b, or matmul(a, b); leading dimensions are a batch"},
     {"operator", "dot", "a @ b, or matmul(a, b)"},
     {"operator", "batchmatmul", "a @ b, or matmul(a, b); leading dimensions are a batch"},
-    {"operator", "einsum", "products of matrices are a @ b, with transpose and reshape where they are needed"},
     {"operator", "cat", "concat(a, b, axis = 0)"},
     {"operator", "concatenate", "concat(a, b, axis = 0)"},
     {"operator", "hstack", "concat(a, b, axis = 1)"},

@@ -6,6 +6,7 @@
  *   shard.c     strategies as written -> Hint; the mesh
  *   express.c   tensor expressions -> nodes
  *   subscript.c x[0], x.T, x ** 2
+ *   einsum.c    einsum("ij,jk->ik", a, b): the operators that it stands for
  *   foreign.c   names from other frameworks
  *   cells.c     calls of cells: their bodies written out under a path
  *   loops.c     for, if, let: bodies written out
@@ -280,6 +281,11 @@ bool member_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operan
 const Expr *member_base(Lower *lower, const Expr *path); /* what stands before the last '.' */
 /* x ** 2, for a number that is known. */
 bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcome *outcome, Operand *out);
+
+/* ---------------------------------------------------------------- einsum.c */
+
+/* einsum("bthd,bshd->bhts", q, k): the operators that it stands for, of which the last has the outcome. */
+bool einsum_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out);
 
 /* ---------------------------------------------------------------- foreign.c */
 

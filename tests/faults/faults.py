@@ -602,6 +602,12 @@ seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_wh
      ("lion's slot has a share of its own", "LION", "slot = beta2 * m[i] + rest2 * g[i]", "slot = beta1 * m[i] + rest1 * g[i]"))
 seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_what_pytorch_does"),
      ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))
+seed(script("einsum", "compiler/pcc", "Einsum.test_pairs_are_in_the_order_of_the_fewest_multiplications"),
+     ("pairs are in the cheapest order", "find_order", "cost >= order->cost[set]", "cost < order->cost[set]"))
+seed(script("einsum", "compiler/pcc", "Einsum.test_values_and_gradients"),
+     ("joined dimensions are in one order in both factors", "contract", "p.ninner = append(e, shared & ~kept, a, p.inner)",
+      "p.ninner = append(e, shared & ~kept, a, p.inner), p.ninner -= p.ninner > 1"),
+     ("joined dimensions are those of the result", "matrix_product", "(p->nrows == 1 && p->ncolumns == 1) ||", "true ||"))
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
      ("--verify compares every state", "compare_outcome", "i < graph->states.n", "i < 0"))
 seed(script("samples", "runtime/prun", "Samples.test_quickstart_computes_on_all_ranks_what_it_does_on_one"),
