@@ -33,10 +33,6 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-static int64_t parts_of(int64_t size, int64_t each) {
-    return (size + each - 1) / each;
-}
-
 /* Strides of the mask along the leading dimensions of the scores, the queries and the keys. */
 static void open_mask(Attention *a, const Operand *q, const Operand *mask) {
     const int ndim = q->local.ndim; /* of the scores */

@@ -36,7 +36,7 @@ const Blas *call_blas(const KernelCall *call, Error *error) {
 static bool cpu_prepare(const KernelCall *call, Error *error) {
     if (!op_table[call->op].product) return true;
     const bool einsum = call->op == OP_matmul || call->op == OP_einsum;
-    return (einsum && !einsum_uses_blas(call)) || call_blas(call, error);
+    return einsum ? einsum_prepare(call, error) : call_blas(call, error) != NULL;
 }
 
 static bool cpu_open(void **context, const DeviceOptions *options, Error *error) {
@@ -55,6 +55,7 @@ static void cpu_close(void *context) {
     CpuContext *cpu = context;
     if (!cpu) return;
     pool_destroy(cpu->pool);
+    free(cpu->panels);
     free(cpu);
 }
 

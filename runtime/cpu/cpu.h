@@ -13,7 +13,7 @@
  *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
  *   lookup.c       elements looked up by integers
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
- *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
+ *   einsum.c       matmul and einsum, in tiles or through CBLAS; tiles.c: f32 in tiles; tileloops.c: their loops; blas.c: opens BLAS
  *   reference.c, contract.c, plain.c, plainattention.c, plainlookup.c, plainnorm.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
@@ -51,6 +51,7 @@ typedef struct CpuContext {
     Pool *pool;
     int most_threads; /* of any process, at least the pool's */
     Blas blas;        /* opened by the first product that needs it */
+    float *panels;    /* of the product under way: tiles.c; from malloc, NULL: there was none yet */
 } CpuContext;
 /* fuse.c: Backend.fuse, run and unfuse. */
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
@@ -63,16 +64,27 @@ const Blas *call_blas(const KernelCall *call, Error *error);
 
 /* ---------------------------------------------------------------- einsum.c */
 
-/* Whether the kernel of a product calls BLAS. */
-bool einsum_uses_blas(const KernelCall *call);
+/* Gets what the kernel of a product needs: memory, BLAS. The call has a context. */
+bool einsum_prepare(const KernelCall *call, Error *error);
 
-/* Fewest elements that are worth waking a thread for. */
-enum { GRAIN = 1 << 14 };
+/* Fewest elements, and fewest multiplications of a product, that are worth waking a thread for. */
+enum { GRAIN = 1 << 14, THREAD_WORK = 1 << 19 };
 
 /* A product, each part of whose result is handed over by the thread that has computed it: m rows of n elements, `leading` apart, from element `first` on. after
  * NULL: nothing is. strides NULL: of contiguous boxes; else there is a matrix product (product_shape) on them. */
 typedef void ProductPartFn(void *context, int64_t first, int64_t m, int64_t n, int64_t leading);
 bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductPartFn *after, void *context, Error *error);
+
+/* ---------------------------------------------------------------- tiles.c */
+
+static inline int64_t parts_of(int64_t size, int64_t each) {
+    return (size + each - 1) / each;
+}
+
+/* Memory for products, once in a context. */
+bool tiles_prepare(const KernelCall *call, Error *error);
+/* A product of f32 of this shape, where tile_loops() has loops. after as in einsum_with. */
+bool tiles_run(const KernelCall *call, const ProductShape *shape, ProductPartFn *after, void *context, Error *error);
 
 /* ---------------------------------------------------------------- reduce.c */
 

@@ -1,5 +1,5 @@
-/* einsum: products of two tensors, contracted, through CBLAS. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
- * loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
+/* einsum: products of two tensors, contracted. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain loop runs. Products of
+ * f32 are tiles.c's, where the processor has what that needs; the others go through CBLAS. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
  * and on the most threads of any process: BLAS adds up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
 #include <string.h>
 
@@ -62,10 +62,6 @@ static void multiply(const Product *product, int64_t item, int64_t row, int64_t 
     }
 }
 
-static int64_t parts_of(int64_t size, int64_t each) {
-    return (size + each - 1) / each;
-}
-
 /* Items are tiles of the batch's products, in row-major order. */
 static void product_part(void *context, int64_t begin, int64_t end) {
     const Product *product = context;
@@ -83,9 +79,6 @@ static void product_part(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Multiplications that are worth waking a thread for. */
-static const double thread_work = 1 << 19;
-
 /* A tile for each of so many threads, where the batch has not one product for each: a part of the result's longer side. Not by the threads that there are: a
  * process with fewer computes several of the same tiles. */
 static void choose_tile(Product *product, int nthreads) {
@@ -94,7 +87,7 @@ static void choose_tile(Product *product, int nthreads) {
     const int64_t items = nest_count(batch, 0, batch->ndim), longer = g->n > g->m ? g->n : g->m;
     const double work = (double)g->m * (double)g->n * (double)g->k * (double)nest_count(depth, 0, depth->ndim);
     int64_t parts = parts_of(nthreads, items);
-    if (work / thread_work < (double)parts) parts = (int64_t)(work / thread_work);
+    if (work / THREAD_WORK < (double)parts) parts = (int64_t)(work / THREAD_WORK);
     product->rows = g->m;
     product->columns = g->n;
     if (parts < 2) return;
@@ -111,14 +104,19 @@ static void product_run(Product *product, Pool *pool) {
     const Nest *batch = &product->shape.batch, *depth = &product->shape.depth;
     int64_t items = nest_count(batch, 0, batch->ndim) * parts_of(g->m, product->rows) * parts_of(g->n, product->columns);
     double work = (double)product->rows * (double)product->columns * (double)g->k * (double)nest_count(depth, 0, depth->ndim);
-    pool_run(pool, items, 1 + (int64_t)(thread_work / work), product_part, product);
+    pool_run(pool, items, 1 + (int64_t)(THREAD_WORK / work), product_part, product);
 }
 
-bool einsum_uses_blas(const KernelCall *call) {
-    Product product;
-    if (!dtype_is_float(call->out[0].dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return false;
+/* Whether tiles.c computes what is not tiny. */
+static bool goes_in_tiles(const Product *product) {
+    return product->dtype == F32 && tile_loops();
+}
+
+bool einsum_prepare(const KernelCall *call, Error *error) {
+    Product product = {.dtype = call->out[0].dtype};
+    if (!dtype_is_float(product.dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return true;
     choose_tile(&product, call_most_threads(call));
-    return !is_tiny(&product);
+    return is_tiny(&product) || (goes_in_tiles(&product) ? tiles_prepare(call, error) : call_blas(call, error) != NULL);
 }
 
 /* The kernel where there is no matrix product. */
@@ -141,6 +139,7 @@ bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductP
     const ProductKind kind = product_shape(call, strides, &product.shape);
     if (kind != PRODUCT_GEMM || !dtype_is_float(out->dtype)) return run_whole(call, kind, after, context, error);
     choose_tile(&product, call_most_threads(call));
+    if (!is_tiny(&product) && goes_in_tiles(&product)) return tiles_run(call, &product.shape, after, context, error);
     if (!is_tiny(&product) && !(product.blas = call_blas(call, error))) return false;
     product_run(&product, call_pool(call));
     return true;
