@@ -34,7 +34,9 @@ bool order_equal(const Order *a, const Order *b) {
 
 void layout_init(Layout *layout, int ndim) {
     assert(ndim >= 0 && ndim <= MAX_NDIM);
-    *layout = (Layout){.ndim = ndim};
+    layout->ndim = ndim;
+    layout->order = NULL;
+    memset(layout->start, 0, sizeof layout->start); /* digits beyond the last are never looked at */
 }
 
 static int list_count(const Layout *layout) {
@@ -84,15 +86,9 @@ bool layout_orders_agree(const Layout *a, const Layout *b, const Order **order) 
 }
 
 void layout_complete(const Layout *from, Layout *to) {
-    Layout result;
-    layout_init(&result, from->ndim);
-    result.order = from->order;
-    memcpy(result.start, from->start, (size_t)from->ndim + 1);
-    int n = from->start[from->ndim];
-    memcpy(result.digit, from->digit, (size_t)n * sizeof(Digit));
+    if (to != from) *to = *from;
     for (int i = from->ndim + 1; i <= list_count(from); i++)
-        result.start[i] = (uint8_t)n;
-    *to = result;
+        to->start[i] = from->start[from->ndim];
 }
 
 bool digits_compatible(Digit a, Digit b) {
@@ -100,7 +96,8 @@ bool digits_compatible(Digit a, Digit b) {
 }
 
 bool digit_within(Digit part, Digit whole) {
-    return part.stride % whole.stride == 0 && digit_top(whole) % digit_top(part) == 0;
+    const int64_t top = digit_top(part), end = digit_top(whole);
+    return part.stride >= whole.stride && top <= end && part.stride % whole.stride == 0 && end % top == 0;
 }
 
 bool layout_valid(const Layout *layout, int nranks, const char **why) {
@@ -161,25 +158,29 @@ static int append_merged(Digit *out, int n, Digit digit, int64_t size) {
     return n;
 }
 
+static void sort_descending(Digit *digits, int n) {
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && digits[k - 1].stride < digits[k].stride; k--) {
+            const Digit d = digits[k];
+            digits[k] = digits[k - 1];
+            digits[k - 1] = d;
+        }
+}
+
 void layout_canonical(Layout *layout, const Shape *shape) {
     assert(shape->ndim == layout->ndim);
-    Layout sorted, result;
-    layout_init(&sorted, layout->ndim);
-    layout_init(&result, layout->ndim);
-    int n = 0;
-    for (int list = 0; list < list_count(layout); list++) {
-        for (int i = 0; i < layout_count(layout, list); i++)
-            layout_append(&sorted, list, layout_list(layout, list)[i]);
+    int n = 0; /* digits that stay, never more than have been looked at */
+    for (int list = 0, next = 0; list < list_count(layout); list++) {
+        const int end = layout->start[list + 1];
         int merged = 0;
-        for (int i = 0; i < layout_count(&sorted, list); i++)
-            merged = append_merged(result.digit + n, merged, layout_list(&sorted, list)[i], list < layout->ndim ? shape->dim[list] : -1);
+        if (list >= layout->ndim) sort_descending(layout->digit + next, end - next);
+        for (; next < end; next++)
+            if (layout->digit[next].size > 1)
+                merged = append_merged(layout->digit + n, merged, layout->digit[next], list < layout->ndim ? shape->dim[list] : -1);
         n += merged;
-        result.start[list + 1] = (uint8_t)n;
+        layout->start[list + 1] = (uint8_t)n;
     }
-    /* What append_merged used and gave back. */
-    memset(result.digit + n, 0, (size_t)(MAX_DIGITS - n) * sizeof(Digit));
-    result.order = n > 0 ? layout->order : NULL;
-    *layout = result;
+    if (n == 0) layout->order = NULL;
 }
 
 bool layout_equal(const Layout *a, const Layout *b) {
@@ -221,10 +222,9 @@ bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nrank
 /* Over what layout_equal compares. */
 uint64_t layout_hash(const Layout *layout) {
     uint64_t hash = (uint64_t)layout->ndim;
-    for (int i = 0; i <= list_count(layout); i++)
-        hash = hash_mix(hash, layout->start[i]);
-    for (int i = 0; i < digit_count(layout); i++)
-        hash = hash_mix(hash, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
+    for (int list = 0; list < list_count(layout); list++)
+        for (int i = layout->start[list]; i < layout->start[list + 1]; i++)
+            hash = hash_mix(hash + (uint64_t)list, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
     for (int i = 0; layout->order && i < layout->order->nranks; i++)
         hash = hash_mix(hash, (uint64_t)layout->order->rank[i]);
     return hash;
@@ -349,7 +349,8 @@ static int set_add(int64_t *at, int n, int64_t value) {
     while (i > 0 && at[i - 1] > value)
         i--;
     if (i > 0 && at[i - 1] == value) return n;
-    memmove(at + i + 1, at + i, (size_t)(n - i) * sizeof *at);
+    for (int k = n; k > i; k--)
+        at[k] = at[k - 1];
     at[i] = value;
     return n + 1;
 }
@@ -373,7 +374,19 @@ int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Dig
     return n - 1;
 }
 
+/* Whether each digit of a layout is one of the chain. */
+static bool is_refined(const Layout *layout, const Digit *chain, int n) {
+    for (int i = 0; i < digit_count(layout); i++) {
+        int k = 0;
+        while (k < n && !digit_equal(chain[k], layout->digit[i]))
+            k++;
+        if (k == n) return false;
+    }
+    return true;
+}
+
 static bool refine_by(Layout *layout, const Digit *chain, int n) {
+    if (is_refined(layout, chain, n)) return true;
     Layout result;
     layout_init(&result, layout->ndim);
     result.order = layout->order;
