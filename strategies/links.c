@@ -2,13 +2,7 @@
  * (docs/machine.md). The planner of conversions, the search and the timeline all count this way. */
 #include "strategies/pair.h"
 
-/* Messages of a rank to or from others of its node, and of other nodes. */
-typedef struct Links {
-    int64_t near, far;
-} Links;
-
-/* How many of the values of a digit are in the node of the first one, the other digits being 0; where some group of ranks straddles nodes, not all. */
-static int64_t values_in_node(const Machine *machine, Digit digit, int nranks) {
+int64_t values_in_node(const Machine *machine, Digit digit, int nranks) {
     const int64_t node = machine->ranks_per_node, top = (int64_t)digit.size * digit.stride,
                   first = (node + digit.stride - 1) / digit.stride;
     if (nranks <= node || (top <= node && node % top == 0)) return digit.size;
@@ -55,56 +49,16 @@ static bool count_message(void *context, const Piece *piece) {
     return true;
 }
 
-/* The atoms of the source that divide what rank 0 needs: it gets a piece from the rank at each of their values. Returns their number. */
-static int dividing_atoms(const Pair *pair, Digit *digits) {
-    int n = 0;
-    for (int d = 0; d < pair->shape->ndim; d++)
-        for (int i = pair->list[1][d].n; i < pair->list[0][d].n; i++)
-            digits[n++] = pair->atom[pair->list[0][d].at[i]];
-    return n;
-}
-
-/* The digits of the rank number in which ranks that need the same differ. Returns their number. */
-static int needers_digits(const Layout *to, int nranks, Digit *digits) {
-    const int nto = to->start[to->ndim + NREDUCTIONS], nchain = digits_chain(to->digit, nto, NULL, 0, nranks, digits);
-    int n = 0;
-    for (int i = 0; i < nchain; i++) {
-        bool used = false;
-        for (int k = 0; k < nto; k++)
-            used = used || digit_within(digits[i], to->digit[k]);
-        if (!used) digits[n++] = digits[i];
-    }
-    return n;
-}
-
-/* Without counting, where the messages are those of whole groups: a piece from every part; or the terms of a share, and this to all that need it. */
-static bool exchange_of_groups(const Machine *machine, const Pair *pair, Links *links) {
-    Digit digits[MAX_ATOMS];
-    Reduction kind;
-    if (!pair->refined || pair->from->order != NULL) return false;
-    if (pair->terms == 1) {
-        if (!pair->aligned) return false;
-        *links = links_of_group(machine, digits, dividing_atoms(pair, digits), pair->nranks);
-        return true;
-    }
-    if (!pair_in_place(pair)) return false;
-    const Links terms = links_of_group(machine, digits, layout_summed(pair->from, pair->to, digits, &kind), pair->nranks);
-    const Links shares = links_of_group(machine, digits, needers_digits(pair->to, pair->nranks, digits), pair->nranks);
-    *links = (Links){terms.near + shares.near, terms.far + shares.far};
-    return true;
-}
-
 /* Rank 0 for all: its part is as large as any. Owners of sums tell others what they have added up, which may be more messages than they get. */
 static Links links_of_exchange(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     Pair pair;
-    Links groups;
-    if (pair_init(&pair, from, to, shape, nranks, NULL) && exchange_of_groups(machine, &pair, &groups)) return groups;
+    Links links = {0};
+    if (pair_init(&pair, from, to, shape, nranks, NULL) && messages_count(machine, &pair, &links)) return links;
     Messages messages = {.ranks_per_node = machine->ranks_per_node, .rank = order_rank(to->order, 0)};
     Digit summed[MAX_DIGITS];
     Reduction kind;
     pieces_received(from, to, shape, nranks, messages.rank, count_message, &messages);
     if (layout_summed(from, to, summed, &kind) > 0) pieces_sent(from, to, shape, nranks, messages.rank, count_message, &messages);
-    Links links = {0};
     for (int round = 0; round < 2; round++) {
         links.near += max64(messages.received[round].near, messages.sent[round].near);
         links.far += max64(messages.received[round].far, messages.sent[round].far);

@@ -83,3 +83,15 @@ typedef struct UnevenCounts {
 } UnevenCounts;
 /* Refined pairs, any sizes. */
 void uneven_count(const Pair *pair, UnevenCounts *counts);
+
+/* ---- links.c, messages.c */
+
+/* Messages of a rank to or from others of its node, and of other nodes. */
+typedef struct Links {
+    int64_t near, far;
+} Links;
+/* How many of the values of a digit are in the node of the first one, the other digits being 0; where some group of ranks straddles nodes, not all. */
+int64_t values_in_node(const Machine *machine, Digit digit, int nranks);
+/* The messages that rank 0 waits for in an exchange: for all, its part being as large as any. In a round those that it receives or, where sums are taken, those that it sends, whichever are more.
+ * False where the digits have no common refinement. */
+bool messages_count(const Machine *machine, const Pair *pair, Links *links);
