@@ -111,10 +111,19 @@ static void put_key(Text *text, const char *key, int64_t value) {
 }
 
 static void put_doubles(Text *text, const double *at, int64_t n) {
+    char last[48];
+    size_t length = 0; /* of the last one, with the comma before it: masks and tables are runs of equal numbers */
     put(text, "(");
     for (int64_t i = 0; i < n; i++) {
+        if (i > 1 && memcmp(&at[i], &at[i - 1], sizeof *at) == 0) {
+            text_append(text, last, length);
+            continue;
+        }
+        const size_t begin = text->n;
         if (i) put(text, ", ");
         put_double(text, at[i]);
+        length = text->n - begin;
+        memcpy(last, text->at + begin, length);
     }
     put(text, ")");
 }
