@@ -127,6 +127,7 @@ typedef struct Build {
     Diags *diags;
     Error error;                 /* of a pass that returns false without diagnostics */
     const struct Build *follows; /* whose strategies and layouts of states this program takes over; NULL: none */
+    bool tried;                  /* compiled for what it costs: where it is taken, it is compiled again, and verified between passes then */
     const char *dump_directory;
     Front front;
     Sharded sharded;

@@ -33,6 +33,7 @@ void build_cost(Build *b, BuildCost *cost) {
 static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena, const Options *options, Diags *diags) {
     build_init(t, b->name, arena, options, diags);
     t->follows = b->follows;
+    t->tried = true;
     t->front.propagation = b->front.propagation;
     graph_fork(&t->front.graph, &b->front.chosen, arena);
     for (int n = 0; n < t->front.graph.nodes.n; n++) {

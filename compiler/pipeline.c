@@ -123,7 +123,7 @@ bool build_run(Build *b, bool (*begin)(Build *b), bool (*end)(Build *b)) {
     while (begin != NULL && passes[p].run != begin)
         p++;
     for (; p < NPASSES && passes[p].run != end; p++)
-        if (!passes[p].run(b) || b->diags->nerrors > 0 || !verify(b, &passes[p])) return false;
+        if (!passes[p].run(b) || b->diags->nerrors > 0 || !(b->tried || verify(b, &passes[p]))) return false;
     return true;
 }
 
