@@ -29,6 +29,7 @@ typedef struct SearchResult {
     Mesh mesh;       /* on which that is; no axes: on none */
     int ntried;      /* solutions that were compared */
     int64_t work;    /* entries of tables looked at */
+    int nmoves;      /* conversions planned for the model */
 } SearchResult;
 
 /* Measures that save memory (budget.h), in the order in which they were applied, and what each changed. */

@@ -26,6 +26,7 @@ enum {
                     * mesh, and the work for each */
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
+#define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */
 
 /* Strategies and layouts for the whole net. */
 typedef struct Found {
@@ -44,6 +45,7 @@ typedef struct Search {
     VEC(Found) found;
     Moves *moves;
     double behind; /* ModelInput */
+    double most;   /* ModelInput: of what is found with this `behind` */
     int64_t work;
     bool faster;   /* what saves time is tried without need, too (budget.h) */
     int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best */
@@ -102,7 +104,8 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
                              .mesh = *mesh,
                              .base = base,
                              .moves = s->moves,
-                             .behind = s->behind},
+                             .behind = s->behind,
+                             .most = s->most},
                &arena);
     if (s->least > 0) {
         solve_within(s, &model, how, mesh, &arena);
@@ -116,12 +119,18 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
 
 /* ---- dynamic_programming */
 
+/* Of two times the shorter one; of the first 0 says nothing. */
+static double least_of(double a, double b) {
+    return a > 0 && a < b ? a : b;
+}
+
 /* Solves on all meshes of so many ranks with up to naxes axes behind sizes. Within a node the order of axes says nothing: one is enough. */
 static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
     if (ranks == 1) {
         Mesh mesh = {.naxes = n};
         mesh_digits(sizes, n, 1, mesh.axis);
-        solve(s, "dynamic_programming", &mesh, NULL);
+        if (solve(s, "dynamic_programming", &mesh, NULL) && s->least == 0)
+            s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
         return;
     }
     for (int size = 2; size <= ranks && naxes > 0; size++) {
@@ -159,6 +168,7 @@ static void recursive_programming(Search *s) {
     Mesh all = {0};
     all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
     const int first = s->found.n;
+    s->most = 0; /* the best of an axis may be a step of the best of all */
     for (int a = 0; a < all.naxes; a++) {
         const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
         s->found.n = first;
@@ -166,6 +176,7 @@ static void recursive_programming(Search *s) {
     }
     s->found.at[first].mesh = all;
     s->found.at[first].bound = 0; /* of the last axis alone: it bounds nothing */
+    s->most = WORTH * s->found.at[first].seconds;
 }
 
 /* ---- auto */
@@ -355,6 +366,7 @@ static int within_memory(Search *s, int best) {
     const Found so_far = s->found.at[best];
     s->behind = BEHIND_HALF;
     s->least = least_peak(&s->found.at[large], limit);
+    s->most = excess(s, &so_far) > 0 ? 0 : WORTH * so_far.cost.step_s; /* keep_promising keeps nothing that takes as long */
     dynamic_programming(s);
     s->least = 0;
     keep_promising(s, first, &so_far);
@@ -428,28 +440,41 @@ static void finish(Search *s, int best, double bound) {
                              .bound = bound,
                              .mesh = found->mesh,
                              .ntried = s->found.n,
-                             .work = s->work};
+                             .work = s->work,
+                             .nmoves = moves_planned(s->moves)};
     apply(b, found);
     b->front.search = result;
     take(b, &found->measures);
     say(b);
 }
 
-/* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
-static const BuildCost *best_of_all(Search *s) {
-    s->faster = true;
+/* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. */
+static void solutions(Search *s, double *bound, bool many) {
+    const int room = many ? MAX_TRIED : 1;
+    Found by_axes = {0};
+    recursive_programming(s);
+    if (s->found.n > 0) by_axes = s->found.at[--s->found.n];
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
-    const double bound = least_bound(s);
-    const int most = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < 3 + MAX_TRIED ? 1 : MAX_TRIED;
-    const int n = s->found.n < most ? s->found.n : most;
-    s->found.n = n;
-    recursive_programming(s);
+    *bound = least_bound(s);
+    if (s->found.n > room) s->found.n = room;
+    const int n = s->found.n;
+    if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
+    if (n == 0 || !many) return;
     s->behind = 0;
-    if (n > 0 && most > 1) {
-        solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
-        recursive_programming(s);
-    }
+    by_axes.how = NULL;
+    const int before = s->found.n;
+    recursive_programming(s);
+    if (s->found.n > before) by_axes = s->found.at[--s->found.n];
+    solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
+    if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
+}
+
+/* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
+static const BuildCost *best_of_all(Search *s) {
+    double bound;
+    s->faster = true;
+    solutions(s, &bound, COMPILED_NODES / (s->b->front.graph.nodes.n + 1) >= 3 + MAX_TRIED);
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);

@@ -332,6 +332,7 @@ void stats_json(Text *text, Compilation *c) {
             json_int(&json, NULL, found->mesh.axis[a].size);
         json_end(&json);
         json_int(&json, "tried", found->ntried);
+        json_int(&json, "conversions", found->nmoves);
         json_int(&json, "work", found->work);
         json_end(&json);
     }

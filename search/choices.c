@@ -111,7 +111,7 @@ static double row_seconds(const Choices *choices, const Node *node, const Strate
         Layout partial = whole;
         for (int i = 0; i < strategy_count(strategy, f); i++)
             layout_append(&partial, rows.shape.ndim + REDUCE_SUM, strategy_digits(strategy, f)[i]);
-        seconds += reductions * moves_seconds(choices->moves, number(choices, &rows, &partial), number(choices, &rows, &whole));
+        seconds += reductions * moves_seconds(choices->moves, number(choices, &rows, &partial), number(choices, &rows, &whole), INFINITY);
     }
     return seconds;
 }
@@ -134,7 +134,7 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     int nslots;
     const int passes = update_passes(choices->graph->settings.optimizer, &nslots);
     const double bytes = (double)moves_bytes(choices->moves, stored) / (double)update_parts(choices, stored, partial);
-    const MoveSeconds move = moves_both(choices->moves, partial, stored);
+    const MoveSeconds move = moves_both(choices->moves, partial, stored, INFINITY);
     const double exposed = 1 - choices->machine->overlap * choices->behind;
     const double bucket = choices->bucket_bytes, whole = (double)moves_bytes(choices->moves, stored);
     const double share = whole < bucket ? whole / bucket : 1; /* of a bucket's messages */
@@ -161,10 +161,11 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
             cost += parameter_seconds(choices, need, gradient);
             held += parameter_bytes(choices, need, gradient);
         } else if (key->kind[i] == OPERAND_GIVEN) {
-            cost += moves_seconds(choices->moves, key->given[i], need);
+            cost += moves_seconds(choices->moves, key->given[i], need, INFINITY);
             if (!key->trained[i]) continue;
             if (gradient >= 0)
-                cost += moves_seconds(choices->moves, gradient, key->given[i]) + parameter_seconds(choices, key->given[i], key->given[i]);
+                cost += moves_seconds(choices->moves, gradient, key->given[i], INFINITY) +
+                        parameter_seconds(choices, key->given[i], key->given[i]);
             held += parameter_bytes(choices, key->given[i], key->given[i]);
         }
     }
@@ -172,7 +173,7 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
         const TensorType *type = &class->node->rule->result[o];
         Layout whole;
         layout_init(&whole, type->shape.ndim);
-        if (key->reported[o]) cost += moves_seconds(choices->moves, columns->made[o], number(choices, type, &whole));
+        if (key->reported[o]) cost += moves_seconds(choices->moves, columns->made[o], number(choices, type, &whole), INFINITY);
         if (key->kept[o]) held += moves_bytes(choices->moves, columns->home[o]);
     }
     *seconds = cost;

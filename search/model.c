@@ -52,6 +52,7 @@ typedef struct Builder {
     })
     lists;
     Map hub_map, slot_map, table_map, list_map;
+    double most; /* seconds of a conversion: a solution with one that takes more is not wanted */
 } Builder;
 
 /* ---- equal things once */
@@ -311,9 +312,10 @@ static const Hub *hub_of(Builder *b, const Source *source) {
 
 enum { PRODUCER_USER, PRODUCER_HUB, HUB_USER };
 
-static double forth_and_back(Moves *moves, int made, int need, int gradient, int home) {
-    const double forth = moves_seconds(moves, made, need);
-    return gradient < 0 ? forth : forth + moves_seconds(moves, gradient, home);
+static double forth_and_back(const Builder *b, int made, int need, int gradient, int home) {
+    Moves *moves = b->model->choices.moves;
+    const double forth = moves_seconds(moves, made, need, b->most);
+    return gradient < 0 ? forth : forth + moves_seconds(moves, gradient, home, b->most);
 }
 
 /* What a table's rows, or columns, are made of: the numbers that entry() looks at. */
@@ -359,7 +361,7 @@ static const CostTable *table_of(Builder *b, const TableKey *key, int nrows, int
     bool free = true;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < m; j++) {
-            of[i * m + j] = forth_and_back(b->model->choices.moves, rows[i].to, columns[j].to, columns[j].back, rows[i].back);
+            of[i * m + j] = forth_and_back(b, rows[i].to, columns[j].to, columns[j].back, rows[i].back);
             free = free && of[i * m + j] == 0;
         }
     double *at = arena_alloc(b->arena, (size_t)nrows * (size_t)ncolumns * sizeof *at);
@@ -402,6 +404,19 @@ static void add_source(Builder *b, const Source *source) {
 
 /* ---- all of it */
 
+/* What the operators take that are there so far, each with its cheapest choice. */
+static double least_seconds(const Model *model) {
+    double sum = 0;
+    for (int v = 0; v < model->problem.variables.n; v++) {
+        const Variable *variable = &model->problem.variables.at[v];
+        double least = INFINITY;
+        for (int c = 0; c < variable->nchoices; c++)
+            least = fmin(least, variable->cost[c]);
+        sum += least;
+    }
+    return sum;
+}
+
 void model_init(Model *model, const ModelInput *input, Arena *arena) {
     const Graph *graph = input->graph;
     *model = (Model){0};
@@ -419,6 +434,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
     find_sources(&b);
     for (int n = 0; n < b.nnodes; n++)
         if (takes_part(&b, n)) add_node(&b, n);
+    b.most = input->most > 0 ? fmax(0, input->most - least_seconds(model)) : INFINITY;
     for (int s = 0; s < b.sources.n; s++)
         add_source(&b, &b.sources.at[s]);
 }

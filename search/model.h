@@ -43,6 +43,7 @@ typedef struct ModelInput {
     const Strategy *const *base; /* per node: what its choices add axes to, equal ones one pointer; NULL: of none */
     Moves *moves;                /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
     double behind; /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
+    double most; /* seconds: of conversions with which a step would take more it need not be known how much they take; 0: of all it must */
 } ModelInput;
 #define BEHIND_HALF 0.5 /* the sums of gradients; the gather of new values has none */
 void model_init(Model *model, const ModelInput *input, Arena *arena);

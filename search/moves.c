@@ -13,12 +13,13 @@ typedef struct MoveLayout {
 typedef struct Move {
     int from, to;
     MoveSeconds seconds;
+    double most; /* below which they are exact */
 } Move;
 
 struct Moves {
     Arena *arena;
     const Machine *machine;
-    int nranks;
+    int nranks, nplanned;
     VEC(MoveLayout *) layouts;
     VEC(Move) moves;
     Map layout_map, move_map;
@@ -55,26 +56,31 @@ int64_t moves_bytes(const Moves *moves, int number) {
     return moves->layouts.at[number]->bytes;
 }
 
+int moves_planned(const Moves *moves) {
+    return moves->nplanned;
+}
+
+double moves_seconds(Moves *moves, int from, int to, double most) {
+    return move_seconds(moves_both(moves, from, to, most));
+}
+
 /* As it is planned and timed once the net is compiled. */
-static MoveSeconds seconds_of(const Moves *moves, const MoveLayout *from, const MoveLayout *to) {
-    Conversion conversion;
-    const bool possible = redistribute(&from->layout, &to->layout, &from->type.shape, dtype_bytes[from->type.dtype], moves->nranks,
-                                       REDISTRIBUTE_AUTO, moves->machine, &conversion, NULL);
-    return possible ? conversion.seconds : (MoveSeconds){.bytes_s = INFINITY};
-}
-
-double moves_seconds(Moves *moves, int from, int to) {
-    return move_seconds(moves_both(moves, from, to));
-}
-
-MoveSeconds moves_both(Moves *moves, int from, int to) {
+MoveSeconds moves_both(Moves *moves, int from, int to, double most) {
     if (from == to) return (MoveSeconds){0};
     const uint64_t hash = hash_mix(hash_mix(17, (uint64_t)from), (uint64_t)to);
-    map_each(&moves->move_map, hash,
-             number) if (moves->moves.at[number].from == from && moves->moves.at[number].to == to) return moves->moves.at[number]
-        .seconds;
-    const Move made = {from, to, seconds_of(moves, moves->layouts.at[from], moves->layouts.at[to])};
-    vec_push(moves->arena, &moves->moves, made);
-    map_add(moves->arena, &moves->move_map, hash, moves->moves.n - 1);
-    return made.seconds;
+    Move *move = NULL;
+    map_each(&moves->move_map, hash, number) if (moves->moves.at[number].from == from && moves->moves.at[number].to == to) move =
+        &moves->moves.at[number];
+    if (move != NULL && move->most >= most) return move->seconds;
+    if (move == NULL) {
+        vec_push(moves->arena, &moves->moves, ((Move){.from = from, .to = to}));
+        map_add(moves->arena, &moves->move_map, hash, moves->moves.n - 1);
+        move = &moves->moves.at[moves->moves.n - 1];
+    }
+    const MoveLayout *a = moves->layouts.at[from], *b = moves->layouts.at[to];
+    move->seconds =
+        redistribute_seconds(&a->layout, &b->layout, &a->type.shape, dtype_bytes[a->type.dtype], moves->nranks, moves->machine, most);
+    moves->nplanned++;
+    move->most = move_seconds(move->seconds) < most ? INFINITY : most;
+    return move->seconds;
 }

@@ -8,6 +8,8 @@ Moves *moves_create(Arena *arena, const Machine *machine, int nranks);
 int moves_layout(Moves *moves, const TensorType *type, const Layout *layout);
 const Layout *moves_at(const Moves *moves, int number);
 int64_t moves_bytes(const Moves *moves, int number); /* of the largest box */
-/* Seconds from one layout into another of the same tensor, by the steps that are planned between them. INFINITY: `to` is partial over digits that `from` is not. */
-double moves_seconds(Moves *moves, int from, int to);
-MoveSeconds moves_both(Moves *moves, int from, int to);
+int moves_planned(const Moves *moves);               /* how many conversions have been planned so far */
+/* Seconds from one layout into another of the same tensor, by the steps that are planned between them; at least `most` where they are as many, which is known sooner. INFINITY: `to` is
+ * partial over digits that `from` is not. */
+double moves_seconds(Moves *moves, int from, int to, double most);
+MoveSeconds moves_both(Moves *moves, int from, int to, double most);

@@ -79,12 +79,11 @@ static int moved_digits(const Layout *from, const Layout *to, Digit *digits) {
     return n;
 }
 
-MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,
-                         int64_t busiest_bytes, int nranks) {
+StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     if (machine == NULL) machine = &machine_cpu;
     Digit digits[MAX_DIGITS];
     Reduction reduction;
-    Links links;
+    Links links = {0};
     int64_t rounds = 0; /* of a library's collective, in which messages double what is known; 0: a message from each */
     if (kind == COMM_EXCHANGE) {
         links = links_of_exchange(machine, from, to, shape, nranks);
@@ -94,16 +93,15 @@ MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *fr
     } else if (kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER) {
         links = links_of_group(machine, digits, layout_summed(from, to, digits, &reduction), nranks);
         rounds = log2_ceil(links.near + links.far + 1) * (kind == COMM_ALL_REDUCE ? 2 : 1);
-    } else {
-        return (MoveSeconds){0};
     }
     const MachineLevel level = slowest_link(machine, links);
-    MoveSeconds seconds = {.messages = rounds, .bytes_s = (double)busiest_bytes / level.bytes_per_s};
-    if (rounds > 0) {
-        seconds.messages_s = level.latency_s * (double)rounds;
-    } else {
-        seconds.messages = links.near + links.far;
-        seconds.messages_s = machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far;
-    }
-    return seconds;
+    if (rounds > 0) return (StepLinks){rounds, level.latency_s * (double)rounds, level.bytes_per_s};
+    return (StepLinks){links.near + links.far, machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far,
+                       level.bytes_per_s};
+}
+
+MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,
+                         int64_t busiest_bytes, int nranks) {
+    const StepLinks links = step_links(machine, kind, from, to, shape, nranks);
+    return (MoveSeconds){links.messages, links.messages_s, (double)busiest_bytes / links.bytes_per_s};
 }

@@ -4,6 +4,9 @@
  * which exists to be read beside MindSpore's. Where an exchange happens to be what a library's collective does, and
  * the boxes are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer
  * messages. On many ranks sequences of collectives are planned too, and the fastest is taken. */
+#include <assert.h>
+#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "strategies/pair.h"
@@ -15,10 +18,67 @@ static bool has_anywhere(const Layout *layout, Digit digit) {
     return false;
 }
 
-/* ---- plans under construction */
+/* What is planned, for all that plans parts of it. */
+typedef struct Task {
+    const Layout *from, *to;
+    const Shape *shape;
+    int dtype_bytes, nranks;
+    const Machine *machine;
+    double most; /* seconds: what takes more is not planned */
+} Task;
 
-static void conversion_step(Conversion *conversion, CommKind kind, const Layout *to) {
-    conversion->step[conversion->nsteps++] = (ConversionStep){.kind = kind, .to = *to};
+/* ---- plans under construction: their steps, what is received in all, and the seconds */
+
+static const Layout *plan_end(const Task *task, const Conversion *plan) {
+    return plan->nsteps > 0 ? &plan->step[plan->nsteps - 1].to : task->from;
+}
+
+static void plan_begin(Conversion *plan) {
+    memset(plan, 0, offsetof(Conversion, step));
+}
+
+static void plan_copy(Conversion *to, const Conversion *from) {
+    memcpy(to, from, offsetof(Conversion, step) + (size_t)from->nsteps * sizeof *from->step);
+}
+
+static double plan_seconds(const Conversion *plan) {
+    return move_seconds(plan->seconds);
+}
+
+/* The busiest rank of an exchange receives no less: what rank 0 needs and does not hold; of sums all that rank 0 needs, and an even share of the bound. */
+static int64_t least_received(const Task *task, const Layout *from, const Layout *to) {
+    const Shape *shape = task->shape;
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    Box held, needed, both;
+    int64_t terms = 1, target_ranks = 1, kept = 1;
+    const int nsummed = layout_summed(from, to, summed, &kind);
+    layout_box(from, shape, 0, &held);
+    layout_box(to, shape, 0, &needed);
+    const int64_t least = box_elements(&needed) - (nsummed == 0 && box_intersect(&held, &needed, &both) ? box_elements(&both) : 0);
+    if (nsummed == 0) return least;
+    for (int i = 0; i < nsummed; i++)
+        terms *= summed[i].size;
+    for (int list = 0; list < shape->ndim + NREDUCTIONS; list++)
+        *(list < shape->ndim ? &target_ranks : &kept) *= layout_split(to, list);
+    return max64(least, shape_elements(shape) * kept / task->nranks * (terms - 2 + task->nranks / (target_ranks * kept)));
+}
+
+/* Adds a step and what it takes; known: its messages, or NULL. False: the plan takes more than `most` seconds, and what it takes is not known. */
+static bool add_step(const Task *task, double most, Conversion *plan, CommKind kind, const Layout *to, const StepLinks *known) {
+    const Layout *from = plan_end(task, plan);
+    const StepLinks links = known != NULL ? *known : step_links(task->machine, kind, from, to, task->shape, task->nranks);
+    const double second = (double)task->dtype_bytes / links.bytes_per_s; /* of an element */
+    Traffic received, sent;
+    plan->step[plan->nsteps++] = (ConversionStep){.kind = kind, .to = *to};
+    plan->seconds.messages += links.messages;
+    plan->seconds.messages_s += links.messages_s;
+    if (plan_seconds(plan) > most) return false;
+    if (kind == COMM_EXCHANGE && plan_seconds(plan) + second * (double)least_received(task, from, to) > most) return false;
+    traffic_step(kind, from, to, task->shape, task->nranks, &received, &sent);
+    plan->received.total += received.total;
+    plan->seconds.bytes_s += second * (double)max64(received.max, sent.max);
+    return plan_seconds(plan) <= most;
 }
 
 static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int nranks) {
@@ -46,17 +106,10 @@ static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int 
     return 0;
 }
 
-/* What is planned, for all that plans parts of it. */
-typedef struct Task {
-    const Shape *shape;
-    int dtype_bytes, nranks;
-    const Machine *machine;
-} Task;
-
-/* Adds up what the steps move and take, their rounds and the peak. */
-static void conversion_measure(const Task *task, Conversion *conversion, const Layout *from) {
+/* All that is said of a plan. */
+static void conversion_measure(const Task *task, Conversion *conversion) {
     const Shape *shape = task->shape;
-    const int nranks = task->nranks;
+    const Layout *from = task->from;
     conversion->received = conversion->sent = (Traffic){0};
     conversion->seconds = (MoveSeconds){0};
     conversion->rounds = 0;
@@ -64,14 +117,14 @@ static void conversion_measure(const Task *task, Conversion *conversion, const L
     for (int i = 0; i < conversion->nsteps; i++) {
         const ConversionStep *step = &conversion->step[i];
         Traffic received, sent;
-        traffic_step(step->kind, from, &step->to, shape, nranks, &received, &sent);
+        traffic_step(step->kind, from, &step->to, shape, task->nranks, &received, &sent);
         conversion->received.total += received.total;
         conversion->received.max += received.max;
         conversion->sent.total += sent.total;
         conversion->sent.max += sent.max;
-        conversion->rounds += step_rounds(step->kind, from, &step->to, nranks);
+        conversion->rounds += step_rounds(step->kind, from, &step->to, task->nranks);
         int64_t staging = max64(received.max, sent.max);
-        MoveSeconds seconds = step_seconds(task->machine, step->kind, from, &step->to, shape, staging * task->dtype_bytes, nranks);
+        MoveSeconds seconds = step_seconds(task->machine, step->kind, from, &step->to, shape, staging * task->dtype_bytes, task->nranks);
         conversion->seconds.messages += seconds.messages;
         conversion->seconds.messages_s += seconds.messages_s;
         conversion->seconds.bytes_s += seconds.bytes_s;
@@ -120,127 +173,138 @@ static bool dim_even(const Layout *from, const Layout *to, const Shape *shape, i
     return shape->dim[d] % layout_split(from, d) == 0 && shape->dim[d] % layout_split(to, d) == 0;
 }
 
-/* What remains of both sides of each dimension after the digits that they begin with. */
+/* What two layouts have in common, and what remains of both sides of each dimension after the digits that they begin with. */
 typedef struct Rest {
+    const Layout *from, *to;
+    const Shape *shape;
     int ndiffer, dim[MAX_NDIM]; /* dimensions that differ */
-    int nfrom[MAX_NDIM], nto[MAX_NDIM];
-    Digit from[MAX_NDIM][MAX_DIGITS], to[MAX_NDIM][MAX_DIGITS];
-    Digit common[MAX_NDIM][MAX_DIGITS];
-    int ncommon[MAX_NDIM];
+    int ncommon[MAX_NDIM], nfrom[MAX_NDIM], nto[MAX_NDIM];
+    const Digit *common[MAX_NDIM], *more_from[MAX_NDIM], *more_to[MAX_NDIM];
+    Layout fine[2]; /* memory for those: both refined */
+    int nsummed;
+    Digit summed[MAX_DIGITS];
 } Rest;
 
 static void rest_init(Rest *rest, const Layout *from, const Layout *to, const Shape *shape) {
+    Reduction kind;
+    rest->from = from, rest->to = to, rest->shape = shape;
     rest->ndiffer = 0;
+    rest->fine[0] = *from, rest->fine[1] = *to;
+    const bool fits = layout_refine(&rest->fine[0], &rest->fine[1]);
+    rest->nsummed = layout_summed(from, to, rest->summed, &kind);
     for (int d = 0; d < shape->ndim; d++) {
-        rest->ncommon[d] = common_digits(from, to, d, shape->dim[d], rest->common[d]);
-        Layout a = *from, b = *to;
-        if (dim_even(from, to, shape, d) && !layout_refine(&a, &b)) a = *from, b = *to;
-        rest->nfrom[d] = rest->nto[d] = 0;
-        for (int i = rest->ncommon[d]; i < layout_count(&a, d); i++)
-            rest->from[d][rest->nfrom[d]++] = layout_list(&a, d)[i];
-        for (int i = rest->ncommon[d]; i < layout_count(&b, d); i++)
-            rest->to[d][rest->nto[d]++] = layout_list(&b, d)[i];
+        const bool cut = fits && dim_even(from, to, shape, d);
+        const Layout *a = cut ? &rest->fine[0] : from, *b = cut ? &rest->fine[1] : to;
+        int n = 0;
+        while (n < layout_count(a, d) && n < layout_count(b, d) && digit_equal(layout_list(a, d)[n], layout_list(b, d)[n]))
+            n++;
+        rest->ncommon[d] = n;
+        rest->common[d] = layout_list(a, d);
+        rest->more_from[d] = layout_list(a, d) + n, rest->nfrom[d] = layout_count(a, d) - n;
+        rest->more_to[d] = layout_list(b, d) + n, rest->nto[d] = layout_count(b, d) - n;
         if (rest->nfrom[d] + rest->nto[d] > 0) rest->dim[rest->ndiffer++] = d;
     }
 }
 
+static bool rest_even(const Rest *rest, int d) {
+    return dim_even(rest->from, rest->to, rest->shape, d);
+}
+
+/* Whether digits divide a dimension as others do, in the same order, however they are cut. */
+static bool digits_same(const Digit *a, int na, const Digit *b, int nb) {
+    Layout one, other;
+    layout_init(&one, 1), layout_init(&other, 1);
+    for (int i = 0; i < na; i++)
+        layout_append(&one, 0, a[i]);
+    for (int i = 0; i < nb; i++)
+        layout_append(&other, 0, b[i]);
+    const Shape any = {.ndim = 1, .dim = {layout_split(&one, 0) * layout_split(&other, 0)}};
+    layout_canonical(&one, &any), layout_canonical(&other, &any);
+    return layout_equal(&one, &other);
+}
+
 /* The library collective that is exactly this conversion, with even boxes: true and its kind. */
-static bool collective_of(const Layout *from, const Layout *to, const Shape *shape, CommKind *kind) {
-    Rest rest;
-    rest_init(&rest, from, to, shape);
-    Digit summed[MAX_DIGITS];
-    Reduction reduction;
-    int nsummed = layout_summed(from, to, summed, &reduction);
-    if (nsummed > 0) {
-        if (rest.ndiffer == 0) return *kind = COMM_ALL_REDUCE, true;
-        int d = rest.dim[0];
-        if (rest.ndiffer != 1 || rest.nfrom[d] != 0 || !dim_even(from, to, shape, d)) return false;
-        /* The same digits in the same order, however they are cut. */
-        Layout a, b;
-        layout_init(&a, 1), layout_init(&b, 1);
-        for (int i = 0; i < nsummed; i++)
-            layout_append(&a, 0, summed[i]);
-        for (int i = 0; i < rest.nto[d]; i++)
-            layout_append(&b, 0, rest.to[d][i]);
-        Shape any = {.ndim = 1, .dim = {layout_split(&a, 0) * layout_split(&b, 0)}};
-        layout_canonical(&a, &any), layout_canonical(&b, &any);
-        return layout_equal(&a, &b) ? (*kind = COMM_REDUCE_SCATTER, true) : false;
+static bool collective_of(const Rest *rest, CommKind *kind) {
+    if (rest->nsummed > 0) {
+        const int d = rest->dim[0];
+        *kind = rest->ndiffer == 0 ? COMM_ALL_REDUCE : COMM_REDUCE_SCATTER;
+        return rest->ndiffer == 0 || (rest->ndiffer == 1 && rest->nfrom[d] == 0 && rest_even(rest, d) &&
+                                      digits_same(rest->summed, rest->nsummed, rest->more_to[d], rest->nto[d]));
     }
-    for (int i = 0; i < rest.ndiffer; i++)
-        if (!dim_even(from, to, shape, rest.dim[i])) return false;
-    if (rest.ndiffer == 1) {
-        int d = rest.dim[0];
-        return rest.nto[d] == 0 ? (*kind = COMM_ALL_GATHER, true) : false;
-    }
-    if (rest.ndiffer != 2) return false;
-    int i = rest.nfrom[rest.dim[0]] > 0 ? rest.dim[0] : rest.dim[1], j = i == rest.dim[0] ? rest.dim[1] : rest.dim[0];
-    if (rest.nto[i] != 0 || rest.nfrom[j] != 0 || rest.nfrom[i] != rest.nto[j]) return false;
-    for (int k = 0; k < rest.nfrom[i]; k++)
-        if (!digit_equal(rest.from[i][k], rest.to[j][k])) return false;
-    *kind = COMM_ALL_TO_ALL;
+    for (int i = 0; i < rest->ndiffer; i++)
+        if (!rest_even(rest, rest->dim[i])) return false;
+    *kind = rest->ndiffer == 1 ? COMM_ALL_GATHER : COMM_ALL_TO_ALL;
+    if (rest->ndiffer == 1) return rest->nto[rest->dim[0]] == 0;
+    if (rest->ndiffer != 2) return false;
+    int i = rest->nfrom[rest->dim[0]] > 0 ? rest->dim[0] : rest->dim[1], j = i == rest->dim[0] ? rest->dim[1] : rest->dim[0];
+    if (rest->nto[i] != 0 || rest->nfrom[j] != 0 || rest->nfrom[i] != rest->nto[j]) return false;
+    for (int k = 0; k < rest->nfrom[i]; k++)
+        if (!digit_equal(rest->more_from[i][k], rest->more_to[j][k])) return false;
     return true;
 }
 
 /* ---- policies */
 
 /* AllReduce, AllGather of each dimension from the first digit that differs, StridedSlice. */
-static void plan_canonical(const Layout *from, const Layout *to, const Shape *shape, int nranks, Conversion *conversion) {
-    Layout at = *from, next;
-    complete_towards(from, to, &next);
+static bool plan_canonical(const Task *task, double most, Conversion *plan) {
+    Layout at = *plan_end(task, plan), next;
     Digit summed[MAX_DIGITS];
     Reduction kind;
-    if (layout_summed(from, to, summed, &kind) > 0) {
-        conversion_step(conversion, COMM_ALL_REDUCE, &next);
+    if (layout_summed(&at, task->to, summed, &kind) > 0) {
+        complete_towards(&at, task->to, &next);
+        if (!add_step(task, most, plan, COMM_ALL_REDUCE, &next, NULL)) return false;
         at = next;
     }
-    for (int d = 0; d < shape->ndim; d++) {
+    for (int d = 0; d < task->shape->ndim; d++) {
         Digit common[MAX_DIGITS];
-        int n = common_digits(&at, to, d, shape->dim[d], common);
+        int n = common_digits(&at, task->to, d, task->shape->dim[d], common);
         if (!with_list(&at, d, common, n, &next)) continue;
-        layout_canonical(&next, shape);
-        if (layout_same(&next, &at, shape, nranks)) continue;
-        conversion_step(conversion, COMM_ALL_GATHER, &next);
+        layout_canonical(&next, task->shape);
+        if (layout_same(&next, &at, task->shape, task->nranks)) continue;
+        if (!add_step(task, most, plan, COMM_ALL_GATHER, &next, NULL)) return false;
         at = next;
     }
-    if (!layout_same(&at, to, shape, nranks)) conversion_step(conversion, COMM_STRIDED_SLICE, to);
+    return layout_same(&at, task->to, task->shape, task->nranks) || add_step(task, most, plan, COMM_STRIDED_SLICE, task->to, NULL);
 }
 
-/* One step that receives no more than the bound. */
-static void plan_direct(const Layout *from, const Layout *to, const Shape *shape, int nranks, const Traffic *bound,
-                        Conversion *conversion) {
-    CommKind kind = COMM_EXCHANGE;
-    if (bound->total == 0) {
-        kind = COMM_STRIDED_SLICE;
-    } else if (collective_of(from, to, shape, &kind)) {
-        Traffic received, sent;
-        traffic_step(kind, from, to, shape, nranks, &received, &sent);
-        if (received.total > bound->total) kind = COMM_EXCHANGE;
-    } else {
-        kind = COMM_EXCHANGE;
+/* The one step that receives no more than the bound. */
+typedef struct Direct {
+    CommKind kind;
+    StepLinks links;
+} Direct;
+static Direct direct_of(const Task *task, const Rest *rest) {
+    const Layout *from = rest->from, *to = rest->to;
+    Direct direct;
+    const bool collective = collective_of(rest, &direct.kind);
+    if (collective && rest->nsummed > 0) {
+        Traffic bound, received, sent;
+        traffic_bound(from, to, task->shape, task->nranks, &bound);
+        traffic_step(direct.kind, from, to, task->shape, task->nranks, &received, &sent);
+        if (received.total > bound.total) direct.kind = COMM_EXCHANGE;
+    } else if (!collective) {
+        direct.kind = COMM_EXCHANGE;
     }
-    conversion_step(conversion, kind, to);
+    direct.links = step_links(task->machine, direct.kind, from, to, task->shape, task->nranks);
+    if (!collective && rest->nsummed == 0 && direct.links.messages == 0 && traffic_exchange(from, to, task->shape, task->nranks) == 0)
+        direct.kind = COMM_STRIDED_SLICE;
+    return direct;
 }
 
 /* Gathers dimension by dimension: each receives what it then passes on no further, so that all together receive what one exchange does, in
- * fewer messages. A gather moves more than all before it, so those between nodes come first. False where the target is more than that. */
-static bool plan_gathers(const Task *task, const Layout *from, const Layout *to, Conversion *conversion) {
-    const Shape *shape = task->shape;
-    Rest rest;
-    rest_init(&rest, from, to, shape);
-    Digit summed[MAX_DIGITS];
-    Reduction kind;
-    if (rest.ndiffer < 2 || layout_summed(from, to, summed, &kind) != 0) return false;
-    for (int i = 0; i < rest.ndiffer; i++)
-        if (rest.nto[rest.dim[i]] > 0 || !dim_even(from, to, shape, rest.dim[i])) return false;
-    Layout at = *from, next;
-    int left = rest.ndiffer;
+ * fewer messages. A gather moves more than all before it, so those between nodes come first. False where the target is more than that, or as add_step. */
+static bool plan_gathers(const Task *task, const Rest *rest, double most, Conversion *plan) {
+    if (rest->ndiffer < 2 || rest->nsummed != 0) return false;
+    for (int i = 0; i < rest->ndiffer; i++)
+        if (rest->nto[rest->dim[i]] > 0 || !rest_even(rest, rest->dim[i])) return false;
+    Layout at = *rest->from, next;
+    int left = rest->ndiffer;
     for (int far = 1; far >= 0; far--)
-        for (int i = rest.ndiffer - 1; i >= 0; i--) {
-            int d = rest.dim[i];
-            if (machine_within_node(task->machine, rest.from[d], rest.nfrom[d], task->nranks) == (far == 1)) continue;
-            if (!with_list(&at, d, rest.common[d], rest.ncommon[d], &next)) return false;
-            layout_canonical(&next, shape);
-            conversion_step(conversion, COMM_ALL_GATHER, --left == 0 ? to : &next);
+        for (int i = rest->ndiffer - 1; i >= 0; i--) {
+            int d = rest->dim[i];
+            if (machine_within_node(task->machine, rest->more_from[d], rest->nfrom[d], task->nranks) == (far == 1)) continue;
+            if (!with_list(&at, d, rest->common[d], rest->ncommon[d], &next)) return false;
+            layout_canonical(&next, task->shape);
+            if (!add_step(task, most, plan, COMM_ALL_GATHER, --left == 0 ? task->to : &next, NULL)) return false;
             at = next;
         }
     return true;
@@ -248,28 +312,29 @@ static bool plan_gathers(const Task *task, const Layout *from, const Layout *to,
 
 /* Between two device orders: no digit of one side says anything of the other's, so there is the exchange, which is at the bound; and in the
  * canonical form all dimensions gathered, then a slice. */
-static void plan_mixed(const Layout *from, const Layout *to, const Shape *shape, int nranks, RedistributePolicy policy,
-                       Conversion *conversion) {
-    Layout at = *from, next;
+static void plan_mixed(const Task *task, RedistributePolicy policy, Conversion *plan) {
+    const Layout *to = task->to;
+    Layout at = *task->from, next;
     Digit summed[MAX_DIGITS];
     Reduction kind;
-    Traffic left = conversion->bound;
+    Traffic left = plan->bound;
     if (policy == REDISTRIBUTE_CANONICAL) {
-        if (layout_summed(from, to, summed, &kind) > 0) {
-            complete_towards(from, to, &next);
-            conversion_step(conversion, COMM_ALL_REDUCE, &next);
+        if (layout_summed(&at, to, summed, &kind) > 0) {
+            complete_towards(&at, to, &next);
+            add_step(task, INFINITY, plan, COMM_ALL_REDUCE, &next, NULL);
             at = next;
         }
-        for (int d = 0; d < shape->ndim; d++) {
+        for (int d = 0; d < task->shape->ndim; d++) {
             if (layout_count(&at, d) == 0 || !with_list(&at, d, NULL, 0, &next)) continue;
-            layout_canonical(&next, shape);
-            conversion_step(conversion, COMM_ALL_GATHER, &next);
+            layout_canonical(&next, task->shape);
+            add_step(task, INFINITY, plan, COMM_ALL_GATHER, &next, NULL);
             at = next;
         }
-        if (layout_same(&at, to, shape, nranks)) return;
-        traffic_bound(&at, to, shape, nranks, &left); /* terms that stay partial may still have to go to the ranks that keep them */
+        if (layout_same(&at, to, task->shape, task->nranks)) return;
+        traffic_bound(&at, to, task->shape, task->nranks,
+                      &left); /* terms that stay partial may still have to go to the ranks that keep them */
     }
-    conversion_step(conversion, left.total == 0 ? COMM_STRIDED_SLICE : COMM_EXCHANGE, to);
+    add_step(task, INFINITY, plan, left.total == 0 ? COMM_STRIDED_SLICE : COMM_EXCHANGE, to, NULL);
 }
 
 /* ---- fewer messages, more bytes */
@@ -278,140 +343,164 @@ static void plan_mixed(const Layout *from, const Layout *to, const Shape *shape,
 enum { FEW_RANKS = 32, FEW_MESSAGES = 8 };
 #define ABOUT_AS_FAST 0.99 /* of the seconds of another plan: what takes more than that is not worth more bytes */
 
+/* What is too slow to be taken instead of the best so far. */
+static double too_slow(const Task *task, const Conversion *best) {
+    return best->nsteps > 0 ? plan_seconds(best) / ABOUT_AS_FAST : task->most;
+}
+
 /* Takes the faster of two plans; where they take about as long, the one that receives less. */
-static void keep_faster(const Task *task, const Layout *from, Conversion *tried, Conversion *best) {
-    conversion_measure(task, tried, from);
-    const double seconds = move_seconds(tried->seconds), least = move_seconds(best->seconds);
-    if (seconds < ABOUT_AS_FAST * least || (ABOUT_AS_FAST * seconds <= least && tried->received.total < best->received.total))
-        *best = *tried;
+static void keep_faster(const Conversion *tried, Conversion *best) {
+    const double seconds = plan_seconds(tried), least = plan_seconds(best);
+    if (best->nsteps == 0 || seconds < ABOUT_AS_FAST * least ||
+        (ABOUT_AS_FAST * seconds <= least && tried->received.total < best->received.total))
+        plan_copy(best, tried);
 }
 
 /* Takes of dimensions that `to` divides further what is needed in the end, where the ranks that differ in these digits hold the same: that moves nothing. */
-static bool slice_first(const Layout *from, const Layout *to, const Shape *shape, Layout *sliced) {
-    Rest rest;
-    Layout a = *from, b = *to;
-    if (!layout_refine(&a, &b)) return false;
-    rest_init(&rest, from, to, shape);
-    *sliced = *from;
+static bool slice_first(const Rest *rest, Layout *sliced) {
     bool any = false;
-    for (int i = 0; i < rest.ndiffer; i++) {
-        const int d = rest.dim[i];
+    Layout a = *rest->from, b = *rest->to;
+    if (!layout_refine(&a, &b)) return false;
+    *sliced = *rest->from;
+    for (int i = 0; i < rest->ndiffer; i++) {
+        const int d = rest->dim[i];
         Layout next;
-        int n = rest.ncommon[d];
-        if (rest.nfrom[d] > 0 || !dim_even(from, to, shape, d)) continue;
-        for (int k = 0; k < rest.nto[d] && !has_anywhere(&a, rest.to[d][k]); k++)
-            rest.common[d][n++] = rest.to[d][k];
-        if (n == rest.ncommon[d] || !with_list(sliced, d, rest.common[d], n, &next)) continue;
+        Digit digits[MAX_DIGITS];
+        int n = rest->ncommon[d];
+        if (rest->nfrom[d] > 0 || !rest_even(rest, d)) continue;
+        memcpy(digits, rest->common[d], (size_t)n * sizeof *digits);
+        for (int k = 0; k < rest->nto[d] && !has_anywhere(&a, rest->more_to[d][k]); k++)
+            digits[n++] = rest->more_to[d][k];
+        if (n == rest->ncommon[d] || !with_list(sliced, d, digits, n, &next)) continue;
         *sliced = next;
         any = true;
     }
-    layout_canonical(sliced, shape);
+    layout_canonical(sliced, rest->shape);
     return any;
 }
 
-/* What comes behind the steps of `begun`, which lead from `from` to `at`, where nothing is left to be summed. */
-static void plan_rest(const Task *task, const Layout *from, const Conversion *begun, const Layout *at, const Layout *to, Conversion *best) {
-    Conversion tried = *begun;
-    if (layout_same(at, to, task->shape, task->nranks)) {
-        if (tried.nsteps > 0) tried.step[tried.nsteps - 1].to = *to;
-        keep_faster(task, from, &tried, best);
+/* What comes behind the steps of `begun`, where nothing is left to be summed. What is counted fastest is planned first: what is slower is then given up early. */
+static void plan_rest(const Task *task, const Conversion *begun, Conversion *best) {
+    const Layout at = *plan_end(task, begun);
+    Conversion tried;
+    Rest rest;
+    plan_copy(&tried, begun);
+    if (layout_same(&at, task->to, task->shape, task->nranks)) {
+        if (tried.nsteps > 0) tried.step[tried.nsteps - 1].to = *task->to;
+        keep_faster(&tried, best);
         return;
     }
-    Traffic bound;
-    traffic_bound(at, to, task->shape, task->nranks, &bound);
-    plan_direct(at, to, task->shape, task->nranks, &bound, &tried);
-    keep_faster(task, from, &tried, best);
-    tried = *begun;
-    if (plan_gathers(task, at, to, &tried)) keep_faster(task, from, &tried, best);
-    tried = *begun;
-    plan_canonical(at, to, task->shape, task->nranks, &tried);
-    keep_faster(task, from, &tried, best);
+    rest_init(&rest, &at, task->to, task->shape);
+    const Direct direct = direct_of(task, &rest);
+    const CommKind kind = direct.kind;
+    if (kind == COMM_EXCHANGE && plan_gathers(task, &rest, too_slow(task, best), &tried)) keep_faster(&tried, best);
+    plan_copy(&tried, begun);
+    if ((kind == COMM_EXCHANGE || kind == COMM_ALL_TO_ALL) && plan_canonical(task, too_slow(task, best), &tried)) keep_faster(&tried, best);
+    plan_copy(&tried, begun);
+    if (add_step(task, too_slow(task, best), &tried, kind, task->to, &direct.links)) keep_faster(&tried, best);
 }
 
 /* Sums among the ranks that have the terms alone, whole or each rank a part of some dimension; then the rest. */
-static void plan_sums(const Task *task, const Layout *from, const Conversion *begun, const Layout *at, const Layout *to, Conversion *best) {
-    Digit summed[MAX_DIGITS];
-    Reduction reduction;
+static void plan_sums(const Task *task, const Rest *rest, const Conversion *begun, Conversion *best) {
     Layout complete, next;
-    CommKind kind;
-    const int nsummed = layout_summed(at, to, summed, &reduction);
-    complete_towards(at, to, &complete);
-    Conversion tried = *begun;
-    conversion_step(&tried, COMM_ALL_REDUCE, &complete);
-    plan_rest(task, from, &tried, &complete, to, best);
+    complete_towards(plan_end(task, begun), task->to, &complete);
+    Conversion tried;
+    plan_copy(&tried, begun);
+    if (add_step(task, too_slow(task, best), &tried, COMM_ALL_REDUCE, &complete, NULL)) plan_rest(task, &tried, best);
     for (int d = 0; d < task->shape->ndim; d++) {
         Digit parts[MAX_DIGITS];
         int n = 0;
         for (int i = 0; i < layout_count(&complete, d); i++)
             parts[n++] = layout_list(&complete, d)[i];
-        for (int i = 0; i < nsummed && n < MAX_DIGITS; i++)
-            parts[n++] = summed[i];
+        for (int i = 0; i < rest->nsummed && n < MAX_DIGITS; i++)
+            parts[n++] = rest->summed[i];
         if (!with_list(&complete, d, parts, n, &next) || task->shape->dim[d] % layout_split(&next, d) != 0) continue;
         layout_canonical(&next, task->shape);
-        if (!collective_of(at, &next, task->shape, &kind) || kind != COMM_REDUCE_SCATTER) continue;
-        tried = *begun;
-        conversion_step(&tried, COMM_REDUCE_SCATTER, &next);
-        plan_rest(task, from, &tried, &next, to, best);
+        plan_copy(&tried, begun);
+        if (add_step(task, too_slow(task, best), &tried, COMM_REDUCE_SCATTER, &next, NULL)) plan_rest(task, &tried, best);
     }
 }
 
-/* Sequences of collectives that receive more than the bound, but in fewer messages. */
-static void plan_fewer_messages(const Task *task, const Layout *from, const Layout *to, Conversion *best) {
-    Digit summed[MAX_DIGITS];
-    Reduction reduction;
-    Layout at = *from;
-    Conversion begun = {.bound = best->bound};
-    for (bool more = true; more; more = begun.nsteps == 0 && slice_first(from, to, task->shape, &at)) {
-        if (!layout_equal(&at, from)) conversion_step(&begun, COMM_STRIDED_SLICE, &at);
-        if (layout_summed(&at, to, summed, &reduction) > 0)
-            plan_sums(task, from, &begun, &at, to, best);
-        else
-            plan_rest(task, from, &begun, &at, to, best);
-    }
+/* What comes behind the steps of `begun`. */
+static void plan_behind(const Task *task, const Rest *rest, const Conversion *begun, Conversion *best) {
+    if (rest->nsummed > 0)
+        plan_sums(task, rest, begun, best);
+    else
+        plan_rest(task, begun, best);
 }
 
-static void plan_natural(const Task *task, const Layout *from, const Layout *to, RedistributePolicy policy, Conversion *conversion) {
-    if (policy == REDISTRIBUTE_CANONICAL) {
-        plan_canonical(from, to, task->shape, task->nranks, conversion);
-        conversion_measure(task, conversion, from);
-        return;
+/* Sequences of collectives that receive more than the bound, but in fewer messages; without sums the one step too. */
+static void plan_fewer_messages(const Task *task, const Rest *rest, Conversion *best) {
+    Conversion begun;
+    Layout sliced;
+    plan_begin(&begun);
+    plan_behind(task, rest, &begun, best);
+    if (!slice_first(rest, &sliced)) return;
+    add_step(task, INFINITY, &begun, COMM_STRIDED_SLICE, &sliced, NULL);
+    plan_behind(task, rest, &begun, best);
+}
+
+/* False: nothing takes so few seconds. */
+static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan) {
+    Rest rest;
+    Conversion tried;
+    if (policy == REDISTRIBUTE_CANONICAL) return plan_canonical(task, task->most, plan);
+    plan_begin(&tried);
+    rest_init(&rest, task->from, task->to, task->shape);
+    const Direct direct = direct_of(task, &rest);
+    if (policy == REDISTRIBUTE_AUTO && task->nranks > FEW_RANKS && direct.links.messages > FEW_MESSAGES) {
+        plan_fewer_messages(task, &rest, plan);
+        if (rest.nsummed > 0 && add_step(task, too_slow(task, plan), &tried, direct.kind, task->to, &direct.links)) plan_copy(plan, &tried);
+        return plan->nsteps > 0;
     }
-    plan_direct(from, to, task->shape, task->nranks, &conversion->bound, conversion);
-    conversion_measure(task, conversion, from);
-    if (policy == REDISTRIBUTE_BOUND) return;
-    Conversion gathers = {.bound = conversion->bound};
-    if (conversion->step[0].kind == COMM_EXCHANGE && plan_gathers(task, from, to, &gathers)) {
-        conversion_measure(task, &gathers, from);
-        if (gathers.received.total <= conversion->received.total && move_seconds(gathers.seconds) < move_seconds(conversion->seconds))
-            *conversion = gathers;
-    }
-    if (task->nranks > FEW_RANKS && conversion->seconds.messages > FEW_MESSAGES) plan_fewer_messages(task, from, to, conversion);
+    bool planned = add_step(task, task->most, plan, direct.kind, task->to, &direct.links);
+    if (policy == REDISTRIBUTE_BOUND || direct.kind != COMM_EXCHANGE) return planned;
+    if (!plan_gathers(task, &rest, planned ? plan_seconds(plan) : task->most, &tried)) return planned;
+    if (!planned || (tried.received.total <= plan->received.total && plan_seconds(&tried) < plan_seconds(plan))) plan_copy(plan, &tried);
+    return true;
 }
 
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why) {
-    const Task task = {shape, dtype_bytes, nranks, machine ? machine : &machine_cpu};
-    memset(conversion, 0, sizeof *conversion);
+    Task task = {from, to, shape, dtype_bytes, nranks, machine ? machine : &machine_cpu, INFINITY};
+    const Order *order;
     Pair pair;
+    memset(conversion, 0, sizeof *conversion);
     if (!pair_init(&pair, from, to, shape, nranks, why)) return false;
     if (layout_same(from, to, shape, nranks)) {
-        conversion_measure(&task, conversion, from);
+        conversion_measure(&task, conversion);
         return true;
     }
     traffic_bound(from, to, shape, nranks, &conversion->bound);
-    const Order *order;
     if (!layout_orders_agree(from, to, &order)) {
-        plan_mixed(from, to, shape, nranks, policy, conversion);
-        conversion_measure(&task, conversion, from);
+        plan_mixed(&task, policy, conversion);
+        conversion_measure(&task, conversion);
         return true;
     }
     /* Digits are of positions: plan as if those were the ranks. */
     Layout a = *from, b = *to;
     a.order = b.order = NULL;
-    plan_natural(&task, &a, &b, policy, conversion);
+    task.from = &a, task.to = &b;
+    const Traffic bound = conversion->bound;
+    plan_natural(&task, policy, conversion);
+    conversion->bound = bound;
+    conversion_measure(&task, conversion);
     for (int i = 0; i < conversion->nsteps; i++) {
         Layout *made = &conversion->step[i].to;
         made->order = made->start[made->ndim + NREDUCTIONS] > 0 ? order : NULL;
     }
     return true;
+}
+
+MoveSeconds redistribute_seconds(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks,
+                                 const Machine *machine, double most) {
+    const Task task = {from, to, shape, dtype_bytes, nranks, machine ? machine : &machine_cpu, most};
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    Conversion plan;
+    assert(from->order == NULL && to->order == NULL);
+    if (layout_summed(from, to, summed, &kind) < 0) return (MoveSeconds){.bytes_s = INFINITY};
+    plan_begin(&plan);
+    if (layout_same(from, to, shape, nranks)) return (MoveSeconds){0};
+    return plan_natural(&task, REDISTRIBUTE_AUTO, &plan) ? plan.seconds : (MoveSeconds){.bytes_s = most};
 }

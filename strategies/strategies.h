@@ -91,12 +91,12 @@ static inline double move_seconds(MoveSeconds seconds) {
 
 typedef struct Conversion {
     int nsteps;
-    ConversionStep step[MAX_CONVERSION_STEPS];
     Traffic received, sent; /* what these steps move; max: the sum over the steps of each one's worst rank */
     Traffic bound;          /* the least that any algorithm must let be received */
     MoveSeconds seconds;    /* on the machine; between two device orders, as if positions were ranks */
     int rounds;
     int64_t peak_elements; /* of the worst step: largest source + target + staging (what its worst rank receives or sends) */
+    ConversionStep step[MAX_CONVERSION_STEPS];
 } Conversion;
 
 /* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
@@ -107,8 +107,19 @@ typedef struct Conversion {
  * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why);
+/* The seconds of what redistribute plans with policy auto, for layouts in the natural order; at least `most` where it takes as much, which is known sooner. INFINITY where nothing
+ * can be planned. */
+MoveSeconds redistribute_seconds(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks,
+                                 const Machine *machine, double most);
 /* ---------------------------------------------------------------- links.c */
 
+/* What the messages of one step take, and the links. machine NULL: machine_cpu. */
+typedef struct StepLinks {
+    int64_t messages; /* as in MoveSeconds */
+    double messages_s;
+    double bytes_per_s; /* of the slowest link that they take */
+} StepLinks;
+StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks);
 /* One step, of which the busiest rank receives or sends so many bytes. machine NULL: machine_cpu. */
 MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,
                          int64_t busiest_bytes, int nranks);

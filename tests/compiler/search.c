@@ -314,6 +314,25 @@ Test(search, llama) {
     expect_sample("llama", 64, "64", 8030261248, 48568);
 }
 
+/* No more work than today by half: what a compilation takes is the conversions that the model plans, the solver's tables, and the solutions that are compiled. */
+Test(search, work_is_bounded) {
+    static const struct {
+        const char *name, *batch;
+        int nranks, nmoves, ntried;
+        int64_t work;
+    } at[] = {{"gpt2", "8", 8, 10000, 8, 16000000}, {"llama", "8", 8, 20000, 8, 60000000}, {"llama", "4096", 4096, 75000, 8, 130000000}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        Compiled x;
+        BuildCost cost;
+        sample(&x, at[i].name, at[i].nranks, "auto", at[i].batch, &cost);
+        const SearchResult *found = x.b->front.search;
+        cr_expect(found->nmoves <= at[i].nmoves && found->ntried <= at[i].ntried && found->work <= at[i].work,
+                  "%s on %d ranks: %d conversions, %d solutions, %lld entries of tables", at[i].name, at[i].nranks, found->nmoves,
+                  found->ntried, (long long)found->work);
+        compiled_finish(&x);
+    }
+}
+
 /* The conversion of h alone, as the model counts it and as the timeline of the compiled net does. */
 static void expect_same_seconds(const char *made, const char *needed, int nranks) {
     Compiled x;
@@ -333,7 +352,7 @@ static void expect_same_seconds(const char *made, const char *needed, int nranks
     strategy_in_layout(relu, relu->strategy, 0, 2, &to);
     Moves *moves = moves_create(&x.arena, NULL, nranks);
     const TensorType *type = &g->values.at[h].type;
-    const double expected = moves_seconds(moves, moves_layout(moves, type, &from), moves_layout(moves, type, &to));
+    const double expected = moves_seconds(moves, moves_layout(moves, type, &from), moves_layout(moves, type, &to), INFINITY);
     double exposed = 0;
     for (int k = 0; k < x.b->facts->communications.n; k++)
         if (x.b->facts->communications.at[k].value == h) exposed += x.b->timeline->exposed_by[k];
@@ -341,6 +360,30 @@ static void expect_same_seconds(const char *made, const char *needed, int nranks
                        expected);
     cr_expect_gt(expected, 0);
     compiled_finish(&x);
+}
+
+/* Of a conversion that takes longer than anybody would have it, it is enough to know so; who would have it looks again. */
+Test(search, a_conversion_is_planned_as_far_as_it_may_take) {
+    Arena arena;
+    arena_init(&arena);
+    static const char *const layouts[] = {"[- -]", "[512@1 -]", "[- 512@1]", "[64@8 8@1]", "[- -] +sum(512@1)", "[64@8 -] +sum(8@1)"};
+    const TensorType type = {.dtype = F32, .shape = {.ndim = 2, .dim = {5000, 3000}}};
+    Moves *all = moves_create(&arena, &machine_gpu8, 512), *some = moves_create(&arena, &machine_gpu8, 512);
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 4; k++) {
+            const char *from = layouts[i], *to = layouts[k];
+            Layout a, b;
+            bool hidden;
+            cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
+            const int x = moves_layout(all, &type, &a), y = moves_layout(all, &type, &b), u = moves_layout(some, &type, &a),
+                      v = moves_layout(some, &type, &b);
+            const double exact = moves_seconds(all, x, y, INFINITY);
+            const double least = moves_seconds(some, u, v, exact / 2);
+            cr_expect(least >= exact / 2 && least <= exact, "%s -> %s: %g s, not %g", layouts[i], layouts[k], least, exact);
+            cr_expect_eq(moves_seconds(some, u, v, 2 * exact), exact, "%s -> %s", layouts[i], layouts[k]);
+            cr_expect_eq(moves_seconds(some, u, v, exact / 2), exact, "what is known is not forgotten");
+        }
+    arena_finish(&arena);
 }
 
 Test(search, a_conversion_takes_as_long_as_when_it_is_compiled) {
