@@ -17,10 +17,6 @@ static Count plus(Count a, Count b) {
 static Count minus(Count a, Count b) {
     return (Count){a.near - b.near, a.all - b.all};
 }
-/* The first so many of them: ranks of the node come first. */
-static Count at_most(Count a, int64_t n) {
-    return (Count){a.near < n ? a.near : n, a.all < n ? a.all : n};
-}
 static const Count itself = {1, 1};
 
 /* Parts of the other side; agreeing: those that have 0 in all digits that both sides use, as rank 0 has. */
@@ -117,18 +113,18 @@ static Met all_met(const Filter *f, const Layout *layout, const Layout *other) {
     return met;
 }
 
-/* Ranks that differ from rank 0 in the digits that no side of the pair uses, or only those. */
+/* Ranks that differ from rank 0 in certain digits alone. */
 typedef struct Groups {
-    Count terms;        /* in the digits summed */
-    Count free, others; /* in digits that neither side uses, that the target does not use */
-    Count summed_free;  /* in digits summed that the target does not use */
-    Count senders;      /* in digits of the source, or summed, that the target does not use */
+    Count terms;       /* in the digits summed */
+    Count others;      /* in digits that the target does not use */
+    Count summed_free; /* in digits summed that the target does not use */
+    Count senders;     /* in digits of the source, or summed, that the target does not use */
 } Groups;
 
 static void groups_find(const Machine *machine, const Pair *pair, Groups *groups) {
     Digit chain[MAX_DIGITS];
     const int n = digits_chain(pair->atom, pair->natoms, NULL, 0, pair->nranks, chain);
-    *groups = (Groups){itself, itself, itself, itself, itself};
+    *groups = (Groups){itself, itself, itself, itself};
     for (int i = 0; i < n; i++) {
         bool source = false, target = false, summed = false;
         for (int k = 0; k < pair->natoms; k++) {
@@ -141,7 +137,6 @@ static void groups_find(const Machine *machine, const Pair *pair, Groups *groups
         if (summed) groups->terms = times(groups->terms, ranks);
         if (target) continue;
         groups->others = times(groups->others, ranks);
-        if (!source) groups->free = times(groups->free, ranks);
         if (summed) groups->summed_free = times(groups->summed_free, ranks);
         if (source || summed) groups->senders = times(groups->senders, ranks);
     }
@@ -153,8 +148,8 @@ static Links most(Count a, Count b) {
 }
 
 /* Of a piece that some needer holds a term of, the needers that do own a share each; of others all needers. Owners get the terms of their share in round 0, and send it, added up, to the other
- * needers in round 1. Rank 0 holds a term of one piece that it needs: that is the first of all. */
-static Links messages_of_sums(const Machine *machine, const Pair *pair, const Filter *source, int64_t cells) {
+ * needers in round 1. Rank 0 holds a term of one piece that it needs, and is the first owner of that and of those that no needer holds: in round 1 it gets no more messages than it sends. */
+static Links messages_of_sums(const Machine *machine, const Pair *pair, const Filter *source) {
     Filter target = {.machine = machine, .pair = pair};
     Groups g;
     for (int i = 0; i < pair->natoms; i++) {
@@ -163,30 +158,21 @@ static Links messages_of_sums(const Machine *machine, const Pair *pair, const Fi
     }
     groups_find(machine, pair, &g);
     const Met pieces = all_met(source, pair->from, pair->to), boxes = all_met(&target, pair->to, pair->from);
-    const Count unheld = minus(pieces.any, pieces.agreeing), owners = at_most(g.free, cells), needers = at_most(g.others, cells);
-    const Count received0 = plus(minus(g.terms, itself), times(unheld, g.terms)),
-                sent0 = plus(minus(times(boxes.agreeing, g.summed_free), itself), times(minus(boxes.any, boxes.agreeing), g.senders));
-    const Count alone = {unheld.all, unheld.all}; /* of each of these pieces rank 0 owns a share */
-    const Count received1 =
-        plus(minus(owners, itself), plus(times(minus(pieces.agreeing, itself), owners), times(alone, minus(needers, itself))));
-    const Count sent1 = times(plus(itself, alone), minus(g.others, itself));
-    const Links terms = most(received0, sent0), shares = most(received1, sent1);
-    return (Links){terms.near + shares.near, terms.far + shares.far};
+    const Count unheld = minus(pieces.any, pieces.agreeing), owned = {1 + unheld.all, 1 + unheld.all};
+    const Count received = plus(minus(g.terms, itself), times(unheld, g.terms)),
+                sent = plus(minus(times(boxes.agreeing, g.summed_free), itself), times(minus(boxes.any, boxes.agreeing), g.senders));
+    const Count shares = times(owned, minus(g.others, itself));
+    const Links terms = most(received, sent);
+    return (Links){terms.near + shares.near, terms.far + shares.all - shares.near};
 }
 
 bool messages_count(const Machine *machine, const Pair *pair, Links *links) {
     if (!pair->refined) return false;
     Filter source = {.machine = machine, .pair = pair};
-    int64_t cells = 1; /* of rank 0's first piece, which is as large as any */
-    Box held, needed;
     for (int i = 0; i < pair->natoms; i++)
         source.shared[i] = pair->in_to[i];
-    layout_box(pair->from, pair->shape, 0, &held);
-    layout_box(pair->to, pair->shape, 0, &needed);
-    for (int d = 0; d < pair->shape->ndim; d++)
-        cells *= held.end[d] < needed.end[d] ? held.end[d] : needed.end[d];
     if (pair->terms > 1) {
-        *links = messages_of_sums(machine, pair, &source, cells);
+        *links = messages_of_sums(machine, pair, &source);
         return true;
     }
     const Count from = minus(all_met(&source, pair->from, pair->to).any, itself);
