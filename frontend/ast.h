@@ -94,10 +94,11 @@ typedef enum {
     STATEMENT_WRITE, /* name <- value; */
     STATEMENT_ASSIGN,
     STATEMENT_LOSS,
-    STATEMENT_LET,    /* let name = value; */
-    STATEMENT_FOR,    /* for name in value..limit { body } */
-    STATEMENT_IF,     /* if value { body } else { otherwise } */
-    STATEMENT_RETURN, /* return value; value is a LIST */
+    STATEMENT_LET,     /* let name = value; */
+    STATEMENT_FOR,     /* for name in value..limit { body } */
+    STATEMENT_IF,      /* if value { body } else { otherwise } */
+    STATEMENT_RETURN,  /* return value; value is a LIST */
+    STATEMENT_REQUIRE, /* require value "name"; */
 } StatementKind;
 /* A further name that an assignment gives: `q, k, v = split(...)` has two behind the first. */
 typedef struct Target {
@@ -111,7 +112,7 @@ typedef struct TargetList {
 
 typedef struct Statement {
     StatementKind kind;
-    const char *name;                   /* NULL: loss, if, return */
+    const char *name;                   /* NULL: loss, if, return; the message of require */
     Loc name_loc;                       /* of the name; of `loss`, `if`, `return` */
     Target *targets;                    /* an assignment's names behind the first */
     TypeExpr *type;                     /* declarations; NULL when left out */

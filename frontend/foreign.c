@@ -261,7 +261,7 @@ static const struct {
     {"statement", "output",
      "a net says what is to become small: loss mse(y, label); what prun --predict writes is said by predict in the eval block"},
     {"statement", "print", "prun --print NAME prints a parameter at the end, pcc --explain NAME says how a value lies"},
-    {"statement", "assert", "sizes are checked by themselves; if batch < 8 { ... } takes a branch by a number"},
+    {"statement", "assert", "sizes are checked by themselves; numbers are by require batch % 8 == 0 \"batch is a multiple of 8\";"},
     {"statement", "optimizer", "the optimizer stands in the train block: train { optimizer = sgd(lr = 0.1); ... }"},
     {"statement", "data", "the data stand in the train block: train { data = numpy_rand(seed = 1); ... }"},
     {"statement", "strategy", "a strategy stands behind its operator: h = matmul(x, w) shard ((2, 4), (4, 1));"},

@@ -55,9 +55,9 @@ static bool is_word(const Lexeme *piece) {
 
 /* Words that are no operands: what follows one begins an expression. */
 static bool is_keyword(const Lexeme *piece) {
-    static const char *const words[] = {"net",      "input", "param",  "const",  "state", "loss", "shard",    "train",
-                                        "parallel", "eval",  "cell",   "import", "hints", "let",  "for",      "in",
-                                        "if",       "else",  "return", "and",    "or",    "not",  "recompute"};
+    static const char *const words[] = {"net",      "input", "param",  "const",   "state", "loss", "shard", "train",
+                                        "parallel", "eval",  "cell",   "import",  "hints", "let",  "for",   "in",
+                                        "if",       "else",  "return", "require", "and",   "or",   "not",   "recompute"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(piece, words[i])) return true;
     return false;

@@ -1,4 +1,4 @@
-/* for, if, let: bodies are written out as the text runs. A block (the braces of for and if) may give a name from outside another value,
+/* for, if, let, require: bodies are written out as the text runs. A block (the braces of for and if) may give a name from outside another value,
  * which is then the name's value after it: that is how loops carry values. What a loop's body defines is the iteration's own; what the
  * branch of an if defines stays. */
 #include "frontend/lower.h"
@@ -13,7 +13,8 @@ void name_ahead(Lower *lower, const char *name, Loc loc) {
 typedef void NameFn(Lower *lower, const char *name, Loc loc);
 static void each_name(Lower *lower, const Statement *first, NameFn *fn) {
     for (const Statement *statement = first; statement; statement = statement->next) {
-        if (statement->name && statement->kind != STATEMENT_FOR && statement->kind != STATEMENT_WRITE)
+        if (statement->name && statement->kind != STATEMENT_FOR && statement->kind != STATEMENT_WRITE &&
+            statement->kind != STATEMENT_REQUIRE)
             fn(lower, statement->name, statement->name_loc);
         for (const Target *target = statement->targets; target; target = target->next)
             fn(lower, target->name, target->loc);
@@ -35,19 +36,24 @@ static void name_failed(Lower *lower, const char *name, Loc loc) {
     names_find(&lower->names, name)->kind = SYMBOL_FAILED;
 }
 
+/* After a mistake in the head of a block nothing is said of what it would have defined. */
+static void names_fail(Lower *lower, const Statement *first) {
+    each_name(lower, first, name_failed);
+}
+
 bool statements_lower(Lower *lower, const Statement *first) {
     bool ok = true;
     for (const Statement *statement = first; statement; statement = statement->next) {
-        ok &= lower_work(lower, statement->name_loc) && statement_lower(lower, statement);
+        const bool fits = lower_work(lower, statement->name_loc) && statement_lower(lower, statement);
+        ok &= fits;
+        if (!fits && statement->kind == STATEMENT_REQUIRE) { /* what is behind it relies on that */
+            names_fail(lower, statement->next);
+            return false;
+        }
         if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
         if (lower->frame && lower->frame->returned) return ok;
     }
     return ok;
-}
-
-/* After a mistake in the head of a block nothing is said of what it would have defined. */
-static void names_fail(Lower *lower, const Statement *first) {
-    each_name(lower, first, name_failed);
 }
 
 /* ---------------------------------------------------------------- for */
@@ -135,6 +141,35 @@ bool if_lower(Lower *lower, const Statement *statement) {
     }
     names_fail(lower, statement->body);
     names_fail(lower, statement->otherwise);
+    return false;
+}
+
+/* ---------------------------------------------------------------- require */
+
+/* "p is 1.5, heads is 3": the numbers that an expression names, each once. */
+static void put_numbers(Lower *lower, Text *text, const Expr *expr) {
+    Number number;
+    for (const Expr *item = expr->items; item; item = item->next)
+        put_numbers(lower, text, item);
+    if (expr->kind != EXPR_NAME || !is_number(lower, expr) || !number_eval(lower, expr, &number)) return;
+    const char *named = arena_printf(lower->arena, "%s is ", expr->text), *at = text->n > 0 ? strstr(text->at, named) : NULL;
+    if (at && (at == text->at || at[-1] == ' ')) return;
+    text_printf(text, "%s%s", text->n > 0 ? ", " : "", named);
+    if (number.real)
+        text_printf(text, "%g", number.f);
+    else
+        text_printf(text, "%lld", (long long)number.i);
+}
+
+bool require_lower(Lower *lower, const Statement *statement) {
+    bool holds = false;
+    if (!condition_eval(lower, statement->value, &holds)) return false;
+    if (holds) return true;
+    Text numbers = {0};
+    diag_error(lower->diags, lower_span(lower, statement->value->loc), "%s", statement->name);
+    put_numbers(lower, &numbers, statement->value);
+    if (numbers.n > 0) diag_hint(lower->diags, "%s", numbers.at);
+    text_finish(&numbers);
     return false;
 }
 

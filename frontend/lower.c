@@ -397,6 +397,8 @@ bool statement_lower(Lower *lower, const Statement *statement) {
         return if_lower(lower, statement);
     case STATEMENT_RETURN:
         return return_lower(lower, statement);
+    case STATEMENT_REQUIRE:
+        return require_lower(lower, statement);
     }
     return false;
 }

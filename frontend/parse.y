@@ -37,7 +37,7 @@ typedef void *yyscan_t;
 
 %token START_FILE START_VALUE START_HINT
 %token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" STATE "'state'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
-%token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'"
+%token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'" REQUIRE "'require'"
 %token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'" POWER "'**'" ELLIPSIS "'...'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
 %token <integer> INTEGER "a number"
@@ -276,6 +276,10 @@ statement
         $$->value = $2;
         $$->shard = $3;
         $$->recompute = $4;
+    }
+    | REQUIRE expr STRING ';' {
+        $$ = statement_new(parse, STATEMENT_REQUIRE, $3, @1);
+        $$->value = $2;
     }
     | FOR NAME IN expr DOTS expr '{' statements '}' {
         $$ = statement_new(parse, STATEMENT_FOR, $2, @2);

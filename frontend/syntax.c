@@ -436,10 +436,8 @@ static bool is_letter(char c) {
 
 /* What stands at the top of a file and does not belong there. */
 static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
-    static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'"}, *const comments[] = {
-                                                                                                                          "a text", "'-'",
-                                                                                                                          "'%'", "'*'",
-                                                                                                                          "'/'"};
+    static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'", "'require'"},
+                             *const comments[] = {"a text", "'-'", "'%'", "'*'", "'/'"};
     size_t behind = (size_t)loc.end;
     while (behind < parse->n && parse->text[behind] == ' ')
         behind++;

@@ -47,7 +47,10 @@ cell rms_norm(x, eps = 1e-5) {
 
 # [batch, places, dim] -> [batch, heads, places, dim / heads]
 cell split_heads(x, heads) {
-    parts = reshape(x, shape = [size(x, 0), size(x, 1), heads, size(x, 2) / heads]);
+    let dim = size(x, 2);
+    require heads > 0 "there is at least one head";
+    require dim % heads == 0 "the width of x is divided among the heads evenly";
+    parts = reshape(x, shape = [size(x, 0), size(x, 1), heads, dim / heads]);
     return transpose(parts, perm = [0, 2, 1, 3]);
 }
 
@@ -67,6 +70,8 @@ cell dot_attention(q, k, v) {
 # Self-attention of several heads. x: [batch, places, dim] -> [batch, places, dim]
 cell attention(x, heads) {
     let dim = size(x, -1);
+    require heads > 0 "there is at least one head";
+    require dim % heads == 0 "the width of x is divided among the heads evenly";
     query   = linear(x, dim);
     key     = linear(x, dim);
     value   = linear(x, dim);
@@ -107,6 +112,7 @@ cell isnan(x) {
 
 # The mean of half the squared differences, of those beyond delta of delta * (|difference| - delta / 2), as PyTorch's HuberLoss.
 cell huber(x, target, delta = 1.0) {
+    require delta > 0 "delta is above 0: the difference up to which the square counts";
     apart = x - target;
     near  = clamp(apart, low = -delta, high = delta);
     return mean(near * (apart - near / 2));
@@ -131,6 +137,9 @@ cell kl_div(x, target, log_target = false, batchmean = false) {
 # Each channel, over the batch and all places, brought to mean 0 and variance 1, then scaled and moved: PyTorch's BatchNorm, of the whole batch however it is
 # split. weight, bias, running_mean and running_var are those of PyTorch's files. In an eval the running ones take the place of the batch's. x: [n, c, ..] -> [n, c, ..]
 cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
+    require eps >= 0 "eps is not negative: it is added to a variance";
+    require momentum >= 0 and momentum <= 1 "momentum is the share of the new batch in the running statistics: 0 to 1";
+    require ndim(x) >= 2 and ndim(x) <= 5 "x is [n, c] and up to three dimensions behind them";
     let channels = size(x, 1);
     param weight       : f32[channels] = ones;
     param bias         : f32[channels] = zeros;
@@ -163,6 +172,7 @@ cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
 
 # In training each element is 0 with probability p, else x / (1 - p); in an eval x. x: [..] -> [..]
 cell dropout(x, p = 0.5) {
+    require p >= 0 and p < 1 "p is the share of elements that become 0: at least 0, less than 1";
     if training and p > 0 {
         y = where(random(x) < 1.0 - p, x * (1 / (1.0 - p)), 0.0);
     } else {

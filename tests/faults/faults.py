@@ -612,6 +612,9 @@ seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_wh
      ("lion's slot has a share of its own", "LION", "slot = beta2 * m[i] + rest2 * g[i]", "slot = beta1 * m[i] + rest1 * g[i]"))
 seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_what_pytorch_does"),
      ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))
+seed(script("functions", "compiler/pcc", "Functions.test_cells_refuse_numbers_that_mean_nothing"),
+     ("what a cell requires holds", "require_lower", "if (holds) return true;", "return true;"),
+     ("behind what does not hold nothing is looked at", "statements_lower", "statement->kind == STATEMENT_REQUIRE", "false"))
 seed(script("einsum", "compiler/pcc", "Einsum.test_pairs_are_in_the_order_of_the_fewest_multiplications"),
      ("pairs are in the cheapest order", "find_order", "cost >= order->cost[set]", "cost < order->cost[set]"))
 seed(script("einsum", "compiler/pcc", "Einsum.test_values_and_gradients"),

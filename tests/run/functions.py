@@ -7,7 +7,7 @@ import struct
 import unittest
 
 import harness
-from harness import Case
+from harness import Case, compiling, run
 
 X = [-4.0, -3.0, -1.5, -0.25, -1e-9, 0.0, 0.5, 2.0, 3.0, 7.25]
 NET = """import "nn.dsl";
@@ -62,6 +62,23 @@ class Functions(Case):
         self.expect("elu(x)", lambda x, t: x if x > 0 else math.expm1(x), lambda x, t: 1 if x > 0 else math.exp(x))
         self.expect("elu(x, 0.5)", lambda x, t: x if x > 0 else 0.5 * math.expm1(x), lambda x, t: 1 if x > 0 else 0.5 * math.exp(x))
         self.expect("where(isnan(log(x)), 3.0, x)", lambda x, t: 3 if x < 0 else x, lambda x, t: x >= 0)
+
+    def test_cells_refuse_numbers_that_mean_nothing(self):
+        for call, text, numbers in (("dropout(x, p = 1.5)", "p is the share of elements that become 0", "p is 1.5"),
+                                    ("dropout(x, p = 1)", "p is the share of elements that become 0", "p is 1"),
+                                    ("layer_norm(x, eps = -0.5)", "eps is -0.5, and must be above 0", ""), ("batch_norm(x, eps = -1)", "eps is not negative", "eps is -1"),
+                                    ("batch_norm(x, momentum = 2)", "momentum is the share", "momentum is 2"),
+                                    ("batch_norm(x[0, 0])", "x is \\[n, c\\]", ""), ("huber(x, x, delta = 0)", "delta is above 0", "delta is 0"),
+                                    ("transformer_block(x, 3)", "divided among the heads evenly", "dim is 8, heads is 3"),
+                                    ("attention(x, 0)", "at least one head", "heads is 0"), ("split_heads(x, 16)", "evenly", "dim is 8, heads is 16")):
+            with self.subTest(call=call):
+                self.write("net.dsl", 'import "nn.dsl";\nnet n { param x : f32[2, 4, 8] = normal(1); y = %s; loss sum(y); }\ntrain { optimizer = sgd(lr = 1); }' % call)
+                result = run(compiling("net.dsl", cwd=self.folder), cwd=self.folder)
+                self.assertFails(result, 1, r"nn\.dsl:\d+:\d+: error: [^\n]*" + text)
+                self.assertIn("hint: %s\n" % numbers if numbers else "", result.err)
+                self.assertIn("called here as y", result.err)
+        self.write("net.dsl", 'import "nn.dsl";\nnet n { param x : f32[2, 4, 8] = normal(1); y = dropout(attention(layer_norm(x), 4), p = 0); loss sum(y); }\ntrain { optimizer = sgd(lr = 1); }')
+        self.compile("net.dsl", "net.plan", "--ranks", 1)
 
     def test_powers(self):
         positive = [0.0, 0.25, 1.0, 1.5, 2.0, 9.0]
