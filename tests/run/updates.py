@@ -39,7 +39,7 @@ def states(data, code):
     return found
 
 
-def net(settings, dtype, more):
+def net(settings, dtype, ranks, more):
     """Every gradient is the step's input, exactly. Two rows a batch, of which the second is 0: split over the batch a gradient is a sum of two terms."""
     kind = FORM[dtype][0]
     lines = ["net n(batch = 2) {"]
@@ -47,8 +47,8 @@ def net(settings, dtype, more):
         sizes = ", ".join(map(str, shape))
         lines.append("    input g_%s : %s[batch%s];" % (name, kind, ", " + sizes if shape else ""))
         lines.append("    param %s : %s[%s] = %s;" % (name, kind, sizes, literal(torch_optimizers.starts()[name], shape)))
-        lines.append("    loss_%s = sum(g_%s * %s);" % (name, name, name))
-    lines.append("    loss %s;\n}" % " + ".join("loss_" + name for name in SHAPES))
+        lines.append("    y_%s = g_%s * %s shard ((%s), (%s));" % (name, name, name, ", ".join([str(ranks)] + ["1"] * len(shape)), ", ".join(["1"] * len(shape))))
+    lines.append("    loss %s;\n}" % " + ".join("sum(y_%s)" % name for name in SHAPES))
     data = ", ".join('g_%s = "g_%s.npy"' % (name, name) for name in SHAPES)
     lines.append("train { data = npy(%s); epochs = 1; steps = %d; checkpoint every 1; %s }" % (data, STEPS[-1], settings))
     return "\n".join(lines) + "\nparallel { dataset = data_parallel; %s }\n" % more
@@ -62,9 +62,10 @@ class Updates(Case):
         for name, shape in SHAPES.items():
             rows = [row for step in torch_optimizers.gradients() for row in (step[name], [0.0] * len(step[name]))]
             self.write("g_%s.npy" % name, npy(rows, shape, descr, code))
-        self.write("net.dsl", net(CASES[case][0], dtype, more))
+        self.write("net.dsl", net(CASES[case][0], dtype, ranks, more))
         shutil.rmtree(self.path("net.plan.checkpoints"), ignore_errors=True)
         plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, "--prove")
+        self.assertEqual(b" reduce_scatter " in self.read("net.plan"), ranks > 1, "sums of gradients go to the parts that are updated")
         self.ok(self.local(plan, ranks))
         starts = torch_optimizers.starts()
         for k, step in enumerate(STEPS):
