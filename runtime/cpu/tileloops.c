@@ -44,7 +44,11 @@ enum { LANES = 8, ROWS = 6, COLUMNS = 2 * LANES };
 #define ROWS_11(X) ROWS_10(X) X(10)
 #define ROWS_12(X) ROWS_11(X) X(11)
 
-#define ZERO(i) Vector left##i = V(setzero)(), right##i = V(setzero)();
+/* The result's rows are fetched while the product is summed up. */
+#define ZERO(i)                                                                                                                            \
+    Vector left##i = V(setzero)(), right##i = V(setzero)();                                                                                \
+    _mm_prefetch((const char *)(out + i * leading), _MM_HINT_T0);                                                                          \
+    _mm_prefetch((const char *)(out + i * leading + columns - 1), _MM_HINT_T0);
 #define MULTIPLY(i)                                                                                                                        \
     {                                                                                                                                      \
         const Vector x = SPREAD(a + i * a_row);                                                                                            \
@@ -168,6 +172,11 @@ static void pack_columns(int64_t k, int64_t n, const float *x, int64_t depth, in
     pack_rest(COLUMNS, packed, k, n, x, depth, across, out);
 }
 
+static void fetch(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16)
+        _mm_prefetch((const char *)(x + i), _MM_HINT_T1);
+}
+
 const TileLoops *JOIN(tile_loops_, VECTOR)(void) {
     static const TileLoops loops = {.rows = ROWS,
                                     .columns = COLUMNS,
@@ -189,7 +198,8 @@ const TileLoops *JOIN(tile_loops_, VECTOR)(void) {
 #endif
                                         },
                                     .pack_rows = pack_rows,
-                                    .pack_columns = pack_columns};
+                                    .pack_columns = pack_columns,
+                                    .fetch = fetch};
     return &loops;
 }
 #endif

@@ -3,16 +3,18 @@
  * neither on the number of threads nor on which rows and columns a rank holds. */
 #include <stdalign.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/cpu/cpu.h"
 
 enum {
     DEPTH = 384,         /* steps added up in registers: of each a panel's stay in the first cache */
-    BLOCK_ROWS = 96,     /* of the left matrix, which stay in the second; a multiple of any tile's */
+    BLOCK_ROWS = 144,    /* of the left matrix, which stay in the second; a multiple of any tile's */
     SHARED_DEPTH = 1152, /* of the panels that threads share: a multiple of DEPTH */
     SHARED_COLUMNS = 1024,
     OWN_PANELS = 1 << 16, /* elements of the right matrix that a thread packs for itself */
     FEW_COLUMNS = 64,     /* so few do not repay that the left matrix is packed */
+    FAR_ROWS = 1024,      /* elements between rows of which few stay in a cache, as they meet in its sets */
     TILES_EACH = 4,       /* rows of tiles that a thread should have, or columns are divided, too */
 };
 
@@ -63,17 +65,27 @@ static void multiply_steps(const TileLoops *loops, const Multiply *x, int64_t ro
     const int64_t k = least(x->k - p, DEPTH);
     const float *a = x->a + row * x->a_row + p * x->a_depth;
     int64_t a_row = x->a_row, a_depth = x->a_depth, tile_step = a_row * loops->rows;
-    if (a_row == 1 && a_depth != 1 && n > FEW_COLUMNS) {
+    if (n > FEW_COLUMNS && a_row == 1 && a_depth != 1) {
         loops->pack_rows(k, m, a, a_depth, a_row, packed);
         a = packed;
         a_depth = loops->rows;
         tile_step = k * loops->rows;
+    } else if (n > FEW_COLUMNS && a_row >= FAR_ROWS) {
+        for (int64_t i = 0; i < m; i++)
+            memcpy(packed + i * k, a + i * a_row, (size_t)k * sizeof *packed);
+        a = packed;
+        a_row = k;
+        tile_step = k * loops->rows;
     }
+    const int64_t panel = k * loops->columns,
+                  piece = parts_of(panel, parts_of(m, loops->rows)); /* of the next panel, fetched during a tile */
     for (int64_t j = column; j < column + n; j += loops->columns)
-        for (int64_t i = 0; i < m; i += loops->rows)
+        for (int64_t i = 0; i < m; i += loops->rows) {
+            if (j + loops->columns < column + n) loops->fetch(panels + j * k + panel + i / loops->rows * piece, piece);
             loops->tile[least(m - i, loops->rows) - 1](k, a + i / loops->rows * tile_step, a_row, a_depth, panels + j * k,
                                                        x->out + (row + i) * x->out_row + j, x->out_row,
                                                        (int)least(x->n - j, loops->columns), x->add || p > 0);
+        }
 }
 
 static void multiply_block(const TileLoops *loops, const Multiply *x, int64_t row, int64_t m, int64_t column, int64_t n,

@@ -50,6 +50,7 @@ typedef struct TileLoops {
     /* n rows of a or columns of b become panels of k steps. depth, across: the strides of a step and of a row or column, one of which is 1. */
     void (*pack_rows)(int64_t k, int64_t n, const float *x, int64_t depth, int64_t across, float *out);
     void (*pack_columns)(int64_t k, int64_t n, const float *x, int64_t depth, int64_t across, float *out);
+    void (*fetch)(const float *x, int64_t n); /* n elements are read soon: into the second cache */
 } TileLoops;
 
 typedef struct VectorLoops {
