@@ -9,6 +9,7 @@
  *   softmax.c  expansions of operators on rows that are split
  * norm.c     layer_norm, rms_norm: rules, gradients, expansions
  * attention.c  attention: likewise
+ * windows.c  conv2d, pools: rules, gradients; pad, upsample: what they stand for
  */
 #pragma once
 #include "ir/op.h"
@@ -125,3 +126,20 @@ RuleFn rule_attention_most; /* q, k (mask) -> [.., m, 1], a maximum over n */
 RuleFn rule_attention_sums; /* q, k, v, most (mask) -> [.., m, 1] and [.., m, e], sums over n */
 AdjointFn adjoint_attention;
 ExpandFn split_attention, split_attention_grad;
+
+/* ---- windows.c */
+
+RuleFn
+    rule_conv2d; /* {stride, padding, dilation, groups}: x: [n, c, h, w], w: [o, c / groups, kh, kw] -> [n, o, h', w']; factors n, c, which is contracted, o,
+                       and what stays whole; with groups n, the groups, which a split must divide, and what stays whole */
+RuleFn rule_conv2d_grad_x; /* {.., shape}: dy, w -> the gradient of x, of this shape; the factors are the same */
+RuleFn rule_conv2d_grad_w; /* {.., shape}: x, dy -> the gradient of w, of this shape */
+RuleFn
+    rule_max_pool; /* {kernel_size, stride, padding, dilation, ceil_mode}: x: [.., h, w] -> [.., h', w']; factors are the leading dimensions */
+RuleFn rule_max_pool_grad; /* {the same}: x, dy -> the gradient of x */
+RuleFn rule_avg_pool;      /* {kernel_size, stride, padding, count_include_pad}: x: [.., h, w] -> [.., h', w'] */
+RuleFn rule_avg_pool_grad; /* {.., shape}: dy -> the gradient of x, of this shape */
+RuleFn rule_pad;           /* {before, after}: factors are x's dimensions that stay as they are */
+RuleFn rule_upsample;      /* {scale_factor}: x: [.., h, w] -> [.., h * fh, w * fw]; factors are x's dimensions */
+AdjointFn adjoint_conv2d, adjoint_avg_pool, adjoint_slice_grad;
+ExpandFn expand_pad, expand_upsample;

@@ -5,6 +5,7 @@
 #include "ir/lookup.h"
 #include "proof/field.h"
 #include "proof/seen.h"
+#include "proof/windows.h"
 
 /* ---------------------------------------------------------------- small operands */
 
@@ -88,6 +89,20 @@ static void shrink_slice(OperatorCase *p, const TensorType *whole) {
     }
 }
 
+/* What is put before and behind: one element each. */
+static void shrink_padding(OperatorCase *p, const TensorType *result) {
+    for (int k = 0; k < result->shape.ndim - result->hidden; k++) {
+        const int d = result->hidden + k;
+        int64_t size = result->shape.dim[d], begin = p->attr[0].ints[k], end = p->attr[1].ints[k], *kept = &p->in[0].shape.dim[d];
+        begin = least(begin + (begin < 0 ? size : 0), 1);
+        const int64_t after = least(size - (end + (end < 0 ? size : 0)), 1);
+        if (begin + after > 0) *kept = least(*kept, 2);
+        p->attr[0].ints[k] = begin;
+        p->attr[1].ints[k] = begin + *kept;
+        p->attr[2].ints[k] = begin + *kept + after;
+    }
+}
+
 static int axis_at(const OperatorCase *p, int64_t otherwise) {
     const Attr *axis = &p->attr[op_attr(p->op, "axis")];
     int ndim = p->in[0].shape.ndim - p->in[0].hidden;
@@ -104,6 +119,9 @@ static bool shrink(OperatorCase *p, const Graph *graph, const Node *node, char *
     }
     shrink_letters(p, graph, node, &letters);
     if (node->op == OP_slice) shrink_slice(p, &graph->values.at[node->in[0]].type);
+    if (node->op == OP_slice_grad) shrink_padding(p, &graph->values.at[node->out[0]].type);
+    if (is_windowed(node->op))
+        windowed_shrink(graph, node, (Shape *[]){&p->in[0].shape, p->nin > 1 ? &p->in[1].shape : NULL, NULL}, p->attr);
     for (int i = 0; node->op == OP_concat && i < p->nin; i++) {
         int64_t *size = &p->in[i].shape.dim[axis_at(p, 0)];
         *size = least(graph->values.at[node->in[i]].type.shape.dim[axis_at(p, 0)], 1 + p->same[i] % 3);

@@ -76,6 +76,7 @@ typedef struct Letters {
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
     LinearIn linear;
     Reduction reduction; /* how a result is partial over the digits of a letter that it lacks */
+    int8_t grouped;      /* the letter whose dimensions may be multiples of its size, which splits divide; -1: none has one */
     bool reshape;        /* dimensions correspond by row-major position, not by letters */
     bool flat;           /* element i of a result as large as its operand needs just element i of that */
     bool view;           /* and is that element */

@@ -72,6 +72,8 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
                 if (layout_count(layout, d)) return fail(why, n, "a dimension that must be whole is split");
                 continue;
             }
+            if (letter == letters->grouped && letters->size[letter] % layout_split(layout, d) != 0)
+                return fail(why, n, "a split that takes parts of groups");
             if (!where[letter]) {
                 where[letter] = layout;
                 list[letter] = d;

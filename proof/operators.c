@@ -1,6 +1,7 @@
 /* What each operator means for layouts: written from the operators' definitions, never derived from ir's table of rules, so that a mistake there
  * does not prove itself. */
 #include "proof/internal.h"
+#include "proof/windows.h"
 
 #include <string.h>
 
@@ -450,6 +451,13 @@ static bool arity_fits(const Node *node) {
         [OP_rms_norm] = {2, 1},
         [OP_layer_norm_grad] = {3, 3},
         [OP_rms_norm_grad] = {3, 2},
+        [OP_conv2d] = {2, 1},
+        [OP_conv2d_grad_x] = {2, 1},
+        [OP_conv2d_grad_w] = {2, 1},
+        [OP_max_pool] = {1, 1},
+        [OP_max_pool_grad] = {2, 1},
+        [OP_avg_pool] = {1, 1},
+        [OP_avg_pool_grad] = {1, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
@@ -499,6 +507,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     letters->n = 0;
     letters->reshape = letters->flat = letters->view = letters->places = letters->elementwise = false;
     letters->linear = LINEAR_IN_NONE;
+    letters->grouped = -1;
     letters->reduction = node->op == OP_max || node->op == OP_attention_most ? REDUCE_MAX
                          : node->op == OP_first || node->op == OP_min        ? REDUCE_MIN
                                                                              : REDUCE_SUM;
@@ -636,6 +645,14 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_rms_norm_grad:
         letters->linear = LINEAR_IN_SECOND;
         return normalising(graph, node, 2, letters, why, n);
+    case OP_conv2d:
+    case OP_conv2d_grad_x:
+    case OP_conv2d_grad_w:
+    case OP_max_pool:
+    case OP_max_pool_grad:
+    case OP_avg_pool:
+    case OP_avg_pool_grad:
+        return windowed_letters(graph, node, letters, why, n);
     case OP_less:
     case OP_less_equal:
     case OP_greater:
@@ -709,6 +726,8 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_bce_with_logits:
     case OP_cross_entropy:
     case OP_argmax:
+    case OP_pad:
+    case OP_upsample:
     case OP_convert:
     case NOPS:
         break;

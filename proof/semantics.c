@@ -10,6 +10,7 @@
 
 #include "proof/contraction.h"
 #include "proof/walk.h"
+#include "proof/windows.h"
 
 /* Numbers of a row's loop beside the elements. */
 typedef struct Numbers {
@@ -655,6 +656,15 @@ static const Semantics semantics[NOPS] = {
     [OP_rms_norm] = {.kernel = norm_kernel, .cost = 4},
     [OP_layer_norm_grad] = {.kernel = norm_grad_kernel, .cost = 8},
     [OP_rms_norm_grad] = {.kernel = norm_grad_kernel, .cost = 7},
+    [OP_conv2d] = {.kernel = conv_kernel},
+    [OP_conv2d_grad_x] = {.kernel = conv_kernel},
+    [OP_conv2d_grad_w] = {.kernel = conv_kernel},
+    [OP_max_pool] = {.kernel = max_pool_kernel},
+    [OP_max_pool_grad] = {.kernel = max_pool_kernel},
+    [OP_avg_pool] = {.kernel = avg_pool_kernel},
+    [OP_avg_pool_grad] = {.kernel = avg_pool_kernel},
+    [OP_pad] = {.kernel = spaced_kernel, .cost = 4},
+    [OP_upsample] = {.kernel = spaced_kernel, .cost = 4},
     [OP_max_mask] = {.row = max_mask_row},
     [OP_max_share] = {.kernel = kernel_max_share},
     [OP_abs_grad] = {.row = abs_grad_row},
@@ -733,5 +743,6 @@ double field_work(const Graph *graph, const Node *node, const FieldTensor *in, c
     if (own->leaf) return LEAF_COST * work;
     if (own->kernel == contraction_matmul || own->kernel == contraction_einsum) return work + contraction_work(node, in, out);
     if (own->kernel == attention_kernel || own->kernel == attention_grad_kernel) return work + attention_work(node, in);
+    if (is_windowed(node->op)) return work + windowed_work(node, in, out);
     return work + most * own->cost;
 }

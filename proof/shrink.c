@@ -1,6 +1,7 @@
 /* A small case with the pattern of a large one: the same operator or communication, digits above 3 made 3 or 2, sizes as small as leaves every split
  * as even, uneven or empty as it was, with the same boundaries in common. */
 #include "proof/shrink.h"
+#include "proof/windows.h"
 
 #include <string.h>
 
@@ -289,6 +290,12 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
     bool ok = letters.reshape ? reshape_shrink(own, small, keep) : letters_shrink(own, &letters, small, keep);
     if (ok && (own->node.op == OP_slice || own->node.op == OP_slice_grad)) slice_shrink(own, &letters, small);
     if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, small);
+    if (ok && is_windowed(own->node.op)) {
+        Shape *shapes[3] = {NULL};
+        for (int t = 0; t < case_tensors(own); t++)
+            shapes[t] = shape_of(small, t);
+        windowed_shrink(&own->graph, &own->node, shapes, small->attr);
+    }
     if (ok)
         attributes_shrink(small);
     else

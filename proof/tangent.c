@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proof/walk.h"
+#include "proof/windows.h"
 
 typedef struct Derivation {
     const Graph *graph;
@@ -308,6 +309,10 @@ static bool tangent_attention(const Derivation *d) {
     return attention_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
 
+static bool tangent_max_pool(const Derivation *d) {
+    return max_pool_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
+}
+
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Tangent(const Derivation *d);
@@ -361,6 +366,10 @@ static const TangentRow tangents[NOPS] = {
     [OP_cast] = {.rule = tangent_cast},
     [OP_where] = {.rule = tangent_where},
     [OP_replicate] = {.rule = tangent_linear},
+    [OP_conv2d] = {.rule = tangent_product},
+    [OP_max_pool] = {.rule = tangent_max_pool},
+    [OP_avg_pool] = {.rule = tangent_linear},
+    [OP_slice_grad] = {.rule = tangent_linear},
 };
 
 /* What else elementwise.def has with a gradient: its slope is what the gradient multiplies by. */

@@ -170,6 +170,38 @@ cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
     return y;
 }
 
+# Cross-correlation over planes: PyTorch's nn.Conv2d, weight [out, channels / groups, height, width] as in its files. kernel_size, stride, padding and dilation are of
+# height and width alike; for two numbers there is the operator, conv2d(x, weight, stride = [1, 2]). x: [n, c, h, w] -> [n, out, h', w']. A strategy is that of the
+# operator: ((8, 1, 1, 1), (1, 1, 1, 1)) splits the batch, ((1, 1, 1, 1), (8, 1, 1, 1)) splits out, ((1, 8, 1, 1), (1, 8, 1, 1)) the sum over c.
+cell conv2d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, with_bias = true, std = 1 / sqrt(size(x, 1) / groups * kernel_size * kernel_size)) {
+    param weight : f32[out, size(x, 1) / groups, kernel_size, kernel_size] = normal(std);
+    y = conv2d(x, weight, stride = stride, padding = padding, dilation = dilation, groups = groups) shard;
+    if with_bias {
+        param bias : f32[out] = zeros;
+        y = y + reshape(bias, shape = [out, 1, 1]);
+    }
+    return y;
+}
+
+# The same over rows: PyTorch's nn.Conv1d, weight [out, channels / groups, width]. x: [n, c, w] -> [n, out, w']
+cell conv1d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, with_bias = true, std = 1 / sqrt(size(x, 1) / groups * kernel_size)) {
+    param weight : f32[out, size(x, 1) / groups, kernel_size] = normal(std);
+    rows  = reshape(x, shape = [size(x, 0), size(x, 1), 1, size(x, 2)]);
+    taps  = reshape(weight, shape = [out, size(x, 1) / groups, 1, kernel_size]);
+    plane = conv2d(rows, taps, stride = [1, stride], padding = [0, padding], dilation = [1, dilation], groups = groups) shard;
+    y     = reshape(plane, shape = [size(x, 0), out, size(plane, 3)]);
+    if with_bias {
+        param bias : f32[out] = zeros;
+        y = y + reshape(bias, shape = [out, 1]);
+    }
+    return y;
+}
+
+# The mean of each plane: PyTorch's AdaptiveAvgPool2d(1) and a flatten behind it. x: [n, c, h, w] -> [n, c]
+cell global_avg_pool(x) {
+    return mean(x, axes = [2, 3]);
+}
+
 # In training each element is 0 with probability p, else x / (1 - p); in an eval x. x: [..] -> [..]
 cell dropout(x, p = 0.5) {
     require p >= 0 and p < 1 "p is the share of elements that become 0: at least 0, less than 1";
@@ -179,4 +211,46 @@ cell dropout(x, p = 0.5) {
         y = x;
     }
     return y;
+}
+
+# A block of ResNet-18 and -34 (He et al. 2015), named as torchvision's BasicBlock: two convolutions, and x beside them, through a convolution and a norm of its own
+# where the block changes the shape. x: [n, c, h, w] -> [n, out, h / stride, w / stride]
+cell basic_block(x, out, stride = 1) {
+    conv1 = conv2d(x, out, 3, stride = stride, padding = 1, with_bias = false);
+    bn1   = batch_norm(conv1);
+    conv2 = conv2d(relu(bn1), out, 3, padding = 1, with_bias = false);
+    bn2   = batch_norm(conv2);
+    downsample = x;
+    if stride != 1 or size(x, 1) != out {
+        for k in 0..2 {
+            if k == 0 {
+                downsample = conv2d(downsample, out, 1, stride = stride, with_bias = false);
+            } else {
+                downsample = batch_norm(downsample);
+            }
+        }
+    }
+    return relu(bn2 + downsample);
+}
+
+# A block of ResNet-50 and deeper ones, named as torchvision's Bottleneck; the convolution in the middle has the stride.
+# x: [n, c, h, w] -> [n, 4 * width, h / stride, w / stride]
+cell bottleneck(x, width, stride = 1) {
+    conv1 = conv2d(x, width, 1, with_bias = false);
+    bn1   = batch_norm(conv1);
+    conv2 = conv2d(relu(bn1), width, 3, stride = stride, padding = 1, with_bias = false);
+    bn2   = batch_norm(conv2);
+    conv3 = conv2d(relu(bn2), 4 * width, 1, with_bias = false);
+    bn3   = batch_norm(conv3);
+    downsample = x;
+    if stride != 1 or size(x, 1) != 4 * width {
+        for k in 0..2 {
+            if k == 0 {
+                downsample = conv2d(downsample, 4 * width, 1, stride = stride, with_bias = false);
+            } else {
+                downsample = batch_norm(downsample);
+            }
+        }
+    }
+    return relu(bn3 + downsample);
 }

@@ -12,9 +12,11 @@
  *   norm.c         layer_norm, rms_norm and their gradients; normloops.c: their loops
  *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
  *   lookup.c       elements looked up by integers
+ *   convolve.c     conv2d and its gradients as matrix products
+ *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
  *   einsum.c       matmul and einsum, in tiles or through CBLAS; tiles.c: f32 in tiles; tileloops.c: their loops; blas.c: opens BLAS
- *   reference.c, contract.c, plain.c, plainattention.c, plainlookup.c, plainnorm.c   the plain loop of each, obviously right, that the others are checked against
+ *   reference.c, contract.c, plain.c, plainattention.c, plainlookup.c, plainnorm.c, plainwindow.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
 #include <cblas.h>

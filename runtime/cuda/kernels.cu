@@ -19,4 +19,5 @@
 #include "runtime/cuda/norm.cuh"
 #include "runtime/cuda/lookup.cuh"
 #include "runtime/cuda/pull.cuh"
+#include "runtime/cuda/window.cuh"
 #include "runtime/cuda/matmul.cuh"

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ir/window.h"
+
 /* Element types, in the order of DType. */
 enum { KERNEL_F32, KERNEL_F64, KERNEL_I32, KERNEL_I64, KERNEL_BOOL };
 
@@ -270,6 +272,29 @@ typedef struct ProductLoops {
     int64_t gone_size[PRODUCT_LETTERS], gone_stride[2][PRODUCT_LETTERS];
 } ProductLoops;
 LAUNCHED cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream);
+
+/* window.cuh */
+
+typedef enum {
+    WINDOWS_CONV,
+    WINDOWS_CONV_X,
+    WINDOWS_CONV_W,
+    WINDOWS_MAX,
+    WINDOWS_MAX_BACK,
+    WINDOWS_AVERAGE,
+    WINDOWS_AVERAGE_BACK
+} WindowsKind;
+/* The n elements of a result from the operands a and b, as the operator has them; b NULL: it has one. f32 and f64. */
+typedef struct KernelWindows {
+    Planes planes;
+    WindowsKind kind;
+    int dtype;
+    int with_padding; /* a mean counts the padding too */
+    int64_t n;
+    void *out;
+    const void *a, *b;
+} KernelWindows;
+LAUNCHED kernels_windows(const KernelWindows *windows, cudaStream_t stream);
 
 /* pull.cuh: what communicators move and add up */
 

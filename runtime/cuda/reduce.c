@@ -141,3 +141,9 @@ bool kernel_argmax(const KernelCall *call, Error *error) {
 bool kernel_cross_entropy(const KernelCall *call, Error *error) {
     return is_composite(call, error);
 }
+bool kernel_pad(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}
+bool kernel_upsample(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}

@@ -16,7 +16,7 @@ enum { REPLICAS = 3, MAX_VALUES = 64 };
 typedef struct Case {
     OpCode op;
     const char *shapes; /* "8x6, 6x4" */
-    Attr attr[2];
+    Attr attr[MAX_ATTRS];
 } Case;
 
 #define YES                                                                                                                                \
@@ -119,6 +119,14 @@ static const Case cases[] = {
     {OP_cast, "4x3", {{.given = true, .text = "f32"}}},
     {OP_where, "4x3, 4x3, 4x3", {{0}}},
     {OP_where, "4x1, 3, 4x3", {{0}}},
+    {OP_conv2d, "2x3x5x4, 2x3x3x2", {{0}}},
+    {OP_conv2d, "2x4x5x4, 6x2x3x2", {INTS(2, 2, 1), INTS(2, 1, 0), INTS(2, 1, 2), {.given = true, .i = 2}}},
+    {OP_conv2d, "1x3x2x2, 3x1x2x2", {{0}, INTS(1, 1), {0}, {.given = true, .i = 3}}},
+    {OP_max_pool, "2x5x4", {INTS(1, 2)}},
+    {OP_max_pool, "2x5x4", {INTS(2, 3, 2), INTS(1, 2), INTS(1, 1), INTS(2, 1, 2), YES}},
+    {OP_avg_pool, "2x5x4", {INTS(1, 2)}},
+    {OP_avg_pool, "5x4", {INTS(2, 3, 2), INTS(1, 1), INTS(2, 1, 0), {.given = true}}},
+    {OP_slice_grad, "4x2", {INTS(2, 0, 1), INTS(2, 4, 3), INTS(2, 4, 5)}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}, YES}},
 };
@@ -289,6 +297,61 @@ static void run_pick(const Tensor *rows, const Tensor *index, const Tensor *pick
     }
 }
 
+static int64_t pair(const Attr *attr, int d, int64_t otherwise) {
+    return attr->given ? attr->ints[attr->n == 1 ? 0 : d] : otherwise;
+}
+
+/* x[n, g * c + i, y * stride + ky * dilation - padding, ..] w[g * o + j, i, ky, kx] for y[n, g * o + j, y, ..]: the sum of the products of two of the three is the third. */
+static void run_convolution(const Attr *attr, const Tensor *x, const Tensor *w, const Tensor *y, int wanted) {
+    const int64_t groups = attr[3].given ? attr[3].i : 1, in = w->shape.dim[1], out = w->shape.dim[0] / groups;
+    for (int64_t i = 0; i < count(&y->shape); i++)
+        for (int64_t k = 0; k < in * w->shape.dim[2] * w->shape.dim[3]; k++) {
+            int64_t at[MAX_NDIM], tap[MAX_NDIM], place[2];
+            unravel(&y->shape, i, at);
+            unravel(&(Shape){.ndim = 3, .dim = {in, w->shape.dim[2], w->shape.dim[3]}}, k, tap);
+            for (int d = 0; d < 2; d++)
+                place[d] = at[2 + d] * pair(&attr[0], d, 1) + tap[1 + d] * pair(&attr[2], d, 1) - pair(&attr[1], d, 0);
+            if (place[0] < 0 || place[1] < 0 || place[0] >= x->shape.dim[2] || place[1] >= x->shape.dim[3]) continue;
+            double *of_x =
+                &x->at[((at[0] * x->shape.dim[1] + at[1] / out * in + tap[0]) * x->shape.dim[2] + place[0]) * x->shape.dim[3] + place[1]];
+            double *of_w = &w->at[at[1] * in * w->shape.dim[2] * w->shape.dim[3] + k];
+            if (wanted == 0)
+                *of_x += *of_w * y->at[i];
+            else if (wanted == 1)
+                *of_w += *of_x * y->at[i];
+            else
+                y->at[i] += *of_x * *of_w;
+        }
+}
+
+/* Maxima or means of windows; back: x is zero, and each window's number goes to where it came from. of: what maxima are looked for in. */
+static void run_pool(const Attr *attr, bool max, const Tensor *of, const Tensor *x, const Tensor *y, bool back) {
+    const int nd = x->shape.ndim;
+    const int64_t plane = x->shape.dim[nd - 2] * x->shape.dim[nd - 1];
+    for (int64_t i = 0; i < count(&y->shape); i++) {
+        int64_t seen[64], n = 0, at[MAX_NDIM], most = 0;
+        unravel(&y->shape, i, at);
+        const int64_t first = i / (y->shape.dim[nd - 2] * y->shape.dim[nd - 1]) * plane;
+        for (int64_t k = 0, across = pair(&attr[0], 1, 1); k < pair(&attr[0], 0, 1) * across; k++) {
+            int64_t place[2];
+            for (int d = 0; d < 2; d++)
+                place[d] = at[nd - 2 + d] * pair(&attr[1], d, pair(&attr[0], d, 1)) +
+                           (d ? k % across : k / across) * (max ? pair(&attr[3], d, 1) : 1) - pair(&attr[2], d, 0);
+            if (place[0] < 0 || place[1] < 0 || place[0] >= x->shape.dim[nd - 2] || place[1] >= x->shape.dim[nd - 1]) continue;
+            seen[n] = first + place[0] * x->shape.dim[nd - 1] + place[1];
+            if (of->at[seen[n]] > of->at[seen[most]]) most = n;
+            n++;
+        }
+        const double counted = attr[3].given && !attr[3].i ? (double)n : (double)(pair(&attr[0], 0, 1) * pair(&attr[0], 1, 1));
+        for (int64_t k = max ? most : 0; k < (max ? most + 1 : n); k++) {
+            if (back)
+                x->at[seen[k]] += y->at[i] / (max ? 1 : counted);
+            else
+                y->at[i] += x->at[seen[k]] / (max ? 1 : counted);
+        }
+    }
+}
+
 /* Result `result` of one operator on tensors without the hidden dimension; out is zero. */
 static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, int result, Tensor *out) {
     int64_t n = count(&out->shape), index[MAX_NDIM], begin[MAX_NDIM] = {0};
@@ -310,7 +373,17 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
             run_attention(&plain, result, out->at);
         else
             run_attention_grad(&plain, in[1].at, in[4].at, result, out->at);
-    } else if (op == OP_slice || op == OP_slice_grad)
+    } else if (op == OP_conv2d || op == OP_conv2d_grad_x || op == OP_conv2d_grad_w)
+        run_convolution(attr, op == OP_conv2d_grad_x ? out : &in[0], op == OP_conv2d_grad_w ? out : &in[1],
+                        op == OP_conv2d ? out : &in[op == OP_conv2d_grad_x ? 0 : 1],
+                        op == OP_conv2d_grad_x   ? 0
+                        : op == OP_conv2d_grad_w ? 1
+                                                 : 2);
+    else if (op == OP_max_pool || op == OP_avg_pool)
+        run_pool(attr, op == OP_max_pool, &in[0], &in[0], out, false);
+    else if (op == OP_max_pool_grad || op == OP_avg_pool_grad)
+        run_pool(attr, op == OP_max_pool_grad, op == OP_max_pool_grad ? &in[0] : out, out, &in[op == OP_max_pool_grad ? 1 : 0], true);
+    else if (op == OP_slice || op == OP_slice_grad)
         run_part(op == OP_slice ? &in[0] : out, op == OP_slice ? out : &in[0], attr[0].ints, op == OP_slice);
     else if (op == OP_split) {
         int axis = axis_of(&attr[1], out->shape.ndim, 0);
@@ -450,7 +523,7 @@ static void check_gradient(const Case *c, bool hidden) {
         if (op_type(c->op, false, i) == 'b') input.type.dtype = BOOL;
         x[i] = graph_input(&graph, graph_add_input(&graph, input));
     }
-    Attr attr[MAX_ATTRS] = {c->attr[0], c->attr[1]};
+    const Attr *attr = c->attr;
     RuleError error;
     int node = graph_add(&graph, c->op, x, nin, attr, "y", span, &error);
     cr_assert(node >= 0, "%s", error.text);
@@ -474,7 +547,8 @@ static void check_gradient(const Case *c, bool hidden) {
         cr_assert_eq(n->origin, node);
         for (int f = 0; f < n->rule->nfactors; f++) {
             int o = n->origin_factor[f];
-            if (o < 0 && n->rule->factor[f].size == 1) continue; /* a dimension that keep_dims left: nobody can split it */
+            /* A dimension that keep_dims left, and what must be whole: nobody can split it. */
+            if (o < 0 && (n->rule->factor[f].size == 1 || n->rule->factor[f].whole)) continue;
             cr_assert(o >= 0, "%s %s: factor %d of %s has no origin", op_table[c->op].name, c->shapes, f, op_table[n->op].name);
             cr_assert_eq(n->rule->factor[f].size, forward->rule->factor[o].size);
         }

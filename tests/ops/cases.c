@@ -2,6 +2,7 @@
 #include "tests/ops/cases.h"
 #include "tests/proof/trials.h"
 
+#include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
@@ -312,6 +313,81 @@ void cases_products(CaseFn *fn, void *context) {
     }
 }
 
+/* ---------------------------------------------------------------- planes */
+
+/* A convolution and its gradients. */
+static void convolution(CaseFn *fn, void *context, Shape x, Shape w, Attr stride, Attr padding, Attr dilation, int64_t groups) {
+    const Attr attr[MAX_ATTRS] = {stride, padding, dilation, {.given = groups > 1, .i = groups}};
+    const TensorType in[2] = {{.dtype = F64, .shape = x}, {.dtype = F64, .shape = w}};
+    Rule rule;
+    cr_assert(rule_infer(OP_conv2d, in, 2, attr, &rule, NULL));
+    const Shape y = rule.result[0].shape;
+    const double sums[] = {(double)(w.dim[1] * w.dim[2] * w.dim[3]), (double)(w.dim[0] / groups * w.dim[2] * w.dim[3]),
+                           (double)(x.dim[0] * y.dim[2] * y.dim[3])};
+    for (int k = 0; k < 3; k++) {
+        Check check = {.op = k == 0 ? OP_conv2d : k == 1 ? OP_conv2d_grad_x : OP_conv2d_grad_w, .nin = 2};
+        check.in[0] = k == 1 ? y : x;
+        check.in[1] = k == 2 ? y : w;
+        memcpy(check.attr, attr, sizeof attr);
+        if (k > 0) {
+            const Shape *shape = k == 1 ? &x : &w;
+            check.attr[4] = (Attr){.given = true, .n = 4};
+            memcpy(check.attr[4].ints, shape->dim, 4 * sizeof *shape->dim);
+        }
+        check.length = check.size = sums[k];
+        fn(context, &check);
+    }
+}
+
+/* A pool and its gradient. */
+static void pool(CaseFn *fn, void *context, Shape x, Attr size, Attr stride, Attr padding) {
+    for (int last = 0; last < 2; last++) {
+        const Attr max[MAX_ATTRS] = {size, stride, padding, INTS(1 + last), INT(last)},
+                   mean[MAX_ATTRS] = {size, stride, padding, INT(last)};
+        for (int k = 0; k < 4; k++) {
+            Check check = {.op = k == 0   ? OP_max_pool
+                                 : k == 1 ? OP_max_pool_grad
+                                 : k == 2 ? OP_avg_pool
+                                          : OP_avg_pool_grad,
+                           .nin = 1 + (k == 1)};
+            const TensorType in = {.dtype = F64, .shape = x};
+            Rule rule;
+            memcpy(check.attr, k < 2 ? max : mean, sizeof max);
+            if (!rule_infer(k < 2 ? OP_max_pool : OP_avg_pool, &in, 1, check.attr, &rule, NULL)) continue;
+            check.in[0] = k == 3 ? rule.result[0].shape : x;
+            if (k == 1) check.in[1] = rule.result[0].shape;
+            if (k == 3) {
+                check.attr[4] = (Attr){.given = true, .n = x.ndim};
+                memcpy(check.attr[4].ints, x.dim, sizeof *x.dim * (size_t)x.ndim);
+            }
+            check.length = check.size = 16;
+            fn(context, &check);
+        }
+    }
+}
+
+/* One tap and many; several images to a tile, several tiles to an image; more channels than threads and fewer; windows that reach over the whole plane. */
+void cases_planes(CaseFn *fn, void *context) {
+    const Attr none = {0}, one = INTS(1);
+    convolution(fn, context, SHAPE(2, 3, 9, 8), SHAPE(4, 3, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(2, 3, 17, 14), SHAPE(8, 3, 7, 7), (Attr)INTS(2), (Attr)INTS(3), none, 1);
+    convolution(fn, context, SHAPE(5, 6, 4, 4), SHAPE(7, 6, 1, 1), none, none, none, 1);
+    convolution(fn, context, SHAPE(3, 6, 5, 7), SHAPE(4, 6, 1, 1), (Attr)INTS(2), none, none, 1);
+    convolution(fn, context, SHAPE(40, 16, 1, 1), SHAPE(9, 16, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(30, 64, 3, 2), SHAPE(33, 64, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(1, 2, 100, 70), SHAPE(3, 2, 5, 3), (Attr)INTS(1, 3), (Attr)INTS(0, 5), (Attr)INTS(3, 2), 1);
+    convolution(fn, context, SHAPE(2, 8, 6, 6), SHAPE(12, 2, 3, 3), none, one, none, 4);
+    convolution(fn, context, SHAPE(3, 9, 7, 5), SHAPE(9, 1, 3, 3), (Attr)INTS(2), (Attr)INTS(1), none, 9);
+    convolution(fn, context, SHAPE(2, 2, 3, 3), SHAPE(1, 2, 9, 9), none, (Attr)INTS(3), none, 1);
+    convolution(fn, context, SHAPE(1, 300, 12, 13), SHAPE(3, 300, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(1, 1, 1, 1), SHAPE(1, 1, 1, 1), none, none, none, 1);
+    pool(fn, context, SHAPE(3, 4, 9, 8), (Attr)INTS(2), none, none);
+    pool(fn, context, SHAPE(2, 5, 17, 14), (Attr)INTS(3), (Attr)INTS(2), (Attr)INTS(1));
+    pool(fn, context, SHAPE(7, 6), (Attr)INTS(3, 2), (Attr)INTS(1, 2), (Attr)INTS(1, 0));
+    pool(fn, context, SHAPE(1, 1, 1, 5, 5), (Attr)INTS(5), none, (Attr)INTS(2));
+    pool(fn, context, SHAPE(300, 40, 30), (Attr)INTS(4), (Attr)INTS(3), none);
+}
+
 /* ---------------------------------------------------------------- updates, and the table */
 
 void cases_updates(CaseFn *fn, void *context) {
@@ -394,6 +470,12 @@ void cases_timed(CaseFn *fn, void *context) {
     CASE(.op = OP_einsum, .nin = 2, .in = {heads, heads}, .attr = {{.given = true, .text = "bhqd,bhkd->bhqk"}}, .length = 64, .size = 64);
     CASE(.op = OP_einsum, .nin = 2, .in = {scores, heads}, .attr = {{.given = true, .text = "bhqk,bhkd->bhqd"}}, .length = 128,
          .size = 128);
+    convolution(fn, context, SHAPE(8, 64, 56, 56), SHAPE(64, 64, 3, 3), (Attr){0}, (Attr)INTS(1), (Attr){0}, 1); /* of ResNets */
+    convolution(fn, context, SHAPE(8, 3, 224, 224), SHAPE(64, 3, 7, 7), (Attr)INTS(2), (Attr)INTS(3), (Attr){0}, 1);
+    convolution(fn, context, SHAPE(8, 512, 7, 7), SHAPE(512, 512, 3, 3), (Attr){0}, (Attr)INTS(1), (Attr){0}, 1);
+    convolution(fn, context, SHAPE(64, 512, 1, 1), SHAPE(512, 512, 3, 3), (Attr){0}, (Attr)INTS(1), (Attr){0}, 1);
+    convolution(fn, context, SHAPE(8, 256, 56, 56), SHAPE(64, 256, 1, 1), (Attr){0}, (Attr){0}, (Attr){0}, 1);
+    pool(fn, context, SHAPE(8, 64, 112, 112), (Attr)INTS(3), (Attr)INTS(2), (Attr)INTS(1));
     CASE(.op = OP_sgd, .nin = 2, .in = {x, x}, .attr = {NUMBER(0.1)});
     CASE(.op = OP_momentum, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.9)});
     CASE(.op = OP_adamw, .nin = 6, .in = {x, x, x, x, SCALAR, SCALAR},

@@ -86,6 +86,22 @@ static const Variant variants[] = {
     {OP_cross_entropy, ", ignore_index = 2", "8x6, 8; 7x5, 7; 4x6x3, 4x6"},
     {OP_cross_entropy, ", ignore_index = 1, label_smoothing = 0.25, reduction = none", "8x6, 8"},
     {OP_cross_entropy, ", label_smoothing = 0.1", NULL},
+    {OP_conv2d, "", NULL},
+    {OP_conv2d, ", stride = 2, padding = [1, 0]", "3x2x5x4, 4x2x3x2"},
+    {OP_conv2d, ", stride = [1, 3], padding = 2, dilation = [2, 1]", "2x3x4x5, 2x3x2x3"},
+    {OP_conv2d, ", groups = 2, padding = 1", "3x4x3x3, 6x2x3x3"},
+    {OP_conv2d, ", groups = 6", "2x6x3x2, 6x1x2x2"},
+    {OP_max_pool, ", kernel_size = 2", NULL},
+    {OP_max_pool, ", kernel_size = 3, stride = 2, padding = 1", "4x3x5x4"},
+    {OP_max_pool, ", kernel_size = [2, 3], stride = 1, padding = [0, 1], dilation = [2, 1]", "6x5x4"},
+    {OP_max_pool, ", kernel_size = 2, ceil_mode = true", "3x2x5x3"},
+    {OP_avg_pool, ", kernel_size = 2", NULL},
+    {OP_avg_pool, ", kernel_size = 3, stride = 2, padding = 1", "4x3x5x4"},
+    {OP_avg_pool, ", kernel_size = [3, 2], stride = 1, padding = 1, count_include_pad = false", "3x5x4"},
+    {OP_pad, ", before = [0, 2], after = [0, 1]", NULL},
+    {OP_pad, ", before = [1, 0, 0], after = [0, 0, 3]", "4x6x3"},
+    {OP_upsample, ", scale_factor = 2", NULL},
+    {OP_upsample, ", scale_factor = [3, 1]", "4x3x2"},
 };
 
 static const int rank_counts[] = {2, 3, 4, 6, 8};

@@ -1,0 +1,29 @@
+/* window: how conv2d and the pools look at the last two dimensions of a tensor, its planes: result o of a dimension sees its elements
+ * o * stride + k * dilation - low, one for each tap k; what is outside is padding. Plain C, which C++ reads too. */
+#pragma once
+#include <stdint.h>
+
+/* Along one dimension. */
+typedef struct Window {
+    int64_t size; /* taps */
+    int64_t stride, dilation;
+    int64_t low; /* elements of padding before the first one */
+} Window;
+
+/* From the first tap to the last. */
+static inline int64_t window_extent(const Window *window) {
+    return window->dilation * (window->size - 1) + 1;
+}
+
+/* Planes as kernels go through them: x [images, groups * in_channels, in], y [images, groups * out_channels, out], and of conv2d the weight
+ * [groups * out_channels, in_channels, taps]. A pool has a plane an image, and no channels. */
+typedef struct Planes {
+    int64_t images, groups, in_channels, out_channels; /* channels of one group */
+    int64_t in[2], out[2];                             /* rows, columns */
+    Window window[2];                                  /* low: from element 0 of x's box for result 0 of y's */
+} Planes;
+
+/* Where tap k of result o lies; outside [0, the dimension's size) it is padding. */
+static inline int64_t window_place(const Window *window, int64_t o, int64_t k) {
+    return o * window->stride + k * window->dilation - window->low;
+}

@@ -1,0 +1,409 @@
+/* windows: what conv2d, max_pool, avg_pool and their gradients mean: letters, and values over the field. Result o of a window sees the elements
+ * o * stride + k * dilation - padding of its operand; those that are not there are 0 to a sum, and nothing to a maximum. conv2d is a sum of products of x, w and y's
+ * parts, of which each of the three is the derivative by the others. */
+#include "proof/windows.h"
+
+#include <string.h>
+
+/* One dimension of the windows. */
+typedef struct Look {
+    int64_t taps, stride, dilation, padding;
+} Look;
+
+static bool is_conv(OpCode op) {
+    return op == OP_conv2d || op == OP_conv2d_grad_x || op == OP_conv2d_grad_w;
+}
+static bool is_pool(OpCode op) {
+    return op == OP_max_pool || op == OP_max_pool_grad || op == OP_avg_pool || op == OP_avg_pool_grad;
+}
+bool is_windowed(OpCode op) {
+    return is_conv(op) || is_pool(op);
+}
+
+static bool no(char *why, size_t n, const char *text) {
+    snprintf(why, n, "%s", text);
+    return false;
+}
+
+/* Number d of an attribute of one or two. */
+static int64_t number_of(const Node *node, const char *name, int d, int64_t otherwise) {
+    const int index = op_attr(node->op, name);
+    const Attr *attr = index >= 0 ? &node->attr[index] : NULL;
+    return attr && attr->given && attr->n > 0 ? attr->ints[attr->n > 1 ? d : 0] : otherwise;
+}
+
+/* taps: of a convolution's kernel. */
+static Look look_of(const Node *node, int d, int64_t taps) {
+    if (is_pool(node->op)) taps = number_of(node, "kernel_size", d, 0);
+    return (Look){taps, number_of(node, "stride", d, is_pool(node->op) ? taps : 1), number_of(node, "dilation", d, 1),
+                  number_of(node, "padding", d, 0)};
+}
+
+static int64_t groups_of(const Node *node) {
+    const Attr *attr = &node->attr[op_attr(node->op, "groups")];
+    return attr->given ? attr->i : 1;
+}
+
+/* Which operand or result is x (over which windows lie), w and y (an element a window): operands count from 0, results from nin. */
+typedef struct Roles {
+    int x, w, y;
+} Roles;
+
+static Roles roles_of(const Node *node) {
+    switch ((int)node->op) {
+    case OP_conv2d:
+        return (Roles){0, 1, 2};
+    case OP_conv2d_grad_x:
+        return (Roles){2, 1, 0};
+    case OP_conv2d_grad_w:
+        return (Roles){0, 2, 1};
+    case OP_max_pool_grad:
+        return (Roles){0, -1, 1}; /* the result is of x's shape */
+    case OP_avg_pool_grad:
+        return (Roles){1, -1, 0};
+    default:
+        return (Roles){0, -1, 1};
+    }
+}
+
+/* ---------------------------------------------------------------- letters */
+
+static const TensorType *type_of(const Graph *graph, const Node *node, int role) {
+    return &graph->values.at[role < node->nin ? node->in[role] : node->out[role - node->nin]].type;
+}
+
+static int8_t *map_of(Letters *letters, const Node *node, int role) {
+    return role < node->nin ? letters->in[role] : letters->out[role - node->nin];
+}
+
+/* Window o is there if all its taps are within the padded elements; with ceil_mode if one more than the window before it reached is, and it begins before the
+ * padding behind. */
+static bool is_window(const Look *look, int64_t size, int64_t o, bool ceil) {
+    const int64_t reach = look->dilation * (look->taps - 1), padded = size + 2 * look->padding;
+    if (!ceil || o == 0) return o * look->stride + reach < padded;
+    return (o - 1) * look->stride + reach + 1 < padded && o * look->stride < size + look->padding;
+}
+
+static bool windows_fit(const Node *node, const Look *look, int64_t size, int64_t count) {
+    const int ceil_mode = op_attr(node->op, "ceil_mode");
+    const bool ceil = ceil_mode >= 0 && node->attr[ceil_mode].i;
+    if (look->taps < 1 || look->stride < 1 || look->dilation < 1 || look->padding < 0 || count < 1) return false;
+    return is_window(look, size, count - 1, ceil) && !is_window(look, size, count, ceil);
+}
+
+static int8_t letter_of(Letters *letters, int64_t size) {
+    letters->size[letters->n] = size;
+    return (int8_t)letters->n++;
+}
+
+static bool conv_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const Roles roles = roles_of(node);
+    const TensorType *x = type_of(graph, node, roles.x), *w = type_of(graph, node, roles.w), *y = type_of(graph, node, roles.y);
+    const int h = x->hidden;
+    if (x->shape.ndim != h + 4 || w->shape.ndim != h + 4 || y->shape.ndim != h + 4) return no(why, n, "not of four dimensions each");
+    const int64_t *xd = x->shape.dim + h, *wd = w->shape.dim + h, *yd = y->shape.dim + h, groups = groups_of(node);
+    if (groups < 1 || xd[0] != yd[0] || xd[1] != groups * wd[1] || wd[0] != yd[1] || wd[0] % groups != 0)
+        return no(why, n, "images or channels of the convolution differ");
+    int8_t *in = map_of(letters, node, roles.x) + h, *by = map_of(letters, node, roles.w) + h, *out = map_of(letters, node, roles.y) + h;
+    letters->linear = LINEAR_IN_ONE;
+    in[0] = out[0] = letter_of(letters, xd[0]);
+    if (groups == 1) {
+        in[1] = by[1] = letter_of(letters, xd[1]);
+        by[0] = out[1] = letter_of(letters, wd[0]);
+    } else {
+        letters->grouped = in[1] = by[0] = out[1] = letter_of(letters, groups);
+    }
+    for (int d = 0; d < 2; d++) {
+        const Look look = look_of(node, d, wd[2 + d]);
+        if (!windows_fit(node, &look, xd[2 + d], yd[2 + d])) return no(why, n, "there are not so many windows");
+    }
+    return true;
+}
+
+static bool pool_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const Roles roles = roles_of(node);
+    const TensorType *x = type_of(graph, node, roles.x), *y = type_of(graph, node, roles.y);
+    const int h = x->hidden, ndim = x->shape.ndim;
+    if (ndim < h + 2 || y->shape.ndim != ndim) return no(why, n, "not planes with a window each");
+    letters->linear = node->op == OP_max_pool ? LINEAR_IN_NONE : node->op == OP_max_pool_grad ? LINEAR_IN_SECOND : LINEAR_IN_ALL;
+    for (int d = h; d < ndim - 2; d++) {
+        if (x->shape.dim[d] != y->shape.dim[d]) return no(why, n, "not planes with a window each");
+        map_of(letters, node, roles.x)[d] = map_of(letters, node, roles.y)[d] = letter_of(letters, x->shape.dim[d]);
+        if (node->op == OP_max_pool_grad) letters->out[0][d] = letters->in[0][d];
+    }
+    if (node->op == OP_max_pool_grad && !shape_equal(&type_of(graph, node, 2)->shape, &x->shape))
+        return no(why, n, "the gradient is not of x's shape");
+    for (int d = 0; d < 2; d++) {
+        const Look look = look_of(node, d, 0);
+        if (!windows_fit(node, &look, x->shape.dim[ndim - 2 + d], y->shape.dim[ndim - 2 + d]))
+            return no(why, n, "there are not so many windows");
+    }
+    return true;
+}
+
+bool windowed_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    return (is_conv(node->op) ? conv_letters : pool_letters)(graph, node, letters, why, n);
+}
+
+/* ---------------------------------------------------------------- small cases */
+
+/* Windows at both ends and one between them, and as many elements left over as there were. */
+static int64_t few_elements(const Look *look, int64_t size, bool ceil) {
+    const int64_t reach = look->dilation * (look->taps - 1) + 1;
+    int64_t windows = 3, small = 0;
+    const int64_t left = (size + 2 * look->padding - reach) % look->stride;
+    for (; small < 1 && windows < 1 << 10; windows++)
+        small = reach - 2 * look->padding + look->stride * (windows - 1) + left;
+    return small < 1 || small > size || ceil ? size : small;
+}
+
+static int64_t count_of(const Node *node, const Look *look, int64_t size) {
+    int64_t count = (size + 2 * look->padding - look->dilation * (look->taps - 1) - 1) / look->stride + 1;
+    return windows_fit(node, look, size, count) ? count : count + 1;
+}
+
+void windowed_shrink(const Graph *graph, const Node *node, Shape *const *shape, Attr *attr) {
+    const Roles roles = roles_of(node);
+    const TensorType *x = type_of(graph, node, roles.x);
+    const int h = x->hidden, ndim = x->shape.ndim, ceil_mode = op_attr(node->op, "ceil_mode");
+    for (int d = 0; d < 2; d++) {
+        const int at = ndim - 2 + d;
+        const Look look = look_of(node, d, roles.w < 0 ? 0 : type_of(graph, node, roles.w)->shape.dim[at]);
+        const int64_t small = few_elements(&look, x->shape.dim[at], ceil_mode >= 0 && node->attr[ceil_mode].i);
+        if (shape[roles.x]) shape[roles.x]->dim[at] = small;
+        if (shape[roles.y]) shape[roles.y]->dim[at] = count_of(node, &look, small);
+        if (node->op == OP_max_pool_grad && shape[2]) shape[2]->dim[at] = small;
+    }
+    const int64_t groups = is_conv(node->op) ? groups_of(node) : 1;
+    if (groups == 1) return;
+    const int64_t *w = type_of(graph, node, roles.w)->shape.dim + h, in = w[1] < 2 ? w[1] : 2, out = w[0] / groups < 2 ? w[0] / groups : 2;
+    int64_t few = 0;
+    for (int k = 0; k < 3; k++)
+        if (shape[k]) few = shape[k]->dim[h + (k == roles.w ? 0 : 1)]; /* the letter's size */
+    if (shape[roles.x]) shape[roles.x]->dim[h + 1] = few * in;
+    if (shape[roles.y]) shape[roles.y]->dim[h + 1] = few * out;
+    if (shape[roles.w]) {
+        shape[roles.w]->dim[h] = few * out;
+        shape[roles.w]->dim[h + 1] = in;
+    }
+    attr[op_attr(node->op, "groups")].i = few;
+}
+
+/* ---------------------------------------------------------------- values: conv2d */
+
+/* A tensor of planes: its box, and how far apart elements of it lie. */
+typedef struct Box4 {
+    Fe *at;
+    int64_t begin[4], end[4], stride[4], slice; /* slice: of the hidden dimension */
+} Box4;
+
+static Box4 box4_of(const FieldTensor *t) {
+    Box4 box = {.at = t->at};
+    int64_t stride = 1;
+    for (int d = 3; d >= 0; d--) {
+        box.begin[d] = t->box.begin[t->hidden + d];
+        box.end[d] = t->box.end[t->hidden + d] > box.begin[d] ? t->box.end[t->hidden + d] : box.begin[d];
+        box.stride[d] = stride;
+        stride *= box.end[d] - box.begin[d];
+    }
+    box.slice = stride;
+    return box;
+}
+
+static Fe *element_of(const Box4 *box, int64_t slice, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return box->at + slice * box->slice + (a - box->begin[0]) * box->stride[0] + (b - box->begin[1]) * box->stride[1] +
+           (c - box->begin[2]) * box->stride[2] + (d - box->begin[3]) * box->stride[3];
+}
+
+static bool same_range(const Box4 *a, int d, const Box4 *b, int e) {
+    return a->begin[d] == b->begin[e] && a->end[d] == b->end[e];
+}
+
+static bool is_whole(const FieldTensor *t, const Box4 *box, int d) {
+    return box->begin[d] == 0 && box->end[d] == t->global.dim[t->hidden + d];
+}
+
+/* The three tensors hold the same images and channels; planes and kernels are whole. */
+static bool boxes_fit(const FieldTensor *const *t, const Box4 *x, const Box4 *w, const Box4 *y, int64_t groups, char *why, size_t n) {
+    const int64_t in = t[1]->global.dim[t[1]->hidden + 1], out = t[1]->global.dim[(int)t[1]->hidden] / groups;
+    if (!same_range(x, 0, y, 0) || !same_range(w, 0, y, 1)) return no(why, n, "the tensors hold different images or channels");
+    for (int d = 2; d < 4; d++)
+        if (!is_whole(t[0], x, d) || !is_whole(t[1], w, d) || !is_whole(t[2], y, d))
+            return no(why, n, "planes that must be whole are split");
+    if (groups == 1) return same_range(x, 1, w, 1) || no(why, n, "the tensors hold different input channels");
+    if (!is_whole(t[1], w, 1) || w->begin[0] % out || w->end[0] % out) return no(why, n, "groups of channels are split");
+    return (x->begin[1] == w->begin[0] / out * in && x->end[1] == w->end[0] / out * in) || no(why, n, "the tensors hold different groups");
+}
+
+bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const Roles roles = roles_of(node);
+    const FieldTensor *t[3];
+    for (int k = 0; k < 3; k++) {
+        const int role = k == 0 ? roles.x : k == 1 ? roles.w : roles.y;
+        t[k] = role < node->nin ? &in[role] : &out[0];
+        if (t[k]->global.ndim != t[k]->hidden + 4) return no(why, n, "not of four dimensions each");
+    }
+    const Box4 x = box4_of(t[0]), w = box4_of(t[1]), y = box4_of(t[2]);
+    const int64_t groups = groups_of(node), each = t[1]->global.dim[t[1]->hidden + 1], of = t[1]->global.dim[(int)t[1]->hidden] / groups;
+    const int64_t slices = out[0].hidden ? out[0].box.end[0] - out[0].box.begin[0] : 1;
+    if (!boxes_fit(t, &x, &w, &y, groups, why, n)) return false;
+    const Look down = look_of(node, 0, w.end[2]), across = look_of(node, 1, w.end[3]);
+    tensor_fill(&out[0], 0);
+    for (int64_t s = 0; s < slices; s++)
+        for (int64_t image = x.begin[0]; image < x.end[0]; image++)
+            for (int64_t o = w.begin[0]; o < w.end[0]; o++)
+                for (int64_t c = w.begin[1]; c < w.end[1]; c++)
+                    for (int64_t ky = 0; ky < w.end[2]; ky++)
+                        for (int64_t oy = 0; oy < y.end[2]; oy++) {
+                            const int64_t row = oy * down.stride + ky * down.dilation - down.padding;
+                            if (row < 0 || row >= x.end[2]) continue;
+                            for (int64_t kx = 0; kx < w.end[3]; kx++)
+                                for (int64_t ox = 0; ox < y.end[3]; ox++) {
+                                    const int64_t column = ox * across.stride + kx * across.dilation - across.padding;
+                                    if (column < 0 || column >= x.end[3]) continue;
+                                    Fe *at[3] = {element_of(&x, s, image, o / of * each + c, row, column), element_of(&w, s, o, c, ky, kx),
+                                                 element_of(&y, s, image, o, oy, ox)};
+                                    const int sum = roles.x == 2 ? 0 : roles.w == 2 ? 1 : 2;
+                                    *at[sum] = fe_add(*at[sum], fe_mul(*at[(sum + 1) % 3], *at[(sum + 2) % 3]));
+                                }
+                        }
+    return true;
+}
+
+/* ---------------------------------------------------------------- values: pools */
+
+/* Planes one behind the other. */
+typedef struct PlanesHeld {
+    int64_t planes, rows, columns; /* of x */
+    int64_t down, across;          /* windows */
+    Look look[2];
+} PlanesHeld;
+
+static bool planes_held(const Node *node, const FieldTensor *x, const FieldTensor *y, PlanesHeld *held, char *why, size_t n) {
+    const int ndim = x->global.ndim;
+    if (ndim < x->hidden + 2 || y->global.ndim != ndim) return no(why, n, "not planes with a window each");
+    held->planes = 1;
+    for (int d = 0; d < ndim; d++) {
+        const bool lead = d < ndim - 2;
+        if (lead ? x->box.begin[d] != y->box.begin[d] || x->box.end[d] != y->box.end[d]
+                 : x->box.begin[d] != 0 || x->box.end[d] != x->global.dim[d] || y->box.begin[d] != 0 || y->box.end[d] != y->global.dim[d])
+            return no(why, n, lead ? "the tensors hold different planes" : "planes that must be whole are split");
+        if (lead) held->planes *= x->box.end[d] > x->box.begin[d] ? x->box.end[d] - x->box.begin[d] : 0;
+    }
+    held->rows = x->global.dim[ndim - 2];
+    held->columns = x->global.dim[ndim - 1];
+    held->down = y->global.dim[ndim - 2];
+    held->across = y->global.dim[ndim - 1];
+    held->look[0] = look_of(node, 0, 0);
+    held->look[1] = look_of(node, 1, 0);
+    return true;
+}
+
+/* The element of a plane that tap k of window (oy, ox) sees; -1: padding. */
+static int64_t seen_at(const PlanesHeld *held, int64_t oy, int64_t ox, int64_t k) {
+    const Look *down = &held->look[0], *across = &held->look[1];
+    const int64_t row = oy * down->stride + k / across->taps * down->dilation - down->padding,
+                  column = ox * across->stride + k % across->taps * across->dilation - across->padding;
+    return row < 0 || row >= held->rows || column < 0 || column >= held->columns ? -1 : row * held->columns + column;
+}
+
+/* The first of a window's elements that is its maximum, in the order of representatives. */
+static int64_t maximum_at(const PlanesHeld *held, const Fe *plane, int64_t oy, int64_t ox) {
+    int64_t most = -1;
+    for (int64_t k = 0; k < held->look[0].taps * held->look[1].taps; k++) {
+        const int64_t at = seen_at(held, oy, ox, k);
+        if (at >= 0 && (most < 0 || fe_signed(plane[at]) > fe_signed(plane[most]))) most = at;
+    }
+    return most;
+}
+
+/* to[w] = from[its maximum], of each window w; or back: to[its maximum] += from[w]. */
+static bool at_maxima(const PlanesHeld *held, const Fe *x, const Fe *from, Fe *to, bool back, char *why, size_t n) {
+    for (int64_t i = 0; i < held->planes * held->down * held->across; i++) {
+        const int64_t plane = i / (held->down * held->across) * held->rows * held->columns,
+                      most = maximum_at(held, x + plane, i / held->across % held->down, i % held->across);
+        if (most < 0) return no(why, n, "a window of padding alone");
+        if (back)
+            to[plane + most] = fe_add(to[plane + most], from[i]);
+        else
+            to[i] = from[plane + most];
+    }
+    return true;
+}
+
+bool max_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const bool back = node->op == OP_max_pool_grad;
+    PlanesHeld held;
+    if (!planes_held(node, &in[0], back ? &in[1] : &out[0], &held, why, n)) return false;
+    if (!back) return at_maxima(&held, in[0].at, in[0].at, out[0].at, false, why, n);
+    if (field_elements(&out[0]) != field_elements(&in[0])) return no(why, n, "the gradient is not of x's box");
+    tensor_fill(&out[0], 0);
+    return at_maxima(&held, in[0].at, in[1].at, out[0].at, true, why, n);
+}
+
+bool max_pool_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
+    PlanesHeld held;
+    return planes_held(node, &in[0], &dout[0], &held, why, n) && at_maxima(&held, in[0].at, din[0].at, dout[0].at, false, why, n);
+}
+
+bool avg_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const bool back = node->op == OP_avg_pool_grad;
+    const Attr *include = &node->attr[op_attr(node->op, "count_include_pad")];
+    PlanesHeld held;
+    if (!planes_held(node, back ? &out[0] : &in[0], back ? &in[0] : &out[0], &held, why, n)) return false;
+    const int64_t taps = held.look[0].taps * held.look[1].taps;
+    tensor_fill(&out[0], 0);
+    for (int64_t i = 0; i < held.planes * held.down * held.across; i++) {
+        const int64_t plane = i / (held.down * held.across) * held.rows * held.columns, oy = i / held.across % held.down,
+                      ox = i % held.across;
+        int64_t seen = 0;
+        for (int64_t k = 0; k < taps; k++)
+            seen += seen_at(&held, oy, ox, k) >= 0;
+        const Fe share = fe_inverse(fe_integer(include->given && !include->i ? seen : taps));
+        for (int64_t k = 0; k < taps; k++) {
+            const int64_t at = seen_at(&held, oy, ox, k);
+            if (at < 0) continue;
+            Fe *to = &out[0].at[back ? plane + at : i];
+            *to = fe_add(*to, fe_mul(in[0].at[back ? i : plane + at], share));
+        }
+    }
+    return true;
+}
+
+double windowed_work(const Node *node, const FieldTensor *in, const FieldTensor *out) {
+    const Roles roles = roles_of(node);
+    const FieldTensor *y = roles.y < node->nin ? &in[roles.y] : &out[0];
+    double taps = is_pool(node->op) ? (double)(number_of(node, "kernel_size", 0, 1) * number_of(node, "kernel_size", 1, 1)) : 1;
+    if (is_conv(node->op)) {
+        const FieldTensor *w = roles.w < node->nin ? &in[roles.w] : &out[0];
+        for (int d = w->hidden + 1; d < w->global.ndim; d++)
+            taps *= (double)(w->box.end[d] - w->box.begin[d]);
+    }
+    return 4 * taps * (double)field_elements(y);
+}
+
+/* ---------------------------------------------------------------- pad, upsample */
+
+bool spaced_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const FieldTensor *x = &in[0], *y = &out[0];
+    if (x->global.ndim != y->global.ndim) return no(why, n, "the numbers of dimensions differ");
+    for (int64_t i = 0; i < field_elements(y); i++) {
+        int64_t rest = i, at = 0, stride = 1;
+        bool inside = true;
+        for (int d = y->global.ndim - 1; d >= 0; d--) {
+            const int64_t size = y->box.end[d] - y->box.begin[d], held = x->box.end[d] - x->box.begin[d];
+            const int own = d - y->hidden, last = d - (y->global.ndim - 2);
+            int64_t index = y->box.begin[d] + rest % size;
+            rest /= size;
+            if (node->op == OP_pad && own >= 0) index -= node->attr[0].ints[own];
+            if (node->op == OP_upsample && last >= 0) index /= number_of(node, "scale_factor", last, 1);
+            inside = inside && index >= 0 && index < x->global.dim[d];
+            if (!inside) continue;
+            if (index < x->box.begin[d] || index >= x->box.end[d]) return no(why, n, "elements that are not in the operand's box");
+            at += (index - x->box.begin[d]) * stride;
+            stride *= held;
+        }
+        y->at[i] = inside ? x->at[at] : 0;
+    }
+    return true;
+}

@@ -1,0 +1,17 @@
+/* windows.c: the operators over planes, for the tables of operators.c, semantics.c and tangent.c, and for those that make cases small. */
+#pragma once
+#include "proof/internal.h"
+#include "proof/walk.h"
+
+bool is_windowed(OpCode op); /* conv2d, the pools, and their gradients */
+bool windowed_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
+/* Height and width as small as has windows at both ends and between, and groups of few channels. shape: of operands, then of results, NULL for one that there is
+ * none of; what letters run over has been made small in them, and of groups it is their number. attr: groups. */
+void windowed_shrink(const Graph *graph, const Node *node, Shape *const *shape, Attr *attr);
+double windowed_work(const Node *node, const FieldTensor *in, const FieldTensor *out);
+
+bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);     /* conv2d and its gradients */
+bool max_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and max_pool_grad */
+bool avg_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and avg_pool_grad */
+bool max_pool_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);
+bool spaced_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* pad, upsample */

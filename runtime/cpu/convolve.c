@@ -1,0 +1,303 @@
+/* convolve: conv2d and its gradients as matrix products. What the windows of a tile of the result see is copied side by side, one column a place of the
+ * result, one row a channel and tap; of a kernel of one tap the planes lie so already. A tile is a part of an image's places, or several whole images where
+ * these are small. Threads share the tiles, or of gradients the channels too, so that no two add to one element; tiles follow from shapes and the most threads of
+ * any process, so that ranks that compute the same come to the same bits. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/cpu.h"
+#include "runtime/window.h"
+
+enum {
+    COLUMN_ELEMENTS = 1 << 18, /* of a tile's columns, about */
+    LEAST_COLUMNS = 128,       /* of a tile, where there are so many */
+    SHARED_COLUMNS = 16        /* the same where threads would have nothing to do */
+};
+
+typedef struct Convolve {
+    Planes planes;
+    DType dtype;
+    char *x, *w, *y;
+    const Blas *blas;
+    int64_t item;                     /* bytes of an element */
+    int64_t places, taps;             /* of a plane of y; of the kernel */
+    int64_t tile_images, tile_places; /* of a tile: one of them is 1, or all of an image's places */
+    int64_t image_tiles, place_tiles;
+    int64_t in_blocks, out_blocks; /* parts of the channels of a group */
+    bool direct;                   /* x's planes are the columns */
+    atomic_bool no_memory;
+} Convolve;
+
+/* Images [image, image + images), of their places [place, place + places). */
+typedef struct Tile {
+    int64_t image, images, place, places;
+} Tile;
+
+static int64_t parts_of(int64_t size, int64_t each) {
+    return (size + each - 1) / each;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Part k of so many of [0, size). */
+static int64_t part_begin(int64_t size, int64_t parts, int64_t k) {
+    return size * k / parts;
+}
+
+static Tile tile_at(const Convolve *c, int64_t image_tile, int64_t place_tile) {
+    const int64_t image = image_tile * c->tile_images, place = place_tile * c->tile_places;
+    return (Tile){image, least(c->tile_images, c->planes.images - image), place, least(c->tile_places, c->places - place)};
+}
+
+/* Plane `channel` of a group in an image of x or y. */
+static char *plane_of_x(const Convolve *c, int64_t image, int64_t group, int64_t channel) {
+    const Planes *p = &c->planes;
+    return c->x + ((image * p->groups + group) * p->in_channels + channel) * p->in[0] * p->in[1] * c->item;
+}
+
+static char *plane_of_y(const Convolve *c, int64_t image, int64_t group, int64_t channel) {
+    const Planes *p = &c->planes;
+    return c->y + ((image * p->groups + group) * p->out_channels + channel) * c->places * c->item;
+}
+
+/* ---------------------------------------------------------------- columns */
+
+/* Of a row of results the places [begin, end) that see something of tap k in a row of `size` elements. */
+static void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end) {
+    const int64_t first = window->low - k * window->dilation, behind = size + first;
+    *begin = first <= 0 ? 0 : least(parts_of(first, window->stride), places);
+    *end = behind <= 0 ? 0 : least(parts_of(behind, window->stride), places);
+    if (*end < *begin) *end = *begin;
+}
+
+/* Copies what tap (ky, kx) of a tile's places sees of a plane into their columns, or adds the columns to the plane. Returns the columns' end. */
+#define TAP_COLUMNS(suffix, T)                                                                                                             \
+    static T *tap_columns_##suffix(const Convolve *c, const Tile *tile, int64_t ky, int64_t kx, T *plane, T *column, bool add) {           \
+        const Planes *p = &c->planes;                                                                                                      \
+        const Window *across = &p->window[1];                                                                                              \
+        int64_t seen_begin, seen_end, place = tile->place;                                                                                 \
+        seen_places(across, kx, p->in[1], p->out[1], &seen_begin, &seen_end);                                                              \
+        while (place < tile->place + tile->places) {                                                                                       \
+            const int64_t oy = place / p->out[1], ox = place % p->out[1];                                                                  \
+            const int64_t end = least(p->out[1], ox + tile->place + tile->places - place), row = window_place(&p->window[0], oy, ky);      \
+            const bool inside = row >= 0 && row < p->in[0];                                                                                \
+            const int64_t from = !inside || seen_begin > end ? end : seen_begin > ox ? seen_begin : ox;                                    \
+            const int64_t to = !inside || seen_end < from ? from : least(seen_end, end);                                                   \
+            T *at = plane + row * p->in[1] + window_place(across, from, kx);                                                               \
+            if (add) {                                                                                                                     \
+                for (int64_t i = 0; i < to - from; i++)                                                                                    \
+                    at[i * across->stride] += column[from - ox + i];                                                                       \
+            } else {                                                                                                                       \
+                for (int64_t i = ox; i < from; i++)                                                                                        \
+                    column[i - ox] = 0;                                                                                                    \
+                for (int64_t i = 0; i < to - from; i++)                                                                                    \
+                    column[from - ox + i] = at[i * across->stride];                                                                        \
+                for (int64_t i = to; i < end; i++)                                                                                         \
+                    column[i - ox] = 0;                                                                                                    \
+            }                                                                                                                              \
+            column += end - ox;                                                                                                            \
+            place += end - ox;                                                                                                             \
+        }                                                                                                                                  \
+        return column;                                                                                                                     \
+    }
+FOR_FLOATS(TAP_COLUMNS)
+
+/* The columns of channels [first, end) of a group, a row a channel and tap: filled from x, or added to it. */
+static void tile_columns(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *columns, bool add) {
+    for (int64_t channel = first; channel < end; channel++)
+        for (int64_t tap = 0; tap < c->taps; tap++)
+            for (int64_t image = tile->image; image < tile->image + tile->images; image++) {
+                const int64_t ky = tap / c->planes.window[1].size, kx = tap % c->planes.window[1].size;
+                char *plane = plane_of_x(c, image, group, channel);
+                columns = c->dtype == F32 ? (char *)tap_columns_f32(c, tile, ky, kx, (float *)plane, (float *)columns, add)
+                                          : (char *)tap_columns_f64(c, tile, ky, kx, (double *)plane, (double *)columns, add);
+            }
+}
+
+/* Channels [first, end) of y in a tile of several images, a row a channel: copied from y, or to it. */
+static void tile_results(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *rows, bool out) {
+    const size_t bytes = (size_t)(tile->places * c->item);
+    for (int64_t channel = first; channel < end; channel++)
+        for (int64_t image = tile->image; image < tile->image + tile->images; image++, rows += bytes) {
+            char *plane = plane_of_y(c, image, group, channel) + tile->place * c->item;
+            memcpy(out ? plane : rows, out ? rows : plane, bytes);
+        }
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* A matrix in memory, `leading` elements from a row to the next. */
+typedef struct Panel {
+    char *at;
+    int64_t leading;
+    bool turned; /* transposed in the product */
+} Panel;
+
+/* out [m, n] = a [m, k] b [k, n], or += that. */
+static void multiply(const Convolve *c, Panel a, Panel b, Panel out, int64_t m, int64_t n, int64_t k, bool add) {
+    const CBLAS_TRANSPOSE a_order = a.turned ? CblasTrans : CblasNoTrans, b_order = b.turned ? CblasTrans : CblasNoTrans;
+    if (c->dtype == F32)
+        c->blas->sgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)k, 1, (const float *)a.at, (int)a.leading, (const float *)b.at,
+                       (int)b.leading, add, (float *)out.at, (int)out.leading);
+    else
+        c->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)k, 1, (const double *)a.at, (int)a.leading,
+                       (const double *)b.at, (int)b.leading, add, (double *)out.at, (int)out.leading);
+}
+
+/* The weights of channels [out.., in..] of a group. */
+static Panel weights_at(const Convolve *c, int64_t group, int64_t out, int64_t in, bool turned) {
+    const int64_t row = c->planes.in_channels * c->taps;
+    return (Panel){c->w + ((group * c->planes.out_channels + out) * row + in * c->taps) * c->item, row, turned};
+}
+
+/* What the tile sees of channels [first, end); in room unless it lies in x. */
+static Panel columns_at(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *room, bool turned) {
+    if (c->direct && tile->images == 1) return (Panel){plane_of_x(c, tile->image, group, first) + tile->place * c->item, c->places, turned};
+    tile_columns(c, tile, group, first, end, room, false);
+    return (Panel){room, tile->images * tile->places, turned};
+}
+
+/* Channels [first, end) of y in the tile; in room unless they lie in y as they are. */
+static Panel results_at(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *room, bool read) {
+    if (tile->images == 1) return (Panel){plane_of_y(c, tile->image, group, first) + tile->place * c->item, c->places, false};
+    if (read) tile_results(c, tile, group, first, end, room, false);
+    return (Panel){room, tile->images * tile->places, false};
+}
+
+/* ---------------------------------------------------------------- the three kernels */
+
+/* Room for a tile's columns and results; NULL is noted. */
+static char *room_for(Convolve *c, char **results) {
+    const int64_t columns = c->tile_images * c->tile_places, rows = c->planes.in_channels * c->taps;
+    char *room = malloc((size_t)((rows + c->planes.out_channels) * columns * c->item));
+    *results = room ? room + rows * columns * c->item : NULL;
+    if (!room) c->no_memory = true;
+    return room;
+}
+
+/* Items are tiles of groups. */
+static void forward_part(void *context, int64_t begin, int64_t end) {
+    Convolve *c = context;
+    const int64_t in = c->planes.in_channels, out = c->planes.out_channels;
+    char *results, *room = room_for(c, &results);
+    for (int64_t i = begin; room && i < end; i++) {
+        const int64_t group = i % c->planes.groups, at = i / c->planes.groups;
+        const Tile tile = tile_at(c, at / c->place_tiles, at % c->place_tiles);
+        const Panel y = results_at(c, &tile, group, 0, out, results, false);
+        multiply(c, weights_at(c, group, 0, 0, false), columns_at(c, &tile, group, 0, in, room, false), y, out, tile.images * tile.places,
+                 in * c->taps, false);
+        if (y.at == results) tile_results(c, &tile, group, 0, out, results, true);
+    }
+    free(room);
+}
+
+/* Items are tiles of images, of groups, of input channels. */
+static void gradient_x_part(void *context, int64_t begin, int64_t end) {
+    Convolve *c = context;
+    const int64_t out = c->planes.out_channels, groups = c->planes.groups;
+    char *results, *room = room_for(c, &results);
+    for (int64_t i = begin; room && i < end; i++) {
+        const int64_t block = i % c->in_blocks, group = i / c->in_blocks % groups, image_tile = i / c->in_blocks / groups;
+        const int64_t first = part_begin(c->planes.in_channels, c->in_blocks, block),
+                      last = part_begin(c->planes.in_channels, c->in_blocks, block + 1);
+        for (int64_t k = 0; k < c->place_tiles; k++) {
+            const Tile tile = tile_at(c, image_tile, k);
+            const bool lies = c->direct && tile.images == 1;
+            for (int64_t image = 0; !lies && k == 0 && image < tile.images; image++)
+                memset(plane_of_x(c, tile.image + image, group, first), 0,
+                       (size_t)((last - first) * c->planes.in[0] * c->planes.in[1] * c->item));
+            const Panel columns =
+                lies ? columns_at(c, &tile, group, first, last, room, false) : (Panel){room, tile.images * tile.places, false};
+            multiply(c, weights_at(c, group, 0, first, true), results_at(c, &tile, group, 0, out, results, true), columns,
+                     (last - first) * c->taps, tile.images * tile.places, out, false);
+            if (!lies) tile_columns(c, &tile, group, first, last, room, true);
+        }
+    }
+    free(room);
+}
+
+/* Items are groups, of input channels, of output channels. */
+static void gradient_w_part(void *context, int64_t begin, int64_t end) {
+    Convolve *c = context;
+    char *results, *room = room_for(c, &results);
+    for (int64_t i = begin; room && i < end; i++) {
+        const int64_t in = i / c->out_blocks % c->in_blocks, out = i % c->out_blocks, group = i / c->out_blocks / c->in_blocks;
+        const int64_t first = part_begin(c->planes.in_channels, c->in_blocks, in),
+                      last = part_begin(c->planes.in_channels, c->in_blocks, in + 1);
+        const int64_t top = part_begin(c->planes.out_channels, c->out_blocks, out),
+                      bottom = part_begin(c->planes.out_channels, c->out_blocks, out + 1);
+        for (int64_t k = 0; k < c->image_tiles * c->place_tiles; k++) {
+            const Tile tile = tile_at(c, k / c->place_tiles, k % c->place_tiles);
+            multiply(c, results_at(c, &tile, group, top, bottom, results, true), columns_at(c, &tile, group, first, last, room, true),
+                     weights_at(c, group, top, first, false), bottom - top, (last - first) * c->taps, tile.images * tile.places, k > 0);
+        }
+    }
+    free(room);
+}
+
+/* ---------------------------------------------------------------- calls */
+
+/* Tiles of about COLUMN_ELEMENTS, of fewer where there is not one for each thread. */
+static void choose_tiles(Convolve *c, int nthreads) {
+    const int64_t rows = c->planes.in_channels * c->taps, all = c->planes.images * c->places;
+    int64_t columns = COLUMN_ELEMENTS / rows > LEAST_COLUMNS ? COLUMN_ELEMENTS / rows : LEAST_COLUMNS;
+    const int64_t shared = parts_of(all * c->planes.groups, nthreads);
+    if (columns > shared) columns = shared > SHARED_COLUMNS ? shared : SHARED_COLUMNS;
+    c->tile_images = columns > c->places ? least(columns / c->places, c->planes.images) : 1;
+    c->tile_places = parts_of(c->places, columns < c->places ? parts_of(c->places, columns) : 1);
+    c->image_tiles = parts_of(c->planes.images, c->tile_images);
+    c->place_tiles = parts_of(c->places, c->tile_places);
+}
+
+/* False where there is nothing to multiply: the result is 0, or has no elements. */
+static bool convolve_open(const KernelCall *call, Convolve *c) {
+    PlanesOf of;
+    planes_of(call, &of);
+    const Planes *p = &of.planes;
+    *c = (Convolve){.planes = *p, .dtype = of.x->dtype, .x = of.x->data, .w = of.w->data, .y = of.y->data};
+    c->item = dtype_bytes[c->dtype];
+    c->places = p->out[0] * p->out[1];
+    c->taps = p->window[0].size * p->window[1].size;
+    c->in_blocks = c->out_blocks = 1;
+    c->direct = c->taps == 1;
+    for (int d = 0; d < 2; d++)
+        c->direct = c->direct && p->window[d].stride == 1 && p->window[d].low == 0 && p->in[d] == p->out[d];
+    return p->images > 0 && p->in_channels > 0 && p->out_channels > 0 && c->places > 0 && p->in[0] * p->in[1] > 0;
+}
+
+static int64_t blocks_for(int64_t channels, int64_t items, int nthreads) {
+    return least(channels, parts_of(nthreads, items));
+}
+
+static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
+    Convolve c;
+    const int nthreads = call_most_threads(call);
+    if (!convolve_open(call, &c)) {
+        memset(call->out[0].data, 0, (size_t)operand_bytes(&call->out[0]));
+        return true;
+    }
+    if (!(c.blas = call_blas(call, error))) return false;
+    choose_tiles(&c, nthreads);
+    int64_t items = c.planes.groups;
+    if (call->op == OP_conv2d) items *= c.image_tiles * c.place_tiles;
+    if (call->op == OP_conv2d_grad_x) items *= c.image_tiles;
+    if (call->op != OP_conv2d) items *= c.in_blocks = blocks_for(c.planes.in_channels, items, nthreads);
+    if (call->op == OP_conv2d_grad_w) items *= c.out_blocks = blocks_for(c.planes.out_channels, items, nthreads);
+    pool_run(call_pool(call), items, 1, part, &c);
+    return !c.no_memory || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+}
+
+bool kernel_conv2d(const KernelCall *call, Error *error) {
+    return convolve(call, forward_part, error);
+}
+
+bool kernel_conv2d_grad_x(const KernelCall *call, Error *error) {
+    return convolve(call, gradient_x_part, error);
+}
+
+bool kernel_conv2d_grad_w(const KernelCall *call, Error *error) {
+    return convolve(call, gradient_w_part, error);
+}

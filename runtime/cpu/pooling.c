@@ -1,0 +1,133 @@
+/* pooling: max_pool, avg_pool and their gradients. Threads share the planes; a plane's windows are gone through in order, so that what windows that overlap add to
+ * one element is added in one order. */
+#include <string.h>
+
+#include "runtime/cpu/cpu.h"
+#include "runtime/window.h"
+
+typedef struct Pooling {
+    Planes planes;
+    const void *x, *y; /* y: dy of a gradient */
+    void *out;
+    bool with_padding; /* of avg_pool */
+} Pooling;
+
+/* The taps of window o that are within [0, size): [*first, *end). */
+static void taps_within(const Window *window, int64_t o, int64_t size, int64_t *first, int64_t *end) {
+    const int64_t begin = window_place(window, o, 0), left = size - begin;
+    *first = begin >= 0 ? 0 : (-begin + window->dilation - 1) / window->dilation;
+    *end = left <= 0 ? 0 : (left + window->dilation - 1) / window->dilation;
+    if (*end > window->size) *end = window->size;
+}
+
+/* What a window at (oy, ox) sees of a plane: rows and columns of taps, the place of tap (0, 0), and steps. */
+typedef struct Seen {
+    int64_t first[2], end[2], origin, step[2];
+} Seen;
+
+static Seen seen_by(const Planes *p, int64_t oy, int64_t ox) {
+    Seen seen = {.origin = window_place(&p->window[0], oy, 0) * p->in[1] + window_place(&p->window[1], ox, 0),
+                 .step = {p->window[0].dilation * p->in[1], p->window[1].dilation}};
+    taps_within(&p->window[0], oy, p->in[0], &seen.first[0], &seen.end[0]);
+    taps_within(&p->window[1], ox, p->in[1], &seen.first[1], &seen.end[1]);
+    return seen;
+}
+
+/* Ranges are of planes. The largest element: the first of those that tie, the last nan if there is one. */
+#define POOLING(suffix, T)                                                                                                                 \
+    static int64_t largest_##suffix(const Seen *seen, const T *x) {                                                                        \
+        int64_t most = seen->origin + seen->first[0] * seen->step[0] + seen->first[1] * seen->step[1];                                     \
+        T value = x[most];                                                                                                                 \
+        for (int64_t ky = seen->first[0]; ky < seen->end[0]; ky++)                                                                         \
+            for (int64_t kx = seen->first[1]; kx < seen->end[1]; kx++) {                                                                   \
+                const int64_t at = seen->origin + ky * seen->step[0] + kx * seen->step[1];                                                 \
+                if (x[at] <= value || (value != value && x[at] == x[at])) continue;                                                        \
+                most = at;                                                                                                                 \
+                value = x[at];                                                                                                             \
+            }                                                                                                                              \
+        return most;                                                                                                                       \
+    }                                                                                                                                      \
+    static void max_part_##suffix(void *context, int64_t begin, int64_t end) {                                                             \
+        const Pooling *run = context;                                                                                                      \
+        const Planes *p = &run->planes;                                                                                                    \
+        for (int64_t n = begin; n < end; n++) {                                                                                            \
+            const T *x = (const T *)run->x + n * p->in[0] * p->in[1], *dy = (const T *)run->y;                                             \
+            T *out = (T *)run->out + n * (dy ? p->in[0] * p->in[1] : p->out[0] * p->out[1]);                                               \
+            if (dy) {                                                                                                                      \
+                memset(out, 0, sizeof(T) * (size_t)(p->in[0] * p->in[1]));                                                                 \
+                dy += n * p->out[0] * p->out[1];                                                                                           \
+            }                                                                                                                              \
+            for (int64_t i = 0; i < p->out[0] * p->out[1]; i++) {                                                                          \
+                const Seen seen = seen_by(p, i / p->out[1], i % p->out[1]);                                                                \
+                const int64_t most = largest_##suffix(&seen, x);                                                                           \
+                if (dy)                                                                                                                    \
+                    out[most] += dy[i];                                                                                                    \
+                else                                                                                                                       \
+                    out[i] = x[most];                                                                                                      \
+            }                                                                                                                              \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void average_part_##suffix(void *context, int64_t begin, int64_t end) {                                                         \
+        const Pooling *run = context;                                                                                                      \
+        const Planes *p = &run->planes;                                                                                                    \
+        for (int64_t n = begin; n < end; n++) {                                                                                            \
+            const T *x = run->x ? (const T *)run->x + n * p->in[0] * p->in[1] : NULL, *dy = (const T *)run->y;                             \
+            T *out = (T *)run->out + n * (dy ? p->in[0] * p->in[1] : p->out[0] * p->out[1]);                                               \
+            if (dy) {                                                                                                                      \
+                memset(out, 0, sizeof(T) * (size_t)(p->in[0] * p->in[1]));                                                                 \
+                dy += n * p->out[0] * p->out[1];                                                                                           \
+            }                                                                                                                              \
+            for (int64_t i = 0; i < p->out[0] * p->out[1]; i++) {                                                                          \
+                const int64_t place[2] = {i / p->out[1], i % p->out[1]};                                                                   \
+                const Seen seen = seen_by(p, place[0], place[1]);                                                                          \
+                const T count = (T)average_count(p, place, run->with_padding), share = dy ? dy[i] / count : 0;                             \
+                double sum = 0;                                                                                                            \
+                for (int64_t ky = seen.first[0]; ky < seen.end[0]; ky++)                                                                   \
+                    for (int64_t kx = seen.first[1]; kx < seen.end[1]; kx++) {                                                             \
+                        const int64_t at = seen.origin + ky * seen.step[0] + kx * seen.step[1];                                            \
+                        if (dy)                                                                                                            \
+                            out[at] += share;                                                                                              \
+                        else                                                                                                               \
+                            sum += (double)x[at];                                                                                          \
+                    }                                                                                                                      \
+                if (!dy) out[i] = (T)(sum / (double)count);                                                                                \
+            }                                                                                                                              \
+        }                                                                                                                                  \
+    }
+FOR_FLOATS(POOLING)
+
+static bool pooling(const KernelCall *call, const void *x, const void *dy, bool average) {
+    PlanesOf of;
+    planes_of(call, &of);
+    Pooling run = {.planes = of.planes, .x = x, .y = dy, .out = call->out[0].data, .with_padding = average && average_with_padding(call)};
+    const Planes *p = &run.planes;
+    const int64_t work = p->out[0] * p->out[1] * p->window[0].size * p->window[1].size;
+    PoolFn *part = of.x->dtype == F32 ? (average ? average_part_f32 : max_part_f32) : (average ? average_part_f64 : max_part_f64);
+    pool_run(call_pool(call), p->images, 1 + GRAIN / (work + 1), part, &run);
+    return true;
+}
+
+bool kernel_max_pool(const KernelCall *call, Error *error) {
+    return (void)error, pooling(call, call->in[0].data, NULL, false);
+}
+
+bool kernel_max_pool_grad(const KernelCall *call, Error *error) {
+    return (void)error, pooling(call, call->in[0].data, call->in[1].data, false);
+}
+
+bool kernel_avg_pool(const KernelCall *call, Error *error) {
+    return (void)error, pooling(call, call->in[0].data, NULL, true);
+}
+
+bool kernel_avg_pool_grad(const KernelCall *call, Error *error) {
+    return (void)error, pooling(call, NULL, call->in[0].data, true);
+}
+
+/* In no plan: other operators stand for them. */
+bool kernel_pad(const KernelCall *call, Error *error) {
+    return reference_pad(call, error);
+}
+
+bool kernel_upsample(const KernelCall *call, Error *error) {
+    return reference_upsample(call, error);
+}

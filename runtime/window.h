@@ -1,0 +1,17 @@
+/* window: calls of conv2d, of the pools and of their gradients as planes (ir/window.h). Every backend's kernels are given them so. */
+#pragma once
+#include "ir/window.h"
+#include "runtime/backend.h"
+
+/* The operands and results of a call by the part that they play, whichever of them it computes; w NULL: a pool. x is the tensor that windows lie over, y
+ * has an element a window. Of the gradients of pools y is dy, and dx, which has the shape of x, is a result. */
+typedef struct PlanesOf {
+    Planes planes;
+    const Operand *x, *w, *y;
+} PlanesOf;
+void planes_of(const KernelCall *call, PlanesOf *of);
+
+/* What avg_pool divides the sum of a window by: its taps that are within the plane, or within the plane and its padding too. along: row and column of y. */
+int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding);
+/* Whether a call of avg_pool or its gradient counts the padding. */
+bool average_with_padding(const KernelCall *call);

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Convolutions, pools and a ResNet: values, gradients and losses are PyTorch's (planes/torch.json), on one rank and split; samples have the parameters that torchvision's
+nets have."""
+import json
+import os
+import re
+import struct
+import sys
+
+import harness
+from harness import Case, run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "planes"))
+import cases
+
+# The loss is the sum of y * c: with a rate of 1 one step leaves x - dx, w - dw, c - y.
+NET = """net n {
+    param x : f64%(x)r = file("x.npy");
+    param w : f64%(w)r = file("w.npy");
+    param c : f64%(y)r = file("c.npy");
+    y = %(call)s;
+    loss sum(y * c);
+}
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+parallel { mode = semi_auto; }
+"""
+
+
+def npy(shape, values):
+    head = "{'descr': '<f8', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<%dd" % len(values), *values)
+
+
+def safetensors(tensors):
+    """name -> (type, shape, numbers)"""
+    entries, body = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        data = struct.pack("<%d%s" % (len(values), "f" if dtype == "F32" else "d"), *values)
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def written(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Planes(Case):
+    def setUp(self):
+        super().setUp()
+        with open(os.path.join(HERE, "planes", "torch.json")) as file:
+            self.torch = json.load(file)
+
+    def saved(self, name):
+        data = self.read(name)
+        n, = struct.unpack("<Q", data[:8])
+        entries = json.loads(data[8:8 + n])
+        entries.pop("__metadata__", None)
+        return {tensor: struct.unpack("<%d%s" % ((e["data_offsets"][1] - e["data_offsets"][0]) // (8 if e["dtype"] == "F64" else 4), "d" if e["dtype"] == "F64" else "f"),
+                                      data[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]]) for tensor, e in entries.items()}
+
+    def compare(self, what, got, start, expected, sign=1):
+        """start - got is expected."""
+        for k, (a, b, e) in enumerate(zip(got, start, expected)):
+            self.assertAlmostEqual(b - a, e, delta=1e-13 * (4 + abs(e) + abs(a)), msg="%s[%d]" % (what, k))
+
+    def operator(self, case, hint, ranks):
+        attrs = "".join(", %s = %s" % (key, written(value)) for key, value in case["attrs"].items())
+        has_w = "w" in case
+        call = "%s(x%s%s)%s" % (case["op"], ", w" if has_w else "", attrs, hint)
+        text = NET % dict(x=case["x"], w=case.get("w"), y=case["shape"], call=call)
+        if not has_w:
+            text = re.sub(r"    param w.*\n", "", text)
+        start = {"x": cases.numbers(1, case["x"]), "c": cases.numbers(3, case["shape"])}
+        self.write("x.npy", npy(case["x"], start["x"]))
+        self.write("c.npy", npy(case["shape"], start["c"]))
+        if has_w:
+            start["w"] = cases.numbers(2, case["w"])
+            self.write("w.npy", npy(case["w"], start["w"]))
+        self.write("n.dsl", text)
+        self.ok(self.local(self.compile("n.dsl", "n.plan", "--ranks", ranks), ranks, "--save", "after.safetensors"))
+        after = self.saved("after.safetensors")
+        for name, expected in ("c", case["y"]), ("x", case["dx"]), ("w", case.get("dw")):
+            if expected:
+                self.compare("%s: %s" % (call, name), after[name], start[name], expected)
+
+    def test_operators_are_pytorchs(self):
+        self.assertGreaterEqual(len(self.torch["operators"]), len(cases.OPERATORS))
+        for case in self.torch["operators"]:
+            groups = case["attrs"].get("groups", 1)
+            hints = {"": 1}
+            if case["op"] == "conv2d":
+                hints[" shard ((2, 1, 1, 1), (1, 1, 1, 1))"] = 2
+                hints[" shard ((1, 2, 1, 1), (%s, 1, 1))" % ("2, 1" if groups > 1 else "1, 2")] = 2
+            elif case["op"].endswith("_pool"):
+                hints.update({" shard ((%s))" % split: 2 for split in ("2, 1, 1, 1", "1, 2, 1, 1")})
+            for hint, ranks in hints.items():
+                with self.subTest(op=case["op"], attrs=case["attrs"], hint=hint):
+                    self.operator(case, hint, ranks)
+
+    def resnet(self, ranks, *options):
+        """Ten steps from the starting values that PyTorch had: the losses, and what is saved."""
+        made = self.torch["resnet18"]
+        starts = cases.starting_values(made["shapes"])
+        self.write("start.safetensors", safetensors({n: ("F32", made["shapes"][n], starts[n]) for n in starts}))
+        self.write("image.bin", b"".join(struct.pack("<%df" % (cases.BATCH * 3 * cases.SIDE ** 2), *cases.images(step)) for step in range(cases.STEPS)))
+        self.write("label.bin", b"".join(struct.pack("<%di" % cases.BATCH, *cases.labels(step)) for step in range(cases.STEPS)))
+        net = harness.edited(self.sample("resnet18.dsl"), ("normal(seed = 1)", 'raw(image = "image.bin", label = "label.bin")'), ("lr = 0.1", "lr = %s" % cases.LR))
+        self.write("net.dsl", net)
+        sizes = [word for name, value in (("batch", cases.BATCH), ("side", cases.SIDE), ("width", cases.WIDTH), ("classes", cases.CLASSES))
+                 for word in ("-D", "%s=%d" % (name, value))]
+        plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, *sizes, *options)
+        done = self.ok(self.local(plan, ranks, "--load", "start.safetensors", "--save", "after.safetensors"))
+        return done.losses(None), self.saved("after.safetensors")
+
+    def test_resnet18_has_pytorchs_losses(self):
+        made = self.torch["resnet18"]
+        for ranks, options in (1, ()), (8, ()), (8, ("--shard", "conv1=((8, 1, 1, 1), (1, 1, 1, 1))", "--shard", "layer4.*.conv1=((1, 2, 1, 1), (4, 2, 1, 1))")):
+            with self.subTest(ranks=ranks, options=options):
+                losses, after = self.resnet(ranks, *options)
+                self.assertClose(losses, made["losses"], relative=1e-5, what=str(losses))
+                self.assertClose(after["bn1.running_mean"], made["running_mean"], relative=1e-3, absolute=1e-5)
+                self.assertClose(after["bn1.running_var"], made["running_var"], relative=1e-3, absolute=1e-5)
+
+    def test_samples_have_torchvisions_parameters(self):
+        for name, parameters in ("lenet", 61706), ("resnet18", 11689512), ("resnet50", 25557032):
+            done = self.ok(run([harness.pcc, self.sample(name + ".dsl"), "--ranks", 8, "--search", "sharding_propagation", "--stats", "-o", self.path("net.plan")]))
+            self.assertRegex(done.out, r"(?m)^parameters +%d in " % parameters)
+        plan = self.read("net.plan").decode()
+        for state in "conv1.weight", "bn1.running_mean", "layer1.0.downsample.0.weight", "layer3.5.bn3.running_var", "fc.bias":
+            self.assertRegex(plan, r"(?m)^state \d+ %s f32" % re.escape(state))
+
+
+if __name__ == "__main__":
+    harness.main()
