@@ -26,7 +26,7 @@ static bool positive(uint32_t a) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, LOOKUP, TABLE, PLACE } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, LOOKUP, TABLE, PLACE, WINDOW } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_expm1_grad] = ELEMENT,
@@ -118,6 +118,13 @@ static const Way way_of[NOPS] = {
     [OP_rms_norm] = NORM,
     [OP_layer_norm_grad] = NORM,
     [OP_rms_norm_grad] = NORM,
+    [OP_conv2d] = WINDOW,
+    [OP_conv2d_grad_x] = WINDOW,
+    [OP_conv2d_grad_w] = WINDOW,
+    [OP_max_pool] = WINDOW,
+    [OP_max_pool_grad] = WINDOW,
+    [OP_avg_pool] = WINDOW,
+    [OP_avg_pool_grad] = WINDOW,
     [OP_attention] = ATTEND,
     [OP_attention_most] = ATTEND,
     [OP_attention_sums] = ATTEND,
@@ -741,6 +748,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return rows(node, in, out, why, n);
     case NORM:
         return norm(node, in, out, why, n);
+    case WINDOW:
+        return simulate_windows(node, in, out, why, n);
     case ATTEND:
         return simulate_attention(node, in, out, why, n);
     case LOOKUP:
