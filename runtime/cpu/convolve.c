@@ -34,10 +34,6 @@ typedef struct Tile {
     int64_t image, images, place, places;
 } Tile;
 
-static int64_t parts_of(int64_t size, int64_t each) {
-    return (size + each - 1) / each;
-}
-
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
