@@ -52,6 +52,11 @@ seed(unit("ir", "shapes"),
      ("a reshape splits only by what divides its factors", "rule_reshape",
       "rule->factor[f].divides = !single", "rule->factor[f].divides = false"),
      ("a negative axis counts from the end", "axes_read", "axes->ints[i] + ndim", "-1 - axes->ints[i]"))
+seed(OPS,
+     ("a convolution in groups is split by whole groups", "conv_factors", "rule->factor[of_x].divides = true", "rule->factor[of_x].divides = false"),
+     ("height and width stay whole under windows", "whole_factor", "rule->factor[f].whole = true", "(void)f"))
+seed(unit("proof", "adjoints"),
+     ("a maximum of a window moves as its element", "at_maxima", "to[i] = from[plane + most]", "to[i] = from[plane]"))
 seed(unit("ir", "adjoint"),
      ("the gradient of a difference's second operand is negated", "adjoint_sub",
       "emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1))", "sum"),
