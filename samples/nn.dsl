@@ -216,10 +216,10 @@ cell dropout(x, p = 0.5) {
 # A block of ResNet-18 and -34 (He et al. 2015), named as torchvision's BasicBlock: two convolutions, and x beside them, through a convolution and a norm of its own
 # where the block changes the shape. x: [n, c, h, w] -> [n, out, h / stride, w / stride]
 cell basic_block(x, out, stride = 1) {
-    conv1 = conv2d(x, out, 3, stride = stride, padding = 1, with_bias = false);
-    bn1   = batch_norm(conv1);
-    conv2 = conv2d(relu(bn1), out, 3, padding = 1, with_bias = false);
-    bn2   = batch_norm(conv2);
+    conv1      = conv2d(x, out, 3, stride = stride, padding = 1, with_bias = false);
+    bn1        = batch_norm(conv1);
+    conv2      = conv2d(relu(bn1), out, 3, padding = 1, with_bias = false);
+    bn2        = batch_norm(conv2);
     downsample = x;
     if stride != 1 or size(x, 1) != out {
         for k in 0..2 {
@@ -236,12 +236,12 @@ cell basic_block(x, out, stride = 1) {
 # A block of ResNet-50 and deeper ones, named as torchvision's Bottleneck; the convolution in the middle has the stride.
 # x: [n, c, h, w] -> [n, 4 * width, h / stride, w / stride]
 cell bottleneck(x, width, stride = 1) {
-    conv1 = conv2d(x, width, 1, with_bias = false);
-    bn1   = batch_norm(conv1);
-    conv2 = conv2d(relu(bn1), width, 3, stride = stride, padding = 1, with_bias = false);
-    bn2   = batch_norm(conv2);
-    conv3 = conv2d(relu(bn2), 4 * width, 1, with_bias = false);
-    bn3   = batch_norm(conv3);
+    conv1      = conv2d(x, width, 1, with_bias = false);
+    bn1        = batch_norm(conv1);
+    conv2      = conv2d(relu(bn1), width, 3, stride = stride, padding = 1, with_bias = false);
+    bn2        = batch_norm(conv2);
+    conv3      = conv2d(relu(bn2), 4 * width, 1, with_bias = false);
+    bn3        = batch_norm(conv3);
     downsample = x;
     if stride != 1 or size(x, 1) != 4 * width {
         for k in 0..2 {

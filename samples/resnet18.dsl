@@ -8,26 +8,26 @@ net resnet18(batch = 256, side = 224, width = 64, classes = 1000) {
     input image : f32[batch, 3, side, side];
     input label : i32[batch];
 
-    conv1   = conv2d(image, width, 7, stride = 2, padding = 3, with_bias = false);
-    bn1     = batch_norm(conv1);
-    pool    = max_pool(relu(bn1), kernel_size = 3, stride = 2, padding = 1);
-    layer1  = pool;
+    conv1  = conv2d(image, width, 7, stride = 2, padding = 3, with_bias = false);
+    bn1    = batch_norm(conv1);
+    pool   = max_pool(relu(bn1), kernel_size = 3, stride = 2, padding = 1);
+    layer1 = pool;
     for i in 0..2 {
         layer1 = basic_block(layer1, width);
     }
-    layer2  = layer1;
+    layer2 = layer1;
     for i in 0..2 {
         layer2 = basic_block(layer2, 2 * width, stride = max(2 - i, 1));
     }
-    layer3  = layer2;
+    layer3 = layer2;
     for i in 0..2 {
         layer3 = basic_block(layer3, 4 * width, stride = max(2 - i, 1));
     }
-    layer4  = layer3;
+    layer4 = layer3;
     for i in 0..2 {
         layer4 = basic_block(layer4, 8 * width, stride = max(2 - i, 1));
     }
-    fc      = linear(global_avg_pool(layer4), classes);
+    fc = linear(global_avg_pool(layer4), classes);
 
     loss cross_entropy(fc, label);
 }
