@@ -8,7 +8,7 @@
  * adjoint.c  gradients, expansions
  *   softmax.c  expansions of operators on rows that are split
  * norm.c     layer_norm, rms_norm: rules, gradients, expansions
- * attention.c  attention: likewise
+ * attention.c  attention: likewise; rope.c: rope
  * windows.c  conv2d, pools: rules, gradients; pad, upsample: what they stand for
  */
 #pragma once
@@ -143,3 +143,8 @@ RuleFn rule_pad;           /* {before, after}: factors are x's dimensions that s
 RuleFn rule_upsample;      /* {scale_factor}: x: [.., h, w] -> [.., h * fh, w * fw]; factors are x's dimensions */
 AdjointFn adjoint_conv2d, adjoint_avg_pool, adjoint_slice_grad;
 ExpandFn expand_pad, expand_upsample;
+
+/* ---- rope.c */
+
+RuleFn rule_rope; /* {base, inverse}: x: [.., places, d] -> x's; factors are x's dimensions but d */
+AdjointFn adjoint_rope;

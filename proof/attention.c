@@ -57,7 +57,10 @@ static bool open_mask(Scores *c) {
 
 static bool open_scores(const Node *node, const FieldTensor *in, Scores *c, char *why, size_t n) {
     const bool gradient = node->op == OP_attention_grad;
-    const int keys = gradient ? 2 : 1, named = gradient ? 7 : node->op == OP_attention ? 3 : node->op == OP_attention_most ? 2 : 4;
+    const int keys = gradient ? 2 : 1, named = gradient                               ? 7
+                                               : node->op == OP_dot_product_attention ? 3
+                                               : node->op == OP_attention_most        ? 2
+                                                                                      : 4;
     *c = (Scores){.q = &in[0], .k = &in[keys], .causal = node->attr[0].i != 0, .group = 1};
     if (node->op != OP_attention_most) c->v = &in[keys + 1];
     if (node->nin > named) c->mask = &in[named];
@@ -71,7 +74,7 @@ static bool open_scores(const Node *node, const FieldTensor *in, Scores *c, char
     for (int d = 0; c->v && d <= c->lead; d++)
         fits = fits && c->v->global.ndim == c->k->global.ndim && same_part(c->v, d, c->k, d) && whole_width(c->v);
     if (!fits) return field_fail(why, n, "keys and values hold different boxes");
-    if (node->op == OP_attention && held(c->k, c->lead) != c->k->global.dim[c->lead])
+    if (node->op == OP_dot_product_attention && held(c->k, c->lead) != c->k->global.dim[c->lead])
         return field_fail(why, n, "keys that must be whole are split");
     for (int d = c->lead; d < c->lead + share; d++)
         c->group *= held(c->q, d);
@@ -170,7 +173,7 @@ bool attention_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
         if (to.most) to.most[row] = most;
         if (!to.sum) continue;
         const Fe sum = to.sum[row] = row_powers(&c, row, most);
-        add_rows(&c, row, c.s, c.v->at, c.e, node->op == OP_attention ? fe_inverse(sum) : 1, to.y + row * c.e);
+        add_rows(&c, row, c.s, c.v->at, c.e, node->op == OP_dot_product_attention ? fe_inverse(sum) : 1, to.y + row * c.e);
     }
     free(c.s);
     return true;
@@ -228,7 +231,7 @@ bool attention_tangent(const Node *node, const FieldTensor *in, const FieldTenso
     Scores c;
     if (!open_scores(node, in, &c, why, n)) return false;
     const Results to = results_of(node, dout);
-    const bool whole = node->op == OP_attention;
+    const bool whole = node->op == OP_dot_product_attention;
     for (int k = 0; k < node->nout; k++)
         tensor_fill(&dout[k], 0);
     for (int64_t row = 0, rows = rows_of(&c); row < rows; row++) {

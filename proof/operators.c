@@ -231,9 +231,8 @@ static bool joining(const Attr *axis_attr, Plain whole, const Plain *parts, int 
 }
 
 /* All tensors of one shape; each row along the axis is needed whole, and so has no letter. */
-static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+static bool by_rows(const Graph *graph, const Node *node, int64_t axis, Letters *letters, char *why, size_t n) {
     Plain y = plain_of(graph, node->out[0]);
-    int64_t axis = node->attr[0].given ? node->attr[0].i : -1;
     if (axis < 0) axis += y.ndim;
     if (axis < 0 || axis >= y.ndim) return fail(why, n, "axis out of range");
     for (int i = 0; i < node->nin; i++) {
@@ -248,6 +247,11 @@ static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char
             letters->in[i][y.hidden + d] = letters->out[0][y.hidden + d];
     }
     return true;
+}
+
+/* Along which softmax and its like go. */
+static int64_t axis_given(const Node *node) {
+    return node->attr[0].given ? node->attr[0].i : -1;
 }
 
 /* x and what has its shape; the others have the shape of operand `weight`, x's last dimensions, along which rows are needed whole: these have no letter. */
@@ -275,7 +279,10 @@ static bool normalising(const Graph *graph, const Node *node, int weight, Letter
 /* attention and what it is taken apart into. Tensors, a letter each: Q and Y [lead.., share, m, width], S the same with width 1, K and V [lead.., n, width], M a mask
  * that broadcasts to [lead.., share, m, n]; widths are needed whole, and so have no letter; nor have the keys of attention itself, whose results are no sums over them. */
 static const char *attention_tensors(OpCode op) {
-    return op == OP_attention ? "QKVMYSS" : op == OP_attention_grad ? "QYKVYSSMQKV" : op == OP_attention_most ? "QKMS" : "QKVSMSY";
+    return op == OP_dot_product_attention ? "QKVMYSS"
+           : op == OP_attention_grad      ? "QYKVYSSMQKV"
+           : op == OP_attention_most      ? "QKMS"
+                                          : "QKVSMSY";
 }
 
 /* Whether the last operand is a mask. */
@@ -325,7 +332,7 @@ static bool attending(const Graph *graph, const Node *node, Letters *letters, ch
     for (int d = 0; d < q.ndim; d++) {
         const bool keys = d == q.ndim - 1;
         a.size[d] = keys ? k.dim[a.lead] : q.dim[d];
-        a.letter[d] = (int8_t)(keys && node->op == OP_attention ? -1 : letter_new(letters, a.size[d]));
+        a.letter[d] = (int8_t)(keys && node->op == OP_dot_product_attention ? -1 : letter_new(letters, a.size[d]));
     }
     int part = 0;
     for (const char *at = tensors; *at; at++) {
@@ -384,7 +391,7 @@ static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_
 
 /* Operators whose last operand may be missing. */
 static bool takes_mask(OpCode op) {
-    return op == OP_attention || op == OP_attention_grad || op == OP_attention_most || op == OP_attention_sums;
+    return op == OP_dot_product_attention || op == OP_attention_grad || op == OP_attention_most || op == OP_attention_sums;
 }
 
 /* How many operands and results an operator has. */
@@ -443,7 +450,8 @@ static bool arity_fits(const Node *node) {
         [OP_max_share] = {2, 1},
         [OP_log_softmax] = {1, 1},
         [OP_log_softmax_grad] = {2, 1},
-        [OP_attention] = {4, 3},
+        [OP_rope] = {1, 1},
+        [OP_dot_product_attention] = {4, 3},
         [OP_attention_grad] = {8, 3},
         [OP_attention_most] = {3, 1},
         [OP_attention_sums] = {5, 2},
@@ -626,12 +634,15 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     }
     case OP_softmax:
     case OP_log_softmax:
-        return by_rows(graph, node, letters, why, n);
+        return by_rows(graph, node, axis_given(node), letters, why, n);
     case OP_softmax_grad:
     case OP_log_softmax_grad:
         letters->linear = LINEAR_IN_SECOND;
-        return by_rows(graph, node, letters, why, n);
-    case OP_attention:
+        return by_rows(graph, node, axis_given(node), letters, why, n);
+    case OP_rope:
+        letters->linear = LINEAR_IN_ALL;
+        return by_rows(graph, node, -1, letters, why, n);
+    case OP_dot_product_attention:
     case OP_attention_most:
     case OP_attention_sums:
         return attending(graph, node, letters, why, n);

@@ -58,6 +58,10 @@ double attention_work(const Node *node, const FieldTensor *in); /* multiplicatio
 /* Of the three of attention_kernel, as norm_tangent. */
 bool attention_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);
 
+/* ---------------------------------------------------------------- rope.c: likewise */
+
+bool rope_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+
 /* ---------------------------------------------------------------- norm.c: likewise */
 
 bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* layer_norm, rms_norm */

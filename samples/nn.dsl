@@ -254,3 +254,40 @@ cell bottleneck(x, width, stride = 1) {
     }
     return relu(bn3 + downsample);
 }
+
+# LLaMA's layers, whose parameters are named as Hugging Face names them.
+# Attention of each place to those up to it, with rotary positions; heads / groups heads of queries share one of keys and values.
+# x: [batch, places, dim] -> [batch, places, dim]
+cell llama_attention(x, heads, groups, base = 10000.0) {
+    let batch = size(x, 0);
+    let places = size(x, 1);
+    let width = size(x, 2) / heads;
+    q_proj  = linear(x, heads * width, with_bias = false);
+    k_proj  = linear(x, groups * width, with_bias = false);
+    v_proj  = linear(x, groups * width, with_bias = false);
+    q       = transpose(reshape(q_proj, shape = [batch, places, groups, heads / groups, width]), perm = [0, 2, 3, 1, 4]);
+    k       = transpose(reshape(k_proj, shape = [batch, places, groups, width]), perm = [0, 2, 1, 3]);
+    v       = transpose(reshape(v_proj, shape = [batch, places, groups, width]), perm = [0, 2, 1, 3]);
+    context = dot_product_attention(rope(q, base = base), rope(k, base = base), v, causal = true);
+    joined  = reshape(transpose(context, perm = [0, 3, 1, 2, 4]), shape = [batch, places, heads * width]);
+    o_proj  = linear(joined, size(x, 2), with_bias = false);
+    return o_proj;
+}
+
+# silu(gate) * up, then down. x: [.., n] -> [.., n]
+cell llama_mlp(x, hidden) {
+    gate_proj = linear(x, hidden, with_bias = false);
+    up_proj   = linear(x, hidden, with_bias = false);
+    down_proj = linear(silu(gate_proj) * up_proj, size(x, -1), with_bias = false);
+    return down_proj;
+}
+
+# x: [batch, places, dim] -> [batch, places, dim]
+cell llama_block(x, heads, groups, hidden, base = 10000.0, eps = 1e-5) {
+    input_layernorm = rms_norm(x, eps = eps);
+    self_attn = llama_attention(input_layernorm, heads, groups, base = base);
+    middle = x + self_attn;
+    post_attention_layernorm = rms_norm(middle, eps = eps);
+    mlp = llama_mlp(post_attention_layernorm, hidden);
+    return middle + mlp;
+}

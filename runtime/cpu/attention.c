@@ -51,7 +51,10 @@ static void open_mask(Attention *a, const Operand *q, const Operand *mask) {
 
 static bool attention_open(const KernelCall *call, Attention *a, Error *error) {
     const bool gradient = call->op == OP_attention_grad;
-    const int keys = gradient ? 2 : 1, named = gradient ? 7 : call->op == OP_attention ? 3 : call->op == OP_attention_most ? 2 : 4;
+    const int keys = gradient ? 2 : 1, named = gradient                               ? 7
+                                               : call->op == OP_dot_product_attention ? 3
+                                               : call->op == OP_attention_most        ? 2
+                                                                                      : 4;
     const Operand *q = &call->in[0], *k = &call->in[keys], *v = call->op == OP_attention_most ? k : k + 1;
     const int queries = q->local.ndim - 2, lead = k->local.ndim - 2;
     *a = (Attention){.op = call->op,
@@ -254,7 +257,7 @@ static bool forward(const KernelCall *call, Forward *f, Error *error) {
     return true;
 }
 
-bool kernel_attention(const KernelCall *call, Error *error) {
+bool kernel_dot_product_attention(const KernelCall *call, Error *error) {
     Forward f = {.y = call->out[0].data, .most = call->out[1].data, .sum = call->out[2].data};
     return forward(call, &f, error);
 }

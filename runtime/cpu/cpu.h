@@ -11,6 +11,7 @@
  *   softmax.c      softmax and its gradient; rowloops.c: their loops
  *   norm.c         layer_norm, rms_norm and their gradients; normloops.c: their loops
  *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
+ *   rope.c         rotary positions, and their plain loop
  *   lookup.c       elements looked up by integers
  *   convolve.c     conv2d and its gradients as matrix products
  *   pooling.c      max_pool, avg_pool and their gradients

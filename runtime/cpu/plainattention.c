@@ -13,7 +13,7 @@ typedef struct Scores {
 
 static Scores scores_of(const KernelCall *call) {
     const int keys = call->op == OP_attention_grad ? 2 : 1;
-    const int named = call->op == OP_attention_grad ? 7 : call->op == OP_attention ? 3 : call->op == OP_attention_most ? 2 : 4;
+    const int named = call->op == OP_attention_grad ? 7 : call->op == OP_dot_product_attention ? 3 : call->op == OP_attention_most ? 2 : 4;
     const Operand *q = &call->in[0], *k = &call->in[keys];
     const int queries = q->local.ndim - 2, lead = k->local.ndim - 2;
     Scores c = {.q = q,
@@ -78,7 +78,7 @@ static double product_of(const Scores *c, int64_t query, double most, int64_t x)
     return sum;
 }
 
-bool reference_attention(const KernelCall *call, Error *error) {
+bool reference_dot_product_attention(const KernelCall *call, Error *error) {
     const Scores c = scores_of(call);
     (void)error;
     for (int64_t query = 0, queries = shape_elements(&call->out[1].local); query < queries; query++) {

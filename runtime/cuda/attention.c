@@ -22,7 +22,10 @@ static void open_mask(KernelAttention *a, const Operand *q, const Operand *mask)
 
 static KernelAttention attention_of(const KernelCall *call) {
     const bool gradient = call->op == OP_attention_grad;
-    const int keys = gradient ? 2 : 1, named = gradient ? 7 : call->op == OP_attention ? 3 : call->op == OP_attention_most ? 2 : 4;
+    const int keys = gradient ? 2 : 1, named = gradient                               ? 7
+                                               : call->op == OP_dot_product_attention ? 3
+                                               : call->op == OP_attention_most        ? 2
+                                                                                      : 4;
     const Operand *q = &call->in[0], *k = &call->in[keys], *v = call->op == OP_attention_most ? k : k + 1;
     const int queries = q->local.ndim - 2, lead = k->local.ndim - 2;
     KernelAttention a = {.q = q->data,
@@ -49,7 +52,7 @@ static bool launch(const KernelCall *call, const KernelAttention *a, Error *erro
     return cuda_launched(cuda, kernels_attention(a, cuda->compute), op_table[call->op].name, error);
 }
 
-bool kernel_attention(const KernelCall *call, Error *error) {
+bool kernel_dot_product_attention(const KernelCall *call, Error *error) {
     KernelAttention a = attention_of(call);
     a.y = call->out[0].data;
     a.most = call->out[1].data;

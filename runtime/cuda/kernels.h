@@ -207,6 +207,18 @@ typedef struct KernelAttention {
 } KernelAttention;
 LAUNCHED kernels_attention(const KernelAttention *attention, cudaStream_t stream);
 
+/* rope.cuh */
+
+/* rows of `pairs` pairs, whose places, from `first` on, go round; sign: -1 turns the other way. f32 and f64. */
+typedef struct KernelRope {
+    const void *x;
+    void *out;
+    int64_t rows, places, pairs, first;
+    double base, sign;
+    int dtype;
+} KernelRope;
+LAUNCHED kernels_rope(const KernelRope *rope, cudaStream_t stream);
+
 /* norm.cuh */
 
 /* rows of n elements, neither of them 0 but for rows of a gradient. bias NULL: rms_norm, whose mean is not taken off. Of a gradient dy is not NULL, out is that of x, and

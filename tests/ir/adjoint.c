@@ -102,11 +102,13 @@ static const Case cases[] = {
     {OP_layer_norm, "2x4x3, 4x3, 4x3", {{.given = true, .f = 1e-3}}},
     {OP_rms_norm, "4x3, 3", {{.given = true, .f = 0.1}}},
     {OP_rms_norm, "5, 5", {{.given = true, .f = 0.1}}},
-    {OP_attention, "4x3, 5x3, 5x2", {{0}}},
-    {OP_attention, "2x4x3, 2x5x3, 2x5x2", {YES}},
-    {OP_attention, "2x3x4x3, 2x5x3, 2x5x2", {{0}, {.given = true, .f = 0.5}}},
-    {OP_attention, "2x4x3, 2x5x3, 2x5x2, 2x4x5", {{0}}},
-    {OP_attention, "2x3x4x3, 2x5x3, 2x5x2, 3x1x5", {YES, {.given = true, .f = 2}}},
+    {OP_rope, "4x6", {{0}}},
+    {OP_rope, "2x3x4", {{.given = true, .f = 100}, YES}},
+    {OP_dot_product_attention, "4x3, 5x3, 5x2", {{0}}},
+    {OP_dot_product_attention, "2x4x3, 2x5x3, 2x5x2", {YES}},
+    {OP_dot_product_attention, "2x3x4x3, 2x5x3, 2x5x2", {{0}, {.given = true, .f = 0.5}}},
+    {OP_dot_product_attention, "2x4x3, 2x5x3, 2x5x2, 2x4x5", {{0}}},
+    {OP_dot_product_attention, "2x3x4x3, 2x5x3, 2x5x2, 3x1x5", {YES, {.given = true, .f = 2}}},
     {OP_gelu, "4x3", {{0}}},
     {OP_gelu, "4x3", {YES}},
     {OP_silu, "4x3", {{0}}},
@@ -291,12 +293,14 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
     else if (op == OP_layer_norm || op == OP_rms_norm || op == OP_layer_norm_grad || op == OP_rms_norm_grad)
         run_norm(op == OP_layer_norm || op == OP_layer_norm_grad, op == OP_layer_norm_grad || op == OP_rms_norm_grad, attr[0].f,
                  (const double *const[]){in[0].at, in[1].at, in[2].at}, count(&in[0].shape), count(&in[nin - 1].shape), result, out->at);
-    else if (op == OP_attention || op == OP_attention_grad) {
-        const int keys = op == OP_attention ? 1 : 2, mask = op == OP_attention ? 3 : 7;
+    else if (op == OP_rope)
+        run_rope(attr, in[0].at, &in[0].shape, out->at);
+    else if (op == OP_dot_product_attention || op == OP_attention_grad) {
+        const int keys = op == OP_dot_product_attention ? 1 : 2, mask = op == OP_dot_product_attention ? 3 : 7;
         PlainAttention plain = plain_attention_of(attr, &in[0].shape, &in[keys].shape, &in[keys + 1].shape);
         plain.q = in[0].at, plain.k = in[keys].at, plain.v = in[keys + 1].at;
         if (nin > mask) plain.mask = in[mask].at, plain.mask_shape = in[mask].shape;
-        if (op == OP_attention)
+        if (op == OP_dot_product_attention)
             run_attention(&plain, result, out->at);
         else
             run_attention_grad(&plain, in[1].at, in[4].at, result, out->at);

@@ -13,7 +13,7 @@ static bool infer(OpCode op, int nin, const Shape *shapes, const Attr *attr, Rul
 static void refuse(int nin, const Shape *shapes, const char *text, const char *hint) {
     RuleError error = {0};
     Rule rule;
-    cr_assert(!infer(OP_attention, nin, shapes, NULL, &rule, &error), "%s", text);
+    cr_assert(!infer(OP_dot_product_attention, nin, shapes, NULL, &rule, &error), "%s", text);
     cr_expect_str_eq(error.text, text);
     cr_expect_str_eq(error.hint, hint);
 }
@@ -23,7 +23,7 @@ Test(attention, factors_are_leading_dimensions_queries_and_keys) {
     const Shape q = {4, {2, 3, 4, 5}}, k = {3, {2, 6, 5}}, v = {3, {2, 6, 7}}, y = {4, {2, 3, 4, 7}}, s = {4, {2, 3, 4, 1}},
                 mask = {2, {1, 6}};
     Rule rule;
-    cr_assert(infer(OP_attention, 4, (Shape[]){q, k, v, mask}, NULL, &rule, NULL));
+    cr_assert(infer(OP_dot_product_attention, 4, (Shape[]){q, k, v, mask}, NULL, &rule, NULL));
     cr_assert_eq(rule.nfactors, 4);
     const int8_t queries[] = {0, 1, 2, -1}, keys[] = {0, 3, -1}, masks[] = {-1, 3};
     cr_expect_arr_eq(rule.in[0], queries, 4);
@@ -48,10 +48,10 @@ Test(attention, flops_are_those_of_the_products_over_the_widths) {
     const Shape shapes[] = {{2, {4, 5}}, {2, {6, 5}}, {2, {6, 7}}};
     const Attr causal[MAX_ATTRS] = {{.given = true, .i = 1}};
     Rule rule;
-    cr_assert(infer(OP_attention, 3, shapes, NULL, &rule, NULL));
-    cr_expect_eq(rule_flops(OP_attention, &rule), 2 * 4 * 6 * (5 + 7 + 6));
-    cr_assert(infer(OP_attention, 3, shapes, causal, &rule, NULL));
-    cr_expect_eq(rule_flops(OP_attention, &rule), 4 * 6 * (5 + 7 + 6));
+    cr_assert(infer(OP_dot_product_attention, 3, shapes, NULL, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_dot_product_attention, &rule), 2 * 4 * 6 * (5 + 7 + 6));
+    cr_assert(infer(OP_dot_product_attention, 3, shapes, causal, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_dot_product_attention, &rule), 4 * 6 * (5 + 7 + 6));
 }
 
 Test(attention, operands_that_do_not_fit_are_said) {

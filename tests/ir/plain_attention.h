@@ -1,4 +1,4 @@
-/* attention and its gradient by plain loops, of doubles. */
+/* attention, its gradient, and rope by plain loops, of doubles. */
 #pragma once
 #include <math.h>
 
@@ -81,4 +81,16 @@ static inline void run_attention_grad(const PlainAttention *c, const double *dy,
             for (int64_t x = 0; x < c->e && result == 2; x++)
                 out[key * c->e + x] += p * dy[query * c->e + x];
         }
+}
+
+/* Element k of a place with its partner: as complex numbers, times exp(i angle). */
+static inline void run_rope(const Attr *attr, const double *x, const Shape *shape, double *out) {
+    const int64_t width = shape->dim[shape->ndim - 1], places = shape->dim[shape->ndim - 2];
+    for (int64_t e = 0; e < shape_elements(shape); e++) {
+        const int64_t k = e % width, pair = k % (width / 2);
+        const double base = attr[0].given ? attr[0].f : 10000,
+                     angle = (double)(e / width % places) / pow(base, 2.0 * (double)pair / (double)width);
+        const double side = attr[1].i ? -sin(angle) : sin(angle);
+        out[e] = k < width / 2 ? x[e] * cos(angle) - x[e + width / 2] * side : x[e] * cos(angle) + x[e - width / 2] * side;
+    }
 }

@@ -157,8 +157,8 @@ static void attend(CaseFn *fn, void *context, Shape q, Shape k, int64_t e, Shape
     const Attr attr[2] = {INT(causal), NUMBER(0.25)};
     const double n = (double)k.dim[k.ndim - 2], m = (double)(shape_elements(&s) / shape_elements(&k) * k.dim[k.ndim - 1]) * n,
                  d = (double)q.dim[q.ndim - 1], length = n + m + d;
-    CASE(.op = OP_attention, .nin = 3 + masked, .in = {q, k, v, mask}, .attr = {attr[0], attr[1]}, .length = n, .size = n + d);
-    CASE(.op = OP_attention, .nin = 3 + masked, .in = {q, k, v, mask}, .attr = {attr[0]}, .length = n, .size = n + d);
+    CASE(.op = OP_dot_product_attention, .nin = 3 + masked, .in = {q, k, v, mask}, .attr = {attr[0], attr[1]}, .length = n, .size = n + d);
+    CASE(.op = OP_dot_product_attention, .nin = 3 + masked, .in = {q, k, v, mask}, .attr = {attr[0]}, .length = n, .size = n + d);
     CASE(.op = OP_attention_most, .nin = 2 + masked, .in = {q, k, masked ? mask : v}, .attr = {attr[0], attr[1]}, .length = d, .size = d);
     CASE(.op = OP_attention_sums, .nin = 4 + masked, .in = {q, k, v, s, mask}, .attr = {attr[0], attr[1]}, .length = length,
          .size = 4 * exp(0.25 * d) * n);
@@ -167,7 +167,15 @@ static void attend(CaseFn *fn, void *context, Shape q, Shape k, int64_t e, Shape
 }
 
 void cases_attention(CaseFn *fn, void *context) {
-    const Shape none = SCALAR;
+    const Shape none = SCALAR, turned[] = {SHAPE(7, 2), SHAPE(2, 3, 150, 8), SHAPE(4, 300, 34)};
+    /* Angles of as many radians as there are places are rounded. */
+    for (size_t s = 0; s < COUNT(turned); s++)
+        for (int inverse = 0; inverse < 2; inverse++) {
+            CASE(.op = OP_rope, .nin = 1, .in = {turned[s]}, .attr = {{0}, INT(inverse)},
+                 .size = (double)turned[s].dim[turned[s].ndim - 2]);
+            CASE(.op = OP_rope, .nin = 1, .in = {turned[s]}, .attr = {NUMBER(500000), INT(inverse)},
+                 .size = (double)turned[s].dim[turned[s].ndim - 2]);
+        }
     for (int causal = 0; causal < 2; causal++) {
         attend(fn, context, SHAPE(4, 6, 3), SHAPE(4, 5, 3), 2, none, causal);
         attend(fn, context, SHAPE(1, 1), SHAPE(1, 1), 1, none, causal);
@@ -456,7 +464,16 @@ void cases_timed(CaseFn *fn, void *context) {
          .size = 4096);
     CASE(.op = OP_rms_norm_grad, .nin = 3, .in = {SHAPE(1024, 4096), SHAPE(1024, 4096), SHAPE(4096)}, .attr = {NUMBER(1e-5)},
          .length = 4096, .size = 4096);
-    attend(fn, context, SHAPE(8, 128, 32), SHAPE(8, 128, 32), 32, SCALAR, false);
+    const Shape attended[] = {SHAPE(8, 128, 32), SHAPE(8, 512, 64), SHAPE(2, 4096, 64)}; /* as many keys as queries */
+    for (size_t a = 0; a < COUNT(attended); a++)
+        for (int causal = 0; causal < 2; causal++) {
+            const Shape q = attended[a];
+            Shape s = q;
+            s.dim[2] = 1;
+            CASE(.op = OP_dot_product_attention, .nin = 3, .in = {q, q, q}, .attr = {INT(causal)});
+            CASE(.op = OP_attention_grad, .nin = 7, .in = {q, q, q, q, q, s, s}, .attr = {INT(causal)}, .positive = true);
+        }
+    CASE(.op = OP_rope, .nin = 1, .in = {heads});
     CASE(.op = OP_transpose, .nin = 1, .in = {x});
     CASE(.op = OP_transpose, .nin = 1, .in = {SHAPE(8, 128, 8, 64)}, .attr = {INTS(0, 2, 1, 3)}); /* heads of attention */
     CASE(.op = OP_sum_grad, .nin = 1, .in = {SHAPE(1024)}, .attr = {INTS(0), INTS(1024, 1024)});

@@ -75,7 +75,7 @@ static void time_case(void *context, const Check *check) {
         best = fmin(best, seconds_of(device, &call, repeats));
     print_call(&call);
     printf(" %10.1f us %8.1f GB/s", best * 1e6, bytes / best / 1e9);
-    if (call.op == OP_matmul || call.op == OP_einsum) printf(" %8.1f GFLOP/s", rule_flops(call.op, &rule) / best / 1e9);
+    if (op_table[call.op].product) printf(" %8.1f GFLOP/s", rule_flops(call.op, &rule) / best / 1e9);
     printf("\n");
     fflush(stdout);
     for (int i = 0; i < call.nin; i++)

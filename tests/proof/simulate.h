@@ -43,6 +43,7 @@ void simulate_box(const Layout *layout, const Shape *shape, int rank, int64_t *b
 
 /* Computes a node's results from operands; at of the results has room. False with why: the boxes do not fit together, so that no kernel could run. */
 bool simulate_kernel(const Graph *graph, const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
+bool simulate_rope(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);      /* simulate_attention.c: one slice */
 bool simulate_attention(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* simulate_attention.c: one slice */
 bool simulate_windows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);   /* simulate_windows.c: one slice */
 bool simulate_knows(OpCode op);

@@ -1,4 +1,4 @@
-/* attention, what it is taken apart into, and its gradient, in plans that are simulated: loops over queries and keys. */
+/* attention, what it is taken apart into, and its gradient, and rope, in plans that are simulated: loops over queries and keys. */
 #include "tests/proof/simulate_numbers.h"
 
 /* Queries and keys by their numbers in their boxes, the mask's element by its index. */
@@ -10,7 +10,10 @@ typedef struct Scores {
 
 static bool scores_open(const Node *node, const SimTensor *in, Scores *c) {
     const bool gradient = node->op == OP_attention_grad;
-    const int keys = gradient ? 2 : 1, named = gradient ? 7 : node->op == OP_attention ? 3 : node->op == OP_attention_most ? 2 : 4;
+    const int keys = gradient ? 2 : 1, named = gradient                               ? 7
+                                               : node->op == OP_dot_product_attention ? 3
+                                               : node->op == OP_attention_most        ? 2
+                                                                                      : 4;
     *c = (Scores){.q = &in[0], .k = &in[keys], .attr = node->attr, .group = 1};
     const int nq = c->q->local.ndim, nk = c->k->local.ndim;
     c->v = node->op == OP_attention_most ? c->k : c->k + 1;
@@ -26,7 +29,7 @@ static bool scores_open(const Node *node, const SimTensor *in, Scores *c) {
         if (d >= nk - 2) c->group *= c->q->local.dim[d];
         if (d < nk - 2) fits = fits && c->q->local.dim[d] == c->k->local.dim[d] && c->q->local.dim[d] == c->v->local.dim[d];
     }
-    return fits && (node->op != OP_attention || is_whole(c->k, nk - 2));
+    return fits && (node->op != OP_dot_product_attention || is_whole(c->k, nk - 2));
 }
 
 static int64_t key_number(const Scores *c, int64_t query, int64_t j) {
@@ -65,7 +68,7 @@ static uint32_t weight(const Scores *c, int64_t query, int64_t j, uint32_t most)
 }
 
 static void attention_forward(const Node *node, const Scores *c, const SimTensor *in, SimTensor *out) {
-    const bool whole = node->op == OP_attention, sums = node->op == OP_attention_sums;
+    const bool whole = node->op == OP_dot_product_attention, sums = node->op == OP_attention_sums;
     SimTensor *most_of = sums ? NULL : &out[whole], *sum_of = whole ? &out[2] : sums ? &out[0] : NULL, *y = whole ? &out[0] : &out[1];
     for (int64_t query = 0; query < c->queries; query++) {
         uint32_t most = sums ? in[3].at[query] : 0, sum = 0;
@@ -113,5 +116,20 @@ bool simulate_attention(const Node *node, const SimTensor *in, SimTensor *out, c
         attention_gradient(&c, in, out);
     else
         attention_forward(node, &c, in, out);
+    return true;
+}
+
+/* Pairs of a place and their numbers turned by two functions of both. */
+bool simulate_rope(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    const int last = in->local.ndim - 1;
+    const int64_t width = in->local.dim[last], half = width / 2;
+    if (!is_whole(in, last) || !shape_equal(&in->local, &out->local)) return fault(why, n, "a row that is not whole");
+    for (int64_t e = 0; e < shape_elements(&in->local); e++) {
+        const int64_t k = e % width, place = in->begin[last - 1] + e / width % in->local.dim[last - 1];
+        const uint32_t angle = integer(place * 1000 + k % half), turn = any_function(OP_cos, angle), side = any_function(OP_sin, angle);
+        const bool back = (k < half) != (node->attr[1].i != 0);
+        const uint32_t other = times(in->at[k < half ? e + half : e - half], side);
+        out->at[e] = plus(times(in->at[e], turn), back ? negative(other) : other);
+    }
     return true;
 }

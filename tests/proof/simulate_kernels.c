@@ -26,7 +26,7 @@ static bool positive(uint32_t a) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, LOOKUP, TABLE, PLACE, WINDOW } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, PLACE, WINDOW } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_expm1_grad] = ELEMENT,
@@ -125,7 +125,8 @@ static const Way way_of[NOPS] = {
     [OP_max_pool_grad] = WINDOW,
     [OP_avg_pool] = WINDOW,
     [OP_avg_pool_grad] = WINDOW,
-    [OP_attention] = ATTEND,
+    [OP_rope] = TURN,
+    [OP_dot_product_attention] = ATTEND,
     [OP_attention_most] = ATTEND,
     [OP_attention_sums] = ATTEND,
     [OP_attention_grad] = ATTEND,
@@ -750,6 +751,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return norm(node, in, out, why, n);
     case WINDOW:
         return simulate_windows(node, in, out, why, n);
+    case TURN:
+        return simulate_rope(node, in, out, why, n);
     case ATTEND:
         return simulate_attention(node, in, out, why, n);
     case LOOKUP:

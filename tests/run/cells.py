@@ -56,6 +56,23 @@ class Cells(Case):
             self.assertRegex(result.out, r"\nverified: \d+ steps")
             self.assertClose(result.losses(None), expected, relative=2e-4, absolute=1e-11, what=str(result))
 
+    def test_llama_by_two_kinds_of_hints_has_the_losses_of_one_rank(self):
+        """samples/llama_tiny_hints.dsl: no score is anywhere, and attention is split by its heads as Megatron says."""
+        source = self.copy("llama_tiny.dsl", "nn.dsl")
+        one = self.compile(source, "one.plan", "--ranks", 1)
+        expected = self.ok(self.local(one, 1)).losses(None)
+        self.assertLess(expected[-1], expected[0])
+        with open(self.sample("llama_tiny_hints.dsl")) as file:
+            hints = file.read()
+        for ranks, mesh in (4, "dp = 1, tp = 4"), (8, "dp = 2, tp = 4"):
+            file = self.write("hints%d.dsl" % ranks, edited_text(hints, "dp = 2, tp = 4", mesh))
+            plan = self.compile(source, "net.plan", "--ranks", ranks, "--hints", file, "--dump-ir=" + self.path("ir"))
+            heads = {4: r"\(-, 4@1, -, -, -\)", 8: r"\(2@4, 4@1, -, -, -\)"}[ranks]
+            self.assertEqual(len(re.findall(r" dot_product_attention .* strategy=\w+" + heads, self.spmd())), 2)
+            result = self.ok(self.local(plan, ranks, "--verify=" + one))
+            self.assertRegex(result.out, r"\nverified: \d+ steps")
+            self.assertClose(result.losses(None), expected, relative=2e-4, absolute=1e-11, what=str(result))
+
     def test_a_block_gathers_twice_and_reduces_twice_each_way(self):
         """Sequence parallelism (Korthikanti et al. 2022): what samples/transformer_hints.dsl says of itself."""
         source = self.copy("transformer.dsl", "nn.dsl")

@@ -43,14 +43,14 @@ static void compare(const TorchAttention *c, int which, const Device *device, Ke
     const Operand q = operand_at(q_at, F64, &c->q), k = operand_at(k_at, F64, &c->k), values = operand_at(v_at, F64, &v),
                   mask = operand_at(mask_at, BOOL, &c->mask), dy = operand_at(dy_at, F64, &y), result = operand_at(out[0], F64, &y),
                   most = operand_at(out[1], F64, &row), sum = operand_at(out[2], F64, &row);
-    const KernelCall forward = {.op = OP_attention,
+    const KernelCall forward = {.op = OP_dot_product_attention,
                                 .attr = attr,
                                 .nin = 3 + masked,
                                 .nout = 3,
                                 .in = {q, k, values, mask},
                                 .out = {result, most, sum},
                                 .context = device->context};
-    cr_assert(kernels[OP_attention](&forward, &error), "%s", error.text);
+    cr_assert(kernels[OP_dot_product_attention](&forward, &error), "%s", error.text);
     expect_near(out[0], c->result[0], &y, which, "y");
     const KernelCall backward = {.op = OP_attention_grad,
                                  .attr = attr,
@@ -93,8 +93,13 @@ Test(attention, of_a_query_that_sees_nothing_is_zero) {
                   most = operand_at(most_at, F32, &two), sum = operand_at(sum_at, F32, &two);
     const Attr attr[MAX_ATTRS] = {{0}};
     Error error;
-    const KernelCall forward = {
-        .op = OP_attention, .attr = attr, .nin = 4, .nout = 3, .in = {q, k, v, mask}, .out = {y, most, sum}, .context = device.context};
+    const KernelCall forward = {.op = OP_dot_product_attention,
+                                .attr = attr,
+                                .nin = 4,
+                                .nout = 3,
+                                .in = {q, k, v, mask},
+                                .out = {y, most, sum},
+                                .context = device.context};
     const KernelCall backward = {.op = OP_attention_grad,
                                  .attr = attr,
                                  .nin = 8,
@@ -104,7 +109,7 @@ Test(attention, of_a_query_that_sees_nothing_is_zero) {
                                  .context = device.context};
     for (int plain = 0; plain < 2; plain++) {
         KernelFn *const *kernels = plain ? cpu_reference_kernels : backend_cpu.kernels;
-        cr_assert(kernels[OP_attention](&forward, &error), "%s", error.text);
+        cr_assert(kernels[OP_dot_product_attention](&forward, &error), "%s", error.text);
         cr_assert(kernels[OP_attention_grad](&backward, &error), "%s", error.text);
         cr_expect_eq(y_at[0], 0);
         cr_expect_eq(sum_at[0], 0);
