@@ -44,6 +44,14 @@ static void draw_ints(Make *make, const char *name, const Shape *shape, const At
         draw_reshape(make, shape, attr);
         return;
     }
+    const bool windows = strcmp(name, "kernel_size") == 0 || strcmp(name, "stride") == 0 || strcmp(name, "dilation") == 0 ||
+                         strcmp(name, "scale_factor") == 0;
+    if (windows || strcmp(name, "padding") == 0) {
+        attr->n = 1 + chance(make, 50);
+        for (int d = 0; d < attr->n; d++)
+            attr->ints[d] = below(make, windows ? 3 : 2) + windows;
+        return;
+    }
     attr->n = shape->ndim;
     if (strcmp(name, "axes") == 0 || strcmp(name, "perm") == 0) {
         shuffle_ints(make, attr->ints, shape->ndim);
