@@ -251,7 +251,8 @@ static int plan_request(const Request *request, Arena *arena) {
     const Order *order = NULL, *to_order;
     Shape shape;
     WrittenLayout from, to;
-    if (!dtype_parse(request->dtype, &dtype)) return fail_usage("--dtype is f32, f64, i32, i64 or bool, not '%s'", request->dtype);
+    if (!dtype_parse(request->dtype, &dtype))
+        return fail_usage("--dtype is f32, f64, i32, i64, bool, f16 or bf16, not '%s'", request->dtype);
     if (!policy_parse(request->policy, &policy))
         return fail_usage("--redistribution is auto, bound or canonical, not '%s'", request->policy);
     if ((code = machine_of(request->machine, arena, &machine)) != EXIT_DONE) return code;

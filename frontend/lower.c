@@ -184,11 +184,16 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
     const bool written = statement->kind == STATEMENT_STATE;
     State state = {.name = path, .trainable = !written, .written = written, .parameter = -1, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &state.type)) return false;
-    if (!dtype_is_float(state.type.dtype)) {
+    if (state.type.dtype != F32 && state.type.dtype != F64) {
         diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc),
-                   written ? "a state has real numbers, not %s" : "a param is trained, and %s has no gradient",
+                   written                           ? "a state has real numbers, not %s"
+                   : dtype_is_half(state.type.dtype) ? "a param is trained, and steps of training are often too small for %s"
+                                                     : "a param is trained, and %s has no gradient",
                    dtype_name[state.type.dtype]);
-        diag_hint(lower->diags, "f32 or f64; a fixed tensor of integers is a const");
+        if (dtype_is_half(state.type.dtype))
+            diag_hint(lower->diags, "f32 or f64; cast(%s, to = %s) where it is used", statement->name, dtype_name[state.type.dtype]);
+        else
+            diag_hint(lower->diags, "f32 or f64; a fixed tensor of integers is a const");
         return false;
     }
     if (!init_eval(lower, statement->value, &state.type, &state.init)) return false;
@@ -318,7 +323,7 @@ static bool loss_lower(Lower *lower, const Statement *statement) {
         diag_hint(lower->diags, "mean(...) or sum(...) of it is one; so is mse(y, label)");
         return false;
     }
-    if (!dtype_is_float(type->dtype)) {
+    if (type->dtype != F32 && type->dtype != F64) {
         diag_error(lower->diags, span, "the loss must be f32 or f64, and this is %s", dtype_name[type->dtype]);
         return false;
     }

@@ -475,8 +475,10 @@ bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype) {
     const char *text = number_text(lower->arena, number);
     switch (dtype) {
     case F32:
-        if (fabs(number.f) <= (double)FLT_MAX) return true;
-        diag_error(lower->diags, span, "%s is too large for f32", text);
+    case BF16:
+    case F16:
+        if (fabs(number.f) <= (dtype == F16 ? 65504.0 : dtype == BF16 ? 0x1.fep127 : (double)FLT_MAX)) return true;
+        diag_error(lower->diags, span, "%s is too large for %s", text, dtype_name[dtype]);
         return false;
     case F64:
         return true;

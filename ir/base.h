@@ -3,6 +3,7 @@
  *
  *   base.h    arena.c: memory by phase, growing vectors, text under construction; clock.c: time that passes; diag.c: user mistakes, with source, caret,
  *             note, hint
+ *   half.h    the element types of 16 bits
  *   layout.h  type.c: element types, shapes, checked arithmetic; layout.c: how a tensor lies on the ranks, as digits of the rank number;
  *             box.c: index ranges: who holds, who owns, what moves where (closed formulas, no lists of ranks)
  *   op.h      ops.def: the operator table; rule.c, shapes.c: shape inference and factors

@@ -115,8 +115,8 @@ static inline bool state_is_own(const State *state) {
 /* Files of rows: the first dimension of what they hold counts rows. */
 typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS } FileFormat;
 extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
-enum { NFILE_ELEMENTS = 7 };
-extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "f64" */
+enum { NFILE_ELEMENTS = 9 };
+extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "bf16" */
 typedef struct DataFile {
     FileFormat format;
     const char *path;    /* the source's directory joined; relative to where prun is started, else beside the plan */

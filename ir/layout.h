@@ -4,10 +4,10 @@
 
 /* ---------------------------------------------------------------- type.c */
 
-typedef enum { F32, F64, I32, I64, BOOL, NDTYPES } DType; /* BOOL: a byte, 0 or 1 */
-enum { MAX_NDIM = 9 };                                    /* 8 of the user's, and the hidden leading one */
-extern const char *const dtype_name[NDTYPES];             /* "f32" */
-extern const char *const dtype_title[NDTYPES];            /* "Float32" */
+typedef enum { F32, F64, I32, I64, BOOL, F16, BF16, NDTYPES } DType; /* BOOL: a byte, 0 or 1. F16, BF16: half.h */
+enum { MAX_NDIM = 9 };                                               /* 8 of the user's, and the hidden leading one */
+extern const char *const dtype_name[NDTYPES];                        /* "f32" */
+extern const char *const dtype_title[NDTYPES];                       /* "Float32" */
 extern const int dtype_bytes[NDTYPES];
 bool dtype_parse(const char *name, DType *dtype);
 
@@ -33,7 +33,11 @@ void shape_print(Text *text, const Shape *shape);    /* "[16, 32]" */
 void type_print(Text *text, const TensorType *type); /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
 int64_t gcd64(int64_t a, int64_t b);
 static inline bool dtype_is_float(DType dtype) {
-    return dtype == F32 || dtype == F64;
+    return dtype == F32 || dtype == F64 || dtype == F16 || dtype == BF16;
+}
+/* The types of 16 bits: tensors are stored in them, and arithmetic is f32's. */
+static inline bool dtype_is_half(DType dtype) {
+    return dtype == F16 || dtype == BF16;
 } /* numbers that have gradients */
 
 /* ---------------------------------------------------------------- layout.c  (docs/architecture.md) */

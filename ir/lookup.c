@@ -138,13 +138,6 @@ bool rule_cross_entropy(const TensorType *in, int nin, const Attr *attr, Rule *r
 
 /* ---------------------------------------------------------------- what is an index of what */
 
-bool op_only_moves(OpCode op) {
-    static const OpCode movers[] = {OP_reshape, OP_transpose, OP_slice, OP_concat, OP_split, OP_replicate, OP_stop_gradient, OP_convert};
-    for (size_t i = 0; i < sizeof movers / sizeof *movers; i++)
-        if (movers[i] == op) return true;
-    return false;
-}
-
 /* Both: where no number is in both, the first alone. */
 static IndexRange range_join(IndexRange a, IndexRange b) {
     if (!range_known(a) || !range_known(b)) return range_known(a) ? a : b;

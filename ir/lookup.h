@@ -6,8 +6,6 @@
 static inline bool range_known(IndexRange range) {
     return range.begin < range.end;
 }
-/* Whether an operator's results have its operands' elements, and no others. */
-bool op_only_moves(OpCode op);
 /* Of each value the range in which its elements are valid indices, where they are used as an index, as they are or moved; computed: also where the index is
  * such an element as another integer type, chosen by where, negated, plus, minus or times a number. Numbers that all uses take, where there are any. range: a place a value. */
 void graph_index_ranges(const Graph *graph, bool computed, IndexRange *range);

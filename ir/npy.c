@@ -45,7 +45,7 @@ static bool read_dtype(const char *descr, DType *dtype) {
     static const struct {
         const char *code;
         DType dtype;
-    } types[] = {{"f4", F32}, {"f8", F64}, {"i4", I32}, {"i8", I64}, {"b1", BOOL}, {"u1", I32}, {"i1", I32}, {"i2", I32}};
+    } types[] = {{"f4", F32}, {"f8", F64}, {"i4", I32}, {"i8", I64}, {"b1", BOOL}, {"u1", I32}, {"i1", I32}, {"i2", I32}, {"f2", F16}};
     if (!descr || descr[0] != '\'' || !strchr("<>|", descr[1]) || descr[1] == '\0') return false;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         if (strncmp(descr + 2, types[t].code, 2) == 0 && descr[4] == '\'') return *dtype = types[t].dtype, true;
@@ -67,7 +67,7 @@ bool npy_header(NpyHeader *header, Arena *arena, const char *path, const char *t
         char type[32];
         snprintf(type, sizeof type, "%.*s", descr ? (int)strcspn(descr, ",}") : 7, descr ? descr : "missing");
         text_printable(type);
-        return error_set(error, EXIT_ENVIRONMENT, "%s: element type %s; prun reads f4, f8, i1, i2, i4, i8, u1 and b1", path, type);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: element type %s; prun reads f2, f4, f8, i1, i2, i4, i8, u1 and b1", path, type);
     }
     header->descr = descr + 1;
     if (!order || strncmp(order, "False", 5) != 0)

@@ -83,7 +83,8 @@ typedef enum { DOMAIN_ALL, DOMAIN_POSITIVE } Domain;
 
 typedef enum { OP_CLASS_USER, OP_CLASS_INTERNAL, OP_CLASS_LEAF, OP_CLASS_UPDATE, OP_CLASS_COMM } OpClass;
 enum {
-    DTYPES_FLOAT = 1 << F32 | 1 << F64,
+    DTYPES_STATE = 1 << F32 | 1 << F64, /* of what is trained, and of the loss */
+    DTYPES_FLOAT = DTYPES_STATE | 1 << F16 | 1 << BF16,
     DTYPES_INDEX = 1 << I32 | 1 << I64,
     DTYPES_NUMBER = DTYPES_FLOAT | DTYPES_INDEX,
     DTYPES_ANY = DTYPES_NUMBER | 1 << BOOL
@@ -150,6 +151,7 @@ int op_named(OpCode op, int nout); /* of so many results those that the language
 char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
 bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
+bool op_only_moves(OpCode op);  /* its results have its operands' elements, and no others */
 bool op_gives(OpCode op, int nout);                            /* whether the operator may have so many results */
 void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
 int op_in(OpCode op, const char *name);                        /* the operand of this name, or -1: "g" is the gradient of an update */

@@ -10,7 +10,7 @@
 const char *const init_name[] = {"zeros", "ones", "normal", "uniform", "literal", "file"};
 const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "explicit"};
 const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "normal", "uniform"};
-const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
+const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64", "f16", "bf16"};
 const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
 const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "random"};
 const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};

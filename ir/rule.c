@@ -284,12 +284,15 @@ static bool rule_letters(const char *letters, bool broadcast, const TensorType *
 
 /* ---------------------------------------------------------------- rule_infer */
 
-/* "f32 or f64" */
+/* "f32, f64, f16 or bf16" */
 static const char *dtypes_text(unsigned dtypes, char text[64]) {
     size_t n = 0;
     text[0] = '\0';
-    for (int t = 0; t < NDTYPES; t++)
-        if (dtypes & 1u << t) n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? " or " : "", dtype_name[t]);
+    for (int t = 0; t < NDTYPES; t++) {
+        if (!(dtypes & 1u << t)) continue;
+        const char *between = n == 0 ? "" : dtypes >> t == 1 ? " or " : ", ";
+        n += (size_t)snprintf(text + n, 64 - n, "%s%s", between, dtype_name[t]);
+    }
     return text;
 }
 
@@ -351,6 +354,13 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
         return false;
     }
     return true;
+}
+
+bool op_only_moves(OpCode op) {
+    static const OpCode movers[] = {OP_reshape, OP_transpose, OP_slice, OP_concat, OP_split, OP_replicate, OP_stop_gradient, OP_convert};
+    for (size_t i = 0; i < sizeof movers / sizeof *movers; i++)
+        if (movers[i] == op) return true;
+    return false;
 }
 
 bool op_elementwise(OpCode op) {

@@ -5,9 +5,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const dtype_name[NDTYPES] = {[F32] = "f32", [F64] = "f64", [I32] = "i32", [I64] = "i64", [BOOL] = "bool"};
-const char *const dtype_title[NDTYPES] = {[F32] = "Float32", [F64] = "Float64", [I32] = "Int32", [I64] = "Int64", [BOOL] = "Bool"};
-const int dtype_bytes[NDTYPES] = {[F32] = 4, [F64] = 8, [I32] = 4, [I64] = 8, [BOOL] = 1};
+const char *const dtype_name[NDTYPES] = {
+    [F32] = "f32", [F64] = "f64", [I32] = "i32", [I64] = "i64", [BOOL] = "bool", [F16] = "f16", [BF16] = "bf16"};
+const char *const dtype_title[NDTYPES] = {
+    [F32] = "Float32", [F64] = "Float64", [I32] = "Int32", [I64] = "Int64", [BOOL] = "Bool", [F16] = "Float16", [BF16] = "BFloat16"};
+const int dtype_bytes[NDTYPES] = {[F32] = 4, [F64] = 8, [I32] = 4, [I64] = 8, [BOOL] = 1, [F16] = 2, [BF16] = 2};
 
 bool dtype_parse(const char *name, DType *dtype) {
     for (int i = 0; i < NDTYPES; i++)

@@ -247,7 +247,7 @@ bool graph_verify(const Graph *graph, const char *stage, Error *error) {
         good = fail(&check, "the loss is value %d of %d", graph->loss, graph->values.n);
     if (good && graph->loss >= 0) {
         const TensorType *type = type_of(graph, graph->loss);
-        if (type->shape.ndim != type->hidden || !dtype_is_float(type->dtype))
+        if (type->shape.ndim != type->hidden || !(DTYPES_STATE & 1u << type->dtype))
             good = fail(&check, "the loss %s is not a scalar", graph->values.at[graph->loss].name);
     }
     for (int i = 0; good && i < graph->reports.n; i++)

@@ -98,6 +98,7 @@ typedef struct Backend {
     bool (*download)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*copy)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*sync)(void *context, Error *error);
+    unsigned dtypes;          /* bit d: tensors of element type d */
     KernelFn *const *kernels; /* by OpCode; NULL where there is none */
     KernelFn
         *prepare; /* before the first step: makes ready what the kernel of a call needs, whose data may be anything; NULL: nothing does */

@@ -28,7 +28,8 @@ static uint64_t mix(uint64_t x) /* splitmix64 */
 }
 
 double number_epsilon(DType dtype) {
-    return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0;
+    static const double epsilon[NDTYPES] = {[F32] = FLT_EPSILON, [F64] = DBL_EPSILON, [F16] = 0x1p-10, [BF16] = 0x1p-7};
+    return epsilon[dtype];
 }
 
 double number_moved(double number, DType dtype, double roundings, uint64_t key) {
@@ -125,6 +126,7 @@ Disturber *disturber_open(Device *device, const Backend *inner, const DeviceOpti
                                    .download = download,
                                    .copy = copy,
                                    .sync = settle,
+                                   .dtypes = inner->dtypes,
                                    .kernels = disturber->kernels,
                                    .prepare = inner->prepare ? prepare : NULL};
     for (int op = 0; op < NOPS; op++)

@@ -1,5 +1,6 @@
 /* element: single elements of tensors in ordinary memory. */
 #pragma once
+#include "ir/half.h"
 #include "ir/layout.h"
 
 /* Element i of ordinary memory that holds elements of this type; value must be in its range. Exact but for i64 beyond 2^53. */
@@ -15,6 +16,10 @@ static inline double element_at(const void *data, DType dtype, int64_t i) {
         return (double)((const int64_t *)data)[i];
     case BOOL:
         return ((const uint8_t *)data)[i];
+    case F16:
+        return f16_to_f32(((const uint16_t *)data)[i]);
+    case BF16:
+        return bf16_to_f32(((const uint16_t *)data)[i]);
     case NDTYPES:
         break;
     }
@@ -36,6 +41,12 @@ static inline void element_put(void *data, DType dtype, int64_t i, double value)
         return;
     case BOOL:
         ((uint8_t *)data)[i] = value != 0;
+        return;
+    case F16:
+        ((uint16_t *)data)[i] = f16_of_f32((float)value);
+        return;
+    case BF16:
+        ((uint16_t *)data)[i] = bf16_of_f32((float)value);
         return;
     case NDTYPES:
         return;

@@ -247,7 +247,7 @@ static bool write_at(const Prediction *prediction, const unsigned char *bytes, s
 }
 
 static const char *npy_type(DType dtype) {
-    static const char *const types[NDTYPES] = {[F32] = "<f4", [F64] = "<f8", [I32] = "<i4", [I64] = "<i8", [BOOL] = "|b1"};
+    static const char *const types[NDTYPES] = {[F32] = "<f4", [F64] = "<f8", [I32] = "<i4", [I64] = "<i8", [BOOL] = "|b1", [F16] = "<f2"};
     return types[dtype];
 }
 

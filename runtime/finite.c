@@ -24,6 +24,9 @@ int64_t elements_first_bad(const void *data, DType dtype, int64_t n) {
     else if (dtype == F64)
         while (i < n && isfinite(((const double *)data)[i]))
             i++;
+    else if (dtype_is_half(dtype))
+        while (i < n && isfinite(element_at(data, dtype, i)))
+            i++;
     else
         return -1;
     return i < n ? i : -1;

@@ -69,6 +69,8 @@ static bool fits_type(double value, DType dtype) {
     switch (dtype) {
     case F32:
     case F64:
+    case F16:
+    case BF16:
         return true;
     case I32:
         return value >= INT32_MIN && value <= INT32_MAX && value == (double)(int32_t)value;

@@ -13,7 +13,8 @@
 #include <xxhash.h>
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8, MOST_HEADER_BYTES = 64 << 20 };
-static const char *const type_name[NDTYPES] = {[F32] = "F32", [F64] = "F64", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
+static const char *const type_name[NDTYPES] = {
+    [F32] = "F32", [F64] = "F64", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL", [F16] = "F16", [BF16] = "BF16"};
 
 static bool fail(const TensorFile *file, Error *error, const char *words) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: %s", file->path, words);
@@ -46,36 +47,18 @@ static bool write_bytes(const TensorFile *file, const void *from, int64_t n, int
     return true;
 }
 
-/* Bytes of an element in the file. */
-static int stored_bytes(const StoredTensor *tensor) {
-    return tensor->half ? 2 : dtype_bytes[tensor->dtype];
-}
-
-/* Two bytes as the number that they are. Every binary16 is a binary32: exact. */
-static float from_half(unsigned word, Half half) {
-    if (half == HALF_BF16) {
-        const uint32_t bits = (uint32_t)word << 16;
-        float number;
-        memcpy(&number, &bits, sizeof number);
-        return number;
-    }
-    const int exponent = (int)(word >> 10 & 31), fraction = (int)(word & 1023);
-    const float size = exponent == 31  ? (fraction ? NAN : INFINITY)
-                       : exponent == 0 ? ldexpf((float)fraction, -24)
-                                       : ldexpf((float)(1024 + fraction), exponent - 25);
-    return word >> 15 ? -size : size;
-}
-
-static void from_halves(const unsigned char *bytes, Half half, DType dtype, int64_t n, void *to) {
-    for (int64_t i = 0; i < n; i++)
-        element_put(to, dtype, i, from_half((unsigned)bytes[2 * i] | (unsigned)bytes[2 * i + 1] << 8, half));
-}
-
 static bool host_is_little_endian(void) {
     const uint16_t one = 1;
     unsigned char low;
     memcpy(&low, &one, 1);
     return low == 1;
+}
+
+/* One element of `size` bytes between memory and file. */
+static void in_order(unsigned char *to, const unsigned char *from, int size) {
+    const bool little = host_is_little_endian();
+    for (int b = 0; b < size; b++)
+        to[b] = from[little ? b : size - 1 - b];
 }
 
 /* Elements in memory from or to their bytes in the file: little-endian on any machine. */
@@ -86,18 +69,9 @@ static void from_little_endian(const unsigned char *bytes, DType stored, DType d
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        uint64_t word = 0;
-        for (int b = size - 1; b >= 0; b--)
-            word = word << 8 | bytes[i * size + b];
-        uint32_t half = (uint32_t)word;
-        char element[8];
-        if (size == 8)
-            memcpy(element, &word, 8);
-        else if (size == 1)
-            element[0] = word != 0;
-        else
-            memcpy(element, &half, 4);
-        if (stored == dtype)
+        unsigned char element[8];
+        in_order(element, bytes + i * size, size);
+        if (stored == dtype && stored != BOOL)
             memcpy((char *)to + i * size, element, (size_t)size);
         else
             element_put(to, dtype, i, element_at(element, stored, 0));
@@ -106,24 +80,11 @@ static void from_little_endian(const unsigned char *bytes, DType stored, DType d
 
 static void to_little_endian(const void *from, DType dtype, int64_t n, unsigned char *bytes) {
     int size = dtype_bytes[dtype];
-    if (host_is_little_endian()) {
+    if (host_is_little_endian())
         memcpy(bytes, from, (size_t)(n * size));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t word = 0;
-        uint32_t half;
-        if (size == 8) {
-            memcpy(&word, (const char *)from + i * 8, 8);
-        } else if (size == 1) {
-            word = ((const unsigned char *)from)[i];
-        } else {
-            memcpy(&half, (const char *)from + i * 4, 4);
-            word = half;
-        }
-        for (int b = 0; b < size; b++)
-            bytes[i * size + b] = (unsigned char)(word >> 8 * b);
-    }
+    else
+        for (int64_t i = 0; i < n; i++)
+            in_order(bytes + i * size, (const unsigned char *)from + i * size, size);
 }
 
 /* ---------------------------------------------------------------- reading the header */
@@ -154,15 +115,13 @@ static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data,
         !exact_integer(cJSON_GetArrayItem(offsets, 1), &end) || begin > end || end > file->bytes - data)
         return fail(file, error, words);
     int dtype = 0;
-    tensor->half = strcmp(type->valuestring, "F16") == 0 ? HALF_F16 : strcmp(type->valuestring, "BF16") == 0 ? HALF_BF16 : HALF_NONE;
-    if (tensor->half) dtype = F32;
-    while (!tensor->half && dtype < NDTYPES && (!type_name[dtype] || strcmp(type_name[dtype], type->valuestring) != 0))
+    while (dtype < NDTYPES && strcmp(type_name[dtype], type->valuestring) != 0)
         dtype++;
     *known = dtype < NDTYPES;
     if (!*known) return true;
     tensor->dtype = (DType)dtype;
     tensor->begin = data + begin;
-    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, stored_bytes(tensor), &bytes) || bytes != end - begin)
+    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, dtype_bytes[tensor->dtype], &bytes) || bytes != end - begin)
         return fail(file, error, words);
     return true;
 }
@@ -299,10 +258,6 @@ void tensors_close(TensorFile *file) {
 
 enum { CHUNK_ELEMENTS = 8192 };
 
-static bool is_real(DType dtype) {
-    return dtype == F32 || dtype == F64;
-}
-
 /* hash: NULL, or one that takes the bytes in. */
 static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, XXH64_state_t *hash,
                       Error *error) {
@@ -320,11 +275,11 @@ static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_
 /* Runs that are small, as columns of a matrix are, come out of what one read brings: far fewer calls, for some bytes more. */
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
     const StoredTensor *stored = &file->tensors.at[tensor];
-    if (stored->dtype != dtype && !(is_real(stored->dtype) && is_real(dtype)))
+    if (stored->dtype != dtype && !(dtype_is_float(stored->dtype) && dtype_is_float(dtype)))
         return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name,
                          dtype_name[stored->dtype], dtype_name[dtype]);
     unsigned char bytes[CHUNK_ELEMENTS * 8];
-    int size = stored_bytes(stored);
+    int size = dtype_bytes[stored->dtype];
     int64_t all = shape_elements(&stored->shape), begin = 0, end = 0; /* elements that `bytes` holds */
     BoxRuns runs = box_runs(&stored->shape, box);
     char *at = to;
@@ -338,10 +293,7 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
                 if (!read_bytes(file, bytes, (end - begin) * size, stored->begin + begin * size, error)) return false;
             }
             int64_t n = (last < end ? last : end) - next;
-            if (stored->half)
-                from_halves(bytes + (next - begin) * size, stored->half, dtype, n, at);
-            else
-                from_little_endian(bytes + (next - begin) * size, stored->dtype, dtype, n, at);
+            from_little_endian(bytes + (next - begin) * size, stored->dtype, dtype, n, at);
             at += n * dtype_bytes[dtype];
             next += n;
         }
@@ -392,7 +344,7 @@ bool tensors_checksum(const TensorFile *file, int tensor, const Box *box, uint64
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     XXH64_state_t *hash = hash_begin(file, error);
     BoxRuns runs = box_runs(&stored->shape, box);
-    const int64_t size = stored_bytes(stored), length = runs.length * size;
+    const int64_t size = dtype_bytes[stored->dtype], length = runs.length * size;
     bool ok = hash != NULL;
     for (int64_t first; ok && box_next_run(&runs, &first);)
         for (int64_t done = 0; ok && done < length; done += sizeof bytes) {

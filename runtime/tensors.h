@@ -3,14 +3,10 @@
 #pragma once
 #include "ir/layout.h"
 
-/* How a file may hold the elements of an F32 in two bytes: as IEEE 754 binary16, or as the upper half of binary32. Read, never written. */
-typedef enum { HALF_NONE, HALF_F16, HALF_BF16 } Half;
-
 /* One tensor of a file: whole, row-major, little-endian. */
 typedef struct StoredTensor {
     const char *name;
     DType dtype;
-    Half half; /* with F32 only */
     Shape shape;
     int64_t begin; /* of its elements in the file, bytes */
 } StoredTensor;

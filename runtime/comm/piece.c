@@ -1,5 +1,6 @@
 /* Runs of elements: copies and reductions between the boxes of ranks, and between boxes and packed messages. The innermost dimensions
  * that lie contiguous in every memory merge into one run; the loops around it are an odometer over precomputed steps. */
+#include "ir/half.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/pull.h"
 #include <assert.h>
@@ -158,6 +159,28 @@ COMBINE(combine_i32_min, int32_t, MINIMUM)
 COMBINE(combine_i64_sum, int64_t, ADD_WRAPPING_64)
 COMBINE(combine_i64_max, int64_t, MAXIMUM)
 COMBINE(combine_i64_min, int64_t, MINIMUM)
+/* Halves: all terms of a pass are added up in f32 and the sum rounded once. */
+#define COMBINE_HALF(NAME, OP, WIDE, HALF)                                                                                                 \
+    static void NAME(void *target, const void *const *source, int nsources, int64_t n, bool add) {                                         \
+        uint16_t *to = target;                                                                                                             \
+        float sum[BLOCK];                                                                                                                  \
+        assert(n <= BLOCK);                                                                                                                \
+        for (int64_t i = 0; i < n; i++)                                                                                                    \
+            sum[i] = WIDE(add ? to[i] : ((const uint16_t *)source[0])[i]);                                                                 \
+        for (int s = add ? 0 : 1; s < nsources; s++)                                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                                                              \
+                const float term = WIDE(((const uint16_t *)source[s])[i]);                                                                 \
+                sum[i] = OP(sum[i], term);                                                                                                 \
+            }                                                                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                                                                    \
+            to[i] = HALF(sum[i]);                                                                                                          \
+    }
+COMBINE_HALF(combine_f16_sum, ADD, f16_to_f32, f16_of_f32)
+COMBINE_HALF(combine_f16_max, MAXIMUM, f16_to_f32, f16_of_f32)
+COMBINE_HALF(combine_f16_min, MINIMUM, f16_to_f32, f16_of_f32)
+COMBINE_HALF(combine_bf16_sum, ADD, bf16_to_f32, bf16_of_f32)
+COMBINE_HALF(combine_bf16_max, MAXIMUM, bf16_to_f32, bf16_of_f32)
+COMBINE_HALF(combine_bf16_min, MINIMUM, bf16_to_f32, bf16_of_f32)
 COMBINE(combine_bool_or, uint8_t, EITHER)
 COMBINE(combine_bool_and, uint8_t, BOTH)
 
@@ -166,6 +189,8 @@ static CombineFn *const combine_fn[NDTYPES][NREDUCTIONS] = {
     [F64] = {[REDUCE_SUM] = combine_f64_sum, [REDUCE_MAX] = combine_f64_max, [REDUCE_MIN] = combine_f64_min},
     [I32] = {[REDUCE_SUM] = combine_i32_sum, [REDUCE_MAX] = combine_i32_max, [REDUCE_MIN] = combine_i32_min},
     [I64] = {[REDUCE_SUM] = combine_i64_sum, [REDUCE_MAX] = combine_i64_max, [REDUCE_MIN] = combine_i64_min},
+    [F16] = {[REDUCE_SUM] = combine_f16_sum, [REDUCE_MAX] = combine_f16_max, [REDUCE_MIN] = combine_f16_min},
+    [BF16] = {[REDUCE_SUM] = combine_bf16_sum, [REDUCE_MAX] = combine_bf16_max, [REDUCE_MIN] = combine_bf16_min},
     [BOOL] = {[REDUCE_SUM] = combine_bool_or, [REDUCE_MAX] = combine_bool_or, [REDUCE_MIN] = combine_bool_and},
 };
 

@@ -4,8 +4,15 @@
 
 #include "runtime/cpu/cpu.h"
 
+#define OP(name, ...)                                                                                                                      \
+    static bool run_##name(const KernelCall *call, Error *error) {                                                                         \
+        return call_is_half(call) ? half_run(call, kernel_##name, error) : kernel_##name(call, error);                                     \
+    }
+#include "ir/ops.def"
+#undef OP
+
 static KernelFn *const cpu_kernels[NOPS] = {
-#define OP(name, ...) [OP_##name] = kernel_##name,
+#define OP(name, ...) [OP_##name] = run_##name,
 #include "ir/ops.def"
 #undef OP
 };
@@ -39,6 +46,20 @@ static bool cpu_prepare(const KernelCall *call, Error *error) {
     return einsum ? einsum_prepare(call, error) : call_blas(call, error) != NULL;
 }
 
+void *call_room(const KernelCall *call, int64_t bytes, Error *error) {
+    CpuContext *context = call->context;
+    void *room = context ? context->room : NULL;
+    if (room && context->room_bytes >= bytes) return room;
+    free(room);
+    room = NULL;
+    if (posix_memalign(&room, 64, bytes > 0 ? (size_t)bytes : 1) != 0) {
+        room = NULL;
+        error_set(error, EXIT_ENVIRONMENT, "cannot allocate %lld bytes for a kernel of halves", (long long)bytes);
+    }
+    if (context) context->room = room, context->room_bytes = room ? bytes : 0;
+    return room;
+}
+
 static bool cpu_open(void **context, const DeviceOptions *options, Error *error) {
     CpuContext *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -56,6 +77,7 @@ static void cpu_close(void *context) {
     if (!cpu) return;
     pool_destroy(cpu->pool);
     free(cpu->panels);
+    free(cpu->room);
     free(cpu);
 }
 
@@ -97,6 +119,7 @@ const Backend backend_cpu = {
     .download = cpu_copy,
     .copy = cpu_copy,
     .sync = cpu_sync,
+    .dtypes = DTYPES_ANY,
     .kernels = cpu_kernels,
     .prepare = cpu_prepare,
     .fuse = cpu_fuse,

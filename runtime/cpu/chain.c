@@ -66,7 +66,7 @@ bool cpu_chain_prepare(CpuChain *cpu, int kept) {
     for (int s = 0; s < chain->nsteps; s++) {
         const ChainStep *step = &chain->step[s];
         if (step->op == OP_constant) element_put(cpu->constant[s], step->dtype, 0, step->attr[0].f);
-        if (step->op == OP_mean_grad && !dtype_is_float(step->dtype)) return false;
+        if (step->op == OP_mean_grad && step->dtype != F32 && step->dtype != F64) return false;
         if (has_own_loop(step->op)) continue;
         if (step->nin == 0) return false;
         cpu->loop[s] = element_loop(step->op, step->attr, chain_source_dtype(chain, step->in[step->nin - 1]), step->dtype);
@@ -97,6 +97,7 @@ typedef struct Elements {
         }                                                                                                                                  \
     }
 COPY_RUN(8)
+COPY_RUN(16)
 COPY_RUN(32)
 COPY_RUN(64)
 
@@ -107,6 +108,8 @@ static void copy_run(char *to, const char *from, int64_t stride, int64_t n, int 
         copy_run_64(to, from, stride, n);
     else if (bytes == 4)
         copy_run_32(to, from, stride, n);
+    else if (bytes == 2)
+        copy_run_16(to, from, stride, n);
     else
         copy_run_8(to, from, stride, n);
 }

@@ -7,6 +7,7 @@
  *   reduce.c       sum, mean, sum_to, replica_sum, mse; sumloops.c: their loops
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min
+ *   half.c         operands of 16 bits
  *   cut.c          convert, slice and its gradient, concat, split
  *   softmax.c      softmax and its gradient; rowloops.c: their loops
  *   norm.c         layer_norm, rms_norm and their gradients; normloops.c: their loops
@@ -55,6 +56,8 @@ typedef struct CpuContext {
     int most_threads; /* of any process, at least the pool's */
     Blas blas;        /* opened by the first product that needs it */
     float *panels;    /* of the product under way: tiles.c; from malloc, NULL: there was none yet */
+    void *room;       /* of the largest kernel of halves so far */
+    int64_t room_bytes;
 } CpuContext;
 /* fuse.c: Backend.fuse, run and unfuse. */
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
@@ -62,8 +65,16 @@ bool cpu_run_fused(void *context, void *fused, Error *error);
 void cpu_unfuse(void *context, void *fused);
 Pool *call_pool(const KernelCall *call); /* NULL: no threads */
 int call_most_threads(const KernelCall *call);
+/* Room for the time of one kernel: the context's, which grows; of a call without a context the caller frees it. NULL: *error. */
+void *call_room(const KernelCall *call, int64_t bytes, Error *error);
 /* NULL and *error: it cannot be opened. The call has a context. */
 const Blas *call_blas(const KernelCall *call, Error *error);
+
+/* ---------------------------------------------------------------- half.c */
+
+bool call_is_half(const KernelCall *call); /* whether an operand or a result has elements of 16 bits */
+/* The kernel of f32 for such a call. */
+bool half_run(const KernelCall *call, KernelFn *kernel, Error *error);
 
 /* ---------------------------------------------------------------- einsum.c */
 

@@ -2,6 +2,7 @@
  * each of vector.c's variants. */
 #include "runtime/cpu/elements.h"
 
+#include "ir/half.h"
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/functions.h"
 
@@ -176,6 +177,7 @@ COMPARE(not_equal, !=)
                 out[i] = condition[i * step] ? a[i * a_step] : b[i * b_step];                                                              \
     }
 WHERE(8)
+WHERE(16)
 WHERE(32)
 WHERE(64)
 
@@ -185,12 +187,71 @@ WHERE(64)
     LOOP_1(cast_##suffix, f64, T, double, , F64_)                                                                                          \
     LOOP_1(cast_##suffix, i32, T, int32_t, , I32_)                                                                                         \
     LOOP_1(cast_##suffix, i64, T, int64_t, , I64_)                                                                                         \
-    LOOP_1(cast_##suffix, u8, T, uint8_t, , x != 0)
+    LOOP_1(cast_##suffix, u8, T, uint8_t, , x != 0)                                                                                        \
+    LOOP_1(cast_##suffix, f16, T, uint16_t, , f16_of_f32(F32_))                                                                            \
+    LOOP_1(cast_##suffix, bf16, T, uint16_t, , bf16_of_f32(F32_))
+/* Of halves, in f32. */
+#define CAST_HALF(suffix, VALUE)                                                                                                           \
+    CAST(suffix, uint16_t, VALUE, VALUE, (int32_t)integer_of((double)VALUE, I32), integer_of((double)VALUE, I64))
 CAST(f32, float, x, x, (int32_t)integer_of((double)x, I32), integer_of((double)x, I64))
 CAST(f64, double, (float)x, x, (int32_t)integer_of(x, I32), integer_of(x, I64))
 CAST(i32, int32_t, (float)x, x, x, x)
 CAST(i64, int64_t, (float)x, (double)x, (int32_t)(uint32_t)(uint64_t)x, x)
 CAST(u8, uint8_t, x != 0, x != 0, x != 0, x != 0)
+CAST_HALF(f16, f16_to_f32(x))
+CAST_HALF(bf16, bf16_to_f32(x))
+
+/* ---------------------------------------------------------------- halves */
+
+/* A loop of f32 over halves: block by block, each result rounded once. truth: the results are bools. */
+enum { HALF_BLOCK = 256, HALF_OPERANDS = 2 };
+typedef struct HalfLoop {
+    ElementLoop *loop, *widen, *narrow; /* narrow NULL: the results are bools */
+    int nin;
+} HalfLoop;
+static void run_halves(const HalfLoop *half, void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {
+    float wide[HALF_OPERANDS][HALF_BLOCK], result[HALF_BLOCK];
+    const void *operand[HALF_OPERANDS] = {wide[0], wide[1]};
+    for (int64_t begin = 0; begin < n; begin += HALF_BLOCK) {
+        const int64_t most = n - begin < HALF_BLOCK ? n - begin : HALF_BLOCK;
+        for (int i = 0; i < half->nin; i++)
+            half->widen(wide[i], (const void *const[]){(const uint16_t *)in[i] + begin * stride[i]}, (const int64_t[]){1}, NULL,
+                        stride[i] ? most : 1);
+        half->loop(half->narrow ? (void *)result : (uint8_t *)out + begin, operand, stride, attr, most);
+        if (half->narrow) half->narrow((uint16_t *)out + begin, (const void *const[]){result}, (const int64_t[]){1}, NULL, most);
+    }
+}
+#define HALF_LOOP(name, wide, suffix, nin, narrow)                                                                                         \
+    static void each_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {             \
+        static const HalfLoop half = {wide, each_cast_##suffix##_f32, narrow, nin};                                                        \
+        run_halves(&half, out, in, stride, attr, n);                                                                                       \
+    }
+#define HALF_LOOPS(name, nin)                                                                                                              \
+    HALF_LOOP(name, each_##name##_f32, f16, nin, each_cast_f32_f16)                                                                        \
+    HALF_LOOP(name, each_##name##_f32, bf16, nin, each_cast_f32_bf16)
+#define HALF_TRUTHS(name)                                                                                                                  \
+    HALF_LOOP(name, each_##name##_f32, f16, 2, NULL)                                                                                       \
+    HALF_LOOP(name, each_##name##_f32, bf16, 2, NULL)
+#define UNARY_OP(name, ...) HALF_LOOPS(name, 1)
+#define UNARY_OP_X(name, ...) HALF_LOOPS(name, 1) HALF_LOOPS(name##_grad, 2)
+#define UNARY_OP_Y(name, ...) HALF_LOOPS(name, 1) HALF_LOOPS(name##_grad, 2)
+#define BINARY_OP(name, ...) HALF_LOOPS(name, 2)
+#include "ir/elementwise.def"
+HALF_LOOPS(gelu, 1)
+HALF_LOOPS(gelu_grad, 2)
+HALF_LOOPS(gelu_tanh, 1)
+HALF_LOOPS(gelu_tanh_grad, 2)
+HALF_LOOPS(max_share, 2)
+HALF_LOOPS(max_mask, 2)
+HALF_LOOPS(clamp, 1)
+HALF_LOOPS(clamp_grad, 2)
+HALF_LOOPS(clip, 2)
+HALF_TRUTHS(less)
+HALF_TRUTHS(less_equal)
+HALF_TRUTHS(greater)
+HALF_TRUTHS(greater_equal)
+HALF_TRUTHS(equal)
+HALF_TRUTHS(not_equal)
 
 /* ---------------------------------------------------------------- all of them */
 
@@ -199,15 +260,10 @@ CAST(u8, uint8_t, x != 0, x != 0, x != 0, x != 0)
 ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out);
 ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
     static ElementLoop *const loops[NOPS][NDTYPES] = {
-#define REAL_LOOPS(name) [OP_##name] = {[F32] = each_##name##_f32, [F64] = each_##name##_f64},
-#define NUMBER_LOOPS(name)                                                                                                                 \
-    [OP_##name] = {[F32] = each_##name##_f32, [F64] = each_##name##_f64, [I32] = each_##name##_i32, [I64] = each_##name##_i64},
-#define ANY_LOOPS(name)                                                                                                                    \
-    [OP_##name] = {[F32] = each_##name##_f32,                                                                                              \
-                   [F64] = each_##name##_f64,                                                                                              \
-                   [I32] = each_##name##_i32,                                                                                              \
-                   [I64] = each_##name##_i64,                                                                                              \
-                   [BOOL] = each_##name##_u8},
+#define FLOAT_LOOPS(name) [F32] = each_##name##_f32, [F64] = each_##name##_f64, [F16] = each_##name##_f16, [BF16] = each_##name##_bf16
+#define REAL_LOOPS(name) [OP_##name] = {FLOAT_LOOPS(name)},
+#define NUMBER_LOOPS(name) [OP_##name] = {FLOAT_LOOPS(name), [I32] = each_##name##_i32, [I64] = each_##name##_i64},
+#define ANY_LOOPS(name) [OP_##name] = {FLOAT_LOOPS(name), [I32] = each_##name##_i32, [I64] = each_##name##_i64, [BOOL] = each_##name##_u8},
 #define UNARY_OP(name, title, types, ...) types##_LOOPS(name)
 #define UNARY_OP_X(name, title, types, ...) types##_LOOPS(name) REAL_LOOPS(name##_grad)
 #define UNARY_OP_Y(name, title, types, ...) types##_LOOPS(name) REAL_LOOPS(name##_grad)
@@ -215,21 +271,25 @@ ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
 #include "ir/elementwise.def"
         REAL_LOOPS(gelu) REAL_LOOPS(gelu_grad) REAL_LOOPS(max_share) REAL_LOOPS(max_mask) NUMBER_LOOPS(clamp) REAL_LOOPS(clamp_grad)
             REAL_LOOPS(clip) ANY_LOOPS(less) ANY_LOOPS(less_equal) ANY_LOOPS(greater) ANY_LOOPS(greater_equal) ANY_LOOPS(equal)
-                ANY_LOOPS(not_equal)[OP_where] =
-                    {[F32] = each_where_32, [F64] = each_where_64, [I32] = each_where_32, [I64] = each_where_64, [BOOL] = each_where_8},
+                ANY_LOOPS(not_equal)[OP_where] = {[F32] = each_where_32,
+                                                  [F64] = each_where_64,
+                                                  [I32] = each_where_32,
+                                                  [I64] = each_where_64,
+                                                  [BOOL] = each_where_8,
+                                                  [F16] = each_where_16,
+                                                  [BF16] = each_where_16},
     };
-    static ElementLoop *const with_tanh[2][NDTYPES] = {{each_gelu_tanh_f32, each_gelu_tanh_f64},
-                                                       {each_gelu_tanh_grad_f32, each_gelu_tanh_grad_f64}};
-    static ElementLoop *const casts[NDTYPES][NDTYPES] = {
-        [F32] = {each_cast_f32_f32, each_cast_f32_f64, each_cast_f32_i32, each_cast_f32_i64, each_cast_f32_u8},
-        [F64] = {each_cast_f64_f32, each_cast_f64_f64, each_cast_f64_i32, each_cast_f64_i64, each_cast_f64_u8},
-        [I32] = {each_cast_i32_f32, each_cast_i32_f64, each_cast_i32_i32, each_cast_i32_i64, each_cast_i32_u8},
-        [I64] = {each_cast_i64_f32, each_cast_i64_f64, each_cast_i64_i32, each_cast_i64_i64, each_cast_i64_u8},
-        [BOOL] = {each_cast_u8_f32, each_cast_u8_f64, each_cast_u8_i32, each_cast_u8_i64, each_cast_u8_u8},
-    };
+    static ElementLoop *const with_tanh[2][NDTYPES] = {{FLOAT_LOOPS(gelu_tanh)}, {FLOAT_LOOPS(gelu_tanh_grad)}};
+#define CASTS(from)                                                                                                                        \
+    {                                                                                                                                      \
+        each_cast_##from##_f32, each_cast_##from##_f64, each_cast_##from##_i32, each_cast_##from##_i64, each_cast_##from##_u8,             \
+            each_cast_##from##_f16, each_cast_##from##_bf16                                                                                \
+    }
+    static ElementLoop *const casts[NDTYPES][NDTYPES] = {CASTS(f32), CASTS(f64), CASTS(i32), CASTS(i64),
+                                                         CASTS(u8),  CASTS(f16), CASTS(bf16)};
     static ElementLoop *const turns[2][NDTYPES] = {{turn_sin_f32, turn_sin_f64}, {turn_cos_f32, turn_cos_f64}};
     if (op == OP_cast) return casts[in][out];
-    if (op == OP_sin || op == OP_cos) return turns[op == OP_cos][in];
+    if ((op == OP_sin || op == OP_cos) && !dtype_is_half(in)) return turns[op == OP_cos][in];
     if ((op == OP_gelu || op == OP_gelu_grad) && attr[0].i) return with_tanh[op == OP_gelu_grad][in];
     return loops[op][in];
 }

@@ -38,6 +38,7 @@ enum { TILE = 16 };
                         out[i * out_stride + j] = in[i + j * in_stride];                                                                     \
     }
 COPY(8)
+COPY(16)
 COPY(32)
 COPY(64)
 
@@ -48,6 +49,8 @@ static void copy_run(const MoveRun *run, const int64_t *offset, int64_t out_stri
         copy_run_64(out, out_stride, in, in_stride, n);
     else if (run->item_bytes == 1)
         copy_run_8(out, out_stride, in, in_stride, n);
+    else if (run->item_bytes == 2)
+        copy_run_16(out, out_stride, in, in_stride, n);
     else
         copy_run_32(out, out_stride, in, in_stride, n);
 }
@@ -93,6 +96,8 @@ static void move_part(void *context, int64_t begin, int64_t end) {
             copy_plane_64(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
         else if (run->item_bytes == 1)
             copy_plane_8(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
+        else if (run->item_bytes == 2)
+            copy_plane_16(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
         else
             copy_plane_32(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
         i += n;
@@ -194,6 +199,8 @@ bool kernel_constant(const KernelCall *call, Error *error) {
         break;
     case I64:
     case BOOL:
+    case F16:
+    case BF16:
         for (int64_t i = 0; i < n; i++)
             element_put(out->data, out->dtype, i, value);
         break;

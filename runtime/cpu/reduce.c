@@ -208,6 +208,8 @@ bool kernel_mse(const KernelCall *call, Error *error) {
     case I32:
     case I64:
     case BOOL:
+    case F16:
+    case BF16:
     case NDTYPES:
         break;
     }

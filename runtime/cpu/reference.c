@@ -26,6 +26,10 @@ void element_set(const Operand *operand, int64_t index, double value) {
     case BOOL:
         ((uint8_t *)operand->data)[index] = value != 0;
         return;
+    case F16:
+    case BF16:
+        element_put(operand->data, operand->dtype, index, value);
+        return;
     case NDTYPES:
         return;
     }
@@ -41,6 +45,8 @@ uint64_t integer_get(const Operand *operand, int64_t index) {
         return ((const uint8_t *)operand->data)[index];
     case F32:
     case F64:
+    case F16:
+    case BF16:
     case NDTYPES:
         break;
     }
@@ -60,6 +66,8 @@ void integer_set(const Operand *operand, int64_t index, uint64_t value) {
         return;
     case F32:
     case F64:
+    case F16:
+    case BF16:
     case NDTYPES:
         return;
     }

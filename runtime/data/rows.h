@@ -5,7 +5,18 @@
 /* ---------------------------------------------------------------- stored.c */
 
 /* In the order of ir's file_element_name. */
-typedef enum { STORED_U8, STORED_I8, STORED_I16, STORED_I32, STORED_I64, STORED_F32, STORED_F64, NSTORED } StoredKind;
+typedef enum {
+    STORED_U8,
+    STORED_I8,
+    STORED_I16,
+    STORED_I32,
+    STORED_I64,
+    STORED_F32,
+    STORED_F64,
+    STORED_F16,
+    STORED_BF16,
+    NSTORED
+} StoredKind;
 /* How a file holds an element. */
 typedef struct Stored {
     StoredKind kind;

@@ -2,12 +2,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ir/half.h"
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
 
 static_assert((int)NSTORED == (int)NFILE_ELEMENTS, "a name for each");
 
-const int stored_bytes[NSTORED] = {1, 1, 2, 4, 8, 4, 8};
+const int stored_bytes[NSTORED] = {1, 1, 2, 4, 8, 4, 8, 2, 2};
 
 static uint64_t stored_word(const unsigned char *at, Stored stored) {
     uint64_t word = 0;
@@ -42,6 +43,10 @@ double stored_element(const unsigned char *at, Stored stored) {
         memcpy(&number, &word, sizeof number);
         return number;
     }
+    case STORED_F16:
+        return f16_to_f32((uint16_t)word);
+    case STORED_BF16:
+        return bf16_to_f32((uint16_t)word);
     case NSTORED:
         break;
     }
@@ -49,7 +54,7 @@ double stored_element(const unsigned char *at, Stored stored) {
 }
 
 bool stored_npy(const char *descr, Stored *stored) {
-    static const char *const codes[NSTORED] = {"u1", "i1", "i2", "i4", "i8", "f4", "f8"};
+    static const char *const codes[NSTORED] = {"u1", "i1", "i2", "i4", "i8", "f4", "f8", "f2", "bf"}; /* numpy has no bf16 */
     if (descr[0] != '<' && descr[0] != '>' && descr[0] != '|') return false;
     stored->big_endian = descr[0] == '>';
     if (strncmp(descr + 1, "b1", 2) == 0) return stored->kind = STORED_U8, true; /* numpy's bool */
@@ -59,7 +64,7 @@ bool stored_npy(const char *descr, Stored *stored) {
 }
 
 bool stored_idx(unsigned char code, Stored *stored) {
-    static const unsigned char codes[NSTORED] = {0x08, 0x09, 0x0B, 0x0C, 0, 0x0D, 0x0E};
+    static const unsigned char codes[NSTORED] = {0x08, 0x09, 0x0B, 0x0C, 0, 0x0D, 0x0E, 0, 0};
     stored->big_endian = true;
     for (int k = 0; k < NSTORED; k++)
         if (codes[k] == code && code != 0) return stored->kind = (StoredKind)k, true;

@@ -111,7 +111,7 @@ Test(redistribute_command, a_value_must_follow) {
     expect_failure("--mesh", EXIT_USAGE, "--mesh needs a value");
 }
 Test(redistribute_command, unknown_dtype) {
-    expect_failure(TENSOR "--from [-_-_-] --to [-_-_-] --dtype f16", EXIT_USAGE, "f32, f64, i32, i64 or bool");
+    expect_failure(TENSOR "--from [-_-_-] --to [-_-_-] --dtype f8", EXIT_USAGE, "f32, f64, i32, i64, bool, f16 or bf16");
 }
 Test(redistribute_command, unknown_policy) {
     expect_failure(TENSOR "--from [-_-_-] --to [-_-_-] --redistribution=best", EXIT_USAGE, "auto, bound or canonical");

@@ -148,7 +148,7 @@ Test(foreign, conditions_that_are_tensors_and_operands_the_other_way_round) {
     expect_hint("h = where(x > 0 and x < 1, x, 0);", "a number is needed here", "a and b is where(a, b, a)");
     expect_hint("h = where(not x, x, 0);", "a number is needed here", "not a is a == 0");
     expect_hint("h = where((x > 0) & (x < 1), x, 0);", "'&' is not part of the language", "where(a, b, a) is a and b");
-    expect_hint("i = cast(x, to = i32); h = embedding(i, w);", "embedding: i is i32, embedding takes f32 or f64",
+    expect_hint("i = cast(x, to = i32); h = embedding(i, w);", "embedding: i is i32, embedding takes f32, f64, f16 or bf16",
                 "the other way round: embedding(table, index)");
     expect_hint("i = argmax(x); h = cross_entropy(i, x);", "cross_entropy: i is i32", "the other way round: cross_entropy(logits, label)");
     expect_hint("i = cast(x, to = i32); h = embedding(i, i);", "embedding: i is i32", "cast(i, to = f32)");

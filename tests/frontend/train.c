@@ -92,7 +92,7 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {"data = idx(x = \"x\", x = \"t\");" OPTIMIZER, 9, 21, "input x is given twice"},
                  {"data = files(x = \"x\", t = npy(\"t\"));" OPTIMIZER, 9, 18, "needs the format of each"},
                  {"data = files(x = tsv(\"x\"), t = npy(\"t\"));" OPTIMIZER, 9, 18, "not tsv(..)"},
-                 {"data = raw(x = raw(\"x\", type = f16), t = \"t\");" OPTIMIZER, 9, 32, "f16"},
+                 {"data = raw(x = raw(\"x\", type = f8), t = \"t\");" OPTIMIZER, 9, 32, "f8"},
                  {"data = normal();" OPTIMIZER, 9, 8, "normal needs seed"},
                  {DATA OPTIMIZER "last = pad;", 8, 1, "last is for files of rows"},
                  {DATA OPTIMIZER "order = shuffle(seed = 1);", 8, 1, "order is for files of rows"},

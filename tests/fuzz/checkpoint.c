@@ -45,8 +45,7 @@ static void require_found(const char *path, const TensorFile *file, const Checks
         int tensor;
         require(index_find(file, &graph->states.at[i], &tensor, &error), "a state is lost");
         const StoredTensor *stored = &file->tensors.at[tensor];
-        const int64_t bytes = shape_elements(&stored->shape) * (stored->half ? 2 : dtype_bytes[stored->dtype]),
-                      places[] = {0, bytes / 2, bytes - 1};
+        const int64_t bytes = shape_elements(&stored->shape) * dtype_bytes[stored->dtype], places[] = {0, bytes / 2, bytes - 1};
         for (int p = 0; p < 3; p++) {
             int64_t damaged[2];
             require(file_flip(path, (off_t)(stored->begin + places[p]), 1), "a byte is not to be changed");

@@ -67,13 +67,13 @@ Test(lookup, places_lack_the_axis) {
 
 Test(lookup, element_types_are_those_of_the_row) {
     expect(OP_less, TYPES(T(I64, 4), T(I64, 4)), NULL, "[4:0], [4:0] -> bool[4:0]");
-    expect(OP_less, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "%0 is bool, less takes f32 or f64 or i32 or i64");
+    expect(OP_less, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "%0 is bool, less takes f32, f64, i32, i64, f16 or bf16");
     expect(OP_equal, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "[4:0], [4:0] -> bool[4:0]");
     expect(OP_where, TYPES(T(BOOL, 4, 1), T(F32, 3), T(F32, 4, 3)), NULL, "[4:0 1], [3:1], [4:0 3:1] -> f32[4:0 3:1]");
     expect(OP_where, TYPES(T(F32, 4), T(F32, 4), T(F32, 4)), NULL, "%0 is f32, cond of where must be bool");
     expect(OP_where, TYPES(T(BOOL, 4), T(F32, 4), T(F64, 4)), NULL, "operand types differ: %1 is f32, %2 is f64");
     expect(OP_cast, TYPES(T(F32, 4)), WORD("bool"), "[4:0] -> bool[4:0]");
-    expect(OP_cast, TYPES(T(F32, 4)), WORD("f16"), "to is f32 or f64 or i32 or i64 or bool, not f16");
+    expect(OP_cast, TYPES(T(F32, 4)), WORD("f8"), "to is f32, f64, i32, i64, bool, f16 or bf16, not f8");
     expect(OP_cast, TYPES(T(F32, 4)), NULL, "to is missing");
 }
 
@@ -89,7 +89,7 @@ Test(lookup, cross_entropy_reduces_or_leaves_the_rows) {
 
 Test(lookup, an_index_is_an_integer_and_what_it_is_for_is_not) {
     expect(OP_pick, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, index of pick must be i32 or i64");
-    expect(OP_pick, TYPES(T(I32, 8, 6), T(I32, 8)), NULL, "%0 is i32, pick takes f32 or f64");
+    expect(OP_pick, TYPES(T(I32, 8, 6), T(I32, 8)), NULL, "%0 is i32, pick takes f32, f64, f16 or bf16");
     expect(OP_cross_entropy, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, label of cross_entropy must be i32 or i64");
 }
 

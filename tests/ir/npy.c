@@ -48,7 +48,7 @@ Test(npy, says_the_type_that_holds_its_elements) {
 
 Test(npy, refuses_the_rest_with_a_reason) {
     static const char *const wrong[][2] = {
-        {"{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }", "element type '<f2'"},
+        {"{'descr': '<f1', 'fortran_order': False, 'shape': (2,), }", "element type '<f1'"},
         {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "element type '<c8'"},
         {"{'fortran_order': False, 'shape': (2,), }", "element type missing"},
         {"{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", "in Fortran order"},

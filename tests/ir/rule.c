@@ -164,7 +164,7 @@ Test(rule, operand_types_agree_and_are_those_of_the_row) {
     cr_assert(rule_infer(OP_add, in, 2, NULL, &rule, &error));
     cr_assert_eq(rule.result[0].dtype, I32);
     cr_assert_not(rule_infer(OP_div, in, 2, NULL, &rule, &error));
-    cr_assert_str_eq(error.text, "%0 is i32, div takes f32 or f64");
+    cr_assert_str_eq(error.text, "%0 is i32, div takes f32, f64, f16 or bf16");
     cr_assert_str_eq(error.hint, "cast(%0, to = f32)");
 }
 

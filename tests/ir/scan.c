@@ -88,7 +88,7 @@ Test(scan, types_are_what_put_type_wrote) {
         text_finish(&text);
         text_finish(&other);
     }
-    static const char *const bad[] = {"f16[2]",
+    static const char *const bad[] = {"f8[2]",
                                       "f32",
                                       "f32[",
                                       "f32[2",

@@ -83,7 +83,7 @@ static void draw_int(Make *make, const char *name, bool divided, const Shape *sh
 static const char *draw_word(Make *make, const char *name) {
     static const char *const reductions[] = {"sum", "mean", "none"};
     if (strcmp(name, "reduction") == 0) return reductions[below(make, 3)];
-    return dtype_name[chance(make, 60) ? make->dtype : (DType)below(make, NDTYPES)]; /* to = f32 */
+    return dtype_name[chance(make, 60) ? make->dtype : (DType)below(make, BOOL + 1)]; /* to = f32; no halves, see draw_dtype */
 }
 
 void draw_attrs(Make *make, OpCode op, const Shape *shape, Attr *attr) {

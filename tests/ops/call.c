@@ -83,6 +83,8 @@ void operand_fill(const Operand *operand, uint64_t *random, bool special) {
         switch (operand->dtype) {
         case F32:
         case F64:
+        case F16:
+        case BF16:
             element_put(operand->data, operand->dtype, i,
                         special ? edges[random_below(random, (int64_t)(sizeof edges / sizeof *edges))] : plain);
             break;

@@ -1,5 +1,6 @@
 /* See cases.h. */
 #include "tests/runtime/cases.h"
+#include "runtime/element.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,46 +214,6 @@ int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, 
 
 /* ---------------------------------------------------------------- running */
 
-static void value_set(void *data, DType dtype, int64_t at, double value) {
-    switch (dtype) {
-    case F32:
-        ((float *)data)[at] = (float)value;
-        break;
-    case F64:
-        ((double *)data)[at] = value;
-        break;
-    case I32:
-        ((int32_t *)data)[at] = (int32_t)value;
-        break;
-    case I64:
-        ((int64_t *)data)[at] = (int64_t)value;
-        break;
-    case BOOL:
-        ((uint8_t *)data)[at] = value != 0;
-        break;
-    case NDTYPES:
-        break;
-    }
-}
-
-static double value_get(const void *data, DType dtype, int64_t at) {
-    switch (dtype) {
-    case F32:
-        return ((const float *)data)[at];
-    case F64:
-        return ((const double *)data)[at];
-    case I32:
-        return ((const int32_t *)data)[at];
-    case I64:
-        return (double)((const int64_t *)data)[at];
-    case BOOL:
-        return ((const uint8_t *)data)[at];
-    case NDTYPES:
-        break;
-    }
-    return 0;
-}
-
 /* Fills, or checks, the cells of a rank's box. */
 static bool box_visit(const Case *c, const Side *side, int rank, int use, void *data, bool check, Error *error) {
     int64_t begin[MAX_NDIM], end[MAX_NDIM], index[MAX_NDIM], n = side_box(c, side, rank, begin, end);
@@ -265,10 +226,10 @@ static bool box_visit(const Case *c, const Side *side, int rank, int use, void *
         for (int d = 0; d < c->shape.ndim; d++)
             cell = cell * c->shape.dim[d] + index[d];
         if (!check) {
-            value_set(data, c->dtype, at, case_source(c, rank, cell, use));
+            element_put(data, c->dtype, at, case_source(c, rank, cell, use));
             continue;
         }
-        double expected = case_target(c, rank, cell, use), found = value_get(data, c->dtype, at);
+        double expected = case_target(c, rank, cell, use), found = element_at(data, c->dtype, at);
         if (found == expected) continue;
         Text text = {0};
         case_print(&text, c);
@@ -323,7 +284,7 @@ static bool use_run(Comm *comm, CommRequest *request, const Case *cases, int n, 
             bool holds_any = box_visit(&cases[i], &cases[i].from, comm->first_driven + r, use, source[r * n + i], false, error) &&
                              side_box(&cases[i], &cases[i].from, comm->first_driven + r, begin, end) > 0;
             if (cases[i].fault == FAULT_CELL && holds_any && comm->first_driven + r == cases[i].nranks - 1)
-                value_set(source[r * n + i], cases[i].dtype, 0, 4711);
+                element_put(source[r * n + i], cases[i].dtype, 0, 4711);
         }
         if (!comm->table->start(comm, request, r, (const void *const *)source + (ptrdiff_t)r * n, target + (ptrdiff_t)r * n, error))
             return false;
