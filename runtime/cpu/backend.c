@@ -4,21 +4,22 @@
 
 #include "runtime/cpu/cpu.h"
 
-#define OP(name, ...)                                                                                                                      \
-    static bool run_##name(const KernelCall *call, Error *error) {                                                                         \
-        return call_is_half(call) ? half_run(call, kernel_##name, error) : kernel_##name(call, error);                                     \
+#define RUN(prefix, name)                                                                                                                  \
+    static bool run_##prefix##_##name(const KernelCall *call, Error *error) {                                                              \
+        return call_is_half(call) ? half_run(call, prefix##_##name, error) : prefix##_##name(call, error);                                 \
     }
+#define OP(name, ...) RUN(kernel, name) RUN(reference, name)
 #include "ir/ops.def"
 #undef OP
 
 static KernelFn *const cpu_kernels[NOPS] = {
-#define OP(name, ...) [OP_##name] = run_##name,
+#define OP(name, ...) [OP_##name] = run_kernel_##name,
 #include "ir/ops.def"
 #undef OP
 };
 
 KernelFn *const cpu_reference_kernels[NOPS] = {
-#define OP(name, ...) [OP_##name] = reference_##name,
+#define OP(name, ...) [OP_##name] = run_reference_##name,
 #include "ir/ops.def"
 #undef OP
 };
@@ -43,7 +44,8 @@ const Blas *call_blas(const KernelCall *call, Error *error) {
 static bool cpu_prepare(const KernelCall *call, Error *error) {
     if (!op_table[call->op].product) return true;
     const bool einsum = call->op == OP_matmul || call->op == OP_einsum;
-    return einsum ? einsum_prepare(call, error) : call_blas(call, error) != NULL;
+    const KernelCall wide = half_widened(call);
+    return einsum ? einsum_prepare(&wide, error) : call_blas(call, error) != NULL;
 }
 
 void *call_room(const KernelCall *call, int64_t bytes, Error *error) {

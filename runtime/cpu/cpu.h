@@ -72,7 +72,8 @@ const Blas *call_blas(const KernelCall *call, Error *error);
 
 /* ---------------------------------------------------------------- half.c */
 
-bool call_is_half(const KernelCall *call); /* whether an operand or a result has elements of 16 bits */
+bool call_is_half(const KernelCall *call);       /* whether an operand or a result has elements of 16 bits */
+KernelCall half_widened(const KernelCall *call); /* the call with f32 in place of halves; addresses as they are */
 /* The kernel of f32 for such a call. */
 bool half_run(const KernelCall *call, KernelFn *kernel, Error *error);
 

@@ -55,10 +55,11 @@ static bool build(Fused *fused, const KernelCall *calls, int n, const unsigned *
     Chain *chain = &fused->cpu.chain;
     const int first = product_take(calls, n, inner, &fused->product, &fused->strides), others = n - first;
     fused->has_product = first > 0;
+    if (fused->has_product && call_is_half(&fused->product)) return false;
     if (others > 0) {
         if (!chain_build(chain, calls + first, others, inner + first)) return false;
         fused->sums = chain->reduced >= 0;
-        if (fused->sums && (first > 0 || !piece_sum_prepare(&calls[n - 1], &fused->sum))) return false;
+        if (fused->sums && (first > 0 || call_is_half(&calls[n - 1]) || !piece_sum_prepare(&calls[n - 1], &fused->sum))) return false;
         if (!cpu_chain_prepare(&fused->cpu, chain->reduced)) return false;
     }
     for (int s = 0; s < chain->nsteps; s++)

@@ -14,6 +14,15 @@ bool call_is_half(const KernelCall *call) {
     return half;
 }
 
+KernelCall half_widened(const KernelCall *call) {
+    KernelCall wide = *call;
+    for (int i = 0; i < call->nin; i++)
+        if (dtype_is_half(call->in[i].dtype)) wide.in[i].dtype = F32;
+    for (int i = 0; i < call->nout; i++)
+        if (dtype_is_half(call->out[i].dtype)) wide.out[i].dtype = F32;
+    return wide;
+}
+
 static bool has_own(const KernelCall *call) {
     const OpClass op_class = op_table[call->op].op_class;
     return op_class == OP_CLASS_LEAF || call->op == OP_write || op_only_moves(call->op) ||
@@ -57,21 +66,21 @@ static int64_t room_bytes(const KernelCall *call) {
 }
 
 static bool run_on_copies(const KernelCall *call, KernelFn *kernel, float *room, Error *error) {
-    KernelCall wide = *call;
+    KernelCall wide = half_widened(call);
     int64_t next = 0;
     for (int i = 0; i < call->nin; i++) {
-        wide.in[i].data = dtype_is_half(call->in[i].dtype) ? room + next : call->in[i].data;
+        void *copy = room + next;
         if (!takes_room(&call->in[i], &next)) continue;
-        wide.in[i].dtype = F32;
-        convert(call, wide.in[i].data, F32, call->in[i].data, call->in[i].dtype, shape_elements(&call->in[i].local));
+        wide.in[i].data = copy;
+        convert(call, copy, F32, call->in[i].data, call->in[i].dtype, shape_elements(&call->in[i].local));
     }
     for (int i = 0; i < call->nout; i++) {
-        wide.out[i].data = dtype_is_half(call->out[i].dtype) ? room + next : call->out[i].data;
-        if (takes_room(&call->out[i], &next)) wide.out[i].dtype = F32;
+        void *copy = room + next;
+        if (takes_room(&call->out[i], &next)) wide.out[i].data = copy;
     }
     if (!kernel(&wide, error)) return false;
     for (int i = 0; i < call->nout; i++)
-        if (wide.out[i].dtype != call->out[i].dtype)
+        if (dtype_is_half(call->out[i].dtype))
             convert(call, call->out[i].data, call->out[i].dtype, wide.out[i].data, F32, shape_elements(&call->out[i].local));
     return true;
 }

@@ -2,8 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include <stdlib.h>
-
 #include "runtime/cpu/reference.h"
 
 /* Whether the element of a tensor at `at`, of the whole tensor's dimension d, is in the operand's box. */
@@ -82,19 +80,17 @@ bool reference_embedding(const KernelCall *call, Error *error) {
 }
 
 bool reference_embedding_grad(const KernelCall *call, Error *error) {
+    (void)error;
     const Operand *dy = &call->in[0], *index = &call->in[1], *table = &call->out[0];
-    const int64_t width = table->local.dim[1], elements = shape_elements(&table->local);
-    double *sum = calloc((size_t)elements + 1, sizeof *sum);
-    if (!sum) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    int64_t width = table->local.dim[1];
+    for (int64_t i = 0, n = shape_elements(&table->local); i < n; i++)
+        element_set(table, i, 0);
     for (int64_t i = 0, n = shape_elements(&dy->local); i < n; i++) {
         double row = element_get(index, i / width);
         if (!holds(table, 0, row)) continue;
         int64_t at = ((int64_t)row - table->box.begin[0]) * width + i % width;
-        sum[at] = table->dtype == F32 ? (float)(sum[at] + element_get(dy, i)) : sum[at] + element_get(dy, i);
+        element_set(table, at, element_get(table, at) + element_get(dy, i));
     }
-    for (int64_t i = 0; i < elements; i++)
-        element_set(table, i, sum[i]);
-    free(sum);
     return true;
 }
 
