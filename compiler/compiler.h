@@ -100,6 +100,7 @@ static inline Build *program_eval(const Compilation *c) { /* NULL: there is none
 
 bool pass_rows(Build *b);
 bool pass_simplify(Build *b);
+bool pass_precision(Build *b);
 bool pass_autodiff(Build *b);
 bool pass_prune(Build *b);
 bool pass_follow(Build *b);

@@ -21,6 +21,7 @@ static const Pass first_pass = {"rows", pass_rows, LEAVES_FRONT};
 /* Each program goes through these, one program after the other. */
 static const Pass passes[] = {
     {"simplify",    pass_simplify,    LEAVES_FRONT},
+    {"precision",   pass_precision,   LEAVES_FRONT},
     {"autodiff",    pass_autodiff,    LEAVES_FRONT},
     {"prune",       pass_prune,       LEAVES_FRONT},
     {"follow",      pass_follow,      LEAVES_FRONT},

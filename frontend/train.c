@@ -62,6 +62,14 @@ static bool eval_on_nan(Lower *lower, const Expr *value) {
     return on_nan >= 0;
 }
 
+/* precision = bf16; */
+static bool eval_precision(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"f32", "bf16"};
+    const int precision = choice(lower, "precision", value, names, 2);
+    if (precision >= 0) lower->graph->settings.precision = precision == 0 ? F32 : BF16;
+    return precision >= 0;
+}
+
 static bool eval_log_every(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "log_every", 1, INT32_MAX, &lower->graph->settings.log_every);
 }
@@ -113,6 +121,7 @@ enum {
     CLIP,
     ACCUMULATE,
     ON_NAN,
+    PRECISION,
     LR,
     DECAY,
     NTRAIN
@@ -132,6 +141,7 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [CLIP] = {"clip", eval_clip},
                                   [ACCUMULATE] = {"accumulate", eval_accumulate},
                                   [ON_NAN] = {"on_nan", eval_on_nan},
+                                  [PRECISION] = {"precision", eval_precision},
                                   [LR] = {"lr", eval_lr, .many = true},
                                   [DECAY] = {"decay", eval_decay, .many = true}};
 const int ntrain_settings = NTRAIN;

@@ -278,6 +278,19 @@ static char *spec_letters(char *at, const int8_t *factor, const TensorType *type
     return at;
 }
 
+/* Whether a value is a parameter that was cast to 16 bits, for products alone: their sums are then wanted as the parameter is, and not rounded on the way. */
+static bool is_narrowed_parameter(const Graph *graph, int value) {
+    const Node *cast = graph_producer(graph, value);
+    if (cast->op != OP_cast || !dtype_is_half(graph->values.at[value].type.dtype) || graph->values.at[cast->in[0]].type.dtype != F32)
+        return false;
+    const Node *from = graph_producer(graph, cast->in[0]);
+    if (from->op == OP_replicate) from = graph_producer(graph, from->in[0]);
+    for (int n = 0; from->op == OP_read && n < graph->nforward; n++)
+        for (int i = 0; i < graph->nodes.at[n].nin; i++)
+            if (graph->nodes.at[n].in[i] == value && graph->nodes.at[n].op != OP_matmul && graph->nodes.at[n].op != OP_einsum) return false;
+    return from->op == OP_read;
+}
+
 /* The gradient of operand `wanted` of a product of two operands: the einsum of dy with the other one that keeps the wanted one's letters,
  * which sums over batch dimensions where the wanted one was broadcast. */
 static int product_grad(Graph *graph, int node, int wanted, int dy) {
@@ -300,7 +313,8 @@ static int product_grad(Graph *graph, int node, int wanted, int dy) {
     at = spec_letters(at, rule->in[wanted], target_type, NULL);
     bool complete = at - result == target_type->shape.ndim - target_type->hidden;
 
-    Attr attr[MAX_ATTRS] = {{.given = true, .text = arena_copy(graph->arena, spec, (size_t)(at - spec))}};
+    const bool wide = is_narrowed_parameter(graph, target);
+    Attr attr[MAX_ATTRS] = {{.given = true, .text = arena_copy(graph->arena, spec, (size_t)(at - spec))}, {.given = wide, .i = wide}};
     const char *name = grad_name(graph, node, wanted);
     int in[2] = {dy_first ? dy : other, dy_first ? other : dy};
     int part[2] = {dy_first ? PART_OUT : 1 - wanted, dy_first ? 1 - wanted : PART_OUT};
@@ -339,6 +353,10 @@ void adjoint_embedding(Graph *graph, int node, const int *dy, int *dx) {
 void adjoint_cast(Graph *graph, int node, const int *dy, int *dx) {
     DType from = graph->values.at[graph->nodes.at[node].in[0]].type.dtype;
     if (!dtype_is_float(from) || !dtype_is_float(graph->values.at[dy[0]].type.dtype)) return;
+    if (from == graph->values.at[dy[0]].type.dtype) { /* of a wide product */
+        dx[0] = dy[0];
+        return;
+    }
     Attr attr[MAX_ATTRS] = {{.given = true, .text = dtype_name[from]}};
     dx[0] = emit1(graph, node, OP_cast, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
 }

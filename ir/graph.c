@@ -195,6 +195,19 @@ int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr
     return graph->nodes.at[node].out[0];
 }
 
+void graph_retype(Graph *graph, int id) {
+    Node *node = &graph->nodes.at[id];
+    TensorType types[MAX_IN] = {{0}};
+    for (int i = 0; i < node->nin; i++)
+        types[i] = graph->values.at[node->in[i]].type;
+    const Signature *signature = signature_of(graph, node->op, types, node->nin, node->attr, NULL);
+    assert(signature);
+    node->attr = signature->attr;
+    node->rule = &signature->rule;
+    for (int o = 0; o < node->nout; o++)
+        graph->values.at[node->out[o]].type = signature->rule.result[o];
+}
+
 const char *graph_file(const Graph *graph, Span span) {
     if (span.file == 0) return graph->file;
     return span.file > 0 && span.file < graph->files.n ? graph->files.at[span.file] : NULL;

@@ -261,7 +261,8 @@ typedef struct Settings {
     int64_t accumulate; /* batches of a step, whose gradients are averaged; 0, 1: one */
     double clip;        /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
     int64_t epochs, steps,
-        log_every; /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+        log_every;   /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+    DType precision; /* of the factors of products: F32, as they are; F16, BF16: pass precision */
     OnNan on_nan;
     const char *log;                /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;               /* whose losses it prints; -1: all ranks' */
@@ -358,6 +359,8 @@ int graph_add_input(Graph *graph, Input input);
 int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error);
 /* The same for operands known to fit (passes): asserts; returns the first result's value id. */
 int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span);
+/* Gives a node the rule, and its results the types, that follow from its operands' types. Asserts that they fit. Not for leaves. */
+void graph_retype(Graph *graph, int node);
 const char *graph_file(const Graph *graph, Span span);                                   /* the name of the file that span is in, or NULL */
 void graph_rename(Graph *graph, int value, const char *name);                            /* made unique as graph_add does */
 int graph_read_state(Graph *graph, int state, int version, const char *name, Span span); /* value id */

@@ -281,6 +281,7 @@ static void print_optimizer(Text *text, const Settings *settings) {
     }
     if (settings->clip > 0) put_number(text, "clip", settings->clip);
     if (settings->accumulate > 1) put_key(text, "accumulate", settings->accumulate);
+    if (settings->precision != F32) text_printf(text, " precision=%s", dtype_name[settings->precision]);
 }
 
 static void print_settings(const Printing *printing) {

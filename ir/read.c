@@ -133,6 +133,15 @@ static bool read_number_key(Scan *scan, const char *key, double *number) {
     return scan_key(scan, key) && scan_double(scan, key, number);
 }
 
+static bool read_precision(Scan *scan, Settings *settings) {
+    static const char *const names[] = {"f16", "bf16"};
+    int precision;
+    if (!scan_is_key(scan, "precision")) return true;
+    if (!scan_choice(scan, "precision", names, 2, &precision)) return false;
+    settings->precision = precision == 0 ? F16 : BF16;
+    return true;
+}
+
 static bool read_optimizer(Scan *scan, Settings *settings) {
     int schedule;
     if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW) &&
@@ -152,7 +161,8 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
         settings->schedule.kind = (ScheduleKind)schedule;
     }
     return (!scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip)) &&
-           (!scan_is_key(scan, "accumulate") || scan_integer(scan, "accumulate", 2, MAX_COUNT, &settings->accumulate));
+           (!scan_is_key(scan, "accumulate") || scan_integer(scan, "accumulate", 2, MAX_COUNT, &settings->accumulate)) &&
+           read_precision(scan, settings);
 }
 
 /* scaled decay "**.bias" by=0 */

@@ -91,6 +91,7 @@ static const char *const known[] = {
     "end",
     "clip",
     "accumulate",
+    "precision",
     "index",
     "micro",
     "of",

@@ -117,7 +117,9 @@ bool rule_einsum(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
             }
             rule->in[i][d] = factor[c];
         }
-    rule->result[0].dtype = in[0].dtype;
+    if (attr[1].i && !dtype_is_half(in[0].dtype))
+        return rule_reject(error, -1, 1, "wide is for factors of 16 bits, and they are %s", dtype_name[in[0].dtype]);
+    rule->result[0].dtype = attr[1].i ? F32 : in[0].dtype;
     for (int d = 0; d < length[nin]; d++)
         add_result_dim(rule, factor[term[nin][d] - 'a'], size[term[nin][d] - 'a']);
     return true;

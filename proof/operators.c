@@ -487,6 +487,7 @@ static bool is_comparison(OpCode op) {
 static bool result_fits(const Node *node, DType dtype, DType common) {
     if (is_comparison(node->op)) return dtype == BOOL;
     if (node->op == OP_first) return dtype == I32;
+    if (node->op == OP_einsum && node->attr[op_attr(OP_einsum, "wide")].i) return dtype_is_half(common) && dtype == F32;
     if (node->op != OP_cast && node->op != OP_one_hot) return dtype == common;
     const Attr *to = &node->attr[op_attr(node->op, "to")];
     return strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
