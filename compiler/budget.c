@@ -58,8 +58,10 @@ bool measures_apply(Build *b, const Measures *measures, Error *error) {
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
         if (taken->marks != NULL) {
-            for (int n = 0; n < b->front.graph.nodes.n; n++)
-                b->front.graph.nodes.at[n].recompute = taken->marks[n];
+            for (int n = 0; n < b->front.graph.nodes.n; n++) {
+                Node *node = &b->front.graph.nodes.at[n];
+                node->recompute = taken->marks[node->micro > 0 ? node->origin : n]; /* in all batches of a step alike */
+            }
             continue;
         }
         if (!table[taken->measure].apply(b)) return error_set(error, EXIT_REJECTED, "%s changes nothing here", table[taken->measure].name);
@@ -72,6 +74,11 @@ const char *measure_name(int measure) {
     return table[measure].name;
 }
 
+void measure_print(Text *text, Arena *arena, int64_t saved_bytes, double seconds) {
+    text_printf(text, ": %s %s on a rank, %.4g ms %s a step", bytes_named(arena, saved_bytes < 0 ? -saved_bytes : saved_bytes),
+                saved_bytes < 0 ? "more" : "less", 1e3 * fabs(seconds), seconds < 0 ? "less" : "more");
+}
+
 void measures_print(Text *text, const Build *b, const char *before, const char *behind) {
     const Measures *measures = b->front.measures;
     for (int k = 0; measures != NULL && k < measures->n; k++) {
@@ -79,9 +86,8 @@ void measures_print(Text *text, const Build *b, const char *before, const char *
         text_printf(text, "%s%s", before, table[taken->measure].name);
         if (taken->what != NULL) text_printf(text, " of %s", taken->what);
         if (taken->share > 0) text_printf(text, " (%.3g %%)", 100 * taken->share);
-        text_printf(text, ": %s %s on a rank, %.4g ms %s a step%s",
-                    bytes_named(b->arena, taken->saved_bytes < 0 ? -taken->saved_bytes : taken->saved_bytes),
-                    taken->saved_bytes < 0 ? "more" : "less", 1e3 * fabs(taken->seconds), taken->seconds < 0 ? "less" : "more", behind);
+        measure_print(text, b->arena, taken->saved_bytes, taken->seconds);
+        text_printf(text, "%s", behind);
     }
 }
 

@@ -29,4 +29,6 @@ void budget_trim(const Build *b, const Strategy *const *strategy, Measures *meas
 bool measures_apply(Build *b, const Measures *measures, Error *error);
 /* "shard_states = parameters: 25.2 GiB less on a rank, 12.3 ms more a step" of each of those that the net was compiled with, between two texts. */
 void measures_print(Text *text, const Build *b, const char *before, const char *behind);
+/* What one of them saves and costs: ": 25.2 GiB less on a rank, 12.3 ms more a step". */
+void measure_print(Text *text, Arena *arena, int64_t saved_bytes, double seconds);
 const char *measure_name(int measure);

@@ -49,6 +49,7 @@ typedef struct Measures {
 
 typedef struct Front {
     LossRows rows; /* how rows count, for pass `rows` */
+    Graph *whole;  /* batches are taken in parts: the net of whole ones, for pass `rows`; else NULL */
     Graph lowered; /* as the net says it, after pass `rows`: the plan must compute its loss */
     Graph graph;   /* simplified, differentiated, expanded; strategies on its forward nodes */
     Graph chosen;  /* the graph before expand, of the operators that strategies were chosen for */

@@ -68,11 +68,20 @@ struct Options {
 
 enum { MAX_PASSES = 30 };
 
+/* Batches in parts, as a measure for memory: how many, what it saves on a rank, and the seconds that a step is predicted to take more. */
+typedef struct MicroBatches {
+    int parts;
+    int64_t saved_bytes;
+    double seconds;
+} MicroBatches;
+
 /* From a net to a plan; everything lives in the arena. */
 typedef struct Compilation {
     Arena *arena;
     const Options *options;
     Diags *diags;
+    const char *source; /* the net's text, of so many bytes */
+    size_t nsource;
     Error error; /* of what fails without diagnostics */
     uint64_t net_hash;
     VEC(Build *) programs; /* in the plan's order: train, and eval where there is one */
@@ -85,8 +94,9 @@ typedef struct Compilation {
         const char *name;
         double seconds;
     } pass[MAX_PASSES];
-    double seconds;        /* of all of them */
-    double verify_seconds; /* of the verification after them */
+    const MicroBatches *micro; /* taken for memory; NULL: none */
+    double seconds;            /* of all of them */
+    double verify_seconds;     /* of the verification after them */
 } Compilation;
 
 static inline Build *program_train(const Compilation *c) {
@@ -165,6 +175,8 @@ void build_emit(Build *b);
 
 /* Of a rank, all programs together: an eval has the states and the arena of train, and inputs of its own. */
 int64_t bytes_needed(const Compilation *c);
+/* micro.c: the parts in which batches are taken for a plan that fits; NULL: none would do. */
+const MicroBatches *micro_choose(const Compilation *c, int64_t limit);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 

@@ -91,6 +91,8 @@ bool pass_fits(Compilation *c) {
     const Machine *machine = c->options->machine;
     const int64_t needed = bytes_needed(c), asked = settings->memory_bytes, there = machine != NULL ? machine->memory_bytes : INT64_MAX;
     if (asked > 0 ? needed <= asked : needed <= there) return true;
+    if (c->micro == NULL) c->micro = micro_choose(c, asked > 0 ? asked : there);
+    if (c->micro != NULL) return false; /* compile() begins again with it */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));

@@ -150,6 +150,22 @@ static bool parse_eval(Compilation *c, const Build *train, const Source *source)
     return true;
 }
 
+/* Where batches are taken in parts the net of whole ones, with which it is compared. */
+static bool parse_whole(const Compilation *c, Build *train, const Source *source) {
+    const unsigned silenced = c->diags->silenced;
+    Overrides overrides = c->options->overrides;
+    LossRows rows;
+    if (train->front.graph.settings.micro_batches < 2) return true;
+    c->diags->silenced = ~0u;
+    overrides.micro_batches = 1;
+    overrides.rows = &rows;
+    overrides.paths = NULL;
+    train->front.whole = arena_alloc(c->arena, sizeof *train->front.whole);
+    const bool done = frontend_train(source, &overrides, train->front.whole, c->arena, c->diags);
+    c->diags->silenced = silenced;
+    return done;
+}
+
 static bool parse(Compilation *c, const char *text, size_t n) {
     Build *train = arena_alloc(c->arena, sizeof *train);
     Front *front = &train->front;
@@ -164,6 +180,7 @@ static bool parse(Compilation *c, const char *text, size_t n) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
+    if (!parse_whole(c, train, &source)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
     return !front->graph.settings.has_eval || parse_eval(c, train, &source);
 }
 
@@ -223,9 +240,24 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
     c->arena = arena;
     c->options = options;
     c->diags = diags;
+    c->source = text;
+    c->nsource = n;
     diags->silenced = options->silenced;
     diags->warnings_are_errors = options->warnings_are_errors;
+    const int nitems = diags->items.n, nwarnings = diags->nwarnings;
     if (run_all(c, text, n)) return true;
+    if (c->micro != NULL && options->overrides.micro_batches == 0) {
+        const MicroBatches *micro = c->micro;
+        Options *again = arena_alloc(arena, sizeof *again);
+        *again = *options;
+        again->overrides.micro_batches = micro->parts;
+        diags->items.n = nitems;
+        diags->nwarnings = nwarnings;
+        compilation_finish(c);
+        const bool done = compile(c, arena, again, diags, text, n);
+        c->micro = micro;
+        return done;
+    }
     return c->error.code != 0 ? false : error_reported(&c->error, EXIT_REJECTED); /* diagnostics say it */
 }
 

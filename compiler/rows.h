@@ -2,6 +2,7 @@
  *
  *   batch_rows.c   where the rows of a batch are in each value
  *   row_loss.c     the terms of a loss
+ *   row_parts.c    training: batches in parts
  *   row_weights.c  training: the mean over the rows that are there
  *   row_reports.c  evaluation: sums over the rows that are there, and the answers
  */
@@ -58,7 +59,10 @@ static inline int emit_binary(Graph *graph, OpCode op, int a, int b, const char 
     return graph_emit(graph, op, (const int[]){a, b}, 2, NULL, name, span);
 }
 
-/* ---------------------------------------------------------------- row_weights.c, row_reports.c */
+/* ---------------------------------------------------------------- row_parts.c, row_weights.c, row_reports.c */
+
+/* Whether a step that takes each batch in parts (micro_batches) computes what it does with whole ones. whole: the net as it is for those. False after a diagnostic. */
+bool rows_part(Graph *graph, const Graph *whole, const LossRows *asked, Diags *diags);
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. */
 bool rows_weigh(Graph *graph, const LossRows *asked, Diags *diags);

@@ -118,6 +118,11 @@ void stats_print(Text *text, Compilation *c) {
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), c->options->machine);
     measures_print(text, train, "measure        ", "\n");
+    if (c->micro != NULL) {
+        text_printf(text, "measure        micro_batches = %d", c->micro->parts);
+        measure_print(text, c->arena, c->micro->saved_bytes, c->micro->seconds);
+        text_printf(text, "\n");
+    }
     if (train->front.search != NULL) {
         text_printf(text, "search         ");
         search_print(text, train->front.search);
@@ -274,16 +279,24 @@ static void json_time(Json *json, const Timeline *timeline, const Machine *machi
     json_end(json);
 }
 
-static void json_measures(Json *json, const Measures *measures) {
+static void json_measure(Json *json, const char *name, double share, int64_t saved_bytes, double seconds) {
+    json_row(json, NULL);
+    json_text(json, "name", name);
+    json_real(json, "share", share > 0 ? share : 1);
+    json_int(json, "saved", saved_bytes);
+    json_real(json, "seconds", seconds);
+    json_end(json);
+}
+
+static void json_measures(Json *json, const Compilation *c) {
+    const Measures *measures = program_train(c)->front.measures;
     json_array(json, "measures");
     for (int k = 0; measures != NULL && k < measures->n; k++) {
-        json_row(json, NULL);
-        json_text(json, "name", measure_name(measures->taken[k].measure));
-        json_real(json, "share", measures->taken[k].share > 0 ? measures->taken[k].share : 1);
-        json_int(json, "saved", measures->taken[k].saved_bytes);
-        json_real(json, "seconds", measures->taken[k].seconds);
-        json_end(json);
+        const Taken *taken = &measures->taken[k];
+        json_measure(json, measure_name(taken->measure), taken->share, taken->saved_bytes, taken->seconds);
     }
+    if (c->micro != NULL)
+        json_measure(json, arena_printf(c->arena, "micro_batches = %d", c->micro->parts), 1, c->micro->saved_bytes, c->micro->seconds);
     json_end(json);
 }
 
@@ -320,7 +333,7 @@ void stats_json(Text *text, Compilation *c) {
     json_held(&json, train->facts, c->diags, c->arena);
     json_saved(&json, train, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);
-    json_measures(&json, train->front.measures);
+    json_measures(&json, c);
     if (train->front.search != NULL) {
         const SearchResult *found = train->front.search;
         json_object(&json, "search");

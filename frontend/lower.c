@@ -45,13 +45,14 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
         *symbol = failed;
         return false;
     }
-    bool known = defined || number_eval(lower, entry->value, &number);
+    const bool rows = lower->batch && strcmp(entry->name, lower->batch) == 0;
+    bool known = (defined || number_eval(lower, entry->value, &number)) && (!rows || micro_divide(lower, entry, &number));
     symbol = names_find(&lower->names, entry->name); /* the table may have grown */
     if (!known) {
         *symbol = failed;
         return false;
     }
-    if (lower->batch && strcmp(entry->name, lower->batch) == 0) number.power = 1;
+    if (rows) number.power = 1;
     symbol->kind = SYMBOL_NUMBER;
     symbol->number = number;
     if (!number.real && number.i > 0) vec_push(lower->arena, &lower->graph->dims, (Dim){.name = entry->name, .size = number.i});
@@ -545,6 +546,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     lower->net = net;
     if (lower->eval) ok &= block_lower(lower, blocks[BLOCK_EVAL], eval_numbers);
     lower->batch = rows_number(net);
+    ok &= lower->eval || !blocks[BLOCK_TRAIN] || block_lower(lower, blocks[BLOCK_TRAIN], micro_find);
     ok &= block_lower(lower, net, head_lower);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
     if (!block_lower(lower, blocks[BLOCK_PARALLEL], parallel_lower)) return false;
@@ -583,6 +585,7 @@ static bool lower(const Source *source, const Overrides *overrides, bool eval, G
                    .suffix = "",
                    .path = "",
                    .rows.prediction = -1,
+                   .micro = 1,
                    .eval = eval};
     int nerrors = diags->nerrors;
     const bool done = file_lower(&lower, source->blocks) && diags->nerrors == nerrors;

@@ -163,6 +163,7 @@ typedef struct Lower {
     bool eval;         /* the net is lowered for its eval block */
     VEC(EvalNumber) eval_numbers;
     const Block *net;  /* whose numbers these may be */
+    int64_t micro;     /* parts in which a batch is taken */
     const char *batch; /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
     LossRows rows;
     const Expr *predict; /* what the eval block calls the prediction, or NULL */
@@ -414,6 +415,16 @@ bool eval_decay(Lower *lower, const Expr *value);
 /* Whether every pattern of lr and decay matches a parameter; after the net. */
 bool scales_matched(Lower *lower);
 bool eval_accumulate(Lower *lower, const Expr *value);
+
+/* ---------------------------------------------------------------- micro.c */
+
+/* Before the net: in how many parts train says that its batches are taken. */
+bool micro_find(Lower *lower, const Block *train);
+bool eval_micro_batches(Lower *lower, const Expr *value);
+/* The rows of a batch become those of a part. */
+bool micro_divide(Lower *lower, const Entry *entry, Number *number);
+/* Behind the train block: its data and its number of batches. */
+bool micro_complete(Lower *lower);
 
 /* ---------------------------------------------------------------- log.c */
 

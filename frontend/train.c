@@ -120,6 +120,7 @@ enum {
     SCHEDULE,
     CLIP,
     ACCUMULATE,
+    MICRO_BATCHES,
     ON_NAN,
     PRECISION,
     LR,
@@ -140,6 +141,7 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [SCHEDULE] = {"schedule", eval_schedule},
                                   [CLIP] = {"clip", eval_clip},
                                   [ACCUMULATE] = {"accumulate", eval_accumulate},
+                                  [MICRO_BATCHES] = {"micro_batches", eval_micro_batches},
                                   [ON_NAN] = {"on_nan", eval_on_nan},
                                   [PRECISION] = {"precision", eval_precision},
                                   [LR] = {"lr", eval_lr, .many = true},
@@ -164,7 +166,7 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
-    ok &= scales_matched(lower);
+    ok &= scales_matched(lower) && micro_complete(lower);
     if (given[KEEP] && !given[CHECKPOINT]) {
         diag_error(lower->diags, lower_span(lower, block->loc), "keep says how many checkpoints stay, and train takes none");
         diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");

@@ -258,8 +258,10 @@ typedef struct Settings {
     double weight_decay; /* sgd, momentum, adam: added to the gradient, times the parameter; adamw, lion: shrinks the parameter; 0: none */
     VEC(Scale) scales;   /* of lr and weight_decay, by parameter */
     Schedule schedule;
-    int64_t accumulate; /* batches of a step, whose gradients are averaged; 0, 1: one */
-    double clip;        /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
+    int64_t accumulate;    /* batches of a step, whose gradients are averaged; 0, 1: one */
+    int64_t micro_batches; /* parts in which each of them is taken, which accumulate counts; 0, 1: it is whole. Not in texts */
+    Span micro_span;       /* where it is said; line 0: it is not */
+    double clip;           /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
     int64_t epochs, steps,
         log_every;   /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     DType precision; /* of the factors of products: F32, as they are; F16, BF16: pass precision */

@@ -285,6 +285,15 @@ seed(unit("compiler", "warn"),
      ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
      ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
      ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
+seed(unit("compiler", "row_parts"),
+     ("a loss of parts is a mean over rows", "terms_are_means", "ok && power - !term_sums(node) == -1", "ok"),
+     ("rows of parts depend on no other rows", "terms_are_means", "ok = ok && !loss->traced[node->in[i]].mixed", "(void)loss"),
+     ("a net of parts has the states of the whole one", "same_state", "!type_equal(&a->type, &b->type) || ", ""),
+     ("a net of parts has the numbers of the whole one", "same_data", "if (parts->counted[a->out[0]]) return true", "return true"),
+     ("a step of parts accumulates them", "micro_complete", "* lower->micro;", "* 1;"))
+seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
+     ("batches are taken in parts where nothing else fits", "micro_choose", "best_parts == 0) return NULL", "true) return NULL"),
+     ("what the user says of parts stays", "micro_choose", "settings->micro_span.line > 0 ||", ""))
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),

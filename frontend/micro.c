@@ -1,0 +1,62 @@
+/* micro: batches in parts, train's micro_batches. The net is lowered for a part, the number of its head that is the rows of a batch being so much smaller, and a step accumulates
+ * so many more batches. The compiler's pass `rows` checks that the loss is a mean over rows that are apart, so that a step is what it was. */
+#include <string.h>
+
+#include "frontend/lower.h"
+
+enum { MOST = 256 }; /* batches of a step */
+
+static Span span_of_setting(const Lower *lower) {
+    return lower->graph->settings.micro_span;
+}
+
+bool micro_find(Lower *lower, const Block *train) {
+    Settings *settings = &lower->graph->settings;
+    for (const Entry *entry = train->entries; entry; entry = entry->next) {
+        if (strcmp(entry->name, "micro_batches") != 0 || !entry->value) continue;
+        settings->micro_span = lower_span(lower, entry->value->loc);
+        if (!integer_eval(lower, entry->value, "micro_batches", 1, MOST, &lower->micro)) return false;
+        break;
+    }
+    if (lower->overrides->micro_batches > 0) lower->micro = lower->overrides->micro_batches;
+    settings->micro_batches = lower->micro;
+    if (lower->micro == 1 || lower->batch) return true;
+    diag_error(lower->diags, span_of_setting(lower),
+               "there is no batch to divide: the first size of the first input is no number of the net's head");
+    diag_hint(lower->diags, "net NAME(batch = 16) { input x : f32[batch, 32]; ... }");
+    return false;
+}
+
+bool eval_micro_batches(Lower *lower, const Expr *value) {
+    (void)lower, (void)value; /* micro_find has read it */
+    return true;
+}
+
+bool micro_divide(Lower *lower, const Entry *entry, Number *number) {
+    if (lower->micro == 1 || lower->eval) return true;
+    if (number->real || number->i % lower->micro != 0) {
+        diag_error(lower->diags, span_of_setting(lower), "a %s of %s is not %lld equal parts", entry->name,
+                   number_text(lower->arena, *number), (long long)lower->micro);
+        diag_note(lower->diags, lower_span(lower, entry->name_loc), "the net's number is here");
+        return false;
+    }
+    number->i /= lower->micro;
+    number->f = (double)number->i;
+    return true;
+}
+
+static bool fail(Lower *lower, const char *what, const char *hint) {
+    diag_error(lower->diags, span_of_setting(lower), "%s", what);
+    diag_hint(lower->diags, "%s", hint);
+    return false;
+}
+
+bool micro_complete(Lower *lower) {
+    Settings *settings = &lower->graph->settings;
+    if (lower->micro == 1) return true;
+    if (settings->data == DATA_NUMPY_RAND || settings->data == DATA_PER_RANK)
+        return fail(lower, "data that is drawn for a whole batch is not taken in parts", "data = normal(seed = 1); or files of rows");
+    if (settings->last != LAST_DROP) return fail(lower, "a batch that is filled up is not taken in parts", "last = drop;");
+    settings->accumulate = (settings->accumulate > 1 ? settings->accumulate : 1) * lower->micro;
+    return settings->accumulate <= MOST || fail(lower, "accumulate times micro_batches is more than 256", "a step has at most 256 batches");
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Batches in parts (micro_batches): the losses of whole ones, asked for or taken because a limit of memory leaves nothing else."""
+import re
+import unittest
+
+import harness
+from harness import Case, run
+
+NET = """net parts(batch = 32, dim = 16) {
+    input x : f32[batch, 64, dim]; input label : f32[batch, 64, dim];
+    param w : f32[dim, dim] = normal(0.3); param v : f32[dim, dim] = normal(0.3);
+    h = tanh(matmul(x, w)); y = matmul(h, v);
+    loss mse(y, label) + sum(square(h)) / batch * 0.001 + sum(square(v)) * 0.01;
+}
+train { data = %s; optimizer = adamw(lr = 0.01); steps = 5; clip = norm(1.0); %s }
+parallel { mode = auto; %s }
+"""
+
+
+class Micro(Case):
+    def losses(self, data, train, parallel, ranks, name):
+        with open(self.path(name + ".dsl"), "w", encoding="utf-8") as file:
+            file.write(NET % (data, train, parallel))
+        compiled = run([harness.pcc, self.path(name + ".dsl"), "--ranks", ranks, "-o", self.path(name + ".plan"), "--stats"])
+        self.assertEqual(compiled.code, 0, str(compiled))
+        trained = run([harness.prun, "--ranks", ranks, self.path(name + ".plan")])
+        self.assertEqual(trained.code, 0, str(trained))
+        found = [float(loss) for loss in re.findall(r"loss is (\S+)", trained.out)]
+        self.assertEqual(len(found), 5, trained.out)
+        return found, compiled.out
+
+    def expect_equal(self, one, other):
+        for a, b in zip(one, other):
+            self.assertAlmostEqual(a, b, delta=1e-5 * abs(a))
+
+    def test_parts_train_as_the_batch_does(self):
+        for data in ("normal(seed = 1)", "uniform(seed = 2)"):
+            whole, _ = self.losses(data, "", "", 1, "whole")
+            for ranks in (1, 4):
+                for parts in (2, 8):
+                    found, _ = self.losses(data, "micro_batches = %d;" % parts, "", ranks, "parts")
+                    self.expect_equal(whole, found)
+            found, _ = self.losses(data, "micro_batches = 4; accumulate = 2;", "", 2, "both")
+            both, _ = self.losses(data, "accumulate = 2;", "", 1, "twice")
+            self.expect_equal(both, found)
+
+    def test_parts_are_taken_where_nothing_else_fits(self):
+        limit = "memory = 90 KiB; recompute = none;"
+        whole, _ = self.losses("normal(seed = 1)", "", "", 4, "whole")
+        found, said = self.losses("normal(seed = 1)", "", limit, 4, "less")
+        self.assertRegex(said, r"measure        micro_batches = \d+: .* less on a rank, .* more a step")
+        self.expect_equal(whole, found)
+        with open(self.path("less.dsl"), "w", encoding="utf-8") as file:
+            file.write(NET % ("normal(seed = 1)", "micro_batches = 1;", limit))
+        refused = run([harness.pcc, self.path("less.dsl"), "--ranks", 4, "-o", self.path("refused.plan")])
+        self.assertEqual(refused.code, 1, str(refused))
+        self.assertIn("more than the 90.0 KiB that it may", refused.err)
+
+
+if __name__ == "__main__":
+    harness.main()
