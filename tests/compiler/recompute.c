@@ -116,9 +116,9 @@ static int64_t needed(const Compiled *x) {
     return memory_bytes(&cost);
 }
 
-static bool limited(Compiled *x, int64_t bytes, const char *more) {
+static bool limited(Compiled *x, int64_t bytes, const char *train, const char *more) {
     static char text[2048], memory[32];
-    snprintf(text, sizeof text, blocks, "", "", more);
+    snprintf(text, sizeof text, blocks, "", train, more);
     snprintf(memory, sizeof memory, "%lld", (long long)bytes);
     compiled_init(x, 4, 2);
     x->options.overrides.memory = memory;
@@ -131,12 +131,12 @@ Test(recompute, a_limit_of_memory_chooses_values) {
     with(&kept, "", "", "", 2);
     with(&again, " recompute", "", "", 2);
     const int64_t most = needed(&kept), least = needed(&again), middle = (most + least) / 2;
-    cr_assert(limited(&x, most, ""));
+    cr_assert(limited(&x, most, "", ""));
     cr_expect_eq(ncopies(x.graph), 0);
     cr_expect_null(x.b->front.measures);
     compiled_finish(&x);
 
-    cr_assert(limited(&x, middle, ""), "%s", x.c.error.text);
+    cr_assert(limited(&x, middle, "", ""), "%s", x.c.error.text);
     cr_expect_leq(needed(&x), middle);
     cr_expect_gt(ncopies(x.graph), 0);
     cr_expect_leq(ncopies(x.graph), ncopies(again.graph) * 2 / 3);
@@ -152,11 +152,27 @@ Test(recompute, a_limit_of_memory_chooses_values) {
     cr_expect_gt(x.b->front.measures->taken[0].saved_bytes, 0);
     compiled_finish(&x);
 
-    cr_expect_not(limited(&x, middle, "parallel { recompute = none; shard_states = optimizer; regather = none; }\n"));
+    cr_expect_not(limited(&x, middle, "micro_batches = 1;", "parallel { recompute = none; shard_states = optimizer; regather = none; }\n"));
     cr_expect_eq(x.diags.nerrors, 1);
     compiled_finish(&x);
     compiled_finish(&kept);
     compiled_finish(&again);
+}
+
+/* What is chosen for memory is computed again in all batches of a step. */
+Test(recompute, a_limit_of_memory_holds_for_all_batches_of_a_step) {
+    Compiled kept, x;
+    with(&kept, "", "accumulate = 2;", "parallel { shard_states = optimizer; regather = none; }\n", 2);
+    const int64_t middle = needed(&kept) * 3 / 4;
+    cr_assert(limited(&x, middle, "accumulate = 2; micro_batches = 1;", "parallel { shard_states = optimizer; regather = none; }\n"), "%s",
+              x.diags.nerrors > 0 ? x.diags.items.at[0].text : x.c.error.text);
+    cr_expect_leq(needed(&x), middle);
+    bool later = false;
+    for (int i = 0; i < x.graph->nodes.n; i++)
+        later = later || (x.graph->nodes.at[i].copy_of > 0 && x.graph->nodes.at[x.graph->nodes.at[i].copy_of].micro == 1);
+    cr_expect(later);
+    compiled_finish(&x);
+    compiled_finish(&kept);
 }
 
 /* Each batch computes its own again; what all share is kept. */
