@@ -117,7 +117,7 @@ Test(states, a_limit_is_kept_by_measures) {
     compiled_init(&x, RANKS, 2);
     x.options.overrides.memory = limit;
     x.options.overrides.shard_states = "optimizer";
-    cr_expect_not(compiled_run(&x, NET("", "", "")));
+    cr_expect_not(compiled_run(&x, NET("", "micro_batches = 1;", "")));
     compiled_finish(&x);
 }
 
