@@ -24,15 +24,18 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* A value that is two operands, matmul(w, w), ties its letters together: they get the smallest of their sizes. */
+/* A value that is two operands, matmul(w, w), ties its letters together: they get the largest of their sizes, or their own where one of the dimensions has no letter. */
 static void tie_letters(const OperatorCase *p, const Letters *letters, int64_t *size) {
     for (bool tied = false; !tied;) {
         tied = true;
         for (int i = 0; i < p->nin; i++)
             for (int d = 0; p->same[i] < i && d < p->in[i].shape.ndim; d++) {
-                int a = letters->in[i][d], b = letters->in[p->same[i]][d];
-                if (a < 0 || b < 0 || size[a] == size[b]) continue;
-                size[a] = size[b] = least(size[a], size[b]);
+                const int a = letters->in[i][d], b = letters->in[p->same[i]][d];
+                const int64_t whole = p->in[i].shape.dim[d], of_a = a < 0 ? whole : size[a], of_b = b < 0 ? whole : size[b],
+                              most = of_a > of_b ? of_a : of_b;
+                if (of_a == of_b) continue;
+                if (a >= 0) size[a] = most;
+                if (b >= 0) size[b] = most;
                 tied = false;
             }
     }

@@ -49,7 +49,7 @@ static int add_op(Make *make, OpCode op, const int *in, int nin, const Attr *att
         FuzzItem *operand = &make->net->items.at[in[k] / MAX_OUT];
         if (!has_elements(operand)) draw_elements(make, operand, op_type(op, false, k) == 'i' ? rule.index_range : 0);
     }
-    item.nout = rule.nout;
+    item.nout = rule.nout - op_table[op].kept; /* what has no name in the language */
     memcpy(item.type, rule.result, sizeof item.type);
     item.infix = numbers || chance(make, 50);
     bool may_split = make->net->mode != MODE_DATA_PARALLEL && !op_table[op].expand && !scalars;

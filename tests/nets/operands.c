@@ -277,7 +277,7 @@ static int operands_by_sample(Make *make, OpCode op, int *in) {
     for (int skip = below(make, nsamples); skip > 0; skip--)
         at = strchr(at, ';') + 2;
     for (int i = 0; i < nin; i++) {
-        if (*at < '0' || *at > '9') return 0;
+        if (*at < '0' || *at > '9') return op_table[op].optional ? i : 0;
         Shape sample = sample_operand(&at);
         if (i == 0) {
             if (!sizes_bind(&sizes, &sample, shape_of(make, in[0]))) return 0;
@@ -322,6 +322,28 @@ static int operands_of_concat(Make *make, OpCode op, const Attr *attr, int *in) 
     return n;
 }
 
+/* One of the one or two numbers that an attribute gives for height and width. */
+static int64_t of_plane(const Attr *attr, int d, int64_t otherwise) {
+    return attr->given ? attr->ints[attr->n == 2 ? d : 0] : otherwise;
+}
+
+/* conv2d: pictures of their own where operand 0 is none; windows that fit. */
+static int operands_of_conv2d(Make *make, const Attr *attr, int *in) {
+    const int64_t groups = attr[3].given ? attr[3].i : 1;
+    Shape x = *shape_of(make, in[0]);
+    if (x.ndim != 4 || x.dim[1] % groups != 0) {
+        x = (Shape){.ndim = 4, .dim = {draw_size(make), groups * (1 + below(make, 2)), 2 + below(make, 4), 2 + below(make, 4)}};
+        in[0] = draw_leaf(make, dtype_of(make, in[0]), &x, FUZZ_INPUT, 10);
+    }
+    Shape w = {.ndim = 4, .dim = {groups * (1 + below(make, 3)), x.dim[1] / groups}};
+    for (int d = 0; d < 2; d++) {
+        const int64_t room = x.dim[2 + d] + 2 * of_plane(&attr[1], d, 0), most = 1 + (room - 1) / of_plane(&attr[2], d, 1);
+        w.dim[2 + d] = 1 + below(make, most < 3 ? (int)most : 3);
+    }
+    in[1] = operand_like(make, OP_conv2d, in, 1, &w);
+    return 2;
+}
+
 static int operands_that_broadcast(Make *make, OpCode op, int *in) {
     int nin = op_nin(op);
     for (int i = 1; i < nin; i++)
@@ -342,6 +364,7 @@ int draw_operands(Make *make, OpCode op, const Attr *attr, int in[MAX_IN]) {
         operand_of_product(make, attr, in);
         return 2;
     }
+    if (op == OP_conv2d) return operands_of_conv2d(make, attr, in);
     if (op_table[op].variadic) return ndim == 0 ? 0 : operands_of_concat(make, op, attr, in);
     if (letters && strncmp(letters, "...", 3) == 0) return operands_that_broadcast(make, op, in);
     enum { TRIES = 4 };
