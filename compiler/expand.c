@@ -19,15 +19,23 @@ typedef struct Expansion {
     VEC(int) origin; /* per new node: the old one */
 } Expansion;
 
-/* How a value lies that a node of the template takes: as an operand of the operator, or as the template's node that makes it. False: it is a leaf's. */
-static bool value_lies(const Graph *g, const Node *old, const Node *node, int value, Layout *layout) {
+/* How operand k of a node of the template lies: as an operand of the operator, or as the template's node that makes it. Of a value that is several operands of both, each is
+ * the operator's in turn. False: it is a leaf's. */
+static bool operand_lies(const Graph *g, const Node *old, const Node *node, const Node *made, int k, Layout *layout) {
+    const int value = made->in[k], ndim = g->values.at[value].type.shape.ndim;
     const Node *maker = graph_producer(g, value);
-    const int ndim = g->values.at[value].type.shape.ndim;
-    for (int i = 0; i < node->nin; i++)
+    int operand = -1, before = 0;
+    for (int i = 0; i < k; i++)
+        before += made->in[i] == value;
+    for (int i = 0; i < node->nin && before >= 0; i++)
         if (node->in[i] == value) {
-            strategy_in_layout(old, old->strategy, i, ndim, layout);
-            return true;
+            operand = i;
+            before--;
         }
+    if (operand >= 0) {
+        strategy_in_layout(old, old->strategy, operand, ndim, layout);
+        return true;
+    }
     if (node_is_leaf(maker)) return false;
     strategy_out_layout(maker, maker->strategy, g->values.at[value].index, ndim, layout);
     return true;
@@ -40,7 +48,7 @@ static void inherit(Graph *g, Node *made, const Node *old, const Node *node) {
     for (int i = 0; i < made->nin; i++) {
         Layout layout;
         Strategy own;
-        if (!value_lies(g, old, node, made->in[i], &layout)) continue;
+        if (!operand_lies(g, old, node, made, i, &layout)) continue;
         fits = fits && strategy_of(made, made->rule->in[i], &layout, &own);
         for (int f = 0; fits && f < made->rule->nfactors; f++) {
             if (!rule_in_has(made->rule, i, layout.ndim, f) || seen[f]) continue;

@@ -63,7 +63,7 @@ static DType type_for(const Precision *p, const Node *node) {
     if (node_is_leaf(node) || node->op == OP_cast) return NDTYPES;
     for (int i = 0; i < node->nin; i++) {
         const DType dtype = dtype_at(p, node->in[i]);
-        if (dtype == F64) return NDTYPES; /* what the user has in f64 stays so; types of operands are one */
+        if (dtype == F64 || (dtype_is_half(dtype) && dtype != p->half)) return NDTYPES; /* what the user has in another type stays so */
         if (!dtype_is_float(dtype)) continue;
         real = true;
         half = half || dtype == p->half;

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "ir/half.h"
+
 /* Values of polynomials by Horner's rule: POLYNOMIAL(degree, x, terms from the lowest power on). */
 #define POLYNOMIAL(degree, ...) POLYNOMIAL_##degree(__VA_ARGS__)
 #define POLYNOMIAL_1(x, a, b) ((b) * (x) + (a))
@@ -66,16 +68,6 @@
         2.52243120447654804e-1, -3.44565818360173481e-1, 2.89093640176547434e-1, -1.58010415678185561e-1, 5.53902699704620852e-2,          \
         -1.14085376561692514e-2, 1.0569432336344016e-3 /* 2^-53.3 */
 
-static inline uint32_t bits_of_f32(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-static inline float f32_of_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 static inline uint64_t bits_of_f64(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -88,7 +80,7 @@ static inline double f64_of_bits(uint64_t bits) {
 }
 /* The magnitude of x with the sign of s. */
 static inline float with_sign_f32(float x, float s) {
-    return f32_of_bits((bits_of_f32(x) & 0x7fffffff) | (bits_of_f32(s) & 0x80000000));
+    return bits_float((float_bits(x) & 0x7fffffff) | (float_bits(s) & 0x80000000));
 }
 static inline double with_sign_f64(double x, double s) {
     return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
@@ -122,7 +114,7 @@ static inline float exp_parts_f32(float x, float c, uint32_t *n) {
     const float shifted = x * 1.44269504f + ROUND_F32, whole = shifted - ROUND_F32;
     const float high = x - whole * 0.693359375f, low = whole * -2.12194440e-4f - c,
                 r = high - low; /* log(2) in two parts, the first of 10 bits: high is exact */
-    *n = bits_of_f32(shifted);
+    *n = float_bits(shifted);
     return high + (r * r * POLYNOMIAL(4, r, EXP_F32) - low);
 }
 static inline double exp_parts_f64(double x, double c, uint64_t *n) {
@@ -133,7 +125,7 @@ static inline double exp_parts_f64(double x, double c, uint64_t *n) {
 }
 /* 2^n, for n whose power is a normal number. */
 static inline float power_f32(uint32_t n) {
-    return f32_of_bits((n + 127) << 23);
+    return bits_float((n + 127) << 23);
 }
 static inline double power_f64(uint64_t n) {
     return f64_of_bits((n + 1023) << 52);
@@ -184,9 +176,9 @@ static inline double log_parts_f64(double n, double f, double c) {
 }
 /* x is positive and normal: f, and n. */
 static inline float split_f32(float x, float *n) {
-    const uint32_t bits = bits_of_f32(x) + (0x3f800000 - 0x3f3504f3);
+    const uint32_t bits = float_bits(x) + (0x3f800000 - 0x3f3504f3);
     *n = (float)((int32_t)(bits >> 23) - 127);
-    return f32_of_bits((bits & 0x007fffff) + 0x3f3504f3) - 1;
+    return bits_float((bits & 0x007fffff) + 0x3f3504f3) - 1;
 }
 static inline double split_f64(double x, double *n) {
     const uint64_t bits = bits_of_f64(x) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd);
@@ -393,7 +385,7 @@ static inline double cos_f64(double x) {
 
 /* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15): the square in two parts, else its rounding is seen in the tail. */
 static inline float bell_f32(float x) {
-    const float high = f32_of_bits(bits_of_f32(x) & 0xfffff000), low = x - high, square = x * x;
+    const float high = bits_float(float_bits(x) & 0xfffff000), low = x - high, square = x * x;
     const float rest = ((high * high - square) + 2 * high * low) + low * low;
     const int under = square > 208; /* as in exp */
     uint32_t n;

@@ -125,6 +125,8 @@ static int project(Make *make, int value) {
 static int weight(OpCode op) {
     if (op_table[op].op_class != OP_CLASS_USER) return 0;
     if (op == OP_matmul) return 16;
+    if (op == OP_dot_product_attention) return 20;                           /* in many manners */
+    if (op == OP_max_pool || op == OP_avg_pool || op == OP_conv2d) return 8; /* few values fit them */
     if (op_table[op].types == NULL) return 2;
     return strchr("bn", op_type(op, true, 0)) ? 2 : 4;
 }

@@ -113,7 +113,7 @@ class Consts(Case):
             ("k.npy", npy("<i8", "(16,)", "<16q", [0, 1 << 40] * 8), r"const k: k.npy, element \[1\] is 1099511627776, which is no i32"),
             ("k.npy", npy("<i8", "(16,)", "<16q", [0, 1, 8] + [0] * 13), r"const k: k.npy, element \[2\] is 8, and it is used as an index of 0 to 7"),
             ("m.npy", npy("<i4", "(16, 6)", "<96i", [0] * 95 + [2]), r"const m: m.npy, element \[15, 5\] is 2, which is no bool"),
-            ("b.npy", npy("<f2", "(6,)", "12s", [b"\0" * 12]), r"const b: b.npy: element type '<f2'"),
+            ("b.npy", npy("<c8", "(6,)", "48s", [b"\0" * 48]), r"const b: b.npy: element type '<c8'"),
             ("b.npy", None, r"const b: cannot open b.npy: No such file")):
             with self.subTest(words=words):
                 before = self.read(name)

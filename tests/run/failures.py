@@ -218,7 +218,7 @@ class Runner(Case):
     def test_a_file_of_initial_values_that_does_not_fit_is_an_environment_error(self):
         values = struct.pack("<256f", *range(256))
         for content, pattern in ((npy("<f4", "(32, 8)", values), r"\[32, 8\].*\[16, 16\]"), (npy("<f4", "(256,)", values), r"\[256\].*\[16, 16\]"),
-                                 (npy("<f2", "(16, 16)", values[:512]), "quickstart_w2.npy"), (npy("<c8", "(16, 16)", values * 2), "quickstart_w2.npy"),
+                                 (npy("<c8", "(16, 16)", values * 2), "quickstart_w2.npy"),
                                  (npy("<f4", "(16, 16)", values, fortran=True), "quickstart_w2.npy"),
                                  (npy("<f4", "(16, 16)", values[:1000]), "1000 bytes.*1024"), (npy("<f4", "(16, 16)", values)[:40], "quickstart_w2.npy"),
                                  (npy("<f4", "(16, 16", values), "quickstart_w2.npy"), (npy("<f4", "(-16, -16)", values), "quickstart_w2.npy"),

@@ -97,10 +97,13 @@ static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int 
     if (nranks == 1 && net->mode != MODE_DATA_PARALLEL) options.overrides.mode = "stand_alone";
     if (nranks > 1 && net->memory_percent > 0) {
         options.machine = &small;
-        options.silenced = 1u << WARN_MEMORY; /* nothing may be small enough */
+        options.silenced = 1u << WARN_MEMORY;                           /* nothing may be small enough */
+        if (!small_machine(&small, net, nranks, level, path, report)) { /* the report says why */
+            text_finish(&source);
+            return false;
+        }
     }
-    bool ok = (options.machine != &small || small_machine(&small, net, nranks, level, path, report)) &&
-              compile(&c, &compiled->arena, &options, &compiled->diags, source.at, source.n);
+    const bool ok = compile(&c, &compiled->arena, &options, &compiled->diags, source.at, source.n);
     compiled->path = path;
     if (ok) {
         BuildCost cost;

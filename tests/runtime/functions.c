@@ -22,7 +22,7 @@ static double sample(int i, bool single, uint64_t *random) {
     if (i < 5) return special[i];
     if (i < 5 + NENDS) return ends[i - 5];
     const uint64_t bits = random_next(random);
-    if (i % 4 == 0) return single ? (double)f32_of_bits((uint32_t)bits) : f64_of_bits(bits);
+    if (i % 4 == 0) return single ? (double)bits_float((uint32_t)bits) : f64_of_bits(bits);
     return ldexp((double)(int64_t)bits, -63 + i % 12 - 3);
 }
 

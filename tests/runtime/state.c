@@ -145,7 +145,7 @@ Test(npy, reads_the_three_types_and_refuses_the_rest) {
     write_npy(path, "<i4", "()", i, sizeof i);
     cr_assert(npy_read(path, &arena, &shape, &dtype, &data, &error), "%s", error.text);
     cr_assert(dtype == I32 && shape.ndim == 0 && data[0] == -7);
-    write_npy(path, "<f2", "(2,)", f, 4);
+    write_npy(path, "<c8", "(1,)", f, 8);
     cr_assert_not(npy_read(path, &arena, &shape, &dtype, &data, &error));
     write_npy(path, "<f4", "(3,)", f, sizeof f);
     cr_assert_not(npy_read(path, &arena, &shape, &dtype, &data, &error));
