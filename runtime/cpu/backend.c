@@ -45,7 +45,7 @@ static bool cpu_prepare(const KernelCall *call, Error *error) {
     if (!op_table[call->op].product) return true;
     const bool einsum = call->op == OP_matmul || call->op == OP_einsum;
     const KernelCall wide = half_widened(call);
-    return einsum ? einsum_prepare(&wide, error) : call_blas(call, error) != NULL;
+    return (einsum && !einsum_uses_blas(&wide)) || call_blas(call, error);
 }
 
 void *call_room(const KernelCall *call, int64_t bytes, Error *error) {
@@ -78,7 +78,6 @@ static void cpu_close(void *context) {
     CpuContext *cpu = context;
     if (!cpu) return;
     pool_destroy(cpu->pool);
-    free(cpu->panels);
     free(cpu->room);
     free(cpu);
 }

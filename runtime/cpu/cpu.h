@@ -17,7 +17,7 @@
  *   convolve.c     conv2d and its gradients as matrix products
  *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
- *   einsum.c       matmul and einsum, in tiles or through CBLAS; tiles.c: f32 in tiles; tileloops.c: their loops; blas.c: opens BLAS
+ *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
  *   reference.c, contract.c, plain.c, plainattention.c, plainlookup.c, plainnorm.c, plainwindow.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
@@ -55,7 +55,6 @@ typedef struct CpuContext {
     Pool *pool;
     int most_threads; /* of any process, at least the pool's */
     Blas blas;        /* opened by the first product that needs it */
-    float *panels;    /* of the product under way: tiles.c; from malloc, NULL: there was none yet */
     void *room;       /* of the largest kernel of halves so far */
     int64_t room_bytes;
 } CpuContext;
@@ -79,27 +78,20 @@ bool half_run(const KernelCall *call, KernelFn *kernel, Error *error);
 
 /* ---------------------------------------------------------------- einsum.c */
 
-/* Gets what the kernel of a product needs: memory, BLAS. The call has a context. */
-bool einsum_prepare(const KernelCall *call, Error *error);
+/* Whether the kernel of a product calls BLAS. */
+bool einsum_uses_blas(const KernelCall *call);
 
 /* Fewest elements, and fewest multiplications of a product, that are worth waking a thread for. */
 enum { GRAIN = 1 << 14, THREAD_WORK = 1 << 19 };
-
-/* A product, each part of whose result is handed over by the thread that has computed it: m rows of n elements, `leading` apart, from element `first` on. after
- * NULL: nothing is. strides NULL: of contiguous boxes; else there is a matrix product (product_shape) on them. */
-typedef void ProductPartFn(void *context, int64_t first, int64_t m, int64_t n, int64_t leading);
-bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductPartFn *after, void *context, Error *error);
-
-/* ---------------------------------------------------------------- tiles.c */
 
 static inline int64_t parts_of(int64_t size, int64_t each) {
     return (size + each - 1) / each;
 }
 
-/* Memory for products, once in a context. */
-bool tiles_prepare(const KernelCall *call, Error *error);
-/* A product of f32 of this shape, where tile_loops() has loops. after as in einsum_with. */
-bool tiles_run(const KernelCall *call, const ProductShape *shape, ProductPartFn *after, void *context, Error *error);
+/* A product, each part of whose result is handed over by the thread that has computed it: m rows of n elements, `leading` apart, from element `first` on. after
+ * NULL: nothing is. strides NULL: of contiguous boxes; else there is a matrix product (product_shape) on them. */
+typedef void ProductPartFn(void *context, int64_t first, int64_t m, int64_t n, int64_t leading);
+bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductPartFn *after, void *context, Error *error);
 
 /* ---------------------------------------------------------------- reduce.c */
 

@@ -1,5 +1,5 @@
-/* einsum: products of two tensors, contracted. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain loop runs. Products of
- * f32 are tiles.c's, where the processor has what that needs; the others go through CBLAS. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
+/* einsum: products of two tensors, contracted, through CBLAS. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
+ * loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
  * and on the most threads of any process: BLAS adds up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
 #include <string.h>
 
@@ -107,16 +107,11 @@ static void product_run(Product *product, Pool *pool) {
     pool_run(pool, items, 1 + (int64_t)(THREAD_WORK / work), product_part, product);
 }
 
-/* Whether tiles.c computes what is not tiny. */
-static bool goes_in_tiles(const Product *product) {
-    return product->dtype == F32 && tile_loops();
-}
-
-bool einsum_prepare(const KernelCall *call, Error *error) {
-    Product product = {.dtype = call->out[0].dtype};
-    if (!dtype_is_float(product.dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return true;
+bool einsum_uses_blas(const KernelCall *call) {
+    Product product;
+    if (!dtype_is_float(call->out[0].dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return false;
     choose_tile(&product, call_most_threads(call));
-    return is_tiny(&product) || (goes_in_tiles(&product) ? tiles_prepare(call, error) : call_blas(call, error) != NULL);
+    return !is_tiny(&product);
 }
 
 /* The kernel where there is no matrix product. */
@@ -139,7 +134,6 @@ bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductP
     const ProductKind kind = product_shape(call, strides, &product.shape);
     if (kind != PRODUCT_GEMM || !dtype_is_float(out->dtype)) return run_whole(call, kind, after, context, error);
     choose_tile(&product, call_most_threads(call));
-    if (!is_tiny(&product) && goes_in_tiles(&product)) return tiles_run(call, &product.shape, after, context, error);
     if (!is_tiny(&product) && !(product.blas = call_blas(call, error))) return false;
     product_run(&product, call_pool(call));
     return true;

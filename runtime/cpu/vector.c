@@ -1,4 +1,4 @@
-/* vector: see vector.h. attentionloops.c, elements.c, normloops.c, rowloops.c, sumloops.c and tileloops.c are compiled once for each variant, VECTOR being its name. */
+/* vector: see vector.h. attentionloops.c, elements.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
 #include "runtime/cpu/vector.h"
 
 #define DECLARE(variant)                                                                                                                   \
@@ -6,13 +6,9 @@
     RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);                                                                  \
     SumLoops sum_loops_##variant(DType dtype);                                                                                             \
     NormLoop *norm_loop_##variant(OpCode op, DType dtype);                                                                                 \
-    AttentionLoops attention_loops_##variant(DType dtype);                                                                                 \
-    const TileLoops *tile_loops_##variant(void);
+    AttentionLoops attention_loops_##variant(DType dtype);
 #define VARIANT(variant)                                                                                                                   \
-    {                                                                                                                                      \
-        element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant, attention_loops_##variant,                   \
-            tile_loops_##variant                                                                                                           \
-    }
+    { element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant, attention_loops_##variant }
 DECLARE(base)
 #ifdef PRUN_VECTORS
 DECLARE(avx2)
@@ -29,7 +25,7 @@ static const VectorLoops variants[] = {
 
 int vector_variants(void) {
 #ifdef PRUN_VECTORS
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
+    if (!__builtin_cpu_supports("avx2")) return 1;
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl");
     return wide ? 3 : 2;
@@ -48,8 +44,4 @@ ElementLoop *element_loop(OpCode op, const Attr *attr, DType in, DType out) {
 
 SumLoops sum_loops(DType dtype) {
     return variants[vector_variants() - 1].sum(dtype);
-}
-
-const TileLoops *tile_loops(void) {
-    return variants[vector_variants() - 1].tile();
 }

@@ -40,30 +40,15 @@ typedef struct AttentionLoops {
     double (*along)(const void *a, const void *b, int64_t n); /* sum of a b */
 } AttentionLoops;
 
-/* Tiles of the product of a (m x k) and b (k x n), f32. b is read in panels: `columns` of its columns next to each other, one step of the depth after the other, and the
- * panels behind each other; zeros stand for columns that it lacks. So may a be, in panels of `rows` of its rows. */
-typedef struct TileLoops {
-    int rows, columns; /* of a tile, at most */
-    /* tile[m - 1]: m rows and n columns of the result, rows `leading` apart; added to what is there where `add`. k steps; a's elements by strides, b's in a panel. */
-    void (*tile[12])(int64_t k, const float *a, int64_t a_row, int64_t a_depth, const float *b, float *out, int64_t leading, int n,
-                     bool add);
-    /* n rows of a or columns of b become panels of k steps. depth, across: the strides of a step and of a row or column, one of which is 1. */
-    void (*pack_rows)(int64_t k, int64_t n, const float *x, int64_t depth, int64_t across, float *out);
-    void (*pack_columns)(int64_t k, int64_t n, const float *x, int64_t depth, int64_t across, float *out);
-    void (*fetch)(const float *x, int64_t n); /* n elements are read soon: into the second cache */
-} TileLoops;
-
 typedef struct VectorLoops {
     ElementLoop *(*element)(OpCode op, const Attr *attr, DType in, DType out);
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
     SumLoops (*sum)(DType dtype);
     NormLoop *(*norm)(OpCode op, DType dtype);
     AttentionLoops (*attention)(DType dtype);
-    const TileLoops *(*tile)(void); /* NULL: the processor has no fused multiply-add */
 } VectorLoops;
 
 /* How many of the variants this processor can run, and each of them: the first is for every processor, the last the widest. */
 int vector_variants(void);
 const VectorLoops *vector_variant(int i);
 SumLoops sum_loops(DType dtype); /* of the widest */
-const TileLoops *tile_loops(void);

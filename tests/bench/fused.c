@@ -70,7 +70,6 @@ static void report(Steps *program) {
                alone * 1e3, together * 1e3, together / alone);
         cpu_unfuse(&context, fused);
         pool_destroy(context.pool);
-        free(context.panels);
     }
 }
 

@@ -532,10 +532,6 @@ seed(unit("ops", "kernels", "kernels/products*"),
      ("a matrix has its own leading dimension", "matrix_of", "rows == 1 || row_stride < columns ? columns : row_stride", "columns"),
      ("what BLAS cannot do is done by a plain loop", "run_whole",
       "!reference_einsum(call, error)", "false"))
-seed(unit("runtime", "tiles"),
-     ("a tile's later steps of the depth are added", "multiply_steps", "x->add || p > 0", "x->add"),
-     ("the parts of a depth that threads share add up", "share_part", "x->add |= p > 0", "x->add |= false"),
-     ("a thread's rows are multiplied with its own columns", "shared_rows", "column = i / rows * each", "column = 0"))
 seed(unit("ops", "kernels", "kernels/e*"),
      ("a small product adds up its pieces", "multiply", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
 seed(unit("ops", "kernels", "kernels/movements*"),

@@ -134,7 +134,6 @@ static void try_kernels(const Trial *trial, bool whole, uint64_t *random) {
         free(out[k].at);
         free(call.out[k].data);
     }
-    free(context.panels);
     trial_close(&t);
 }
 

@@ -58,7 +58,7 @@ static void compare(const FusedStep *step, const char *before, const char *alone
 static void check(uint64_t seed, int64_t most, unsigned with, Tally *tally) {
     static const int threads[NPOOLS] = {1, 2, 3};
     static Pool *pool[NPOOLS];
-    static CpuContext context; /* BLAS and memory are had once */
+    static CpuContext context; /* BLAS is opened once */
     FusedStep step;
     Error error = {0};
     step_random(&step, seed, most, with);

@@ -65,7 +65,6 @@ static void check_dtype(const Trial *trial, DType dtype, int most_threads) {
     }
     for (int o = 0; o < call.nout; o++)
         free(first[o]);
-    free(context.panels);
     call_close(&call);
 }
 
