@@ -78,7 +78,6 @@ static Attr random_axes(FusedStep *step, int ndim) {
 }
 
 static bool random_attr(FusedStep *step, OpCode op, const StepValue *x, Attr *attr) {
-    static const char *const names[] = {"f32", "f64", "i32", "i64", "bool"};
     memset(attr, 0, MAX_ATTRS * sizeof *attr);
     if (op == OP_constant) attr[0] = (Attr){.given = true, .f = (double)below(step, 5) - 2};
     if (op == OP_gelu || op == OP_gelu_grad) attr[0].i = chance(step, 50);
@@ -87,7 +86,8 @@ static bool random_attr(FusedStep *step, OpCode op, const StepValue *x, Attr *at
         attr[0] = (Attr){.given = chance(step, 70), .f = -(double)below(step, 3)};
         attr[1] = (Attr){.given = !attr[0].given || chance(step, 50), .f = (double)below(step, 3)};
     }
-    if (op == OP_cast) attr[0] = (Attr){.given = true, .text = names[chance(step, 50) ? (int)step->dtype : (int)below(step, NDTYPES)]};
+    if (op == OP_cast)
+        attr[0] = (Attr){.given = true, .text = dtype_name[chance(step, 50) ? (int)step->dtype : (int)below(step, BOOL + 1)]};
     if (op == OP_transpose) { /* of the step's shape with its dimensions turned round */
         attr[0] = ints(x->shape.ndim);
         for (int d = 0; d < x->shape.ndim; d++)
