@@ -72,13 +72,11 @@ seed(unit("ir", "attention"),
      ("a mask's size of 1 is no factor", "mask_fits", "if (shape->dim[d] == rule->factor[f].size) rule", "rule"),
      ("a causal attention has half of the scores", "set_depth", "attr[CAUSAL].i ? (widths + 6) / 2 : widths + 6", "widths + 6"))
 seed(unit("runtime", "attention"),
-     ("what has been summed is scaled down where a larger score comes", "forward_row", "running->sum[i] *= factor", "(void)factor"),
      ("a gradient of keys adds up over its head's queries", "backward_block",
       "slopes, a->block_n, q, a->d, !fresh", "slopes, a->block_n, q, a->d, false"))
 seed(OPS,
      ("a rank's keys have their indices in the whole", "runtime/cpu:attention_open",
-      "q->box.begin[queries] - k->box.begin[lead]", "q->box.begin[queries]"),
-     ("the gradient of an attention of split keys is split as they are", "split_attention_grad", "{0, 1, 2, PART_OUT + 1, 3, PART_OUT, 4}", "{0, PART_NONE, PART_NONE, PART_OUT + 1, 3, PART_OUT, PART_NONE}"))
+      "q->box.begin[queries] - k->box.begin[lead]", "q->box.begin[queries]"))
 seed(unit("ir", "cut"),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
@@ -238,8 +236,7 @@ seed(unit("compiler", "states"),
      ("gradients of batches are added up in parts", "adds_parts", "g->settings.accumulate > 1", "g->settings.accumulate > 9"),
      ("a gather begins as long before its use as it takes", "prefetch_starts", "while (p > 0 && begin[p] > next)", "while (false)"),
      ("of measures that fit the fastest is taken", "is_better", "a->step_s < b->step_s", "a->step_s > b->step_s"),
-     ("measures are taken until the plan fits", "budget_fit", "memory_bytes(cost) > limit", "memory_bytes(cost) > 2 * limit"),
-     ("what the user says of states stays", "store_parameters", "settings->shard_states_given && ", "false && "))
+     ("measures are taken until the plan fits", "budget_fit", "memory_bytes(cost) > limit", "memory_bytes(cost) > 2 * limit"))
 seed(unit("compiler", "collectives"),
      ("collectives are chosen from -O2", "pass_collectives", "b->options->optimize < 2", "b->options->optimize < 1"))
 seed(unit("compiler", "tree"),
@@ -537,7 +534,6 @@ seed(unit("ops", "kernels", "kernels/e*"),
 seed(unit("ops", "kernels", "kernels/movements*"),
      ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
-     ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
      ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
@@ -666,7 +662,6 @@ seed(unit("compiler", "search"),
      ("a gradient's conversion costs", "forth_and_back", "gradient < 0", "gradient < 0 || home >= 0"),
      ("hints stay", "apply", "|| node->from == STRATEGY_USER", ""),
      ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
-     ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
      ("of plans that are about as fast the one with the fewest bytes is taken", "best_compiled", "cost->sent_bytes < least->sent_bytes", "cost->sent_bytes > least->sent_bytes"))
 seed(unit("search", "dominance"),
      ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
