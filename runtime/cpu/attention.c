@@ -29,10 +29,6 @@ typedef struct Attention {
     AttentionLoops loops;
 } Attention;
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Strides of the mask along the leading dimensions of the scores, the queries and the keys. */
 static void open_mask(Attention *a, const Operand *q, const Operand *mask) {
     const int ndim = q->local.ndim; /* of the scores */

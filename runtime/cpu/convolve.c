@@ -34,10 +34,6 @@ typedef struct Tile {
     int64_t image, images, place, places;
 } Tile;
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Part k of so many of [0, size). */
 static int64_t part_begin(int64_t size, int64_t parts, int64_t k) {
     return size * k / parts;

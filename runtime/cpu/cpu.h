@@ -87,6 +87,9 @@ enum { GRAIN = 1 << 14, THREAD_WORK = 1 << 19 };
 static inline int64_t parts_of(int64_t size, int64_t each) {
     return (size + each - 1) / each;
 }
+static inline int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
 
 /* A product, each part of whose result is handed over by the thread that has computed it: m rows of n elements, `leading` apart, from element `first` on. after
  * NULL: nothing is. strides NULL: of contiguous boxes; else there is a matrix product (product_shape) on them. */
