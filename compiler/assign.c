@@ -72,6 +72,7 @@ static void leaf_layouts(Graph *g) {
             Layout layout;
             const Shape *shape = &type_of(g, node->in[i])->shape;
             strategy_in_layout(node, node->strategy, i, shape->ndim, &layout);
+            layout_without_halos(&layout, &layout);
             prefer_layout(g, &g->nodes.at[g->values.at[node->in[i]].node], graph_layout(g, &layout, shape));
         }
     }

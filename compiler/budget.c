@@ -8,9 +8,8 @@
 /* ---------------------------------------------------------------- measures */
 
 /* Parameters stored in parts; regather: dropped between their uses. */
-static bool store_parameters(Build *b, Regather regather) {
-    Settings *settings = &b->front.graph.settings;
-    if (settings->optimizer == OPTIMIZER_NONE || b->front.graph.nranks == 1) return false;
+static bool store_parameters(Settings *settings, int nranks, Regather regather) {
+    if (settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
     if (settings->shard_states == SHARD_PARAMETERS && settings->regather == regather) return false;
     if (settings->shard_states_given && settings->shard_states != SHARD_PARAMETERS) return false;
     if (settings->regather > regather || (settings->regather_given && settings->regather != regather)) return false;
@@ -18,54 +17,62 @@ static bool store_parameters(Build *b, Regather regather) {
     settings->regather = regather;
     return true;
 }
-static bool keep_gathered(Build *b) {
-    return store_parameters(b, REGATHER_NONE);
+static bool keep_gathered(Settings *settings, int nranks) {
+    return store_parameters(settings, nranks, REGATHER_NONE);
 }
-static bool regather_parameters(Build *b) {
-    return store_parameters(b, REGATHER_PARAMETERS);
+static bool regather_parameters(Settings *settings, int nranks) {
+    return store_parameters(settings, nranks, REGATHER_PARAMETERS);
 }
 
-static bool regather_all(Build *b) {
-    Settings *settings = &b->front.graph.settings;
-    if (settings->regather_given || settings->regather == REGATHER_ALL || b->front.graph.nranks == 1) return false;
+static bool regather_all(Settings *settings, int nranks) {
+    if (settings->regather_given || settings->regather == REGATHER_ALL || nranks == 1) return false;
     settings->regather = REGATHER_ALL;
     return true;
 }
 
 /* Gradients of a step's batches are added up in parts. */
-static bool shard_gradients(Build *b) {
-    Settings *settings = &b->front.graph.settings;
+static bool shard_gradients(Settings *settings, int nranks) {
+    (void)nranks;
     if (settings->shard_states_given || settings->shard_states != SHARD_OPTIMIZER || settings->accumulate < 2) return false;
     settings->shard_states = SHARD_GRADIENTS;
     return true;
 }
 
-static void regather_less(Build *b, double share) {
-    b->front.graph.settings.regather_share = share;
+static void regather_less(Settings *settings, double share) {
+    settings->regather_share = share;
 }
 
-static const Measure table[] = {
-    {"shard_states = gradients", shard_gradients, .faster = false},
-    {"shard_states = parameters, regather = none", keep_gathered, .faster = true},
-    {"shard_states = parameters, regather = parameters", regather_parameters, .less = regather_less},
-    {"regather = all", regather_all, .faster = false},
-    {"recompute", .choose = recompute_choose},
+enum { GRADIENTS, KEEP_GATHERED, REGATHER, ALL_GATHERED, RECOMPUTE, NMEASURES };
+static const Measure table[NMEASURES] = {
+    [GRADIENTS] = {"shard_states = gradients", shard_gradients, .faster = false},
+    [KEEP_GATHERED] = {"shard_states = parameters, regather = none", keep_gathered, .faster = true},
+    [REGATHER] = {"shard_states = parameters, regather = parameters", regather_parameters, .less = regather_less},
+    [ALL_GATHERED] = {"regather = all", regather_all, .faster = false},
+    [RECOMPUTE] = {"recompute", .choose = recompute_choose},
 };
-enum { NMEASURES = sizeof table / sizeof *table };
 #define ABOUT 1.005 /* predictions that differ by less are taken to be equal */
+#define MUCH 1.2    /* times the limit: so much is not made up for by one or two measures */
+#define NEARLY 1.03
+
+static bool apply_setting(const Taken *taken, Settings *settings, int nranks) {
+    if (!table[taken->measure].apply(settings, nranks)) return false;
+    if (taken->share > 0) table[taken->measure].less(settings, taken->share);
+    return true;
+}
 
 bool measures_apply(Build *b, const Measures *measures, Error *error) {
+    Graph *g = &b->front.graph;
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
-        if (taken->marks != NULL) {
-            for (int n = 0; n < b->front.graph.nodes.n; n++) {
-                Node *node = &b->front.graph.nodes.at[n];
-                node->recompute = taken->marks[node->micro > 0 ? node->origin : n]; /* in all batches of a step alike */
-            }
-            continue;
+        if (taken->marks == NULL) {
+            if (apply_setting(taken, &g->settings, g->nranks)) continue;
+            return error_set(error, EXIT_REJECTED, "%s changes nothing here", table[taken->measure].name);
         }
-        if (!table[taken->measure].apply(b)) return error_set(error, EXIT_REJECTED, "%s changes nothing here", table[taken->measure].name);
-        if (taken->share > 0) table[taken->measure].less(b, taken->share);
+        for (int n = 0; n < g->nodes.n; n++) {
+            Node *node = &g->nodes.at[n];
+            if (graph_is_forward(g, n))
+                node->recompute = taken->marks[node->micro > 0 ? node->origin : n]; /* in all batches of a step alike */
+        }
     }
     return true;
 }
@@ -98,16 +105,85 @@ int64_t budget_limit(const Build *b) {
     return asked > 0 ? asked : b->options->machine != NULL ? b->options->machine->memory_bytes : 0;
 }
 
-/* Whether a measure, tried behind those taken, changes anything. */
-static bool try_measure(const Build *b, const Strategy *const *strategy, const Measures *taken, int measure, int64_t limit, Measures *with,
-                        BuildCost *cost) {
+/* A plan with measures, and others that were tried on the way. */
+typedef struct Known {
+    Measures measures;
+    BuildCost cost;
+} Known;
+struct Budget {
+    const Build *b;
+    const Strategy *const *strategy;
+    int64_t limit;
+    Measures measures; /* that are taken */
+    BuildCost cost;    /* with them */
+    Tried *with;       /* the program with them, if it is there */
+    Arena arena;
+    VEC(Known) known; /* compiled so far: none is compiled twice */
+    int ncompiled;
+};
+
+static Tried *try_with(Budget *s, const Measures *measures) {
     Error ignored = {0};
-    *with = *taken;
-    if (with->n == MAX_MEASURES) return false;
-    Taken *last = &with->taken[with->n++];
+    s->ncompiled++;
+    return build_keep(s->b, &(Trial){.strategy = s->strategy, .measures = measures}, &ignored);
+}
+
+/* Whether it changes a setting that the measures taken leave. */
+static bool changes(const Budget *s, int measure) {
+    Settings settings = s->b->front.graph.settings;
+    const int nranks = s->b->front.graph.nranks;
+    for (int k = 0; k < s->measures.n; k++)
+        if (s->measures.taken[k].marks == NULL && !apply_setting(&s->measures.taken[k], &settings, nranks)) return false;
+    return table[measure].apply(&settings, nranks);
+}
+
+static bool equal(const Measures *a, const Measures *b) {
+    bool same = a->n == b->n;
+    for (int k = 0; same && k < a->n; k++)
+        same =
+            a->taken[k].measure == b->taken[k].measure && a->taken[k].share == b->taken[k].share && a->taken[k].marks == b->taken[k].marks;
+    return same;
+}
+
+/* Another plan: one more measure behind those taken. */
+typedef struct Try {
+    Measures with;
+    BuildCost cost;
+    Tried *tried; /* NULL: it was compiled before */
+} Try;
+
+/* False: it changes nothing, or cannot be compiled. limit: of what is chosen for it. */
+static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
+    *try = (Try){.with = s->measures};
+    if (try->with.n == MAX_MEASURES) return false;
+    Taken *last = &try->with.taken[try->with.n++];
     *last = (Taken){.measure = measure};
-    if (table[measure].choose != NULL && !table[measure].choose(b, strategy, taken, limit, last)) return false;
-    return build_try(b, strategy, with, cost, &ignored);
+    if (table[measure].choose != NULL) {
+        if (s->with == NULL) s->with = try_with(s, &s->measures);
+        if (s->with == NULL || !table[measure].choose(s->b, s->with, &s->measures, limit, last)) return false;
+    } else if (!changes(s, measure)) {
+        return false;
+    }
+    for (int k = 0; k < s->known.n; k++)
+        if (equal(&s->known.at[k].measures, &try->with)) {
+            try->cost = s->known.at[k].cost;
+            return true;
+        }
+    try->tried = try_with(s, &try->with);
+    if (try->tried == NULL) return false;
+    try->cost = try->tried->cost;
+    vec_push(&s->arena, &s->known, ((Known){try->with, try->cost}));
+    return true;
+}
+
+static void take(Budget *s, Try *try) {
+    Taken *last = &try->with.taken[try->with.n - 1];
+    last->saved_bytes = memory_bytes(&s->cost) - memory_bytes(&try->cost);
+    last->seconds = try->cost.step_s - s->cost.step_s;
+    tried_finish(s->with);
+    s->measures = try->with;
+    s->cost = try->cost;
+    s->with = try->tried;
 }
 
 /* Bytes saved a second, infinite where it costs none. */
@@ -125,64 +201,139 @@ static bool is_better(const BuildCost *before, const BuildCost *a, const BuildCo
     return x != y ? x > y : memory_bytes(a) < memory_bytes(b);
 }
 
-static void take(Measures *measures, const Measures *with, BuildCost *cost, const BuildCost *then) {
-    *measures = *with;
-    measures->taken[measures->n - 1].saved_bytes = memory_bytes(cost) - memory_bytes(then);
-    measures->taken[measures->n - 1].seconds = then->step_s - cost->step_s;
-    *cost = *then;
-}
-
-/* What takes less time and, where it matters, about no more memory. */
-static void take_faster(const Build *b, const Strategy *const *strategy, Measures *measures, BuildCost *cost, int64_t limit) {
-    for (int m = 0; m < NMEASURES && cost->step_s > ABOUT * cost->kernel_s; m++) {
-        Measures with;
-        BuildCost then;
-        if (!table[m].faster || !try_measure(b, strategy, measures, m, limit, &with, &then) || then.step_s * ABOUT > cost->step_s) continue;
-        const double most = limit > 0 ? (double)limit : 1.1 * (double)memory_bytes(cost);
-        if ((double)memory_bytes(&then) <= most) take(measures, &with, cost, &then);
+/* What takes less time and, where it matters, about no more memory. Where much memory is missing it is one of the measures for that. */
+static void take_faster(Budget *s) {
+    if (s->limit > 0 && (double)memory_bytes(&s->cost) > MUCH * (double)s->limit) return;
+    for (int m = 0; m < NMEASURES && s->cost.step_s > ABOUT * s->cost.kernel_s; m++) {
+        Try try;
+        if (!table[m].faster || !try_measure(s, m, s->limit, &try)) continue;
+        const double most = s->limit > 0 ? (double)s->limit : 1.1 * (double)memory_bytes(&s->cost);
+        if (try.cost.step_s * ABOUT <= s->cost.step_s && (double)memory_bytes(&try.cost) <= most)
+            take(s, &try);
+        else
+            tried_finish(try.tried);
     }
 }
 
-bool budget_fit(const Build *b, const Strategy *const *strategy, bool faster, Measures *measures, BuildCost *cost, Error *error) {
-    const int64_t limit = budget_limit(b);
-    *measures = (Measures){0};
-    if (!build_try(b, strategy, NULL, cost, error)) return false;
-    if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(b, strategy, measures, cost, limit);
-    while (limit > 0 && memory_bytes(cost) > limit) {
-        Measures best = {0};
-        BuildCost least = {0};
+/* One measure after the other, until it fits. */
+static void take_best(Budget *s, double most) {
+    while (memory_bytes(&s->cost) > s->limit && s->cost.step_s < most) {
+        Try best = {0}, try;
         for (int m = 0; m < NMEASURES; m++) {
-            Measures with;
-            BuildCost then;
-            if (!try_measure(b, strategy, measures, m, limit, &with, &then) || memory_bytes(&then) >= memory_bytes(cost)) continue;
-            if (best.n > 0 && !is_better(cost, &then, &least, limit)) continue;
-            best = with;
-            least = then;
+            if (!try_measure(s, m, s->limit, &try)) continue;
+            const bool better = memory_bytes(&try.cost) < memory_bytes(&s->cost) &&
+                                (best.with.n == 0 || is_better(&s->cost, &try.cost, &best.cost, s->limit));
+            tried_finish(better ? best.tried : try.tried);
+            if (better) best = try;
         }
-        if (best.n == 0) break;
-        take(measures, &best, cost, &least);
+        if (best.with.n == 0) break;
+        take(s, &best);
     }
-    return true;
 }
 
-void budget_trim(const Build *b, const Strategy *const *strategy, Measures *measures, BuildCost *cost) {
+static bool take_smaller(Budget *s, int measure) {
+    Try try;
+    if (!try_measure(s, measure, s->limit, &try)) return false;
+    const bool smaller = memory_bytes(&try.cost) < memory_bytes(&s->cost);
+    if (smaller)
+        take(s, &try);
+    else
+        tried_finish(try.tried);
+    return smaller;
+}
+
+/* All that saves anything, whatever it costs; what is computed again until that is enough, since each time the arena is fullest elsewhere. */
+static void take_all(Budget *s) {
+    take_smaller(s, REGATHER);
+    take_smaller(s, ALL_GATHERED);
+    while (memory_bytes(&s->cost) > s->limit && take_smaller(s, RECOMPUTE))
+        ;
+}
+
+Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faster, Error *error) {
+    Arena arena;
+    Tried *with = build_keep(b, &(Trial){.strategy = strategy}, error);
+    if (with == NULL) return NULL;
+    arena_init(&arena);
+    Budget *s = arena_alloc(&arena, sizeof *s);
+    *s = (Budget){.b = b, .strategy = strategy, .limit = budget_limit(b), .cost = with->cost, .with = with, .arena = arena, .ncompiled = 1};
+    if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(s);
+    if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) { /* nobody looks at it */
+        tried_finish(s->with);
+        s->with = NULL;
+    }
+    return s;
+}
+
+void budget_read(const Budget *s, Measures *measures, BuildCost *cost) {
+    *measures = s->measures;
+    *cost = s->cost;
+}
+
+int budget_compiled(const Budget *s) {
+    return s->ncompiled;
+}
+
+void budget_end(Budget *s) {
+    if (s == NULL) return;
+    Arena arena = s->arena;
+    tried_finish(s->with);
+    arena_finish(&arena);
+}
+
+static Known now(const Budget *s) {
+    return (Known){s->measures, s->cost};
+}
+
+static void go_back(Budget *s, const Known *to) {
+    tried_finish(s->with);
+    s->with = NULL;
+    s->measures = to->measures;
+    s->cost = to->cost;
+}
+
+/* Where much is missing, all that there is is tried first: where that is not nearly enough it is over, else what is best is looked for, one after the other. */
+void budget_fit(Budget *s, double most) {
+    const Known begin = now(s);
+    Known all = begin;
+    if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit || s->cost.step_s >= most) return;
+    const bool first = (double)memory_bytes(&s->cost) > MUCH * (double)s->limit;
+    if (first) {
+        take_all(s);
+        all = now(s);
+        go_back(s, &begin);
+    }
+    if (!first || (double)memory_bytes(&all.cost) <= NEARLY * (double)s->limit) take_best(s, most);
+    if (!first && memory_bytes(&s->cost) > s->limit && s->cost.step_s < most) {
+        const Known best = now(s);
+        go_back(s, &begin);
+        take_all(s);
+        all = now(s);
+        go_back(s, &best);
+    }
+    if (memory_bytes(&s->cost) > s->limit && memory_bytes(&all.cost) < memory_bytes(&s->cost)) go_back(s, &all);
+    tried_finish(s->with);
+    s->with = NULL;
+}
+
+void budget_trim(Budget *s) {
     enum { PARTS = 64 };
-    const int64_t limit = budget_limit(b);
-    Taken *last = &measures->taken[measures->n - 1];
-    if (measures->n == 0 || table[last->measure].less == NULL || memory_bytes(cost) > limit) return;
+    if (s->measures.n == 0 || table[s->measures.taken[s->measures.n - 1].measure].less == NULL || memory_bytes(&s->cost) > s->limit) return;
     int enough = PARTS, few = 0;
     while (enough - few > 1) {
         const int middle = (enough + few) / 2;
-        Measures with = *measures;
-        BuildCost then;
-        Error ignored = {0};
-        with.taken[with.n - 1].share = (double)middle / PARTS;
-        const bool fits = build_try(b, strategy, &with, &then, &ignored) && memory_bytes(&then) <= limit;
+        Measures with = s->measures;
+        Taken *last = &with.taken[with.n - 1];
+        last->share = (double)middle / PARTS;
+        Tried *tried = try_with(s, &with);
+        const bool fits = tried != NULL && memory_bytes(&tried->cost) <= s->limit;
         *(fits ? &enough : &few) = middle;
-        if (!fits || then.step_s > cost->step_s) continue;
-        with.taken[with.n - 1].saved_bytes -= memory_bytes(&then) - memory_bytes(cost);
-        with.taken[with.n - 1].seconds += then.step_s - cost->step_s;
-        *measures = with;
-        *cost = then;
+        if (fits && tried->cost.step_s <= s->cost.step_s) {
+            last->saved_bytes -= memory_bytes(&tried->cost) - memory_bytes(&s->cost);
+            last->seconds += tried->cost.step_s - s->cost.step_s;
+            s->measures = with;
+            s->cost = tried->cost;
+        }
+        tried_finish(tried);
     }
 }

@@ -30,6 +30,7 @@ typedef struct SearchResult {
     int ntried;      /* solutions that were compared */
     int64_t work;    /* entries of tables looked at */
     int nmoves;      /* conversions planned for the model */
+    int ncompiled;   /* programs compiled to see what they cost */
 } SearchResult;
 
 /* Measures that save memory (budget.h), in the order in which they were applied, and what each changed. */
@@ -55,8 +56,12 @@ typedef struct Front {
     Graph chosen;  /* the graph before expand, of the operators that strategies were chosen for */
     const int *
         chosen_node; /* per node of graph, behind pass recompute of sharded.graph, the one of chosen that it, maybe with others, stands for; NULL: they are the same */
-    Propagation propagation;   /* of chosen */
-    SearchResult *search;      /* what pass search found; NULL: it did not look */
+    Propagation propagation; /* of chosen */
+    SearchResult *search;    /* what pass search found; NULL: it did not look */
+    const struct SearchTaken *
+        decision; /* before pass search: what it shall take over instead of looking (search.h); NULL: nothing. Behind it: what it has taken */
+    double most_s;   /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: as long as it may */
+    int64_t batches; /* of a step, where the graph has only the first two, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */
     const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
     bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */

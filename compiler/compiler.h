@@ -68,11 +68,15 @@ struct Options {
 
 enum { MAX_PASSES = 30 };
 
-/* Batches in parts, as a measure for memory: how many, what it saves on a rank, and the seconds that a step is predicted to take more. */
+/* Batches in parts, as a measure for memory. */
 typedef struct MicroBatches {
-    int parts;
-    int64_t saved_bytes;
-    double seconds;
+    int parts;                          /* 1: they stay whole */
+    const struct SearchTaken *decision; /* search.h: of a net with these parts; NULL: it is searched */
+    int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
+    double whole_s;                     /* its step */
+    bool whole_fits;
+    int64_t saved_bytes; /* on a rank, once it is compiled */
+    double seconds;      /* that a step is predicted to take more */
 } MicroBatches;
 
 /* From a net to a plan; everything lives in the arena. */
@@ -80,8 +84,6 @@ typedef struct Compilation {
     Arena *arena;
     const Options *options;
     Diags *diags;
-    const char *source; /* the net's text, of so many bytes */
-    size_t nsource;
     Error error; /* of what fails without diagnostics */
     uint64_t net_hash;
     VEC(Build *) programs; /* in the plan's order: train, and eval where there is one */
@@ -94,16 +96,22 @@ typedef struct Compilation {
         const char *name;
         double seconds;
     } pass[MAX_PASSES];
-    const MicroBatches *micro; /* taken for memory; NULL: none */
-    double seconds;            /* of all of them */
-    double verify_seconds;     /* of the verification after them */
+    Source read;           /* parse: the text */
+    MicroBatches *micro;   /* taken for memory; NULL: not asked */
+    MicroBatches *again;   /* pass fits: it is compiled again, with these; NULL: no */
+    double seconds;        /* of all of them */
+    double verify_seconds; /* of the verification after them */
 } Compilation;
 
 static inline Build *program_train(const Compilation *c) {
     return c->programs.at[0];
 }
-static inline Build *program_eval(const Compilation *c) { /* NULL: there is none */
-    return c->programs.n > 1 ? c->programs.at[1] : NULL;
+Build *program_named(const Compilation *c, const char *name); /* NULL: there is none */
+static inline Build *program_eval(const Compilation *c) {
+    return program_named(c, "eval");
+}
+static inline Build *program_generate(const Compilation *c) {
+    return program_named(c, "generate");
 }
 
 /* ---------------------------------------------------------------- passes: false after diagnostics, or with b->error, c->error */
@@ -173,10 +181,12 @@ void build_emit(Build *b);
 
 /* ---------------------------------------------------------------- fits.c */
 
-/* Of a rank, all programs together: an eval has the states and the arena of train, and inputs of its own. */
+/* Of a rank, whatever runs: an eval has the states and the arena of train, and inputs of its own; what generates runs alone. */
 int64_t bytes_needed(const Compilation *c);
-/* micro.c: the parts in which batches are taken for a plan that fits; NULL: none would do. */
-const MicroBatches *micro_choose(const Compilation *c, int64_t limit);
+/* micro.c: the parts in which batches are taken for a plan that fits where whole ones do not, or that is faster; NULL: whole ones are as good. needed: what these need. */
+MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
+/* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; NULL: it is none that may be taken so. */
+const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 
@@ -195,6 +205,13 @@ const char *plan_side_path(Arena *arena, const char *plan);
 /* Makes *e the program eval, of a graph that frontend_eval made: over the states of the net, by their names. False after a diagnostic: it has one that the net has not,
  * or of another type. */
 bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows);
+
+/* ---------------------------------------------------------------- decode.c */
+
+/* The forward graph of a whole text becomes that of one place, with a report `logits`. False after a diagnostic: a place depends on others in a way that is not known. */
+bool graph_decode(Graph *graph, const Generation *generation, Diags *diags);
+/* Makes *g the program generate, likewise. */
+bool generate_create(Build *g, const Build *train, Graph *graph, const Generation *generation);
 
 /* ---------------------------------------------------------------- warn.c */
 

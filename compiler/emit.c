@@ -134,7 +134,9 @@ static void add_program(Compilation *c, Build *b) {
     plan_graph(b, graph);
     Program program = *b->program;
     if (b->follows != NULL) {
-        graph->states = c->plan.graph.states;
+        const int shared = c->plan.graph.states.n;
+        for (int s = 0; s < shared; s++) /* those of train as the plan says them; behind them the program's own caches */
+            graph->states.at[s] = c->plan.graph.states.at[s];
         program.graph = graph;
     }
     vec_push(c->arena, &c->plan.programs, program);

@@ -50,19 +50,44 @@ static bool take_states(const Build *train, Graph *graph) {
     return ok;
 }
 
-bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows) {
-    if (!take_states(train, graph)) return false;
+/* A program over the states of train. */
+static void follower_init(Build *e, const char *name, const Build *train, Graph *graph) {
     Diags *diags = arena_alloc(train->arena, sizeof *diags); /* warnings are of train alone */
     diags_init(diags, train->arena);
     for (int f = 0; f < train->diags->files.n; f++)
         vec_push(train->arena, &diags->files, train->diags->files.at[f]);
-    build_init(e, "eval", train->arena, train->options, diags);
+    build_init(e, name, train->arena, train->options, diags);
     e->follows = train;
-    e->dump_directory = arena_printf(train->arena, "%s/eval", train->dump_directory ? train->dump_directory : "");
+    e->dump_directory = arena_printf(train->arena, "%s/%s", train->dump_directory ? train->dump_directory : "", name);
     e->front.graph = *graph;
-    e->front.rows = *rows;
     e->front.graph.settings.optimizer = OPTIMIZER_NONE;
     e->front.graph.settings.accumulate = 0;
+}
+
+bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows) {
+    if (!take_states(train, graph)) return false;
+    follower_init(e, "eval", train, graph);
+    e->front.rows = *rows;
+    return true;
+}
+
+/* Tokens are characters where training reads the text as bytes. */
+static void take_alphabet(Build *g, const Build *train) {
+    const Input *token = &g->front.graph.inputs.at[0];
+    const Graph *trained = &train->front.graph;
+    for (int i = 0; g->front.graph.settings.alphabet == NULL && i < trained->inputs.n; i++) {
+        const Input *input = &trained->inputs.at[i];
+        if (strcmp(input->name, token->name) == 0 && input->file.format == FILE_RAW && input->file.stored != NULL &&
+            strcmp(input->file.stored, "u8") == 0)
+            g->front.graph.settings.alphabet = "";
+    }
+}
+
+bool generate_create(Build *g, const Build *train, Graph *graph, const Generation *generation) {
+    if (!take_states(train, graph) || !graph_decode(graph, generation, train->diags)) return false;
+    follower_init(g, "generate", train, graph);
+    g->front.rows.prediction = -1;
+    take_alphabet(g, train);
     return true;
 }
 
@@ -101,6 +126,33 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
     return true;
 }
 
+/* The states of train, its optimizer's too, as it has them; behind them the program's own caches, which then have other numbers. */
+static void follow_states(Graph *g, const Graph *train) {
+    const State *own = g->states.at;
+    const int nown = g->states.n;
+    int first = 0;
+    while (first < nown && !own[first].cache)
+        first++;
+    assert(first <= train->states.n);
+    memset(&g->states, 0, sizeof g->states);
+    for (int s = 0; s < train->states.n; s++) {
+        State state = train->states.at[s];
+        state.hint = NULL;
+        state.layout = graph_layout(g, state.layout, &state.type.shape);
+        vec_push(g->arena, &g->states, state);
+    }
+    const int moved = train->states.n - first;
+    for (int s = first; s < nown; s++) {
+        State state = own[s];
+        state.parameter += moved;
+        vec_push(g->arena, &g->states, state);
+    }
+    for (int n = 0; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if ((node->op == OP_read || node->op == OP_write) && node->state >= first) node->state += moved;
+    }
+}
+
 bool pass_follow(Build *b) {
     if (b->follows == NULL) return true;
     const Graph *train = &b->follows->sharded.graph, *chosen = &b->follows->front.chosen;
@@ -120,14 +172,6 @@ bool pass_follow(Build *b) {
         g->inputs.at[i].hint = NULL;
     g->settings.found.n = 0;
     if (g->settings.dataset == DATASET_EXPLICIT) g->settings.dataset = DATASET_AUTO;
-    assert(g->states.n <= train->states.n); /* train's, and its optimizer's behind them */
-    g->states.n = 0;
-    g->states.cap = 0;
-    for (int s = 0; s < train->states.n; s++) {
-        State state = train->states.at[s];
-        state.hint = NULL;
-        state.layout = graph_layout(g, state.layout, &state.type.shape);
-        vec_push(g->arena, &g->states, state);
-    }
+    follow_states(g, train);
     return true;
 }

@@ -621,13 +621,15 @@ static const char *value_name(const Build *b, const char *path) {
 
 bool explain(Text *text, Compilation *c, const char *name, Error *error) {
     name = value_name(program_train(c), name);
-    if (program_eval(c) == NULL) return explain_program(text, program_train(c), name, error);
-    Text train = {0}, eval = {0};
-    Error other; /* what neither program has is said of the net as it is trained */
-    bool in_train = explain_program(&train, program_train(c), name, error), in_eval = explain_program(&eval, program_eval(c), name, &other);
-    if (in_train) text_printf(text, "program train\n%s", train.at);
-    if (in_eval) text_printf(text, "program eval\n%s", eval.at);
-    text_finish(&train);
-    text_finish(&eval);
-    return in_train || in_eval;
+    if (c->programs.n == 1) return explain_program(text, program_train(c), name, error);
+    bool found = false;
+    for (int i = 0; i < c->programs.n; i++) {
+        Text own = {0};
+        Error other; /* what no program has is said of the net as it is trained */
+        const bool has = explain_program(&own, c->programs.at[i], name, i == 0 ? error : &other);
+        if (has) text_printf(text, "program %s\n%s", c->programs.at[i]->name, own.at);
+        found = found || has;
+        text_finish(&own);
+    }
+    return found;
 }

@@ -11,9 +11,10 @@
 
 int64_t bytes_needed(const Compilation *c) {
     const Facts *train = program_train(c)->facts, *eval = program_eval(c) != NULL ? program_eval(c)->facts : NULL;
-    if (eval == NULL) return train->rank_bytes;
-    const int64_t more = eval->role->arena_bytes - train->role->arena_bytes;
-    return train->rank_bytes + eval->inputs + eval->constants + (more > 0 ? more : 0);
+    const int64_t more = eval != NULL ? eval->role->arena_bytes - train->role->arena_bytes : 0;
+    const int64_t trains = train->rank_bytes + (eval != NULL ? eval->inputs + eval->constants : 0) + (more > 0 ? more : 0);
+    const int64_t generates = program_generate(c) != NULL ? program_generate(c)->facts->rank_bytes : 0; /* it runs alone */
+    return trains > generates ? trains : generates;
 }
 
 /* Of the values held at the fullest step: those of the forward pass that wait for their gradients. */
@@ -85,14 +86,34 @@ void explain_need(const Compilation *c, int64_t missing) {
     hint_help(c, facts, held, missing);
 }
 
+/* What batches in parts have brought. False: they were chosen by what their first two take, and all of them do not fit: it is compiled again with whole ones where these fit, else it is searched
+ * for all. */
+static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
+    BuildCost cost;
+    MicroBatches *micro = c->micro;
+    Build *train = program_train(c);
+    build_cost(train, &cost);
+    micro->saved_bytes = micro->whole_bytes - needed;
+    micro->seconds = cost.step_s - micro->whole_s;
+    if (train->front.search != NULL && micro->decision != NULL) train->front.search->seconds = cost.step_s;
+    if (needed <= limit || micro->decision == NULL) return true;
+    c->again = arena_alloc(c->arena, sizeof *c->again);
+    *c->again = *micro;
+    c->again->decision = NULL;
+    if (micro->whole_fits) c->again->parts = 1;
+    return false;
+}
+
 bool pass_fits(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
     const Machine *machine = c->options->machine;
     const int64_t needed = bytes_needed(c), asked = settings->memory_bytes, there = machine != NULL ? machine->memory_bytes : INT64_MAX;
-    if (asked > 0 ? needed <= asked : needed <= there) return true;
-    if (c->micro == NULL) c->micro = micro_choose(c, asked > 0 ? asked : there);
-    if (c->micro != NULL) return false; /* compile() begins again with it */
+    const int64_t limit = asked > 0 ? asked : there;
+    if (c->micro != NULL && !parts_hold(c, needed, limit)) return false;
+    if (c->micro == NULL && (needed > limit || train->front.measures != NULL)) c->again = micro_choose(c, needed, limit);
+    if (c->again != NULL) return false; /* compile() begins again with it */
+    if (needed <= limit) return true;
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));

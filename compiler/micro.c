@@ -1,35 +1,12 @@
-/* micro: batches in parts where no other measure makes a plan fit. The net is compiled for 2, 4, 8.. parts, each with all other measures, until one fits; as long as more parts
- * make it faster, since they need fewer of these, more are taken. Nets that would compute something else in parts (row_parts.c) are left as they are. */
+/* micro: batches in parts where a plan needs more memory than there is, or costs time to keep within it. For 2, 4, 8.. parts it is asked what the search takes then, with all other
+ * measures, until one fits, and for more as long as that is faster: parts compete by predicted time with what is computed or gathered again. Nets that would compute something else
+ * in parts (row_parts.c) are left as they are. */
 #include "compiler/compiler.h"
-#include "compiler/oracle.h"
+#include "compiler/facts.h"
+#include "compiler/search.h"
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000 };
-
-/* What the net costs in so many parts. False: it is none that may be taken so. */
-static bool compile_parts(const Compilation *c, int parts, BuildCost *cost, int64_t *needed) {
-    Arena arena;
-    Diags diags;
-    Compilation other;
-    Options options = *c->options;
-    arena_init(&arena);
-    diags_init(&diags, &arena);
-    options.overrides.micro_batches = parts;
-    options.overrides.paths = NULL;
-    options.no_plan = true;
-    options.prove = options.dump = options.verbose = options.warnings_are_errors = false;
-    options.silenced = ~0u;
-    options.nexplain = 0;
-    const bool done = compile(&other, &arena, &options, &diags, c->source, c->nsource),
-               built = other.programs.n > 0 && program_train(&other)->facts != NULL;
-    if (built) {
-        build_cost(program_train(&other), cost);
-        *needed = bytes_needed(&other);
-    }
-    (void)done; /* not where it does not fit */
-    compilation_finish(&other);
-    arena_finish(&arena);
-    return built;
-}
+#define WORTH 1.005 /* measures that make a step longer by less are as good as none */
 
 static bool may_take(const Compilation *c, int parts) {
     const Graph *g = &program_train(c)->front.lowered;
@@ -38,23 +15,52 @@ static bool may_take(const Compilation *c, int parts) {
            (int64_t)program_train(c)->front.graph.nodes.n * parts <= MOST_NODES;
 }
 
-const MicroBatches *micro_choose(const Compilation *c, int64_t limit) {
+/* What an eval, of whole batches, needs beside a plan of train with such an arena. */
+static int64_t eval_bytes(const Compilation *c, int64_t arena_bytes) {
+    if (program_eval(c) == NULL) return 0;
+    const Facts *eval = program_eval(c)->facts;
+    return eval->inputs + eval->constants + (eval->role->arena_bytes > arena_bytes ? eval->role->arena_bytes - arena_bytes : 0);
+}
+
+/* Whether so many parts may fit where others, or one, with all measures need so much: if all but the states, in even parts, is as much smaller. */
+static bool may_fit(const Compilation *c, int parts, int others, int64_t needed, int64_t limit) {
+    const int64_t states = program_train(c)->facts->states_whole / program_train(c)->front.graph.nranks;
+    return needed < states || states + (needed - states) * others / parts <= limit;
+}
+
+/* The seconds that its measures add to a step. */
+static double measures_s(const Build *b) {
+    double seconds = 0;
+    for (int k = 0; b->front.measures != NULL && k < b->front.measures->n; k++)
+        seconds += b->front.measures->taken[k].seconds;
+    return seconds;
+}
+
+MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
-    BuildCost now, cost, best = {0};
-    int64_t needed = 0, best_needed = 0;
-    int best_parts = 0;
+    BuildCost now;
+    int others = 1; /* parts that do not fit, and need so much */
+    int64_t need = needed;
     if (c->options->overrides.micro_batches > 0 || settings->micro_span.line > 0 || settings->optimizer == OPTIMIZER_NONE) return NULL;
     build_cost(train, &now);
+    MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit};
+    double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
+    if (best.whole_fits && now.step_s < WORTH * (now.step_s - measures_s(train))) return NULL;
     for (int parts = 2; may_take(c, parts); parts *= 2) {
-        if (!compile_parts(c, parts, &cost, &needed)) break;
-        const bool fits = needed <= limit;
-        if (!fits && best_parts == 0) continue;
-        if (!fits || (best_parts > 0 && cost.step_s >= best.step_s)) break;
-        best = cost, best_parts = parts, best_needed = needed;
+        if (least_s == 0 && !may_fit(c, parts, others, need, limit)) continue;
+        const SearchTaken *decision = parts_decide(c, parts, least_s);
+        if (decision == NULL) break;
+        need = memory_bytes(&decision->cost) + eval_bytes(c, decision->cost.arena_bytes);
+        others = parts;
+        if (need > limit && least_s == 0) continue;
+        if (need > limit || (least_s > 0 && decision->cost.step_s >= least_s)) break;
+        least_s = decision->cost.step_s;
+        best.parts = parts;
+        best.decision = decision;
     }
-    if (best_parts == 0) return NULL;
+    if (best.parts == 0) return NULL;
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
-    *micro = (MicroBatches){best_parts, bytes_needed(c) - best_needed, best.step_s - now.step_s};
+    *micro = best;
     return micro;
 }

@@ -10,6 +10,60 @@ void build_time(Build *b) {
     timeline_make(b->timeline, b->facts, b->sharded.strategy, b->options->machine, b->arena);
 }
 
+/* What a batch of a step takes, and what is communicated in it. */
+typedef struct Batch {
+    double seconds, kernel_s, communication_s, exposed_s;
+    int64_t sent_bytes, received_bytes;
+} Batch;
+
+/* The first step of the second batch. */
+static int second_batch(const Facts *facts) {
+    for (int s = 0; s < facts->role->steps.n; s++) {
+        const Step *step = &facts->role->steps.at[s];
+        if (step->kind == STEP_KERNEL && facts->graph->nodes.at[step->node].micro > 0) return s;
+    }
+    return facts->role->steps.n;
+}
+
+/* Of a program of two batches what one more between them takes: as the first does, and what adding its gradients up takes, which kernels of the second do. */
+static Batch batch_between(const Build *b) {
+    const Facts *facts = b->facts;
+    const int second = second_batch(facts);
+    double kernels_s[2] = {0};
+    Batch batch = {0};
+    for (int e = 0; e < b->timeline->events.n; e++) {
+        const TimelineEvent *event = &b->timeline->events.at[e];
+        const Step *step = &facts->role->steps.at[event->step];
+        const bool first = event->step < second;
+        if (first && event->communication) batch.communication_s += event->end_s - event->begin_s;
+        if (first && !event->communication) batch.seconds = event->end_s;
+        if (first && step->kind == STEP_WAIT) batch.exposed_s += event->end_s - event->begin_s;
+        if (step->kind == STEP_KERNEL && op_table[step->op].op_class != OP_CLASS_UPDATE) kernels_s[!first] += event->end_s - event->begin_s;
+    }
+    for (int k = 0; k < facts->communications.n && facts->communications.at[k].step < second; k++) {
+        batch.sent_bytes += facts->communications.at[k].sent.max;
+        batch.received_bytes += facts->communications.at[k].received.max;
+    }
+    const double adding_s = kernels_s[1] > kernels_s[0] ? kernels_s[1] - kernels_s[0] : 0;
+    batch.seconds += adding_s;
+    batch.kernel_s = kernels_s[0] + adding_s;
+    return batch;
+}
+
+/* The graph has two batches of a step: what all of them take. The arena is as full with more. */
+static void add_batches(const Build *b, BuildCost *cost) {
+    const double two = 2, more = (double)b->front.batches - two, times = (double)b->front.batches / two;
+    const Batch batch = batch_between(b);
+    cost->step_s += more * batch.seconds;
+    cost->kernel_s += more * batch.kernel_s;
+    cost->communication_s += more * batch.communication_s;
+    cost->exposed_s += more * batch.exposed_s;
+    cost->sent_bytes += (b->front.batches - 2) * batch.sent_bytes;
+    cost->received_bytes += (b->front.batches - 2) * batch.received_bytes;
+    cost->input_bytes = (int64_t)((double)cost->input_bytes * times);
+    cost->flops *= times;
+}
+
 void build_cost(Build *b, BuildCost *cost) {
     if (b->facts == NULL) build_emit(b);
     const Facts *facts = b->facts;
@@ -26,6 +80,7 @@ void build_cost(Build *b, BuildCost *cost) {
     cost->communication_s = b->timeline->communication_s;
     cost->exposed_s = b->timeline->exposed_s;
     cost->kernel_s = b->timeline->kernel_s;
+    if (b->front.batches > 0) add_batches(b, cost);
     cost->broken = build_broken(b, cost);
 }
 
@@ -35,6 +90,7 @@ static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *aren
     t->follows = b->follows;
     t->tried = true;
     t->front.propagation = b->front.propagation;
+    t->front.batches = b->front.batches;
     graph_fork(&t->front.graph, &b->front.chosen, arena);
     for (int n = 0; n < t->front.graph.nodes.n; n++) {
         Node *node = &t->front.graph.nodes.at[n];
@@ -43,30 +99,45 @@ static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *aren
     }
 }
 
-bool build_try(const Build *b, const Strategy *const *strategy, const Measures *measures, BuildCost *cost, Error *error) {
-    return build_try_with(b, &(Trial){.strategy = strategy, .measures = measures}, cost, error);
+Tried *build_keep(const Build *b, const Trial *trial, Error *error) {
+    Arena arena;
+    arena_init(&arena);
+    Tried *tried = arena_alloc(&arena, sizeof *tried);
+    tried->arena = arena;
+    Options *options = arena_alloc(&tried->arena, sizeof *options);
+    Diags *diags = arena_alloc(&tried->arena, sizeof *diags);
+    Build *t = tried->build = arena_alloc(&tried->arena, sizeof *t);
+    *options = *b->options;
+    options->dump = false;
+    diags_init(diags, &tried->arena);
+    diags->silenced = ~0u;
+    fork_build(t, b, trial, &tried->arena, options, diags);
+    if (measures_apply(t, trial->measures, &t->error) && graph_verify(&t->front.graph, "try", &t->error) &&
+        build_run(t, pass_expand, NULL)) {
+        build_cost(t, &tried->cost);
+        return tried;
+    }
+    if (t->error.code != 0)
+        *error = t->error;
+    else
+        error_set(error, EXIT_REJECTED, "%s", diags->items.n > 0 ? diags->items.at[0].text : "no reason");
+    tried_finish(tried);
+    return NULL;
+}
+
+void tried_finish(Tried *tried) {
+    if (tried == NULL) return;
+    Arena arena = tried->arena;
+    arena_finish(&arena);
 }
 
 bool build_try_with(const Build *b, const Trial *trial, BuildCost *cost, Error *error) {
-    Arena arena;
-    Diags diags;
-    Build t;
-    Options options = *b->options;
-    options.dump = false;
-    arena_init(&arena);
-    diags_init(&diags, &arena);
-    diags.silenced = ~0u;
-    fork_build(&t, b, trial, &arena, &options, &diags);
-    const bool done =
-        measures_apply(&t, trial->measures, &t.error) && graph_verify(&t.front.graph, "try", &t.error) && build_run(&t, pass_expand, NULL);
-    if (done) {
-        build_cost(&t, cost);
-        if (trial->look != NULL) trial->look(&t, cost, trial->context);
-    } else if (t.error.code != 0) {
-        *error = t.error;
-    } else {
-        error_set(error, EXIT_REJECTED, "%s", diags.items.n > 0 ? diags.items.at[0].text : "no reason");
-    }
-    arena_finish(&arena);
-    return done;
+    Tried *tried = build_keep(b, trial, error);
+    if (tried != NULL) *cost = tried->cost;
+    tried_finish(tried);
+    return tried != NULL;
+}
+
+bool build_try(const Build *b, const Strategy *const *strategy, const Measures *measures, BuildCost *cost, Error *error) {
+    return build_try_with(b, &(Trial){.strategy = strategy, .measures = measures}, cost, error);
 }

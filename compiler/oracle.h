@@ -30,11 +30,17 @@ typedef struct Trial {
     const Strategy *const *strategy; /* of node n of front.chosen; NULL, for all or for one: as it is */
     const bool *recompute;           /* whether node n of front.chosen is marked; NULL: as they are */
     const Measures *measures;        /* beside those that it has (budget.h); NULL: none */
-    void (*look)(const Build *tried, const BuildCost *cost, void *context); /* is shown the program before it goes; NULL */
-    void *context;
 } Trial;
-/* What the program costs. `b` has been through pass expand, and stays as it is. False with *error where a strategy is none that the node may have, or a measure changes
- * nothing. */
+/* A program that was tried, as long as it is looked at. */
+typedef struct Tried {
+    Arena arena;
+    Build *build;
+    BuildCost cost;
+} Tried;
+/* Tries a program: `b` has been through pass expand, and stays as it is. NULL with *error where a strategy is none that the node may have, or a measure changes nothing. */
+Tried *build_keep(const Build *b, const Trial *trial, Error *error);
+void tried_finish(Tried *tried); /* NULL: nothing is done */
+/* What the program costs; false with *error as above. */
 bool build_try_with(const Build *b, const Trial *trial, BuildCost *cost, Error *error);
 /* The same, of strategies and measures. */
 bool build_try(const Build *b, const Strategy *const *strategy, const Measures *measures, BuildCost *cost, Error *error);

@@ -90,36 +90,64 @@ static int by_size(const void *one, const void *other) {
     return a_steps != b_steps ? (a_steps < b_steps ? 1 : -1) : (a > b) - (a < b);
 }
 
-static int64_t pack_by_size(Buffer *buffers, int n, Arena *arena) {
-    Buffer **order = arena_alloc(arena, sizeof *order * (size_t)(n + 1)), **placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1));
-    int64_t most = 0;
+/* A buffer that has its place, as the others look at it: side by side in memory. */
+typedef struct Placed {
+    int64_t at, top;
+    int begin, end;
+} Placed;
+
+/* Stops where it needs as much as `most`, and returns no less then. */
+static int64_t pack_by_size(Buffer *buffers, int n, int64_t most, Arena *arena) {
+    Buffer **order = arena_alloc(arena, sizeof *order * (size_t)(n + 1));
+    Placed *placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1)); /* the first i, by offset */
+    int64_t needed = 0;
     for (int i = 0; i < n; i++)
         order[i] = &buffers[i];
     qsort(order, (size_t)n, sizeof *order, by_size);
-    for (int i = 0; i < n; i++) { /* placed: the first i, by offset */
+    for (int i = 0; i < n && needed < most; i++) {
         Buffer *buffer = order[i];
-        buffer->at = 0;
-        for (int k = 0; k < i; k++) {
-            const Buffer *other = placed[k];
-            if (other->begin > buffer->end || buffer->begin > other->end) continue;
-            if (other->at - buffer->at >= buffer->bytes) break;
-            if (other->at + other->bytes > buffer->at) buffer->at = other->at + other->bytes;
+        const int begin = buffer->begin, end = buffer->end;
+        const int64_t bytes = buffer->bytes;
+        int64_t at = 0;
+        for (const Placed *other = placed; other < placed + i; other++) {
+            if (other->begin > end || begin > other->end) continue;
+            if (other->at - at >= bytes) break;
+            if (other->top > at) at = other->top;
         }
         int to = i;
-        for (; to > 0 && placed[to - 1]->at > buffer->at; to--)
-            placed[to] = placed[to - 1];
-        placed[to] = buffer;
-        if (buffer->at + buffer->bytes > most) most = buffer->at + buffer->bytes;
+        while (to > 0 && placed[to - 1].at > at)
+            to--;
+        memmove(placed + to + 1, placed + to, sizeof *placed * (size_t)(i - to));
+        placed[to] = (Placed){at, at + bytes, begin, end};
+        buffer->at = at;
+        if (at + bytes > needed) needed = at + bytes;
+    }
+    return needed;
+}
+
+/* The bytes that are in use at once. */
+static int64_t in_use(const Buffer *buffers, int n, Arena *arena) {
+    int last = 0;
+    for (int i = 0; i < n; i++)
+        last = buffers[i].end > last ? buffers[i].end : last;
+    int64_t *change = arena_alloc(arena, sizeof *change * ((size_t)last + 2)), now = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        change[buffers[i].begin] += buffers[i].bytes;
+        change[buffers[i].end + 1] -= buffers[i].bytes;
+    }
+    for (int step = 0; step <= last; step++) {
+        now += change[step];
+        most = now > most ? now : most;
     }
     return most;
 }
 
 int64_t pack_buffers(Buffer *buffers, int n, Arena *arena) {
     const int64_t bytes = pack_by_time(buffers, n, arena);
-    if (n > MOST_BY_SIZE) return bytes;
+    if (n > MOST_BY_SIZE || bytes == in_use(buffers, n, arena)) return bytes;
     Buffer *others = arena_alloc(arena, sizeof *others * (size_t)(n + 1));
     memcpy(others, buffers, sizeof *others * (size_t)n);
-    const int64_t tighter = pack_by_size(others, n, arena);
+    const int64_t tighter = pack_by_size(others, n, bytes, arena);
     if (tighter >= bytes) return bytes;
     memcpy(buffers, others, sizeof *others * (size_t)n);
     return tighter;

@@ -224,9 +224,12 @@ static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     if (!strategy_of(node, node->rule->in[term], layout, &strategy)) return false;
     strategy_out_layout(node, &strategy, 0, result->ndim, &out);
     if (layout_is_partial(&out) || (deferral->layout[0] = with_sums(edit, &out, &sums, result)) == NULL) return false;
+    const Shape *operand = &g->values.at[node->in[term]].type.shape;
+    Layout need;
+    strategy_in_layout(node, &strategy, term, operand->ndim, &need); /* as the term lies, but for halos */
     deferral->operand[term] = true;
-    deferral->need[term] = layout;
-    return true;
+    deferral->need[term] = layout_has_halo(&need) ? with_sums(edit, &need, &sums, operand) : layout;
+    return deferral->need[term] != NULL;
 }
 
 /* The ways in which a node can take `operand` (-1: any) as a partial sum. Returns their number. */

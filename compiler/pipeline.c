@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compiler/search.h"
 #include "compiler/sharded.h"
 
 /* What a pass leaves behind that is verified. */
@@ -150,6 +151,23 @@ static bool parse_eval(Compilation *c, const Build *train, const Source *source)
     return true;
 }
 
+/* The same of its generate block. In mode data_parallel a net is one rank's: it has nothing to generate with others. */
+static bool parse_generate(Compilation *c, const Build *train, const Source *source) {
+    Graph graph;
+    Generation generation;
+    const unsigned silenced = c->diags->silenced;
+    Overrides overrides = c->options->overrides;
+    overrides.rows = NULL;
+    overrides.paths = NULL;
+    c->diags->silenced = ~0u;
+    const bool ok = frontend_generate(source, &overrides, &generation, &graph, c->arena, c->diags);
+    c->diags->silenced = silenced;
+    Build *generate = arena_alloc(c->arena, sizeof *generate);
+    if (!ok || !generate_create(generate, train, &graph, &generation)) return false;
+    vec_push(c->arena, &c->programs, generate);
+    return true;
+}
+
 /* Where batches are taken in parts the net of whole ones, with which it is compared. */
 static bool parse_whole(const Compilation *c, Build *train, const Source *source) {
     const unsigned silenced = c->diags->silenced;
@@ -174,14 +192,50 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     vec_push(c->arena, &c->programs, train);
     overrides.rows = &front->rows;
     if (c->options->nexplain > 0) overrides.paths = &front->paths;
-    Source source;
-    if (!frontend_read(&source, c->options->input, text, n, &overrides, c->arena, c->diags) ||
-        !frontend_train(&source, &overrides, &front->graph, c->arena, c->diags)) {
+    if (c->micro != NULL) front->decision = c->micro->decision;
+    if (!frontend_read(&c->read, c->options->input, text, n, &overrides, c->arena, c->diags) ||
+        !frontend_train(&c->read, &overrides, &front->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
-    if (!parse_whole(c, train, &source)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
-    return !front->graph.settings.has_eval || parse_eval(c, train, &source);
+    if (!parse_whole(c, train, &c->read)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
+    const Settings *settings = &front->graph.settings;
+    return (!settings->has_eval || parse_eval(c, train, &c->read)) &&
+           (!settings->has_generate || settings->mode == MODE_DATA_PARALLEL || parse_generate(c, train, &c->read));
+}
+
+const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) {
+    enum { SEEN = 2 };
+    Arena *arena = c->arena;
+    Options *options = arena_alloc(arena, sizeof *options);
+    Diags *diags = arena_alloc(arena, sizeof *diags);
+    Build *b = arena_alloc(arena, sizeof *b);
+    *options = *c->options;
+    options->dump = options->verbose = options->warnings_are_errors = false;
+    options->overrides.micro_batches = parts;
+    options->overrides.paths = NULL;
+    diags_init(diags, arena);
+    diags->silenced = ~0u;
+    for (int f = 0; f < c->diags->files.n; f++)
+        vec_push(arena, &diags->files, c->diags->files.at[f]);
+    build_init(b, "train", arena, options, diags);
+    b->tried = true;
+    b->front.most_s = most_s;
+    Overrides overrides = options->overrides;
+    overrides.rows = &b->front.rows;
+    Settings *settings = &b->front.graph.settings;
+    if (!frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) || !parse_whole(c, b, &c->read)) return NULL;
+    if (settings->accumulate > SEEN) {
+        b->front.batches = settings->accumulate;
+        settings->accumulate = SEEN;
+    }
+    return pass_rows(b) && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
+}
+
+Build *program_named(const Compilation *c, const char *name) {
+    for (int i = 0; i < c->programs.n; i++)
+        if (strcmp(c->programs.at[i]->name, name) == 0) return c->programs.at[i];
+    return NULL;
 }
 
 /* The first pass, and what is noted of the net then. */
@@ -192,9 +246,10 @@ static bool run_first(Compilation *c) {
         c->error = b->error;
         return false;
     }
-    Build *train = program_train(c), *eval = program_eval(c);
+    Build *train = program_train(c);
     c->net_hash = graph_hash(&train->front.graph);
-    if (eval != NULL) c->net_hash = (c->net_hash ^ graph_hash(&eval->front.graph)) * 0x9e3779b97f4a7c15u;
+    for (int i = 1; i < c->programs.n; i++)
+        c->net_hash = (c->net_hash ^ graph_hash(&c->programs.at[i]->front.graph)) * 0x9e3779b97f4a7c15u;
     warn_note_hints(train);
     for (int v = 0; c->options->nexplain > 0 && v < train->front.graph.values.n; v++)
         vec_push(c->arena, &train->front.written, train->front.graph.values.at[v].name);
@@ -236,29 +291,27 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
 }
 
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n) {
-    memset(c, 0, sizeof *c);
-    c->arena = arena;
-    c->options = options;
-    c->diags = diags;
-    c->source = text;
-    c->nsource = n;
-    diags->silenced = options->silenced;
-    diags->warnings_are_errors = options->warnings_are_errors;
     const int nitems = diags->items.n, nwarnings = diags->nwarnings;
-    if (run_all(c, text, n)) return true;
-    if (c->micro != NULL && options->overrides.micro_batches == 0) {
-        const MicroBatches *micro = c->micro;
+    memset(c, 0, sizeof *c);
+    for (;;) {
+        c->arena = arena;
+        c->options = options;
+        c->diags = diags;
+        diags->silenced = options->silenced;
+        diags->warnings_are_errors = options->warnings_are_errors;
+        if (run_all(c, text, n)) return true;
+        if (c->again == NULL) return c->error.code != 0 ? false : error_reported(&c->error, EXIT_REJECTED); /* diagnostics say it */
+        MicroBatches *micro = c->again;
         Options *again = arena_alloc(arena, sizeof *again);
         *again = *options;
         again->overrides.micro_batches = micro->parts;
+        options = again;
         diags->items.n = nitems;
         diags->nwarnings = nwarnings;
         compilation_finish(c);
-        const bool done = compile(c, arena, again, diags, text, n);
+        memset(c, 0, sizeof *c);
         c->micro = micro;
-        return done;
     }
-    return c->error.code != 0 ? false : error_reported(&c->error, EXIT_REJECTED); /* diagnostics say it */
 }
 
 void compilation_finish(Compilation *c) {

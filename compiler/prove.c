@@ -15,6 +15,7 @@ bool pass_prove(Compilation *c) {
     ProofOptions proof = c->options->proof;
     proof.lowered = &program_train(c)->front.lowered;
     proof.lowered_eval = program_eval(c) != NULL ? &program_eval(c)->front.lowered : NULL;
+    proof.lowered_generate = program_generate(c) != NULL ? &program_generate(c)->front.lowered : NULL;
     if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;

@@ -53,11 +53,11 @@ static void note_soon(const Build *t, int fullest, bool *soon) {
         }
 }
 
-static void look(const Build *t, const BuildCost *cost, void *context) {
-    Looked *looked = context;
+static void look(const Tried *tried, Looked *looked, Arena *arena) {
+    const Build *t = tried->build;
     const Graph *g = &t->sharded.graph;
     Held held;
-    held_find(&held, t->facts, t->arena);
+    held_find(&held, t->facts, arena);
     note_soon(t, held.step, looked->soon);
     for (int i = 0; i < held.values.n; i++) {
         const Value *value = &g->values.at[held.values.at[i]];
@@ -66,7 +66,7 @@ static void look(const Build *t, const BuildCost *cost, void *context) {
     }
     for (int e = 0; e < t->timeline->events.n; e++)
         add_seconds(t, &t->timeline->events.at[e], looked->seconds);
-    looked->bytes = memory_bytes(cost);
+    looked->bytes = memory_bytes(&tried->cost);
 }
 
 /* ---------------------------------------------------------------- kinds */
@@ -164,12 +164,10 @@ static int best_kind(Choice *c) {
     return best;
 }
 
-bool recompute_choose(const Build *b, const Strategy *const *strategy, const Measures *measures, int64_t limit, Taken *taken) {
+bool recompute_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     enum { NAMED = 4 };
     const Graph *g = &b->front.chosen;
     Arena scratch;
-    BuildCost cost;
-    Error ignored;
     if (g->settings.recompute_none || g->settings.optimizer == OPTIMIZER_NONE) return false;
     arena_init(&scratch);
     const size_t n = (size_t)g->nodes.n + 1;
@@ -177,8 +175,7 @@ bool recompute_choose(const Build *b, const Strategy *const *strategy, const Mea
                      .seconds = arena_alloc(&scratch, sizeof *looked.seconds * n),
                      .soon = arena_alloc(&scratch, n)};
     bool *marks = arena_alloc(b->arena, n);
-    const Trial trial = {.strategy = strategy, .measures = measures, .look = look, .context = &looked};
-    bool some = build_try_with(b, &trial, &cost, &ignored);
+    look(with, &looked, &scratch);
     for (int k = 0; k < g->nodes.n; k++)
         marks[k] = g->nodes.at[k].recompute;
     for (int k = 0; measures != NULL && k < measures->n; k++)
@@ -186,8 +183,8 @@ bool recompute_choose(const Build *b, const Strategy *const *strategy, const Mea
     Choice c = {.g = g, .arena = &scratch, .looked = &looked, .marks = marks};
     c.kind = arena_alloc(&scratch, sizeof *c.kind * n);
     c.stamp = arena_alloc(&scratch, sizeof *c.stamp * n);
-    if (some) find_kinds(&c);
-    some = false;
+    find_kinds(&c);
+    bool some = false;
     Text text = {0};
     int named = 0;
     for (int64_t missing = looked.bytes - limit, saved; missing > 0; missing -= saved) {

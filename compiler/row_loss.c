@@ -71,7 +71,8 @@ RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags) {
                      .weight = -1,
                      .there = -1,
                      .output = -1,
-                     .label = -1};
+                     .label = -1,
+                     .target = -1};
 }
 
 TermKind term_kind(RowLoss *loss, int value, int depth) {

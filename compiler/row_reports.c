@@ -1,5 +1,5 @@
-/* row_reports: what an eval reports. The loss becomes the sum of its rows' losses; reports are `rows`, the number of rows that are there, `accuracy`, those that
- * are answered right, and `prediction`. */
+/* row_reports: what an eval reports. The loss becomes the sum of its rows' losses; reports are `rows`, the number of rows that are there, the sums of
+ * each metric that is asked for (ir/metric.h), and `prediction`. */
 #include "compiler/rows.h"
 
 #include <math.h>
@@ -18,6 +18,7 @@ static void answers(RowLoss *loss, const Node *node) {
     if (loss->output >= 0) return;
     loss->output = node->in[0];
     loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
+    loss->target = node->op == OP_mse ? node->in[1] : -1;
 }
 
 /* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
@@ -75,18 +76,106 @@ static int class_right(Graph *graph, int logits, int label, Span span) {
     return graph_emit(graph, OP_cast, &right, 1, to_number, "accuracy.right", span);
 }
 
-/* How many rows are answered right; of a row with several answers the share of those. */
-static bool rows_accuracy(const RowLoss *loss, int weight) {
-    Graph *graph = loss->graph;
-    const Span span = loss->asked->accuracy;
+/* 1 where fewer than five classes have a higher score than the one that is given; else 0. */
+static int class_near(Graph *graph, int logits, int label, Span span) {
+    const TensorType type = graph->values.at[logits].type;
+    const int ndim = type.shape.ndim - type.hidden;
+    const Attr to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[type.dtype]}},
+               last[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {ndim - 1}}};
+    Attr kept[MAX_ATTRS] = {{.given = true, .n = ndim}};
+    for (int d = 0; d < ndim; d++)
+        kept[0].ints[d] = d == ndim - 1 ? 1 : type.shape.dim[type.hidden + d];
+    int own = emit_binary(graph, OP_pick, logits, label, "top5.own", span);
+    own = graph_emit(graph, OP_reshape, &own, 1, kept, "top5.score", span);
+    int higher = emit_binary(graph, OP_greater, logits, own, "top5.higher", span);
+    higher = graph_emit(graph, OP_cast, &higher, 1, to_number, "top5.number", span);
+    int place = graph_emit(graph, OP_sum, &higher, 1, last, "top5.place", span);
+    int five = graph_replicate(graph, graph_constant(graph, (TensorType){.dtype = type.dtype}, NULL, 5, "top5.five", span), NULL, span);
+    int near = emit_binary(graph, OP_less, place, five, "top5.near", span);
+    return graph_emit(graph, OP_cast, &near, 1, to_number, "top5.right", span);
+}
+
+/* Of a value [rows, .., classes] the sums over all but the classes, of the rows that are there. */
+static int sum_classes(Graph *graph, int value, int weight, Span span) {
+    const TensorType type = graph->values.at[value].type;
+    Attr axes[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden - 1}};
+    for (int d = 0; d < axes[0].n; d++)
+        axes[0].ints[d] = d;
+    int weighted = emit_binary(graph, OP_mul, value, weights_for(graph, weight, &type, span), "counts.rows", span);
+    return graph_emit(graph, OP_sum, &weighted, 1, axes, "counts.classes", span);
+}
+
+/* [3 * classes]: of each class the rows of it that are answered with it, those answered with it, those of it. */
+static int class_counts(Graph *graph, int logits, int label, int weight, Span span) {
+    const TensorType type = graph->values.at[logits].type;
+    const Attr hot[MAX_ATTRS] = {{.given = true, .i = type.shape.dim[type.shape.ndim - 1]},
+                                 {.given = true, .text = dtype_name[type.dtype]}};
+    int best = graph_emit(graph, OP_argmax, &logits, 1, NULL, "counts.best", span);
+    int found = graph_emit(graph, OP_one_hot, &best, 1, hot, "counts.found", span);
+    int there = graph_emit(graph, OP_one_hot, &label, 1, hot, "counts.there", span);
+    int hits = emit_binary(graph, OP_mul, found, there, "counts.hits", span);
+    const int in[] = {sum_classes(graph, hits, weight, span), sum_classes(graph, found, weight, span),
+                      sum_classes(graph, there, weight, span)};
+    return graph_emit(graph, OP_concat, in, 3, NULL, "counts", span);
+}
+
+/* The sum over the rows that are there of the mean of each row's numbers. */
+static int sum_rows(Graph *graph, int each, int weight, const char *name, Span span) {
+    int row = reduce_rows(graph, OP_mean, each, "metric.row", span);
+    int weighted = emit_binary(graph, OP_mul, row, weight, "metric.rows", span);
+    return graph_emit(graph, OP_sum, &weighted, 1, NULL, name, span);
+}
+/* |prediction - target|, or its square. */
+static int distance(Graph *graph, Metric metric, int prediction, int target, Span span) {
+    int difference = emit_binary(graph, OP_sub, prediction, target, "metric.difference", span);
+    return metric == METRIC_RMSE ? emit_binary(graph, OP_mul, difference, difference, "metric.square", span)
+                                 : graph_emit(graph, OP_abs, &difference, 1, NULL, "metric.distance", span);
+}
+
+/* Whether the loss has what a metric looks at. */
+static bool metric_applies(const RowLoss *loss, Metric metric) {
+    const Graph *graph = loss->graph;
+    const Span span = loss->asked->metric[metric];
+    const char *name = metric_name[metric];
+    if (metric == METRIC_PERPLEXITY) return true;
+    if (metric == METRIC_MAE || metric == METRIC_RMSE) {
+        if (loss->target >= 0) return true;
+        diag_error(loss->diags, span, "%s is for a prediction and its target, and the loss of net %s is no mse of them", name, graph->name);
+        diag_hint(loss->diags, "metrics = loss; or loss mse(prediction, target)");
+        return false;
+    }
     if (loss->label < 0) {
-        diag_error(loss->diags, span, "accuracy is for classes, and the loss of net %s is no cross_entropy of them", graph->name);
+        diag_error(loss->diags, span, "%s is for classes, and the loss of net %s is no cross_entropy of them", name, graph->name);
         diag_hint(loss->diags, "metrics = loss; or loss cross_entropy(logits, label) with class indices as labels");
         return false;
     }
-    int right = reduce_rows(graph, OP_mean, class_right(graph, loss->output, loss->label, span), "accuracy.row", span);
-    int weighted = emit_binary(graph, OP_mul, right, weight, "accuracy.rows", span);
-    report(graph, "accuracy", graph_emit(graph, OP_sum, &weighted, 1, NULL, "accuracy", span), true);
+    const Shape *shape = &graph->values.at[loss->output].type.shape;
+    if (!metric_counts(metric) || metric > METRIC_F1 || shape->dim[shape->ndim - 1] == 2) return true;
+    diag_error(loss->diags, span, "%s is that of class 1 of two, and here are %lld classes", name, (long long)shape->dim[shape->ndim - 1]);
+    diag_hint(loss->diags, "metrics = %s(macro); is the mean over the classes", name);
+    return false;
+}
+
+/* The sums of a metric over the rows that are there. *counts: class_counts once they are made, else -1. */
+static int metric_sums(const RowLoss *loss, Metric metric, int weight, int *counts) {
+    Graph *graph = loss->graph;
+    const Span span = loss->asked->metric[metric];
+    if (metric == METRIC_ACCURACY) return sum_rows(graph, class_right(graph, loss->output, loss->label, span), weight, "accuracy", span);
+    if (metric == METRIC_TOP5) return sum_rows(graph, class_near(graph, loss->output, loss->label, span), weight, "top5", span);
+    if (metric == METRIC_PERPLEXITY) return graph->loss;
+    if (!metric_counts(metric))
+        return sum_rows(graph, distance(graph, metric, loss->output, loss->target, span), weight, metric_name[metric], span);
+    if (*counts < 0) *counts = class_counts(graph, loss->output, loss->label, weight, span);
+    return *counts;
+}
+
+static bool report_metrics(const RowLoss *loss, int weight) {
+    int counts = -1;
+    for (Metric metric = 0; metric < NMETRICS; metric++) {
+        if (loss->asked->metric[metric].line == 0) continue;
+        if (!metric_applies(loss, metric)) return false;
+        report(loss->graph, metric_name[metric], metric_sums(loss, metric, weight, &counts), true);
+    }
     return true;
 }
 
@@ -138,7 +227,7 @@ bool rows_report(Graph *graph, const LossRows *asked, Diags *diags) {
     const int prediction = asked->prediction >= 0 ? asked->prediction : loss.output;
     graph->loss = graph_emit(graph, OP_sum, &weighted, 1, NULL, "loss.sum", span);
     report(graph, "rows", graph_emit(graph, OP_sum, &weight, 1, NULL, "rows", span), true);
-    if (asked->accuracy.line > 0 && !rows_accuracy(&loss, weight)) return false;
+    if (!report_metrics(&loss, weight)) return false;
     if (prediction >= 0) report(graph, "prediction", prediction, false);
     return inputs_given(&loss, prediction);
 }

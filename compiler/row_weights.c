@@ -2,8 +2,7 @@
  * losses become those of losses times weights: 0 for rows that fill up; for the others 1, or with `last = short` what makes it the mean over them. */
 #include "compiler/rows.h"
 
-/* Weights as a value that multiplies rows of another: the batch, and ones. */
-static int weights_for(Graph *graph, int weight, const TensorType *type, Span span) {
+int weights_for(Graph *graph, int weight, const TensorType *type, Span span) {
     int first = type->hidden ? 1 : 0;
     if (type->shape.ndim == first + 1) return weight;
     Attr attr[MAX_ATTRS] = {{.given = true, .n = type->shape.ndim - first}};

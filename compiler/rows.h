@@ -36,7 +36,8 @@ typedef struct RowLoss {
     int weight, there; /* training: the weights; 1 and 0 for rows that are there and not, where that is something else; -1: not made yet */
     int nmeans;        /* terms that are divided by the rows of a batch */
     int output,
-        label; /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
+        label, /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
+        target; /* of an mse what the answer should be, else -1 */
 } RowLoss;
 RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags);
 
@@ -51,7 +52,9 @@ bool term_sums(const Node *node); /* of TERM_ROWS: a sum, else a mean */
 int scale_power(const RowLoss *loss,
                 const Node *node); /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
 bool is_each(const Node *node);    /* a loss before its reduction: of rows, for a mean or a sum of its own */
-int losses_each(Graph *graph, const Node *loss, const char *name);      /* a cross_entropy or bce_with_logits before its reduction */
+int losses_each(Graph *graph, const Node *loss, const char *name); /* a cross_entropy or bce_with_logits before its reduction */
+int weights_for(Graph *graph, int weight, const TensorType *type,
+                Span span); /* weights as a value that multiplies rows of another: the batch, and ones */
 int weight_input(Graph *graph, const TensorType *type, Span span);      /* the input of weights, one a row */
 bool fail_rows(const RowLoss *loss, const char *what, const char *why); /* false */
 

@@ -37,12 +37,17 @@ typedef struct Found {
     int64_t peak_bytes; /* of the model, on a rank; 0: it is not known */
     Measures measures;  /* auto: with which it fits into the memory */
     BuildCost cost;     /* auto: with them; step_s 0: not compiled yet */
+    Budget *budget;     /* auto: on the way there; NULL: not compiled yet, or it cannot be */
+    BuildCost bare;     /* auto: before measures for memory */
+    bool fitted;        /* auto: they are there, */
+    bool twin;          /* but another one costs the same, and has them */
 } Found;
 
 typedef struct Search {
     Build *b;
     Arena arena;
     VEC(Found) found;
+    VEC(Budget *) all; /* of what was compiled */
     Moves *moves;
     double behind; /* ModelInput */
     double most;   /* ModelInput: of what is found with this `behind` */
@@ -78,15 +83,16 @@ static bool add_found(Search *s, const Model *model, const Solution *solution, F
     return true;
 }
 
-/* Adds the best within some limits, from s->least on up to the peak of the best of all. */
+/* Adds the best within some limits, from below the peak of the best of all down to s->least: where one is too low, all lower ones are. */
 static void solve_within(Search *s, Model *model, const char *how, const Mesh *mesh, Arena *arena) {
     Solution solution;
     problem_solve(&model->problem, 0, arena, &solution);
     const int64_t most = solution.peak_bytes;
-    for (int k = 0; k < LIMITS && s->least < most; k++) {
+    bool fits = true;
+    for (int k = LIMITS - 1; k >= 0 && fits && s->least < most; k--) {
         model->problem.limit_bytes = s->least + (most - s->least) * k / LIMITS;
         problem_solve(&model->problem, LIMITED_WORK, arena, &solution);
-        add_found(s, model, &solution, (Found){.how = how, .mesh = *mesh});
+        fits = add_found(s, model, &solution, (Found){.how = how, .mesh = *mesh});
     }
 }
 
@@ -104,6 +110,7 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
                              .mesh = *mesh,
                              .base = base,
                              .moves = s->moves,
+                             .batches = s->b->front.batches,
                              .behind = s->behind,
                              .most = s->most},
                &arena);
@@ -213,26 +220,65 @@ static void batch_split(Search *s) {
     if (!same) vec_push(&s->arena, &s->found, found);
 }
 
-/* What a solution costs once it is compiled, with measures that it needs; infinite where that fails. trim: it is the best, and gets no more of these than it needs. */
-static void compile_found(Search *s, Found *found, bool trim) {
-    Build b = *s->b;
-    Error error = {0};
-    Graph *g = &b.front.chosen;
-    b.front.chosen = b.front.graph;
+/* The build with a solution's layouts, for what is tried with its strategies. */
+static const Build *with_layouts(Search *s, const Found *found) {
+    Build *b = arena_alloc(&s->arena, sizeof *b);
+    Graph *g = &b->front.chosen;
+    *b = *s->b;
+    b->front.chosen = b->front.graph;
     g->states.at = arena_alloc(&s->arena, ((size_t)g->states.n + 1) * sizeof *g->states.at);
     g->inputs.at = arena_alloc(&s->arena, ((size_t)g->inputs.n + 1) * sizeof *g->inputs.at);
     for (int k = 0; k < g->states.n; k++) {
-        g->states.at[k] = b.front.graph.states.at[k];
+        g->states.at[k] = b->front.graph.states.at[k];
         if (found->chosen.state != NULL && found->chosen.state[k] != NULL) g->states.at[k].layout = found->chosen.state[k];
     }
     for (int k = 0; k < g->inputs.n; k++) {
-        g->inputs.at[k] = b.front.graph.inputs.at[k];
+        g->inputs.at[k] = b->front.graph.inputs.at[k];
         if (found->chosen.input != NULL && found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
     }
-    if (trim)
-        budget_trim(&b, found->chosen.strategy, &found->measures, &found->cost);
-    else if (!budget_fit(&b, found->chosen.strategy, s->faster && found->how != NULL, &found->measures, &found->cost, &error))
-        found->cost.step_s = INFINITY;
+    return b;
+}
+
+/* What a solution costs once it is compiled, with what makes it faster; infinite where that fails. */
+static void compile_found(Search *s, Found *found) {
+    Error error = {0};
+    found->budget = budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL, &error);
+    found->cost.step_s = INFINITY;
+    if (found->budget == NULL) return;
+    vec_push(&s->arena, &s->all, found->budget);
+    budget_read(found->budget, &found->measures, &found->cost);
+}
+
+/* Seconds of a step that is not worth more work. */
+static double most_of(const Search *s, double most) {
+    const double wanted = s->b->front.most_s;
+    return wanted > 0 && wanted < most ? wanted : most;
+}
+
+/* With measures that it needs, as long as it takes less than `most` seconds. */
+static void fit_found(Search *s, Found *found, double most) {
+    found->fitted = true;
+    found->bare = found->cost;
+    if (found->budget == NULL) return;
+    budget_fit(found->budget, most_of(s, most));
+    budget_read(found->budget, &found->measures, &found->cost);
+}
+
+/* With no more of these than it needs. */
+static void trim_found(Found *found) {
+    if (found->budget == NULL) return;
+    budget_trim(found->budget);
+    budget_read(found->budget, &found->measures, &found->cost);
+}
+
+static void search_open(Search *s) {
+    arena_init(&s->arena);
+    s->moves = moves_create(&s->arena, s->b->options->machine, s->b->front.graph.nranks);
+}
+static void search_close(Search *s) {
+    for (int k = 0; k < s->all.n; k++)
+        budget_end(s->all.at[k]);
+    arena_finish(&s->arena);
 }
 
 static bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
@@ -253,6 +299,20 @@ static void forget_equal(Search *s) {
     s->found.n = n;
 }
 
+/* Whether another one was compiled that costs the same to the last bit: they differ in names of axes, or in what costs nothing, and measures do to one what they do to the other. */
+static bool is_twin(const Search *s, const Found *found) {
+    for (int k = 0; k < s->found.n; k++) {
+        const Found *other = &s->found.at[k];
+        if (other == found || !other->fitted || other->twin) continue;
+        const BuildCost *a = &other->bare, *b = &found->cost;
+        if (a->step_s == b->step_s && a->exposed_s == b->exposed_s && a->kernel_s == b->kernel_s && memory_bytes(a) == memory_bytes(b) &&
+            a->arena_bytes == b->arena_bytes && a->sent_bytes == b->sent_bytes && a->received_bytes == b->received_bytes &&
+            a->flops == b->flops && a->broken == b->broken)
+            return true;
+    }
+    return false;
+}
+
 static int by_seconds(const void *a, const void *b) {
     const Found *x = a, *y = b;
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
@@ -271,14 +331,38 @@ static int compare_demands(const Search *s, const Found *a, const Found *b) {
     return broken != 0 ? broken : (over > other) - (over < other);
 }
 
+/* Compiles what is not yet, and then, the fastest first, adds measures to what needs some: but for what takes longer without them than something that fits takes. */
+static void compile_all(Search *s) {
+    const Found *kept = NULL; /* the fastest of those that keep to the most */
+    for (int k = 0; k < s->found.n; k++)
+        if (s->found.at[k].cost.step_s == 0) compile_found(s, &s->found.at[k]);
+    for (;;) {
+        Found *next = NULL;
+        for (int k = 0; k < s->found.n; k++) {
+            Found *found = &s->found.at[k];
+            if (!found->fitted && (next == NULL || found->cost.step_s < next->cost.step_s)) next = found;
+        }
+        if (next == NULL) return;
+        if (excess(s, next) > 0 && is_twin(s, next)) {
+            next->fitted = next->twin = true;
+            continue;
+        }
+        const bool kept_fits = kept != NULL && excess(s, kept) == 0 && kept->cost.broken <= next->cost.broken;
+        fit_found(s, next, kept_fits ? ABOUT * kept->cost.step_s : INFINITY);
+        if (!isfinite(next->cost.step_s)) continue;
+        const int order = kept == NULL ? -1 : compare_demands(s, next, kept);
+        if (order < 0 || (order == 0 && next->cost.step_s < kept->cost.step_s)) kept = next;
+    }
+}
+
 /* The place of the best of all, by what is compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to be
  * about as fast as the fastest of these, the one that sends the fewest bytes. What it does not keep to is an error later. */
 static int best_compiled(Search *s) {
     double fastest = INFINITY;
     int best = -1, kept = -1;
+    compile_all(s);
     for (int k = 0; k < s->found.n; k++) {
-        Found *found = &s->found.at[k];
-        if (found->cost.step_s == 0) compile_found(s, found, false);
+        const Found *found = &s->found.at[k];
         if (!isfinite(found->cost.step_s)) continue;
         const int order = kept < 0 ? -1 : compare_demands(s, found, &s->found.at[kept]);
         if (order < 0) kept = k;
@@ -362,7 +446,7 @@ static void keep_promising(Search *s, int first, const Found *best) {
 static int within_memory(Search *s, int best) {
     const int64_t limit = budget_limit(s->b);
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
-    if (large < 0) return best;
+    if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
     s->behind = BEHIND_HALF;
     s->least = least_peak(&s->found.at[large], limit);
@@ -430,6 +514,26 @@ static double least_bound(const Search *s) {
     return isfinite(bound) ? bound : 0;
 }
 
+static int compiled_so_far(const Search *s) {
+    int n = 0;
+    for (int k = 0; k < s->all.n; k++)
+        n += budget_compiled(s->all.at[k]);
+    return n;
+}
+
+/* For another compilation of the net. */
+static void note_decision(Build *b, const Found *found) {
+    SearchTaken *decision = arena_alloc(b->arena, sizeof *decision);
+    *decision = (SearchTaken){.chosen = found->chosen,
+                              .nforward = b->front.graph.nforward,
+                              .nstates = b->front.graph.states.n,
+                              .ninputs = b->front.graph.inputs.n,
+                              .measures = found->measures,
+                              .result = b->front.search,
+                              .cost = found->cost};
+    b->front.decision = decision;
+}
+
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
     const Found *found = &s->found.at[best];
@@ -440,12 +544,44 @@ static void finish(Search *s, int best, double bound) {
                              .bound = bound,
                              .mesh = found->mesh,
                              .ntried = s->found.n,
+                             .ncompiled = compiled_so_far(s),
                              .work = s->work,
                              .nmoves = moves_planned(s->moves)};
     apply(b, found);
     b->front.search = result;
     take(b, &found->measures);
+    note_decision(b, found);
     say(b);
+}
+
+/* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. */
+static bool decide(Build *b) {
+    const SearchTaken *decision = b->front.decision;
+    Graph *g = &b->front.graph;
+    Found found = {0};
+    if (decision->nforward != g->nforward || decision->nstates != g->states.n)
+        return error_set(&b->error, EXIT_INTERNAL, "a decision of another net");
+    if (decision->chosen.strategy != NULL) {
+        found.chosen.strategy = arena_alloc(b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
+        found.chosen.state = arena_alloc(b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
+        found.chosen.input = arena_alloc(b->arena, ((size_t)g->inputs.n + 1) * sizeof *found.chosen.input);
+        for (int n = 0; n < g->nforward; n++)
+            if (decision->chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, decision->chosen.strategy[n]);
+        for (int k = 0; k < g->states.n; k++)
+            if (decision->chosen.state[k] != NULL)
+                found.chosen.state[k] = graph_layout(g, decision->chosen.state[k], &g->states.at[k].type.shape);
+        for (int k = 0; k < decision->ninputs && k < g->inputs.n; k++)
+            if (decision->chosen.input[k] != NULL)
+                found.chosen.input[k] = graph_layout(g, decision->chosen.input[k], &g->inputs.at[k].type.shape);
+    }
+    apply(b, &found);
+    if (decision->result != NULL) {
+        b->front.search = arena_alloc(b->arena, sizeof *b->front.search);
+        *b->front.search = *decision->result;
+        say(b);
+    }
+    take(b, &decision->measures);
+    return true;
 }
 
 /* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. */
@@ -480,7 +616,7 @@ static const BuildCost *best_of_all(Search *s) {
     forget_equal(s);
     const int best = within_memory(s, best_compiled(s));
     if (best < 0) return NULL;
-    compile_found(s, &s->found.at[best], true);
+    trim_found(&s->found.at[best]);
     finish(s, best, bound);
     return &s->found.at[best].cost;
 }
@@ -490,23 +626,25 @@ static const BuildCost *fit_present(Search *s, bool asked) {
     if (budget_limit(s->b) == 0 && !asked) return NULL;
     vec_push(&s->arena, &s->found, ((Found){0}));
     Found *present = &s->found.at[s->found.n - 1];
-    compile_found(s, present, false);
-    compile_found(s, present, true);
+    compile_found(s, present);
+    fit_found(s, present, INFINITY);
+    trim_found(present);
     take(s->b, &present->measures);
+    note_decision(s->b, present);
     return &present->cost;
 }
 
 bool search_axis_by_axis(Build *b, BuildCost *cost) {
     Search s = {.b = b, .behind = BEHIND_HALF};
-    arena_init(&s.arena);
-    s.moves = moves_create(&s.arena, b->options->machine, b->front.graph.nranks);
+    search_open(&s);
     recursive_programming(&s);
     if (s.found.n > 0) {
-        compile_found(&s, &s.found.at[0], false);
+        compile_found(&s, &s.found.at[0]);
+        fit_found(&s, &s.found.at[0], INFINITY);
         *cost = s.found.at[0].cost;
     }
     const bool found = s.found.n > 0 && isfinite(cost->step_s);
-    arena_finish(&s.arena);
+    search_close(&s);
     return found;
 }
 
@@ -521,7 +659,7 @@ static const BuildCost *best_on_a_mesh(Search *s) {
         s->found.n = 1;
         best = within_memory(s, best_compiled(s));
         if (best < 0) return NULL;
-        compile_found(s, &s->found.at[best], true);
+        trim_found(&s->found.at[best]);
     }
     finish(s, best, bound);
     return s->found.at[best].cost.step_s > 0 ? &s->found.at[best].cost : NULL;
@@ -543,14 +681,14 @@ static const BuildCost *search_any(Search *s, bool asked) {
 
 bool pass_search(Build *b) {
     if (b->follows != NULL) return true;
+    if (b->front.decision != NULL) return decide(b);
     Search s = {.b = b, .behind = BEHIND_HALF};
     const bool asked = hinted_asks(b);
     Build before = *b;
-    arena_init(&s.arena);
+    search_open(&s);
     if (asked) graph_fork(&before.front.graph, &b->front.graph, &s.arena);
-    s.moves = moves_create(&s.arena, b->options->machine, b->front.graph.nranks);
     const BuildCost *cost = search_any(&s, asked);
     if (asked && cost != NULL && isfinite(cost->step_s)) warn_hinted(&before, cost);
-    arena_finish(&s.arena);
+    search_close(&s);
     return true;
 }

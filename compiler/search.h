@@ -2,6 +2,15 @@
 #pragma once
 #include "compiler/budget.h"
 
+/* What pass search has taken, for another compilation of the same net. */
+typedef struct SearchTaken {
+    Chosen chosen;
+    int nforward, nstates, ninputs; /* of the graph that it is of */
+    Measures measures;
+    const SearchResult *result; /* NULL: it did not look */
+    BuildCost cost;
+} SearchTaken;
+
 /* What a step costs with the strategies that one search finds, axis by axis, for a net that has been through propagate: compiled, with measures that it needs. The graph
  * stays as it is but for its tables. False: nothing was found. */
 bool search_axis_by_axis(Build *b, BuildCost *cost);

@@ -64,9 +64,8 @@ static void constant_layouts(Sharded *s) {
         for (int i = 0; i < g->nodes.at[n].nin; i++) {
             int value = g->nodes.at[n].in[i];
             if (g->nodes.at[g->values.at[value].node].op != OP_constant) continue;
-            if (common[value] == NULL)
-                common[value] = s->need[n][i];
-            else if (common[value] != s->need[n][i])
+            if (common[value] == NULL) common[value] = s->need[n][i];
+            if (common[value] != s->need[n][i] || layout_has_halo(s->need[n][i]))
                 common[value] = whole_layout(g, &type_of(g, value)->shape);
         }
     for (int n = 0; n < g->nodes.n; n++) {
@@ -95,12 +94,13 @@ static void node_results(Build *b, int id) {
     }
 }
 
-/* Per value the layout in which the first node takes it, which is there anyway; its home where that is partial, or nothing takes it. */
+/* Per value the layout in which the first node takes it, which is there anyway; its home where that is partial or has halos, or nothing takes it. */
 static const Layout *first_taken(const Sharded *s, int value) {
     const Graph *g = &s->graph;
     for (int n = 0; n < g->nodes.n; n++)
         for (int i = 0; i < g->nodes.at[n].nin; i++)
-            if (g->nodes.at[n].in[i] == value) return layout_is_partial(s->need[n][i]) ? s->home[value] : s->need[n][i];
+            if (g->nodes.at[n].in[i] == value)
+                return layout_is_partial(s->need[n][i]) || layout_has_halo(s->need[n][i]) ? s->home[value] : s->need[n][i];
     return s->home[value];
 }
 
@@ -295,6 +295,8 @@ static bool verify_node(Sharded *s, const char *stage, int id, Error *error) {
         if (plain ? set != 0 : set == 0 || !sums_beyond(s->made[node->out[k]], &own, shape, &sums) || !layout_equal(&sums, &passed))
             return fail(s, stage, id, error, "a result does not lie as its strategy and operands say");
         if (layout_is_partial(s->home[node->out[k]])) return fail(s, stage, id, error, "a result would stay partial");
+        if (layout_has_halo(s->made[node->out[k]]) || layout_has_halo(s->home[node->out[k]]))
+            return fail(s, stage, id, error, "a result would be made with halos");
     }
     return true;
 }

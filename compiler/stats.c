@@ -102,6 +102,28 @@ static void print_saved(Text *text, Build *b, Arena *arena) {
                 saved.bytes < 0 ? "more" : "less", 1e3 * fabs(saved.seconds), saved.seconds < 0 ? "less" : "more");
 }
 
+/* A program beside train, in a line. */
+static void print_program(Text *text, const Compilation *c, const Build *b, const char *more) {
+    text_printf(text, "%-14s %d steps, %s/rank/step sent, arena %s%s\n", b->name, b->program->roles.at[0].steps.n,
+                bytes_named(c->arena, b->program->sent_bytes), bytes_named(c->arena, b->program->roles.at[0].arena_bytes), more);
+}
+
+/* Of a rank, the largest. */
+static int64_t cache_bytes(const Build *b) {
+    const Graph *g = &b->sharded.graph;
+    int64_t bytes = 0;
+    for (int s = 0; s < g->states.n; s++)
+        if (g->states.at[s].cache) bytes += layout_max_bytes(g->states.at[s].layout, &g->states.at[s].type);
+    return bytes;
+}
+
+static void json_program(Json *json, const Build *b) {
+    json_object(json, b->name);
+    json_int(json, "steps", b->program->roles.at[0].steps.n);
+    json_int(json, "sent", b->program->sent_bytes);
+    json_int(json, "arena", b->program->roles.at[0].arena_bytes);
+}
+
 void stats_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
     facts_bounds(train->facts, c->arena);
@@ -118,7 +140,7 @@ void stats_print(Text *text, Compilation *c) {
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), c->options->machine);
     measures_print(text, train, "measure        ", "\n");
-    if (c->micro != NULL) {
+    if (c->micro != NULL && c->micro->parts > 1) {
         text_printf(text, "measure        micro_batches = %d", c->micro->parts);
         measure_print(text, c->arena, c->micro->saved_bytes, c->micro->seconds);
         text_printf(text, "\n");
@@ -128,11 +150,11 @@ void stats_print(Text *text, Compilation *c) {
         search_print(text, train->front.search);
         text_printf(text, "\n");
     }
-    if (program_eval(c) != NULL) {
-        const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
-        text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n,
-                    bytes_named(c->arena, eval->sent_bytes), bytes_named(c->arena, eval->roles.at[0].arena_bytes));
-    }
+    if (program_eval(c) != NULL) print_program(text, c, program_eval(c), "");
+    if (program_generate(c) != NULL)
+        print_program(text, c, program_generate(c),
+                      arena_printf(c->arena, ", caches %s, %.4g ms a token", bytes_named(c->arena, cache_bytes(program_generate(c))),
+                                   1e3 * timeline_of(program_generate(c))->step_s));
     text_printf(text, "time           %.2f ms, verification between passes %.2f ms\n", 1e3 * c->seconds, 1e3 * c->verify_seconds);
     for (int p = 0; p < c->npasses; p++)
         text_printf(text, "  %-12s %8.3f ms\n", c->pass[p].name, 1e3 * c->pass[p].seconds);
@@ -295,7 +317,7 @@ static void json_measures(Json *json, const Compilation *c) {
         const Taken *taken = &measures->taken[k];
         json_measure(json, measure_name(taken->measure), taken->share, taken->saved_bytes, taken->seconds);
     }
-    if (c->micro != NULL)
+    if (c->micro != NULL && c->micro->parts > 1)
         json_measure(json, arena_printf(c->arena, "micro_batches = %d", c->micro->parts), 1, c->micro->saved_bytes, c->micro->seconds);
     json_end(json);
 }
@@ -309,11 +331,13 @@ void stats_json(Text *text, Compilation *c) {
     json_int(&json, "ranks", train->front.graph.nranks);
     json_int(&json, "steps", c->plan.programs.at[0].roles.at[0].steps.n);
     if (program_eval(c) != NULL) {
-        const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
-        json_object(&json, "eval");
-        json_int(&json, "steps", eval->roles.at[0].steps.n);
-        json_int(&json, "sent", eval->sent_bytes);
-        json_int(&json, "arena", eval->roles.at[0].arena_bytes);
+        json_program(&json, program_eval(c));
+        json_end(&json);
+    }
+    if (program_generate(c) != NULL) {
+        json_program(&json, program_generate(c));
+        json_int(&json, "caches", cache_bytes(program_generate(c)));
+        json_real(&json, "seconds", timeline_of(program_generate(c))->step_s);
         json_end(&json);
     }
     facts_bounds(train->facts, c->arena);

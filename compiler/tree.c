@@ -13,12 +13,13 @@ int cost_compare(ConversionCost a, ConversionCost b) {
     return a.count < b.count ? -1 : a.count > b.count;
 }
 
-/* A sum that stays partial keeps groups of ranks apart: both layouts must then be of meshes that can be refined together (3@4 and 2@6 cannot). */
+/* What has halos overlaps, and is no source. A sum that stays partial keeps groups of ranks apart: both layouts must then be of meshes that can be refined together (3@4 and 2@6 cannot). */
 bool convertible(const Layout *from, const Layout *to) {
     Digit digits[MAX_DIGITS];
     Reduction kind;
     Layout a = *from, b = *to;
-    return from == to || !layout_is_partial(to) || (layout_refine(&a, &b) && layout_summed(from, to, digits, &kind) >= 0);
+    if (from == to || layout_has_halo(from)) return from == to;
+    return !layout_is_partial(to) || (layout_refine(&a, &b) && layout_summed(from, to, digits, &kind) >= 0);
 }
 
 static ConversionCost edge_cost(Build *b, const Layout *from, const Layout *to, const TensorType *type) {

@@ -141,6 +141,7 @@ typedef enum {
     BLOCK_TRAIN,
     BLOCK_PARALLEL,
     BLOCK_EVAL,
+    BLOCK_GENERATE,
     NBLOCKS,
     BLOCK_CELL = NBLOCKS,
     BLOCK_LET,

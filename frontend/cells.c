@@ -51,6 +51,41 @@ const Block *cell_find(const Lower *lower, const char *name) {
     return cell && lower->frame && lower->frame->cell == cell && op_find(name) >= 0 ? NULL : cell;
 }
 
+/* Whether the arguments of a call, as many and of these names, are those of a cell. */
+static bool fits_cell(const Block *cell, const Expr *call) {
+    int without_name = 0;
+    for (const Expr *item = call->items; item; item = item->next) {
+        const Entry *entry = cell->entries;
+        without_name += item->kind != EXPR_KEYWORD;
+        while (item->kind == EXPR_KEYWORD && entry && strcmp(entry->name, item->text) != 0)
+            entry = entry->next;
+        if (!entry) return false;
+    }
+    int i = 0;
+    for (const Entry *entry = cell->entries; entry; entry = entry->next, i++) {
+        bool given = i < without_name || entry->value;
+        for (const Expr *item = call->items; item && !given; item = item->next)
+            given = item->kind == EXPR_KEYWORD && strcmp(entry->name, item->text) == 0;
+        if (!given) return false;
+    }
+    return without_name <= i;
+}
+
+static bool fits_operator(OpCode op, const Expr *call) {
+    int without_name = 0;
+    for (const Expr *item = call->items; item; item = item->next) {
+        without_name += item->kind != EXPR_KEYWORD;
+        if (item->kind == EXPR_KEYWORD && op_attr(op, item->text) < 0) return false;
+    }
+    return op_table[op].op_class == OP_CLASS_USER && without_name <= op_nin(op) && without_name >= op_nin(op) - op_table[op].optional;
+}
+
+const Block *cell_called(const Lower *lower, const Expr *call) {
+    const Block *cell = call->kind == EXPR_CALL ? cell_find(lower, call->text) : NULL;
+    const int op = cell ? op_find(cell->name) : -1;
+    return op >= 0 && !fits_cell(cell, call) && fits_operator((OpCode)op, call) ? NULL : cell;
+}
+
 static bool parameters_well(Lower *lower, const Block *cell) {
     int n = 0;
     bool optional = false;
@@ -360,7 +395,7 @@ bool return_lower(Lower *lower, const Statement *statement) {
     const Shard *shard = statement->shard;
     if (only && !strategy_unwrap(lower, &only, &shard)) return false;
     Given own = {.shard = shard, .file = lower->file, .names = lower->names};
-    const Block *cell = only && only->kind == EXPR_CALL ? cell_find(lower, only->text) : NULL;
+    const Block *cell = only ? cell_called(lower, only) : NULL;
     if (shard && (!only || shard->block)) {
         diag_error(lower->diags, lower_span(lower, shard->loc), "give the result a name above to shard it: y = ... shard ...; return y;");
         return false;

@@ -1,6 +1,7 @@
 /* The data of a train block: the source of inputs, the order of rows, and how the last rows of an epoch are treated. */
 #include "frontend/lower.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ir/lookup.h"
@@ -164,14 +165,86 @@ static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
     return false;
 }
 
+/* missing = drop, error, or a number. */
+static bool eval_missing(Lower *lower, const Expr *value, DataFile *file) {
+    if (value->kind == EXPR_NAME && !is_number(lower, value)) {
+        const int missing = choice(lower, "missing", value, missing_name, MISSING_FILL);
+        if (missing >= 0) file->missing = (Missing)missing;
+        return missing >= 0;
+    }
+    file->missing = MISSING_FILL;
+    return real_eval(lower, value, "missing", -1e300, 1e300, &file->fill);
+}
+
+/* classes = ["neg", "pos"]: labels by name. */
+static bool eval_classes(Lower *lower, const Expr *value, DataFile *file) {
+    const char *names = "";
+    bool ok = value->kind == EXPR_LIST && value->nitems > 0;
+    for (const Expr *item = ok ? value->items : NULL; item; item = item->next) {
+        ok &= item->kind == EXPR_STRING && item->text[0] != '\0' && strlen(item->text) < MAX_CLASS_BYTES;
+        if (ok) names = arena_printf(lower->arena, "%s%s%s", names, names[0] ? "\n" : "", item->text);
+    }
+    file->classes = names;
+    if (!ok)
+        diag_error(lower->diags, lower_span(lower, value->loc), "classes are the labels' names in a list: classes = [\"no\", \"yes\"]");
+    return ok;
+}
+
+/* tokens = wordpiece("vocab.txt", lowercase = false) */
+static bool eval_tokens(Lower *lower, const Expr *value, DataFile *file) {
+    static const char *const parameters[] = {"vocabulary", "lowercase"}, *const truths[] = {"false", "true"};
+    const Expr *argument[2] = {NULL};
+    if (value->kind != EXPR_CALL || strcmp(value->text, "wordpiece") != 0) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "tokens are made by wordpiece(\"vocab.txt\", lowercase = false)");
+        return false;
+    }
+    if (!call_arguments(lower, value, parameters, 2, 1, argument)) return false;
+    if (argument[0]->kind != EXPR_STRING || argument[0]->text[0] == '\0') {
+        diag_error(lower->diags, lower_span(lower, argument[0]->loc), "a vocabulary is the path of a text, a token a line: \"vocab.txt\"");
+        return false;
+    }
+    const int lowercase = argument[1] ? choice(lower, "lowercase", argument[1], truths, 2) : 0;
+    file->vocabulary = joined(lower, argument[0]->text);
+    file->lowercase = lowercase == 1;
+    file->tokens = TOKENS_IDS;
+    return lowercase >= 0;
+}
+
+typedef enum { CSV_COLUMN = 3, CSV_SEPARATOR, CSV_MISSING, CSV_CLASSES, CSV_TOKENS, CSV_GIVE, NCSV_ARGUMENTS } CsvArgument;
+
+/* The arguments of csv(..) that other formats do not have. */
+static bool eval_csv_arguments(Lower *lower, const Expr *const *argument, DataFile *file) {
+    if ((argument[CSV_COLUMN] && !eval_column(lower, argument[CSV_COLUMN], file)) ||
+        (argument[CSV_SEPARATOR] && !eval_separator(lower, argument[CSV_SEPARATOR], file)) ||
+        (argument[CSV_MISSING] && !eval_missing(lower, argument[CSV_MISSING], file)) ||
+        (argument[CSV_CLASSES] && !eval_classes(lower, argument[CSV_CLASSES], file)) ||
+        (argument[CSV_TOKENS] && !eval_tokens(lower, argument[CSV_TOKENS], file)))
+        return false;
+    const Expr *give = argument[CSV_GIVE], *wrong = file->tokens == TOKENS_NONE ? give : file->classes ? argument[CSV_CLASSES] : NULL;
+    if (wrong) {
+        diag_error(lower->diags, lower_span(lower, wrong->loc), "%s",
+                   wrong == give ? "give is for a column of texts, which has tokens = wordpiece(..)"
+                                 : "a column holds texts or the names of classes, not both");
+        return false;
+    }
+    if (file->tokens != TOKENS_NONE && file->missing == MISSING_FILL) {
+        diag_error(lower->diags, lower_span(lower, argument[CSV_MISSING]->loc), "a number stands for no text: missing = drop or error");
+        return false;
+    }
+    const int part = give ? choice(lower, "give", give, token_part_name + 1, NTOKEN_PARTS - 1) : -1;
+    if (part >= 0) file->tokens = (TokenPart)(part + 1);
+    return !give || part >= 0;
+}
+
 /* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
 static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFile *file) {
-    static const char *const parameters[][5] = {[FILE_NPY] = {"path", "first", "rows"},
-                                                [FILE_IDX] = {"path", "first", "rows"},
-                                                [FILE_CSV] = {"path", "first", "rows", "column", "separator"},
-                                                [FILE_RAW] = {"path", "first", "rows", "type", "offset"}};
-    static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = 5, [FILE_RAW] = 5};
-    const Expr *argument[5] = {NULL}, *path = value;
+    static const char *const parameters[][NCSV_ARGUMENTS] = {
+        [FILE_NPY] = {"path", "first", "rows"},
+        [FILE_IDX] = {"path", "first", "rows"},
+        [FILE_CSV] = {"path", "first", "rows", "column", "separator", "missing", "classes", "tokens", "give"},
+        [FILE_RAW] = {"path", "first", "rows", "type", "offset"}};
+    static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = NCSV_ARGUMENTS, [FILE_RAW] = 5};
+    const Expr *argument[NCSV_ARGUMENTS] = {NULL}, *path = value;
     if (value->kind == EXPR_CALL) {
         int named = FILE_NONE + 1;
         while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
@@ -197,8 +270,7 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
     *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
     if (argument[1] && !integer_eval(lower, argument[1], "first", 0, INT64_MAX / 16, &file->first)) return false;
     if (argument[2] && !integer_eval(lower, argument[2], "rows", 1, INT64_MAX / 16, &file->rows)) return false;
-    if (format == FILE_CSV)
-        return (!argument[3] || eval_column(lower, argument[3], file)) && (!argument[4] || eval_separator(lower, argument[4], file));
+    if (format == FILE_CSV) return eval_csv_arguments(lower, argument, file);
     if (argument[3]) {
         int element = choice(lower, "type", argument[3], file_element_name, NFILE_ELEMENTS);
         if (element < 0) return false;
@@ -226,7 +298,7 @@ static bool columns_in_turn(Lower *lower, const Expr *value) {
             return false;
         }
         input->file.column += column;
-        column += row_elements(input);
+        column += input->file.tokens == TOKENS_NONE ? row_elements(input) : 1;
     }
     return true;
 }
@@ -339,6 +411,55 @@ bool eval_order(Lower *lower, const Expr *value) {
            (!argument[0] || integer_eval(lower, argument[0], "seed", 0, UINT32_MAX, &settings->shuffle_seed));
 }
 
+/* An argument of split(..) that is no share: seed, part, test. */
+static bool split_named(Lower *lower, const Expr *item, RowSplit *split, int64_t *part, double *test) {
+    static const char *const names[] = {"seed", "part", "test"};
+    if (!strcmp(item->text, "seed")) return integer_eval(lower, item->items, "seed", 0, UINT32_MAX, &split->seed);
+    if (!strcmp(item->text, "part")) return integer_eval(lower, item->items, "part", 0, MAX_SHARES - 1, part);
+    if (!strcmp(item->text, "test")) return real_eval(lower, item->items, "test", 1e-9, 1 - 1e-9, test);
+    const char *nearest = name_nearest(item->text, names, 3);
+    diag_error(lower->diags, lower_span(lower, item->loc), "split has no argument '%s'", item->text);
+    if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
+    return false;
+}
+
+/* rows = split(0.9, 0.1, seed = 42), or split(test = 0.1, seed = 42): train has the first part, eval the second, or the one that part = .. says. */
+bool eval_split(Lower *lower, const Expr *value) {
+    RowSplit split = {0};
+    double test = 0, sum = 0;
+    int64_t part = lower->eval ? 1 : 0;
+    bool ok = value->kind == EXPR_CALL && strcmp(value->text, "split") == 0;
+    for (const Expr *item = ok ? value->items : NULL; item; item = item->next) {
+        if (item->kind == EXPR_KEYWORD) {
+            if (!split_named(lower, item, &split, &part, &test)) return false;
+            continue;
+        }
+        if (split.nshares == MAX_SHARES)
+            return diag_error(lower->diags, lower_span(lower, item->loc), "a split has at most %d shares", MAX_SHARES), false;
+        if (!real_eval(lower, item, "a share", 1e-9, 1 - 1e-9, &split.share[split.nshares])) return false;
+        sum += split.share[split.nshares++];
+    }
+    split.test = test > 0;
+    if (split.test && split.nshares == 0) {
+        split = (RowSplit){.nshares = 2, .share = {1 - test, test}, .test = true, .seed = split.seed};
+    } else if (!ok || split.test || split.nshares < 2 || fabs(sum - 1) > 1e-9) {
+        diag_error(lower->diags, lower_span(lower, value->loc),
+                   ok && !split.test && split.nshares > 1 ? "the shares of a split sum to 1, and these to %g"
+                                                          : "rows are shared out by a split",
+                   sum);
+        diag_hint(lower->diags, "rows = split(0.9, 0.1, seed = 42); or split(test = 0.1, seed = 42)");
+        return false;
+    }
+    if (part >= split.nshares) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "a split of %d parts has none with the number %lld, counted from 0",
+                   split.nshares, (long long)part);
+        return false;
+    }
+    split.part = (int)part;
+    lower->graph->settings.split = split;
+    return true;
+}
+
 bool eval_last(Lower *lower, const Expr *value) {
     int last = choice(lower, "last", value, last_name, NLASTS);
     if (last >= 0) lower->graph->settings.last = (Last)last;
@@ -348,9 +469,12 @@ bool eval_last(Lower *lower, const Expr *value) {
 bool data_complete(Lower *lower, const Block *block, bool steps_given) {
     Settings *settings = &lower->graph->settings;
     if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as there are */
-    if (settings->data != DATA_FILES && (settings->shuffle || settings->last != LAST_DROP)) {
+    const bool split = settings->split.nshares > 0;
+    if (settings->data != DATA_FILES && (settings->shuffle || split || settings->last != LAST_DROP)) {
         diag_error(lower->diags, lower_span(lower, block->loc), "%s is for files of rows, and this data has no last row",
-                   settings->shuffle ? "order" : "last");
+                   settings->shuffle ? "order"
+                   : split           ? "split"
+                                     : "last");
         diag_hint(lower->diags, "leave it out, or say data = npy(x = \"x.npy\", ...);");
         return false;
     }

@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- numbers of the head */
 
-static bool setting_is(const char *name);
+static bool setting_is(const Lower *lower, const char *name);
 
 static bool number_push(Lower *lower, const char *name, Loc loc, const Expr *value) {
     const bool rows = strcmp(name, "batch") == 0;
@@ -43,16 +43,27 @@ static bool number_of_net(const Lower *lower, const char *name) {
     return false;
 }
 
+/* Text is generated in one row. */
+static void one_row(Lower *lower, const Block *block) {
+    static const Number one = {.i = 1, .f = 1};
+    const char *rows = lower->batch;
+    for (int i = 0; rows && i < lower->eval_numbers.n; i++)
+        if (strcmp(lower->eval_numbers.at[i].name, rows) == 0) return;
+    const EvalNumber number = {.name = rows, .number = one, .span = lower_span(lower, block->loc)};
+    if (rows) vec_push(lower->arena, &lower->eval_numbers, number);
+}
+
 /* batch = 100; dropout = 0; what is a setting is none of them. */
 bool eval_numbers(Lower *lower, const Block *block) {
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
         const Expr *value = entry->value;
         const bool batch = strcmp(entry->name, "batch") == 0, list = batch && value->kind == EXPR_CALL && strcmp(value->text, "batch") == 0;
         if (list ? !numbers_push(lower, value)
-                 : (batch || (!setting_is(entry->name) && number_of_net(lower, entry->name))) &&
+                 : (batch || (!setting_is(lower, entry->name) && number_of_net(lower, entry->name))) &&
                        !number_push(lower, entry->name, entry->name_loc, value))
             return false;
     }
+    if (lower->of == BLOCK_GENERATE) one_row(lower, block);
     return true;
 }
 
@@ -67,7 +78,7 @@ bool eval_number(Lower *lower, const char *name, Number *number) {
     return false;
 }
 
-static bool numbers_used(Lower *lower) {
+bool numbers_used(Lower *lower) {
     bool ok = true;
     for (int i = 0; i < lower->eval_numbers.n; i++) {
         const EvalNumber *own = &lower->eval_numbers.at[i];
@@ -113,11 +124,20 @@ static bool eval_batch(Lower *lower, const Expr *value) {
     return true; /* eval_numbers has read it */
 }
 
+/* loss, accuracy, .., f1, f1(macro) */
 static bool eval_metric(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"loss", "accuracy"};
-    int metric = choice(lower, "metric", value, names, 2);
-    if (metric == 1) lower->rows.accuracy = lower_span(lower, value->loc);
-    return metric >= 0;
+    const char *names[1 + NMETRICS] = {"loss"};
+    memcpy(names + 1, metric_name, sizeof metric_name);
+    const bool macro =
+        value->kind == EXPR_CALL && value->nitems == 1 && value->items->kind == EXPR_NAME && !strcmp(value->items->text, "macro");
+    Expr name = *value;
+    if (macro) {
+        name.kind = EXPR_NAME;
+        name.text = arena_printf(lower->arena, "%s_macro", value->text);
+    }
+    const int chosen = choice(lower, "metric", &name, names, 1 + NMETRICS);
+    if (chosen > 0) lower->rows.metric[chosen - 1] = lower_span(lower, value->loc);
+    return chosen >= 0;
 }
 
 /* metrics = loss, accuracy; */
@@ -137,10 +157,12 @@ static bool eval_predict(Lower *lower, const Expr *value) {
     return true;
 }
 
-enum { EVERY, BATCH, DATA, STEPS, METRICS, PREDICT, NEVAL };
-static const Setting eval_settings[] = {
-    [EVERY] = {"every", eval_every}, [BATCH] = {"batch", eval_batch},       [DATA] = {"data", eval_data},
-    [STEPS] = {"steps", eval_steps}, [METRICS] = {"metrics", eval_metrics}, [PREDICT] = {"predict", eval_predict}};
+enum { EVERY, BATCH, DATA, ROWS, STEPS, METRICS, PREDICT, NEVAL };
+const Setting eval_settings[] = {
+    [EVERY] = {"every", eval_every},      [BATCH] = {"batch", eval_batch}, [DATA] = {"data", eval_data},
+    [ROWS] = {"rows", eval_split},        [STEPS] = {"steps", eval_steps}, [METRICS] = {"metrics", eval_metrics},
+    [PREDICT] = {"predict", eval_predict}};
+const int neval_settings = NEVAL;
 
 bool eval_note(Lower *lower, const Block *block) {
     Settings *settings = &lower->graph->settings;
@@ -152,21 +174,22 @@ bool eval_note(Lower *lower, const Block *block) {
     return true;
 }
 
-static bool setting_is(const char *name) {
-    for (int i = 0; i < NEVAL; i++)
-        if (strcmp(eval_settings[i].name, name) == 0) return true;
+/* Whether it is one of the block's. */
+static bool setting_is(const Lower *lower, const char *name) {
+    const bool generates = lower->of == BLOCK_GENERATE;
+    for (int i = 0; i < (generates ? ngenerate_settings : neval_settings); i++)
+        if (strcmp((generates ? generate_settings : eval_settings)[i].name, name) == 0) return true;
     return false;
 }
 
 /* ---------------------------------------------------------------- the block */
 
-/* The settings of the block alone, without the net's numbers. */
-static Block settings_of(Lower *lower, const Block *block) {
+Block settings_of(Lower *lower, const Block *block) {
     Block settings = *block;
     Entry **next = &settings.entries;
     *next = NULL;
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
-        if (!setting_is(entry->name) && number_of_net(lower, entry->name)) continue;
+        if (!setting_is(lower, entry->name) && number_of_net(lower, entry->name)) continue;
         *next = arena_alloc(lower->arena, sizeof **next);
         **next = *entry;
         next = &(*next)->next;
@@ -190,6 +213,22 @@ static bool predict_lower(Lower *lower) {
     return false;
 }
 
+/* The value of a setting of the train block, NULL: it has none. */
+static const Expr *of_train(const Lower *lower, const char *name) {
+    for (const Entry *entry = lower->train ? lower->train->entries : NULL; entry; entry = entry->next)
+        if (!strcmp(entry->name, name)) return entry->value;
+    return NULL;
+}
+
+/* An eval that gives no data has train's files, and of their rows, which train splits, the part that it does not train on. */
+static bool data_of_train(Lower *lower, const Block *block, bool rows_given) {
+    const Expr *data = of_train(lower, "data"), *rows = of_train(lower, "rows");
+    if (data && (rows || rows_given)) return eval_data(lower, data) && (rows_given || eval_split(lower, rows));
+    diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say where its data comes from");
+    diag_hint(lower->diags, "data = npy(x = \"x.npy\", ...); or train splits its rows: rows = split(0.9, 0.1, seed = 42);");
+    return false;
+}
+
 bool eval_lower(Lower *lower, const Block *block) {
     Graph *graph = lower->graph;
     Settings *settings = &graph->settings;
@@ -201,11 +240,7 @@ bool eval_lower(Lower *lower, const Block *block) {
     if (!numbers_used(lower)) return false;
     const Block own = settings_of(lower, block);
     if (!settings_lower(lower, &own, "eval", eval_settings, NEVAL, train_settings, ntrain_settings, "train", given)) return false;
-    if (!given[DATA] && graph_declared(graph) > 0) {
-        diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say where its data comes from");
-        diag_hint(lower->diags, "data = npy(x = \"x.npy\", ...); eval has its own");
-        return false;
-    }
+    if (!given[DATA] && graph_declared(graph) > 0 && !data_of_train(lower, block, given[ROWS])) return false;
     if (settings->data != DATA_FILES && !given[STEPS]) {
         diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say how many batches there are");
         diag_hint(lower->diags, "steps = 10; files of rows are read to their end");

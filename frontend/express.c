@@ -462,7 +462,7 @@ static bool lower_random(Lower *lower, const Expr *call, const Outcome *outcome,
 
 static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out) {
     if (is_of_module(lower, call)) return no_modules(lower, call);
-    const Block *cell = cell_find(lower, call->text);
+    const Block *cell = cell_called(lower, call);
     if (!cell && !strcmp(call->text, "random")) return lower_random(lower, call, outcome, out);
     if (!cell && !strcmp(call->text, "einsum")) return einsum_lower(lower, call, outcome, out);
     if (cell) return lower_cell(lower, cell, call, outcome->own, out);
@@ -756,7 +756,7 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
     Symbol *symbol = &symbols[0];
     if (!strategy_unwrap(lower, &expr, &shard)) return false;
     lower->path = name;
-    const Block *cell = expr->kind == EXPR_CALL && !is_of_module(lower, expr) ? cell_find(lower, expr->text) : NULL;
+    const Block *cell = !is_of_module(lower, expr) ? cell_called(lower, expr) : NULL;
     if (cell) return lower_outer_call(lower, cell, expr, names, n, shard, recompute, symbols);
     lower->nresults = n;
     if (n > 1 && !is_operator(expr)) {

@@ -55,9 +55,9 @@ static bool is_word(const Lexeme *piece) {
 
 /* Words that are no operands: what follows one begins an expression. */
 static bool is_keyword(const Lexeme *piece) {
-    static const char *const words[] = {"net",      "input", "param",  "const",   "state", "loss", "shard", "train",
-                                        "parallel", "eval",  "cell",   "import",  "hints", "let",  "for",   "in",
-                                        "if",       "else",  "return", "require", "and",   "or",   "not",   "recompute"};
+    static const char *const words[] = {"net",    "input",   "param",  "const", "state", "loss",      "shard",   "train", "parallel",
+                                        "eval",   "cell",    "import", "hints", "let",   "for",       "in",      "if",    "else",
+                                        "return", "require", "and",    "or",    "not",   "recompute", "generate"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(piece, words[i])) return true;
     return false;
@@ -103,7 +103,7 @@ static Braces braces_of(const Format *format, const Line *line, int brace) {
     const Lexeme *first = &format->pieces.at[line->first];
     if (brace > line->first && is(&format->pieces.at[brace - 1], "shard")) return BRACES_HINTS;
     if (is(first, "hints")) return BRACES_HINTS;
-    return is(first, "train") || is(first, "parallel") || is(first, "eval") ? BRACES_SETTINGS : BRACES_STATEMENTS;
+    return is(first, "train") || is(first, "parallel") || is(first, "eval") || is(first, "generate") ? BRACES_SETTINGS : BRACES_STATEMENTS;
 }
 
 /* Takes pieces into a line that begins at piece i; returns the piece behind it. */

@@ -5,6 +5,7 @@
  *   lower.c ...     names, types, hints checked; AST -> Graph
  */
 #pragma once
+#include "ir/metric.h"
 #include "ir/graph.h"
 
 /* What a hint can name: by its path, in the order of the text. */
@@ -36,7 +37,7 @@ typedef struct LossRows {
     Span span; /* the block that says so */
     VEC(BatchNumber) numbers;
     int prediction;        /* LOSS_REPORTED: the value that is reported as the prediction; -1: the first operand of the loss */
-    Span accuracy;         /* LOSS_REPORTED: where accuracy is asked for; line 0: it is not */
+    Span metric[NMETRICS]; /* LOSS_REPORTED: where each is asked for; line 0: it is not */
     Span data;             /* LOSS_REPORTED: where the data is named */
     const char *data_name; /* "npy" */
 } LossRows;
@@ -80,6 +81,13 @@ bool frontend_train(const Source *source, const Overrides *overrides, Graph *gra
 /* The net as its eval block says (graph->settings.has_eval of the net): with that block's batch and data, forward only. The states are the net's, in
  * their order. */
 bool frontend_eval(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
+/* What its generate block says of the net: which input is text, which value has a number for each token that may come next. */
+typedef struct Generation {
+    int text, logits; /* input, value of the graph */
+    Span span, logits_span;
+} Generation;
+/* The net as that block says (graph->settings.has_generate of the net), forward only: of one row, all places of the text at once. */
+bool frontend_generate(const Source *source, const Overrides *overrides, Generation *generation, Graph *graph, Arena *arena, Diags *diags);
 /* frontend_read and frontend_train. */
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
 

@@ -467,7 +467,7 @@ void lower_leave(Lower *lower, SourcePlace place) {
 
 /* One net, one train block, at most one parallel block: blocks[kind], NULL where there is none. */
 static bool blocks_find(Lower *lower, const Block *first, const Block **blocks) {
-    static const char *const names[NBLOCKS] = {"net", "train", "parallel", "eval"};
+    static const char *const names[NBLOCKS] = {"net", "train", "parallel", "eval", "generate"};
     bool ok = true;
     for (const Block *block = first; block; block = block->next) {
         if (block->kind >= NBLOCKS) continue;
@@ -544,8 +544,9 @@ static bool file_lower(Lower *lower, const Block *first) {
     ok &= cells_define(lower, first);
     ok &= globals_lower(lower, first);
     lower->net = net;
-    if (lower->eval) ok &= block_lower(lower, blocks[BLOCK_EVAL], eval_numbers);
+    lower->train = blocks[BLOCK_TRAIN];
     lower->batch = rows_number(net);
+    if (lower->eval) ok &= block_lower(lower, blocks[lower->of], eval_numbers);
     ok &= lower->eval || !blocks[BLOCK_TRAIN] || block_lower(lower, blocks[BLOCK_TRAIN], micro_find);
     ok &= block_lower(lower, net, head_lower);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
@@ -555,11 +556,13 @@ static bool file_lower(Lower *lower, const Block *first) {
     ok &= lowered;
     if (lowered && !lower->eval && lower->overrides->paths) paths_list(lower, lower->overrides->paths);
     if (lower->eval && !lowered)
-        diag_note(lower->diags, span_of(blocks[BLOCK_EVAL]->file, blocks[BLOCK_EVAL]->loc), "so it is with the numbers of the eval block");
+        diag_note(lower->diags, span_of(blocks[lower->of]->file, blocks[lower->of]->loc), "so it is with the numbers of the %s block",
+                  lower->of == BLOCK_EVAL ? "eval" : "generate");
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
     if (!ok || !indices_check(lower) || !hints_matched(lower) || !forbids_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN])
         return false;
-    if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)
+    lower->graph->settings.has_generate = blocks[BLOCK_GENERATE] != NULL;
+    if (lower->eval ? !block_lower(lower, blocks[lower->of], lower->of == BLOCK_EVAL ? eval_lower : generate_lower)
                     : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note))
         return false;
     if (lower->graph->nranks == 1)
@@ -568,7 +571,8 @@ static bool file_lower(Lower *lower, const Block *first) {
     return true;
 }
 
-static bool lower(const Source *source, const Overrides *overrides, bool eval, Graph *graph, Arena *arena, Diags *diags) {
+static bool lower(const Source *source, const Overrides *overrides, BlockKind of, Generation *generation, Graph *graph, Arena *arena,
+                  Diags *diags) {
     graph_init(graph, arena);
     graph->file = source->name;
     graph->nranks = overrides->nranks > 0 ? overrides->nranks : 1;
@@ -586,19 +590,25 @@ static bool lower(const Source *source, const Overrides *overrides, bool eval, G
                    .path = "",
                    .rows.prediction = -1,
                    .micro = 1,
-                   .eval = eval};
+                   .of = of,
+                   .eval = of != BLOCK_TRAIN};
     int nerrors = diags->nerrors;
     const bool done = file_lower(&lower, source->blocks) && diags->nerrors == nerrors;
     if (done && overrides->rows) *overrides->rows = lower.rows;
+    if (done && generation) *generation = lower.generation;
     return done;
 }
 
 bool frontend_train(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
-    return lower(source, overrides, false, graph, arena, diags);
+    return lower(source, overrides, BLOCK_TRAIN, NULL, graph, arena, diags);
 }
 
 bool frontend_eval(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
-    return lower(source, overrides, true, graph, arena, diags);
+    return lower(source, overrides, BLOCK_EVAL, NULL, graph, arena, diags);
+}
+
+bool frontend_generate(const Source *source, const Overrides *overrides, Generation *generation, Graph *graph, Arena *arena, Diags *diags) {
+    return lower(source, overrides, BLOCK_GENERATE, generation, graph, arena, diags);
 }
 
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {

@@ -13,7 +13,7 @@
  *   imports.c   files that a file imports; one list of blocks
  *   patterns.c  hints by path
  *   parallel.c  the parallel block, and the flags that override it
- *   eval.c      the eval block
+ *   eval.c      the eval block; generate.c: the generate block
  *   train.c     the train block; data.c: where inputs come from; optimizer.c: how parameters change
  *   lower.c     the net; frontend_compile
  *
@@ -160,13 +160,17 @@ typedef struct Lower {
     bool full;         /* the net has as many nodes as it may have */
     bool warned_shard; /* that strategies have no effect in this mode */
     Span loss_span;    /* line 0: no loss yet */
-    bool eval;         /* the net is lowered for its eval block */
+    BlockKind of;      /* the net is lowered for this block of it: train, eval or generate */
+    bool eval;         /* not for train */
     VEC(EvalNumber) eval_numbers;
-    const Block *net;  /* whose numbers these may be */
-    int64_t micro;     /* parts in which a batch is taken */
-    const char *batch; /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
+    const Block *net;   /* whose numbers these may be */
+    const Block *train; /* whose rows an eval may have the rest of; NULL: there is none */
+    int64_t micro;      /* parts in which a batch is taken */
+    const char *batch;  /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
     LossRows rows;
-    const Expr *predict; /* what the eval block calls the prediction, or NULL */
+    const Expr *predict;                 /* what the eval block calls the prediction, or NULL */
+    const Expr *text_name, *logits_name; /* of the generate block, or NULL */
+    Generation generation;
 } Lower;
 
 /* Continues in another file: file, text, directory. lower_leave takes what it returns, and goes back. */
@@ -317,6 +321,8 @@ const char *path_of(Lower *lower, const char *name, Loc loc);
 bool lower_deeper(Lower *lower, Loc loc);
 bool cells_define(Lower *lower, const Block *blocks);
 const Block *cell_find(const Lower *lower, const char *name); /* or NULL */
+/* The cell that a call is of, or NULL. Where a cell has the name of an operator the call is the operator's if it fits that, by its arguments, and not the cell. */
+const Block *cell_called(const Lower *lower, const Expr *call);
 /* The path of a call or an operator, `name`, that stands in an expression: y.linear, the next one y.linear_2. NULL after a diagnostic. */
 const char *inner_path(Lower *lower, const char *name, Loc loc);
 /* Lowers a call of a cell. path: what its result is called. given: its strategy, or NULL. */
@@ -396,12 +402,19 @@ bool eval_note(Lower *lower, const Block *block);                 /* the block's
 bool eval_numbers(Lower *lower, const Block *block);              /* before the head */
 bool eval_number(Lower *lower, const char *name, Number *number); /* whether the head's number has another value in the eval */
 bool eval_lower(Lower *lower, const Block *block);                /* after the net, in place of train_lower */
+bool numbers_used(Lower *lower);                                  /* whether the net has the numbers that the block gives other values */
+Block settings_of(Lower *lower, const Block *block);              /* the settings of the block alone, without these numbers */
+
+/* ---------------------------------------------------------------- generate.c */
+
+bool generate_lower(Lower *lower, const Block *block); /* likewise */
 
 /* ---------------------------------------------------------------- data.c */
 
 bool eval_data(Lower *lower, const Expr *value);
 bool eval_order(Lower *lower, const Expr *value);
 bool eval_last(Lower *lower, const Expr *value);
+bool eval_split(Lower *lower, const Expr *value); /* rows = split(..) */
 /* Settings that only make sense together; before them the block's are evaluated. steps_given: the block says how many. */
 bool data_complete(Lower *lower, const Block *block, bool steps_given);
 
@@ -445,8 +458,8 @@ typedef struct Setting {
  * other block. given[i]: set for a setting that is there. */
 bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere,
                     int nelsewhere, const char *other, bool *given);
-extern const Setting parallel_settings[], train_settings[];
-extern const int nparallel_settings, ntrain_settings;
+extern const Setting parallel_settings[], train_settings[], eval_settings[], generate_settings[];
+extern const int nparallel_settings, ntrain_settings, neval_settings, ngenerate_settings;
 
 /* Arguments of a call of a built-in with fixed parameters: normal(0.01), numpy_rand(seed = 1). arguments[i]: of parameter i, or NULL. */
 bool call_arguments(Lower *lower, const Expr *call, const char *const *parameters, int n, int nrequired, const Expr **arguments);

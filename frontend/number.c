@@ -407,7 +407,7 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         return false;
     case EXPR_CALL:
         if (function_named(expr->text) >= 0) return function_eval(lower, expr, number);
-        if (cell_find(lower, expr->text)) return cell_number(lower, expr, number);
+        if (cell_called(lower, expr)) return cell_number(lower, expr, number);
         diag_error(lower->diags, span, "a number is needed here, and %s(...) is none", expr->text);
         return false;
     case EXPR_KEYWORD:

@@ -123,7 +123,7 @@ static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, 
         names[i] = settings[i].name;
         if (settings[i].eval) list = arena_printf(lower->arena, "%s%s%s", list, i ? ", " : "", names[i]);
     }
-    for (const Entry *number = lower->eval && !strcmp(what, "eval") ? lower->net->entries : NULL; number && nnames < 64;
+    for (const Entry *number = lower->eval && strcmp(what, "parallel") != 0 ? lower->net->entries : NULL; number && nnames < 64;
          number = number->next)
         names[nnames++] = number->name;
     if (nnames > n) list = arena_printf(lower->arena, "%s, and the numbers of net %s", list, lower->net->name);

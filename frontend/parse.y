@@ -36,7 +36,7 @@ typedef void *yyscan_t;
 }
 
 %token START_FILE START_VALUE START_HINT
-%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" STATE "'state'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
+%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" STATE "'state'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'" GENERATE "'generate'"
 %token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'" REQUIRE "'require'"
 %token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'" POWER "'**'" ELLIPSIS "'...'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
@@ -103,6 +103,8 @@ block
     | PARALLEL '{' entries error '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
     | EVAL '{' entries '}' { block_add(parse, BLOCK_EVAL, @1, NULL, @1, $3, (StatementList){0}); }
     | EVAL '{' entries error '}' { block_add(parse, BLOCK_EVAL, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
+    | GENERATE '{' entries '}' { block_add(parse, BLOCK_GENERATE, @1, NULL, @1, $3, (StatementList){0}); }
+    | GENERATE '{' entries error '}' { block_add(parse, BLOCK_GENERATE, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
     | CELL NAME head '{' statements '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); }
     | CELL NAME head '{' statements error '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); yyerrok; }
     | HINTS '{' patterns '}' { block_add(parse, BLOCK_HINTS, @1, NULL, @1, (EntryList){0}, (StatementList){0})->patterns = $3.first; }

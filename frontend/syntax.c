@@ -420,7 +420,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         words[nwords++] = word;
     }
     if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, let, for, if, return, or a name) or '}'";
-    if (among(expected, n, "'net'")) return "'net', 'train', 'eval', 'parallel', 'cell', 'let', 'hints' or 'import'";
+    if (among(expected, n, "'net'")) return "'net', 'train', 'eval', 'generate', 'parallel', 'cell', 'let', 'hints' or 'import'";
     if (among(expected, n, "a path") && (parse->kind == PARSE_HINT || n == 1)) return "a path";
     if (among(expected, n, "a path") && !expression) return "a hint (layer.*.fc1 = ((2, 4), (4, 1));) or '}'";
     if (nwords == 0) return "an infix operator";
@@ -562,7 +562,7 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         note_opened(parse, parse->unclosed_loc, parse->unclosed_kind);
         return;
     }
-    static const char *const blocks[] = {"'net'", "'train'", "'eval'", "'parallel'", "'cell'", "'hints'", "'import'"};
+    static const char *const blocks[] = {"'net'", "'train'", "'eval'", "'generate'", "'parallel'", "'cell'", "'hints'", "'import'"};
     if (among(blocks, sizeof blocks / sizeof *blocks, unexpected) && among(expected, n, "'}'") && parse->nopen > 0) {
         diag_error(parse->diags, span, "expected '}' before %s", found);
         note_opened(parse, parse->open[parse->nopen - 1].loc, parse->open[parse->nopen - 1].kind);

@@ -70,14 +70,44 @@ static void divide(int64_t *begin, int64_t *end, int64_t parts, int64_t part) {
     *end = *begin + each + (part < rest);
 }
 
-/* The range of a dimension that the ranks hold whose digits of that dimension are those of `number`. */
-static void dim_range(const Layout *layout, int dim, int64_t size, int number, int64_t *begin, int64_t *end) {
+/* Rounded down, also below 0; b > 0. */
+static int64_t floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+}
+
+void halo_range(const Halo *halo, int64_t size, int64_t *begin, int64_t *end) {
+    const bool some = *begin < *end;
+    int64_t first = *begin, last = *end - 1;
+    if (halo->kind != HALO_SEES) { /* windows */
+        first = floor_div(first - halo->high + halo->stride - 1, halo->stride);
+        last = floor_div(last + halo->low, halo->stride);
+        if (first < 0) first = 0;
+    }
+    if (some && first <= last && halo->kind != HALO_SEEN) {
+        first = first * halo->stride - halo->low;
+        last = last * halo->stride + halo->high;
+    }
+    if (first < 0) first = 0;
+    if (last > size - 1) last = size - 1;
+    *begin = some && first <= last ? first : 0;
+    *end = some && first <= last ? last + 1 : 0;
+}
+
+/* Of a dimension, or of what its halo says, the range whose digits are those of `number`. */
+static void digits_range(const Layout *layout, int dim, int64_t size, int number, int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = size;
     for (int i = 0; i < layout_count(layout, dim); i++) {
         Digit d = layout_list(layout, dim)[i];
         divide(begin, end, d.size, digit_of(d, number));
     }
+}
+
+/* The range of a dimension that the ranks hold whose digits of that dimension are those of `number`. */
+static void dim_range(const Layout *layout, int dim, int64_t size, int number, int64_t *begin, int64_t *end) {
+    const Halo *halo = layout_halo(layout, dim);
+    digits_range(layout, dim, halo ? halo->of : size, number, begin, end);
+    if (halo) halo_range(halo, size, begin, end);
 }
 
 static void position_box(const Layout *layout, const Shape *shape, int position, Box *box) {
@@ -99,12 +129,6 @@ void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shap
         local->dim[i] = box.end[i] - box.begin[i];
 }
 
-int64_t layout_max_elements(const Layout *layout, const Shape *shape) {
-    Box box;
-    position_box(layout, shape, 0, &box);
-    return box_elements(&box);
-}
-
 /* The number whose given digits, major first, spell index, and whose other digits are 0. */
 static int number_of(const Digit *digits, int n, int64_t index) {
     int64_t number = 0;
@@ -113,6 +137,40 @@ static int number_of(const Digit *digits, int n, int64_t index) {
         index /= digits[i].size;
     }
     return (int)number;
+}
+
+/* The longest range of a dimension: of the first part; with a halo, at the ends of the dimension ranges may be shorter. */
+static int64_t longest_range(const Layout *layout, int dim, int64_t size) {
+    const int64_t parts = layout_halo(layout, dim) ? layout_split(layout, dim) : 1;
+    int64_t longest = 0;
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t begin, end;
+        dim_range(layout, dim, size, number_of(layout_list(layout, dim), layout_count(layout, dim), part), &begin, &end);
+        if (end - begin > longest) longest = end - begin;
+    }
+    return longest;
+}
+
+int64_t layout_max_elements(const Layout *layout, const Shape *shape) {
+    assert(layout->ndim == shape->ndim);
+    int64_t elements = 1;
+    for (int d = 0; d < shape->ndim; d++)
+        elements *= longest_range(layout, d, shape->dim[d]);
+    return elements;
+}
+
+bool halo_is_idle(const Layout *layout, int dim, int64_t size) {
+    const Halo *halo = layout_halo(layout, dim);
+    const int64_t parts = layout_split(layout, dim);
+    for (int64_t part = 0; part < parts; part++) {
+        const int number = number_of(layout_list(layout, dim), layout_count(layout, dim), part);
+        int64_t begin, end, own_begin, own_end;
+        digits_range(layout, dim, halo->of, number, &begin, &end);
+        halo_range(halo, size, &begin, &end);
+        digits_range(layout, dim, size, number, &own_begin, &own_end);
+        if (end - begin != own_end - own_begin || (begin < end && begin != own_begin)) return false;
+    }
+    return true;
 }
 
 /* The inverse: what the given digits of number spell. */
@@ -226,7 +284,7 @@ static int digits_left(const Digit *digits, int n, int nranks, Digit *left) {
 }
 
 static void move_init(Redistribution *m, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
-    assert(from->ndim == shape->ndim && to->ndim == shape->ndim);
+    assert(from->ndim == shape->ndim && to->ndim == shape->ndim && !layout_has_halo(from));
     *m = (Redistribution){.from = from, .to = to, .shape = shape, .nranks = nranks, .source = from->digit, .target = to->digit};
     Reduction kind;
     m->nsource = from->start[from->ndim];

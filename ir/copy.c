@@ -53,6 +53,16 @@ static int *unset(Arena *arena, int n) {
     return at;
 }
 
+void graph_over(Graph *graph, const Graph *from) {
+    graph_init(graph, from->arena);
+    graph->name = from->name;
+    graph->file = from->file;
+    graph->files = from->files;
+    graph->nranks = from->nranks;
+    graph->replicas = from->replicas;
+    graph->settings = from->settings;
+}
+
 void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
     *copy = (GraphCopy){.to = graph, .from = *graph};
     copy->node = unset(graph->arena, copy->from.nodes.n);

@@ -9,6 +9,8 @@ typedef struct GraphCopy {
     int *value; /* per value of from: likewise */
 } GraphCopy;
 
+/* An empty graph, in the same arena, of the net that `from` is of: its names, ranks and settings. States, dims and the rest are the caller's to give. */
+void graph_over(Graph *graph, const Graph *from);
 /* Empties *graph, which becomes the copy of what it was; that stays, as copy->from. nnodes, nvalues: room. */
 void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues);
 /* Adds a node that stands for node `id` of from, with results of the same names and types: `node` is that one, maybe with other attributes, whose operands are values of

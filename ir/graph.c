@@ -366,6 +366,10 @@ void strategy_in_layout(const Node *node, const Strategy *strategy, int operand,
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
         if (node->rule->in[operand][d] >= 0) append_digits(layout, d, strategy, node->rule->in[operand][d]);
+    for (int i = 0; operand < HALO_OPERANDS && i < HALO_DIMS; i++) {
+        const int d = ndim - HALO_DIMS + i;
+        if (d >= 0 && layout_count(layout, d) > 0) layout->halo[i] = node->rule->halo[operand][i];
+    }
 }
 
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout) {

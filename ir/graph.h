@@ -95,6 +95,7 @@ typedef struct State {
     Init init;
     bool trainable;   /* a parameter */
     bool written;     /* a state of the net, which the forward pass writes */
+    bool cache;       /* of a program that generates: what it keeps of the places so far; no other program has it, and no file */
     int parameter;    /* for a slot: the state id of its parameter; else its own id */
     IndexRange index; /* integers of a const: the valid indices where it is used as an index, as of Input */
     Span span;
@@ -117,6 +118,13 @@ typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS 
 extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
 enum { NFILE_ELEMENTS = 9 };
 extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "bf16" */
+/* CSV: a field that is missing is an error; has its whole row left out; is a number. */
+typedef enum { MISSING_ERROR, MISSING_DROP, MISSING_FILL, NMISSINGS } Missing;
+extern const char *const missing_name[NMISSINGS];
+/* CSV: what an input has of a column of texts: the numbers of their tokens; 1 where there is one and 0 behind the last; 0, which tells the first of two texts. */
+typedef enum { TOKENS_NONE, TOKENS_IDS, TOKENS_MASK, TOKENS_TYPES, NTOKEN_PARTS } TokenPart;
+extern const char *const token_part_name[NTOKEN_PARTS];
+enum { MAX_CLASS_BYTES = 256 }; /* of a label's name */
 typedef struct DataFile {
     FileFormat format;
     const char *path;    /* the source's directory joined; relative to where prun is started, else beside the plan */
@@ -124,13 +132,19 @@ typedef struct DataFile {
     int64_t column;      /* CSV: first column, behind that of this name; as many as a row has elements. -1: the last column, and so on */
     const char *heading; /* CSV: the name of a column, in the first line; NULL or "": columns are counted from the first */
     int separator;       /* CSV: the character between columns; 0: the comma, semicolon or tab of which the first line has most */
+    Missing missing;
+    double fill;         /* MISSING_FILL: the number */
+    const char *classes; /* CSV: the names of labels 0, 1, .., one a line; NULL or "": the column holds numbers */
+    TokenPart tokens;
+    const char *vocabulary; /* of texts: the path of the tokens' list, as path */
+    bool lowercase;         /* of texts: without capitals and accents */
     int64_t offset; /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored; /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
  * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1.; uniform in [0, 1), of the whole tensor's index and
- * another at each update and batch of a step: random. */
-typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, INPUT_RANDOM, NINPUT_KINDS } InputKind;
+ * another at each update and batch of a step: random. Of a program that generates, one number each: the token that stands at this step's place, and the place, from 0. */
+typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, INPUT_RANDOM, INPUT_TOKEN, INPUT_PLACE, NINPUT_KINDS } InputKind;
 static inline bool input_is_of_batch(InputKind kind) {
     return kind == INPUT_DATA || kind == INPUT_ROW_WEIGHT;
 }
@@ -167,6 +181,14 @@ typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMA
  * that are there. Rows that only fill up weigh nothing. */
 typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
 extern const char *const last_name[NLASTS];
+/* The rows of the files shared out among several parts, of which a program has one, in an order that the seed gives. */
+enum { MAX_SHARES = 8 };
+typedef struct RowSplit {
+    int nshares, part;        /* nshares 0: all rows; part from 0 */
+    double share[MAX_SHARES]; /* they sum to 1 */
+    bool test;                /* of two: the second is rounded up (scikit-learn's train_test_split), else as torch's random_split rounds */
+    int64_t seed;             /* of torch.randperm */
+} RowSplit;
 typedef enum { EVAL_NEVER, EVAL_EPOCH, EVAL_STEPS, EVAL_END, NEVALS } EvalWhen;
 extern const char *const eval_name[NEVALS];
 /* Whether training stops when the loss, or a parameter to be saved, is nan or infinite. */
@@ -250,6 +272,7 @@ typedef struct Settings {
     bool shuffle;                 /* DATA_FILES: rows in the order of PyTorch's DistributedSampler with shuffle_seed; else as in the file */
     int64_t shuffle_seed;
     Last last;
+    RowSplit split;
     uint64_t seed; /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;
@@ -269,6 +292,12 @@ typedef struct Settings {
     const char *log;                /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;               /* whose losses it prints; -1: all ranks' */
     bool has_eval;                  /* there is an eval block */
+    bool has_generate;              /* there is a generate block */
+    double temperature;             /* generate: what logits are divided by; 0: the most likely token is taken */
+    int64_t top_k;                  /* generate: how many of the most likely tokens are drawn from; 0: all */
+    int64_t draw_seed;              /* generate: of the tokens that are drawn */
+    int64_t end;                    /* generate: the token behind which nothing follows; -1: none */
+    const char *alphabet;           /* generate: the characters of token 0, 1, .., UTF-8; "": tokens are bytes; NULL: they are numbers */
     EvalWhen eval;                  /* when a training is interrupted for the program eval */
     int64_t eval_steps;             /* EVAL_STEPS: after so many steps each */
     bool checkpoint_epochs;         /* checkpoint every epoch */
@@ -382,7 +411,7 @@ const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shap
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
 const Strategy *graph_strategy(Graph *graph, const Strategy *strategy); /* interns: nodes alike share theirs */
 int graph_layout_number(const Graph *graph, const Layout *layout);      /* its position in graph->layouts */
-/* The layout that a strategy needs of operand i, or gives to result i (partial sums included). */
+/* The layout that a strategy needs of operand i, with halos where windows lie over it, or gives to result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */

@@ -9,6 +9,8 @@
 
 const char *const reduction_name[NREDUCTIONS] = {[REDUCE_SUM] = "sum", [REDUCE_MAX] = "max", [REDUCE_MIN] = "min"};
 
+const char *const halo_name[NHALOS] = {[HALO_NONE] = "", [HALO_SEES] = "sees", [HALO_SEEN] = "seen", [HALO_AROUND] = "around"};
+
 const Order *order_make(Arena *arena, const char *name, const int *rank, int nranks) {
     bool natural = true;
     for (int i = 0; i < nranks && natural; i++)
@@ -36,6 +38,7 @@ void layout_init(Layout *layout, int ndim) {
     assert(ndim >= 0 && ndim <= MAX_NDIM);
     layout->ndim = ndim;
     layout->order = NULL;
+    memset(layout->halo, 0, sizeof layout->halo);
     memset(layout->start, 0, sizeof layout->start); /* digits beyond the last are never looked at */
 }
 
@@ -80,6 +83,28 @@ bool layout_is_whole(const Layout *layout) {
     return digit_count(layout) == 0;
 }
 
+bool halo_equal(const Halo *a, const Halo *b) {
+    return a->kind == b->kind &&
+           (a->kind == HALO_NONE || (a->of == b->of && a->stride == b->stride && a->low == b->low && a->high == b->high));
+}
+
+static bool halos_equal(const Layout *a, const Layout *b) {
+    for (int i = 0; i < HALO_DIMS; i++)
+        if (!halo_equal(&a->halo[i], &b->halo[i])) return false;
+    return true;
+}
+
+bool layout_has_halo(const Layout *layout) {
+    for (int i = 0; i < HALO_DIMS; i++)
+        if (layout->halo[i].kind != HALO_NONE) return true;
+    return false;
+}
+
+void layout_without_halos(const Layout *from, Layout *to) {
+    if (to != from) *to = *from;
+    memset(to->halo, 0, sizeof to->halo);
+}
+
 bool layout_orders_agree(const Layout *a, const Layout *b, const Order **order) {
     *order = digit_count(a) > 0 ? a->order : b->order;
     return digit_count(a) == 0 || digit_count(b) == 0 || order_equal(a->order, b->order);
@@ -100,6 +125,24 @@ bool digit_within(Digit part, Digit whole) {
     return part.stride >= whole.stride && top <= end && part.stride % whole.stride == 0 && end % top == 0;
 }
 
+/* Its ranges can be computed: no product leaves 64 bits. */
+static bool halo_valid(const Halo *halo) {
+    const int64_t most = (int64_t)1 << 48;
+    int64_t last;
+    return halo->kind > HALO_NONE && halo->kind < NHALOS && halo->of >= 1 && halo->of <= most && halo->stride >= 1 && halo->low >= -most &&
+           halo->low <= most && halo->high >= -most && halo->high <= most && mul_checked(halo->of, halo->stride, &last) &&
+           last <= most << 8;
+}
+
+static bool halos_valid(const Layout *layout) {
+    for (int i = 0; i < HALO_DIMS; i++) {
+        const int dim = layout->ndim - HALO_DIMS + i;
+        if (layout->halo[i].kind == HALO_NONE) continue;
+        if (dim < 0 || layout_count(layout, dim) == 0 || !halo_valid(&layout->halo[i])) return false;
+    }
+    return true;
+}
+
 bool layout_valid(const Layout *layout, int nranks, const char **why) {
     const char *unused;
     if (!why) why = &unused;
@@ -108,6 +151,7 @@ bool layout_valid(const Layout *layout, int nranks, const char **why) {
     if (layout->start[0] != 0 || digit_count(layout) > MAX_DIGITS) return *why = "too many digits", false;
     for (int i = 0; i < list_count(layout); i++)
         if (layout->start[i] > layout->start[i + 1]) return *why = "lists of digits overlap", false;
+    if (!halos_valid(layout)) return *why = "a halo of a dimension that is whole, or with impossible numbers", false;
     if (layout->order && layout->order->nranks != nranks) return *why = "the device order has another number of ranks", false;
     int n = digit_count(layout);
     for (int i = 0; i < n; i++) {
@@ -169,6 +213,15 @@ static void sort_descending(Digit *digits, int n) {
 
 void layout_canonical(Layout *layout, const Shape *shape) {
     assert(shape->ndim == layout->ndim);
+    int64_t divided[MAX_NDIM]; /* by the digits of each dimension */
+    for (int d = 0; d < layout->ndim; d++) {
+        const Halo *halo = layout_halo(layout, d);
+        if (halo && halo_is_idle(layout, d, shape->dim[d])) {
+            layout->halo[d - (layout->ndim - HALO_DIMS)] = (Halo){0};
+            halo = NULL;
+        }
+        divided[d] = halo ? halo->of : shape->dim[d];
+    }
     int n = 0; /* digits that stay, never more than have been looked at */
     for (int list = 0, next = 0; list < list_count(layout); list++) {
         const int end = layout->start[list + 1];
@@ -176,7 +229,7 @@ void layout_canonical(Layout *layout, const Shape *shape) {
         if (list >= layout->ndim) sort_descending(layout->digit + next, end - next);
         for (; next < end; next++)
             if (layout->digit[next].size > 1)
-                merged = append_merged(layout->digit + n, merged, layout->digit[next], list < layout->ndim ? shape->dim[list] : -1);
+                merged = append_merged(layout->digit + n, merged, layout->digit[next], list < layout->ndim ? divided[list] : -1);
         n += merged;
         layout->start[list + 1] = (uint8_t)n;
     }
@@ -184,7 +237,7 @@ void layout_canonical(Layout *layout, const Shape *shape) {
 }
 
 bool layout_equal(const Layout *a, const Layout *b) {
-    if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0) return false;
+    if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0 || !halos_equal(a, b)) return false;
     for (int i = 0; i < digit_count(a); i++)
         if (!digit_equal(a->digit[i], b->digit[i])) return false;
     return order_equal(a->order, b->order);
@@ -225,6 +278,10 @@ uint64_t layout_hash(const Layout *layout) {
     for (int list = 0; list < list_count(layout); list++)
         for (int i = layout->start[list]; i < layout->start[list + 1]; i++)
             hash = hash_mix(hash + (uint64_t)list, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
+    for (int i = 0; i < HALO_DIMS; i++)
+        if (layout->halo[i].kind != HALO_NONE)
+            hash = hash_mix(hash + (uint64_t)layout->halo[i].kind, (uint64_t)(layout->halo[i].of ^ layout->halo[i].stride << 20 ^
+                                                                              layout->halo[i].low << 30 ^ layout->halo[i].high << 40));
     for (int i = 0; layout->order && i < layout->order->nranks; i++)
         hash = hash_mix(hash, (uint64_t)layout->order->rank[i]);
     return hash;
@@ -235,6 +292,10 @@ static void list_print(Text *text, const Layout *layout, int list) {
         Digit d = layout_list(layout, list)[i];
         text_printf(text, "%s%" PRId32 "@%" PRId32, i ? "." : "", d.size, d.stride);
     }
+    const Halo *halo = list < layout->ndim ? layout_halo(layout, list) : NULL;
+    if (halo)
+        text_printf(text, "~%s(%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ")", halo_name[halo->kind], halo->of, halo->stride, halo->low,
+                    halo->high);
 }
 
 void layout_print(Text *text, const Layout *layout, bool hidden) {
@@ -274,6 +335,37 @@ static bool read_number(const char **at, int32_t *number) {
     return true;
 }
 
+static bool read_integer(const char **at, char before, int64_t *number) {
+    if (*(*at)++ != before) return false;
+    const bool negative = **at == '-';
+    const char *p = *at + negative;
+    *number = 0;
+    if (*p < '0' || *p > '9') return false;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (*number > (INT64_MAX - 9) / 10) return false;
+        *number = *number * 10 + (*p - '0');
+    }
+    if (negative) *number = -*number;
+    *at = p;
+    return true;
+}
+
+/* Behind the digits of a dimension: "~sees(32,2,1,1)". */
+static bool read_halo(const char **at, Layout *layout, int dim) {
+    const int i = dim - (layout->ndim - HALO_DIMS);
+    if (*(*at)++ != '~' || i < 0) return false;
+    Halo *halo = &layout->halo[i];
+    for (int kind = HALO_NONE + 1; kind < NHALOS; kind++) {
+        const size_t length = strlen(halo_name[kind]);
+        if (strncmp(*at, halo_name[kind], length) != 0) continue;
+        halo->kind = (HaloKind)kind;
+        *at += length;
+        return read_integer(at, '(', &halo->of) && read_integer(at, ',', &halo->stride) && read_integer(at, ',', &halo->low) &&
+               read_integer(at, ',', &halo->high) && *(*at)++ == ')';
+    }
+    return false;
+}
+
 /* Digits joined by dots. */
 static bool read_list(const char **at, Layout *layout, int list) {
     for (;; ++*at) {
@@ -300,7 +392,7 @@ static bool read_dims(const char **at, Layout *layout, bool *hidden) {
     for (int i = 0; i < ndim; i++) {
         if (*p == '-')
             p++;
-        else if (!read_list(&p, layout, i))
+        else if (!read_list(&p, layout, i) || (*p == '~' && !read_halo(&p, layout, i)))
             return false;
         if (*p != ' ' && *p != '|' && *p != ']') return false;
         p = skip_spaces(p);
@@ -390,6 +482,7 @@ static bool refine_by(Layout *layout, const Digit *chain, int n) {
     Layout result;
     layout_init(&result, layout->ndim);
     result.order = layout->order;
+    memcpy(result.halo, layout->halo, sizeof result.halo);
     for (int list = 0; list < list_count(layout); list++)
         for (int i = 0; i < layout_count(layout, list); i++)
             for (int k = 0; k < n; k++)

@@ -67,13 +67,35 @@ static inline int order_rank(const Order *order, int position) {
     return order ? order->rank[position] : position;
 }
 
+/* What a rank needs of a dimension that windows lie over, a convolution's for one: not a part of it, but what windows make of a part of another dimension. Window
+ * o sees the elements o * stride - low to o * stride + high of its dimension, both included, where it has them. Ranks hold ranges that overlap: a part and its halos. */
+typedef enum {
+    HALO_NONE,
+    HALO_SEES,   /* parts are of the windows: the elements that they see */
+    HALO_SEEN,   /* parts are of the elements: the windows that see some of them */
+    HALO_AROUND, /* parts are of the elements: all that is seen by windows that see some of them */
+    NHALOS
+} HaloKind;
+extern const char *const halo_name[NHALOS]; /* "sees" */
+typedef struct Halo {
+    HaloKind kind;
+    int64_t of; /* what the digits divide: windows, or elements */
+    int64_t stride, low, high;
+} Halo;
+enum { HALO_DIMS = 2 }; /* the last two dimensions of a tensor, its planes, may have halos */
+bool halo_equal(const Halo *a, const Halo *b);
+/* Of part [*begin, *end) makes what the halo says, in a dimension of this size; none: empty. */
+void halo_range(const Halo *halo, int64_t size, int64_t *begin, int64_t *end);
+
 enum { MAX_RANKS = 1 << 16 }; /* of a job, and replicas: pcc takes no more, and no plan says more */
 enum { MAX_DIGITS = 40 };
 /* How one tensor lies on the ranks. List i of digits, major first: i < ndim divides dimension i; i = ndim + reduction
- * are the digits over which the value is partial (descending strides). Digits in no list: whole. No digit twice. */
+ * are the digits over which the value is partial (descending strides). Digits in no list: whole. No digit twice. Layouts with halos are what operators need, and what
+ * conversions make for them; nothing is made or stored in one. */
 typedef struct Layout {
     int ndim;
-    const Order *order; /* NULL: natural. Graphs and plans hold natural ones only; `pcc redistribute` plans with others */
+    Halo halo[HALO_DIMS]; /* of dimension ndim - HALO_DIMS + i; HALO_NONE: the digits divide the dimension itself */
+    const Order *order;   /* NULL: natural. Graphs and plans hold natural ones only; `pcc redistribute` plans with others */
     uint8_t start[MAX_NDIM + NREDUCTIONS + 1]; /* list i is digit[start[i]] .. digit[start[i + 1] - 1] */
     Digit digit[MAX_DIGITS];
 } Layout;
@@ -95,7 +117,14 @@ static inline bool layout_has(const Layout *l, int list, Digit digit) {
         if (digit_equal(layout_list(l, list)[i], digit)) return true;
     return false;
 }
-int64_t layout_split(const Layout *layout, int list); /* product of the sizes in a list */
+/* The halo of a dimension, NULL: none. */
+static inline const Halo *layout_halo(const Layout *layout, int dim) {
+    const int i = dim - (layout->ndim - HALO_DIMS);
+    return i >= 0 && i < HALO_DIMS && layout->halo[i].kind != HALO_NONE ? &layout->halo[i] : NULL;
+}
+bool layout_has_halo(const Layout *layout);
+void layout_without_halos(const Layout *from, Layout *to); /* the digits divide the dimensions themselves (to may be from) */
+int64_t layout_split(const Layout *layout, int list);      /* product of the sizes in a list */
 bool layout_is_partial(const Layout *layout);
 bool layout_is_whole(const Layout *layout);
 /* Whether both mean digits of the same positions, in *order (a layout without digits agrees with any). */
@@ -112,7 +141,7 @@ uint64_t layout_hash(const Layout *layout);
 static inline int digit_of(Digit d, int rank) {
     return (rank / d.stride) % d.size;
 }
-/* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
+/* "[2@4.2@1 -] +sum(2@8)"; with halos "[- - 4@1~sees(32,2,1,1) -]", of which the numbers are of, stride, low, high; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
 void layout_print(Text *text, const Layout *layout, bool hidden);
 /* Reads what layout_print writes of layouts in the natural order from *at, advances it. A device order is not read: '%' is left at *at, an
  * error to every caller that expects a separator or the end there. */
@@ -150,10 +179,14 @@ typedef struct BoxRuns {
 } BoxRuns;
 BoxRuns box_runs(const Shape *shape, const Box *box);
 bool box_next_run(BoxRuns *runs, int64_t *first); /* *first: the run's first element in the whole tensor; false: there is no further one */
-/* The box of rank under layout: each dimension divided by its digits one after the other into balanced parts, first ones one larger. */
+/* The box of rank under layout: each dimension divided by its digits one after the other into balanced parts, first ones one larger; where it has a halo, what that makes
+ * of the rank's part. */
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
-int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
+/* Whether every part of a dimension of this size, which has a halo, is what the halo makes of it: the halo says nothing then. */
+bool halo_is_idle(const Layout *layout, int dim, int64_t size);
+int64_t layout_max_elements(const Layout *layout,
+                            const Shape *shape); /* of the largest box of any rank: rank 0's where there are no halos */
 static inline int64_t layout_max_bytes(const Layout *layout, const TensorType *type) {
     return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
 }
@@ -184,7 +217,7 @@ typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enum
  * and agrees with rank in every other digit. Partial: owners divide each piece, add its terms, the other needers gather (round 1).
  * Layouts may have device orders, also different ones: then "agrees with rank" is about positions in from's order, and a value that stays
  * partial keeps the numbers of its terms (the rank at position 3 of to's order has the term that position 3 of from's order had).
- * The partial digits of `to` must be among those of `from`. Returns false when fn stopped it. */
+ * The partial digits of `to` must be among those of `from`, which has no halos. Returns false when fn stopped it. */
 bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
 /* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */
 bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);

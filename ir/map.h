@@ -26,12 +26,15 @@ static inline uint64_t hash_mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 29;
 }
 
-/* FNV-1a. */
+/* FNV-1a; hash_more: with one more byte. */
+static inline uint64_t hash_more(uint64_t hash, unsigned char byte) {
+    return (hash ^ byte) * 0x100000001b3u;
+}
 static inline uint64_t hash_bytes(const void *at, size_t n) {
     const unsigned char *byte = at;
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < n; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
+        hash = hash_more(hash, byte[i]);
     return hash;
 }
 

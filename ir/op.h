@@ -35,8 +35,9 @@ static inline bool factor_stays_whole(const Factor *factor) {
     return factor->whole || factor->reductions > 0;
 }
 
+enum { HALO_OPERANDS = 2 };
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
- * whole). A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
+ * whole). A dimension that windows lie over, or a result's that is the gradient of one, runs over the factor of the windows, and may be of another size. A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
 typedef struct Rule {
     int nfactors, nout;
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
@@ -45,6 +46,7 @@ typedef struct Rule {
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
+    Halo halo[HALO_OPERANDS][HALO_DIMS]; /* of the first operands' last two dimensions: what a part of the factor needs of them */
     TensorType result[MAX_OUT];
 } Rule;
 

@@ -1,4 +1,5 @@
 /* plan: the programs of a plan, written and read; the envelope of format, certificate and checksum (docs/plan.md). */
+#include "ir/copy.h"
 #include "ir/text.h"
 
 #include <inttypes.h>
@@ -226,6 +227,14 @@ void plan_print(Text *text, const Plan *plan) {
     plan_print_files(text, NULL, NULL, plan);
 }
 
+/* Of the states and inputs of a program's own graph. */
+static void printing_storages(Printing *printing, const Graph *graph) {
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (graph->inputs.at[i].layout) printing_layout(printing, graph->inputs.at[i].layout);
+    for (int i = 0; i < graph->states.n; i++)
+        if (graph->states.at[i].cache) printing_layout(printing, graph->states.at[i].layout);
+}
+
 void plan_print_files(Text *text, Text *side, const char *side_file, const Plan *plan) {
     size_t begin = text->n;
     Printing printing;
@@ -235,13 +244,10 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
     put(text, "options ");
     put_quoted(text, plan->options);
     text_printf(text, "\nhash %016" PRIx64 "\n", plan->net_hash);
-    const Graph *eval = NULL; /* the reader knows one graph beside the plan's */
-    for (int p = 0; p < plan->programs.n; p++)
-        if (plan->programs.at[p].graph) eval = plan->programs.at[p].graph;
-    side_print(&printing, eval, side, side_file);
+    side_print(&printing, plan, side, side_file);
     printing_layouts(&printing);
-    for (int i = 0; eval && i < eval->inputs.n; i++)
-        if (eval->inputs.at[i].layout) printing_layout(&printing, eval->inputs.at[i].layout);
+    for (int p = 0; p < plan->programs.n; p++)
+        if (plan->programs.at[p].graph) printing_storages(&printing, plan->programs.at[p].graph);
     for (int p = 0; p < plan->programs.n; p++)
         for (int r = 0; r < plan->programs.at[p].roles.n; r++) {
             const Role *role = &plan->programs.at[p].roles.at[r];
@@ -253,7 +259,7 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
         const Graph *graph = plan->programs.at[p].graph ? plan->programs.at[p].graph : &plan->graph;
         if (graph != printing.graph) {
             printing_turn(&printing, graph);
-            print_eval(&printing);
+            (strcmp(plan->programs.at[p].name, "generate") == 0 ? print_generate : print_eval)(&printing);
         }
         print_program(&printing, &plan->programs.at[p]);
     }
@@ -571,28 +577,17 @@ static bool read_program(Reading *reading, Plan *plan) {
     return true;
 }
 
-/* prun lays out every state and input before it looks at who uses them. */
-static bool check_storages(Reading *reading) {
+/* prun lays out every state and input before it looks at who uses them. plan: of its own graph, not of one over its states. */
+static bool check_storages(Reading *reading, bool plan) {
     const Graph *graph = reading->graph;
     for (int i = 0; i < graph->states.n; i++)
         if (!graph->states.at[i].layout) return scan_fail(&reading->scan, "state %d '%.60s' has no layout", i, graph->states.at[i].name);
+    for (int i = 0; plan && i < graph->states.n; i++)
+        if (graph->states.at[i].cache)
+            return scan_fail(&reading->scan, "state %d '%.60s' is a cache, of no program that generates", i, graph->states.at[i].name);
     for (int i = 0; i < graph->inputs.n; i++)
         if (!graph->inputs.at[i].layout) return scan_fail(&reading->scan, "input %d '%.60s' has no layout", i, graph->inputs.at[i].name);
     return true;
-}
-
-/* A graph over the states of another: what the header and the settings say is the same. */
-static Graph *eval_graph(const Graph *plan) {
-    Graph *graph = arena_alloc(plan->arena, sizeof *graph);
-    graph_init(graph, plan->arena);
-    graph->name = plan->name;
-    graph->file = plan->file;
-    graph->files = plan->files;
-    graph->nranks = plan->nranks;
-    graph->replicas = plan->replicas;
-    graph->settings = plan->settings;
-    graph->states = plan->states;
-    return graph;
 }
 
 /* ---------------------------------------------------------------- read: the envelope */
@@ -702,14 +697,22 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
     plan->side_file = reading.side.file;
     bool checked = false;
     while (scan_is_keyword(scan, "program")) {
-        if (!checked && !check_storages(&reading)) return false;
+        if (!checked && !check_storages(&reading, true)) return false;
         checked = true;
         if (!read_program(&reading, plan)) return false;
     }
-    if (scan_is_keyword(scan, "eval")) {
-        if (!checked) return scan_fail(scan, "an eval before any program");
-        reading.graph = eval_graph(&plan->graph);
-        if (!read_eval(&reading) || !check_storages(&reading) || !scan_keyword(scan, "program") || !read_program(&reading, plan))
+    static const struct {
+        const char *keyword;
+        bool (*read)(Reading *reading);
+    } others[] = {{"eval", read_eval}, {"generate", read_generate}};
+    for (int i = 0; i < 2; i++) {
+        if (!scan_is_keyword(scan, others[i].keyword)) continue;
+        if (!checked) return scan_fail(scan, "%s before any program", others[i].keyword);
+        reading.graph = arena_alloc(plan->graph.arena, sizeof *reading.graph);
+        graph_over(reading.graph, &plan->graph);
+        reading.graph->states = plan->graph.states;
+        if (!others[i].read(&reading) || !check_storages(&reading, false) || !scan_keyword(scan, "program") ||
+            !read_program(&reading, plan))
             return false;
     }
     if (!side_end(&reading)) return false;

@@ -11,8 +11,9 @@ const char *const init_name[] = {"zeros", "ones", "normal", "uniform", "literal"
 const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "explicit"};
 const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "normal", "uniform"};
 const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64", "f16", "bf16"};
+const char *const missing_name[] = {"error", "drop", "fill"}, *const token_part_name[] = {"none", "ids", "mask", "types"};
 const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
-const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "random"};
+const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "random", "token", "place"};
 const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};
 const char *const regather_name[] = {"none", "parameters", "all"};
 const char *const last_name[] = {"drop", "pad", "short"};
@@ -374,10 +375,12 @@ static void put_index(Printing *printing, IndexRange index) {
         text_printf(printing->text, " index=(%lld, %lld)", (long long)index.begin, (long long)index.end);
 }
 
-static void print_states(Printing *printing) {
+/* caches: those that the program alone has; else all, of a plan without them. */
+static void print_states(Printing *printing, bool caches) {
     Text *text = printing->text;
     for (int i = 0; i < printing->graph->states.n; i++) {
         const State *state = &printing->graph->states.at[i];
+        if (caches && !state->cache) continue;
         text_printf(text, "state %d ", i);
         put_word(text, state->name);
         put(text, " ");
@@ -387,6 +390,7 @@ static void print_states(Printing *printing) {
         put_index(printing, state->index);
         if (state->trainable) put(text, " trainable");
         if (state->written) put(text, " written");
+        if (state->cache) put(text, " cache");
         if (state->parameter != i) put_key(text, "parameter", state->parameter);
         put_span(printing, state->span);
         put(text, "\n");
@@ -404,8 +408,33 @@ static void print_file(Text *text, const DataFile *file) {
         put_quoted(text, file->heading);
     }
     if (file->separator) put_key(text, "separator", file->separator);
+    if (file->missing != MISSING_ERROR) text_printf(text, " missing=%s", missing_name[file->missing]);
+    if (file->missing == MISSING_FILL) {
+        put(text, " fill=");
+        put_double(text, file->fill);
+    }
+    if (file->classes && file->classes[0]) {
+        put(text, " classes=");
+        put_quoted(text, file->classes);
+    }
+    if (file->tokens != TOKENS_NONE) {
+        text_printf(text, " tokens=%s vocabulary=", token_part_name[file->tokens]);
+        put_quoted(text, file->vocabulary);
+        put_key(text, "lowercase", file->lowercase);
+    }
     if (file->format == FILE_RAW && file->offset >= 0) put_key(text, "offset", file->offset);
     if (file->stored && file->stored[0]) text_printf(text, " stored=%s", file->stored);
+}
+
+static void print_split(Text *text, const RowSplit *split) {
+    if (split->nshares == 0) return;
+    put(text, split->test ? " split=test" : " split=shares");
+    for (int i = 0; i < split->nshares; i++) {
+        put(text, " share=");
+        put_double(text, split->share[i]);
+    }
+    put_key(text, "seed", split->seed);
+    put_key(text, "part", split->part);
 }
 
 static void print_inputs(Printing *printing) {
@@ -438,6 +467,7 @@ static void print_inputs(Printing *printing) {
     if (settings->data == DATA_FILES) {
         if (settings->shuffle) put_key(text, "shuffle", settings->shuffle_seed);
         text_printf(text, " last=%s", last_name[settings->last]);
+        print_split(text, &settings->split);
     }
     put(text, "\n");
 }
@@ -575,7 +605,7 @@ void print_sections(Printing *printing) {
         print_dims(printing);
         print_layouts(printing);
     }
-    print_states(printing);
+    print_states(printing, false);
     print_inputs(printing);
     print_nodes(printing);
 }
@@ -586,6 +616,23 @@ void print_eval(Printing *printing) {
     if (settings->eval == EVAL_STEPS) text_printf(printing->text, " %lld", (long long)settings->eval_steps);
     put_key(printing->text, "steps", settings->steps);
     put(printing->text, "\n");
+    print_inputs(printing);
+    print_nodes(printing);
+}
+
+void print_generate(Printing *printing) {
+    const Settings *settings = &printing->graph->settings;
+    put(printing->text, "generate");
+    put_number(printing->text, "temperature", settings->temperature);
+    put_key(printing->text, "top_k", settings->top_k);
+    put_key(printing->text, "seed", settings->draw_seed);
+    if (settings->end >= 0) put_key(printing->text, "end", settings->end);
+    if (settings->alphabet) {
+        put(printing->text, " alphabet=");
+        put_quoted(printing->text, settings->alphabet);
+    }
+    put(printing->text, "\n");
+    print_states(printing, true);
     print_inputs(printing);
     print_nodes(printing);
 }

@@ -3,6 +3,8 @@
 #include "ir/rules.h"
 #include "ir/text.h"
 
+#include <math.h>
+
 #include <string.h>
 
 /* Epochs and steps of a training: their product fits. */
@@ -133,13 +135,13 @@ static bool read_number_key(Scan *scan, const char *key, double *number) {
     return scan_key(scan, key) && scan_double(scan, key, number);
 }
 
+/* f16 is none: its gradients would want a scale, of which a plan says nothing. */
 static bool read_precision(Scan *scan, Settings *settings) {
-    static const char *const names[] = {"f16", "bf16"};
+    static const char *const names[] = {"bf16"};
     int precision;
     if (!scan_is_key(scan, "precision")) return true;
-    if (!scan_choice(scan, "precision", names, 2, &precision)) return false;
-    settings->precision = precision == 0 ? F16 : BF16;
-    return true;
+    settings->precision = BF16;
+    return scan_choice(scan, "precision", names, 1, &precision);
 }
 
 static bool read_optimizer(Scan *scan, Settings *settings) {
@@ -278,6 +280,7 @@ static bool read_states(Reading *reading) {
         if (state.type.hidden) return scan_fail(scan, "state %d has a hidden dimension", id);
         state.trainable = scan_is_keyword(scan, "trainable");
         state.written = scan_is_keyword(scan, "written");
+        state.cache = scan_is_keyword(scan, "cache");
         /* A slot's parameter may come after it: checked below. */
         state.parameter = id;
         if (scan_is_key(scan, "parameter") && !scan_int(scan, "a state", 0, INT32_MAX, &state.parameter)) return false;
@@ -292,6 +295,40 @@ static bool read_states(Reading *reading) {
     return true;
 }
 
+static bool read_split(Scan *scan, RowSplit *split) {
+    static const char *const kinds[] = {"shares", "test"};
+    int test;
+    double sum = 0;
+    *split = (RowSplit){0};
+    if (!scan_choice(scan, "way of splitting rows", kinds, 2, &test)) return false;
+    for (; scan_is_key(scan, "share"); sum += split->share[split->nshares++])
+        if (split->nshares == MAX_SHARES || !scan_double(scan, "a share", &split->share[split->nshares]) ||
+            !(split->share[split->nshares] > 0))
+            return scan_fail(scan, "a split has 2 to %d shares above 0", MAX_SHARES);
+    if (split->nshares < 2 || fabs(sum - 1) > 1e-9 || (test && split->nshares != 2))
+        return scan_fail(scan, "the shares of a split, two or more, sum to 1; those of a test are two");
+    split->test = test == 1;
+    return scan_key(scan, "seed") && scan_integer(scan, "a seed", 0, UINT32_MAX, &split->seed) && scan_key(scan, "part") &&
+           scan_int(scan, "a part", 0, split->nshares - 1, &split->part);
+}
+
+/* What the fields of a CSV stand for. */
+static bool read_fields(Scan *scan, DataFile *file) {
+    int missing = MISSING_ERROR, tokens = TOKENS_NONE, lowercase = 0;
+    if (scan_is_key(scan, "missing") && !scan_choice(scan, "what stands for a missing field", missing_name, NMISSINGS, &missing))
+        return false;
+    if (missing == MISSING_FILL && (!scan_key(scan, "fill") || !scan_double(scan, "a number", &file->fill))) return false;
+    if (scan_is_key(scan, "classes") && !scan_word(scan, &file->classes)) return false;
+    file->missing = (Missing)missing;
+    if (!scan_is_key(scan, "tokens")) return true;
+    if (!scan_choice(scan, "part of tokens", token_part_name, NTOKEN_PARTS, &tokens) || !scan_key(scan, "vocabulary") ||
+        !scan_word(scan, &file->vocabulary) || !scan_key(scan, "lowercase") || !scan_int(scan, "lowercase", 0, 1, &lowercase))
+        return false;
+    file->tokens = (TokenPart)tokens;
+    file->lowercase = lowercase == 1;
+    return tokens != TOKENS_NONE || scan_fail(scan, "tokens of which nothing is read");
+}
+
 /* What kind of input it is and the file that holds its rows. */
 static bool read_input_source(Scan *scan, Input *input) {
     int kind = INPUT_DATA, format = FILE_NONE, element;
@@ -304,7 +341,8 @@ static bool read_input_source(Scan *scan, Input *input) {
         (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) || !scan_key(scan, "column") ||
         !scan_integer(scan, "column", INT32_MIN, INT32_MAX, &input->file.column) ||
         (scan_is_key(scan, "heading") && !scan_word(scan, &input->file.heading)) ||
-        (scan_is_key(scan, "separator") && !scan_int(scan, "a separator", 1, 127, &input->file.separator)))
+        (scan_is_key(scan, "separator") && !scan_int(scan, "a separator", 1, 127, &input->file.separator)) ||
+        !read_fields(scan, &input->file))
         return false;
     input->file.format = (FileFormat)format;
     if (format == FILE_NONE) return scan_fail(scan, "a file of no format");
@@ -346,7 +384,11 @@ static bool read_inputs(Reading *reading) {
             (!scan_is_key(scan, "per_rank") || read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
             check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;
-        if (!input_is_taken(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
+        const bool generates = input.kind == INPUT_TOKEN || input.kind == INPUT_PLACE;
+        if (generates && (shape_elements(&input.type.shape) != 1 || !(DTYPES_INDEX >> input.type.dtype & 1) ||
+                          (input.layout && !layout_is_whole(input.layout))))
+            return scan_fail(scan, "input %d is a number of what is generated, and not one integer on every rank", graph->inputs.n);
+        if (!generates && !input_is_taken(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
             return scan_fail(scan, "input %d is of the optimizer, and not one real number", graph->inputs.n);
         graph_add_input(graph, input);
     }
@@ -363,6 +405,7 @@ static bool read_inputs(Reading *reading) {
         if (settings->shuffle && !scan_integer(scan, "seed", 0, INT64_MAX, &settings->shuffle_seed)) return false;
         if (!scan_key(scan, "last") || !scan_choice(scan, "treatment of the last rows", last_name, NLASTS, &last)) return false;
         settings->last = (Last)last;
+        if (scan_is_key(scan, "split") && !read_split(scan, &settings->split)) return false;
     }
     for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
@@ -631,8 +674,36 @@ bool read_eval(Reading *reading) {
     settings->epochs = 1;
     settings->accumulate = 0;
     settings->shuffle = false;
+    settings->split = (RowSplit){0};
     return scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) && scan_end(scan) &&
            read_inputs(reading) && read_nodes(reading);
+}
+
+bool read_generate(Reading *reading) {
+    Scan *scan = &reading->scan;
+    Graph *graph = reading->graph;
+    Settings *settings = &graph->settings;
+    const State *shared = graph->states.at;
+    const int nstates = graph->states.n;
+    memset(&graph->states, 0, sizeof graph->states); /* its caches come behind those of the plan */
+    for (int s = 0; s < nstates; s++)
+        vec_push(graph->arena, &graph->states, shared[s]);
+    settings->data = DATA_NONE;
+    settings->epochs = settings->steps = 1;
+    settings->accumulate = 0;
+    settings->shuffle = false;
+    settings->end = -1;
+    if (!scan_key(scan, "temperature") || !scan_double(scan, "a temperature", &settings->temperature) || !scan_key(scan, "top_k") ||
+        !scan_integer(scan, "a number of tokens", 0, INT32_MAX, &settings->top_k) || !scan_key(scan, "seed") ||
+        !scan_integer(scan, "a seed", 0, INT64_MAX, &settings->draw_seed) ||
+        (scan_is_key(scan, "end") && !scan_integer(scan, "a token", 0, INT32_MAX, &settings->end)) ||
+        (scan_is_key(scan, "alphabet") && !scan_word(scan, &settings->alphabet)) || !scan_end(scan) || !read_states(reading))
+        return false;
+    if (!(settings->temperature >= 0)) return scan_fail(scan, "the temperature is below 0");
+    for (int s = 0; s < graph->states.n; s++)
+        if (graph->states.at[s].cache != (s >= nstates))
+            return scan_fail(scan, "state %d '%.60s' is %s cache", s, graph->states.at[s].name, s >= nstates ? "no" : "a");
+    return read_inputs(reading) && read_nodes(reading);
 }
 
 bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error) {

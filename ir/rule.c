@@ -498,6 +498,8 @@ bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int
             return false;
     for (int i = 0; i < nin; i++)
         if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0) return false;
+    for (int i = 0; i < HALO_OPERANDS * HALO_DIMS; i++)
+        if (!halo_equal(&a->halo[i / HALO_DIMS][i % HALO_DIMS], &b->halo[i / HALO_DIMS][i % HALO_DIMS])) return false;
     for (int o = 0; o < nout; o++)
         if (!type_equal(&a->result[o], &b->result[o]) || memcmp(a->out[o], b->out[o], (size_t)a->result[o].shape.ndim) != 0) return false;
     return true;

@@ -9,6 +9,7 @@
  *   softmax.c  expansions of operators on rows that are split
  * norm.c     layer_norm, rms_norm: rules, gradients, expansions
  * attention.c  attention: likewise; rope.c: rope
+ * gather.c   gather, scatter_add, cumsum, topk, stack: rules, gradients, what composites stand for
  * windows.c  conv2d, pools: rules, gradients; pad, upsample: what they stand for
  */
 #pragma once
@@ -130,12 +131,12 @@ ExpandFn split_attention, split_attention_grad;
 /* ---- windows.c */
 
 RuleFn
-    rule_conv2d; /* {stride, padding, dilation, groups}: x: [n, c, h, w], w: [o, c / groups, kh, kw] -> [n, o, h', w']; factors n, c, which is contracted, o,
-                       and what stays whole; with groups n, the groups, which a split must divide, and what stays whole */
+    rule_conv2d; /* {stride, padding, dilation, groups}: x: [n, c, h, w], w: [o, c / groups, kh, kw] -> [n, o, h', w']; factors n, c, which is contracted, o, h', w'
+                       and what stays whole; with groups n, the groups, which a split must divide, h', w' and what stays whole */
 RuleFn rule_conv2d_grad_x; /* {.., shape}: dy, w -> the gradient of x, of this shape; the factors are the same */
 RuleFn rule_conv2d_grad_w; /* {.., shape}: x, dy -> the gradient of w, of this shape */
 RuleFn
-    rule_max_pool; /* {kernel_size, stride, padding, dilation, ceil_mode}: x: [.., h, w] -> [.., h', w']; factors are the leading dimensions */
+    rule_max_pool; /* {kernel_size, stride, padding, dilation, ceil_mode}: x: [.., h, w] -> [.., h', w']; factors are the result's dimensions, and what stays whole */
 RuleFn rule_max_pool_grad; /* {the same}: x, dy -> the gradient of x */
 RuleFn rule_avg_pool;      /* {kernel_size, stride, padding, count_include_pad}: x: [.., h, w] -> [.., h', w'] */
 RuleFn rule_avg_pool_grad; /* {.., shape}: dy -> the gradient of x, of this shape */
@@ -143,6 +144,18 @@ RuleFn rule_pad;           /* {before, after}: factors are x's dimensions that s
 RuleFn rule_upsample;      /* {scale_factor}: x: [.., h, w] -> [.., h * fh, w * fw]; factors are x's dimensions */
 AdjointFn adjoint_conv2d, adjoint_avg_pool, adjoint_slice_grad;
 ExpandFn expand_pad, expand_upsample;
+
+/* ---- gather.c */
+
+RuleFn
+    rule_gather; /* {axis}: x: [.., a, ..], index: [.., j] and x's other dimensions, or the first of them -> [.., j, ..]; factors are x's dimensions, a contracted, and j */
+RuleFn rule_gather_grad; /* {size, axis}: dy: [.., j, ..], index -> [.., size, ..]; factors are dy's dimensions, j contracted, and size */
+RuleFn rule_scatter_add; /* {axis}: x: [.., a, ..], index, added: [.., j, ..] -> x's */
+RuleFn rule_cumsum;      /* {axis, reverse, exclusive}: x -> x's; factors are the dimensions but axis */
+RuleFn rule_topk;        /* {k}: x: [.., n] -> [.., k] twice; factors are the dimensions, n and k whole */
+RuleFn rule_stack;       /* {axis}: x.. of one shape -> it with one dimension more; factors are x's dimensions */
+AdjointFn adjoint_gather, adjoint_gather_grad, adjoint_cumsum, adjoint_topk;
+ExpandFn expand_scatter_add, expand_stack;
 
 /* ---- rope.c */
 

@@ -77,6 +77,15 @@ static const char *const known[] = {
     "column",
     "stored",
     "shuffle",
+    "split",
+    "share",
+    "part",
+    "missing",
+    "fill",
+    "classes",
+    "tokens",
+    "vocabulary",
+    "lowercase",
     "last",
     "side",
     "bytes",
@@ -106,6 +115,11 @@ static const char *const known[] = {
     "nesterov",
     "scaled",
     "by",
+    "generate",
+    "temperature",
+    "top_k",
+    "alphabet",
+    "cache",
 };
 
 static bool is_name_char(char c) {

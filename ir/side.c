@@ -52,13 +52,14 @@ static void collect(Text *side, const Graph *graph) {
     }
 }
 
-void side_print(Printing *printing, const Graph *eval, Text *side, const char *file) {
+void side_print(Printing *printing, const Plan *plan, Text *side, const char *file) {
     printing->side_at = -1;
     if (!side || !file) return;
     size_t begin = side->n;
     collect_states(side, printing->graph); /* in the order of print_sections */
     collect(side, printing->graph);
-    if (eval) collect(side, eval);
+    for (int p = 0; p < plan->programs.n; p++)
+        if (plan->programs.at[p].graph) collect(side, plan->programs.at[p].graph);
     if (side->n == begin) return;
     printing->side_at = 0;
     put(printing->text, "side ");

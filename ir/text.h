@@ -46,10 +46,11 @@ void printing_layouts(Printing *printing); /* numbers those of the sections, in 
 void print_head(Printing *printing);       /* net, file, ranks, replicas */
 /* side.c: appends the long literals of the graph, and of eval (may be NULL) what is not in it, to *side and prints the line that names it, if there are
  * any. side or file NULL: inline. */
-void side_print(Printing *printing, const Graph *eval, Text *side, const char *file);
+void side_print(Printing *printing, const Plan *plan, Text *side, const char *file);
 bool side_takes(int64_t n);              /* whether a literal of n numbers is a long one */
 void print_sections(Printing *printing); /* parallel .. graph */
 void print_eval(Printing *printing);     /* eval .. graph */
+void print_generate(Printing *printing); /* generate .. graph */
 
 /* ---------------------------------------------------------------- scan.c */
 
@@ -109,6 +110,7 @@ bool side_literal(Reading *reading, const char *what, int64_t n, const double **
 bool side_end(Reading *reading);
 bool read_sections(Reading *reading);
 bool read_eval(Reading *reading); /* behind the keyword, into a graph that has the plan's states */
+bool read_generate(Reading *reading);
 bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
 /* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */
 bool read_ids(Reading *reading, const char *what, const char *prefix, int limit, int max, int *at, int *n);

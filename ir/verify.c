@@ -168,6 +168,7 @@ static bool check_convert(const Check *check, int id) {
     const Node *node = &graph->nodes.at[id];
     const Layout *from = graph->values.at[node->in[0]].layout, *to = graph->values.at[node->out[0]].layout;
     if (!from || !to) return node_fail(check, id, "a conversion without layouts");
+    if (layout_has_halo(from)) return node_fail(check, id, "a conversion of what lies with halos");
     if ((unsigned)node->comm >= NCOMMS) return node_fail(check, id, "no such communication");
     if (!layout_is_partial(to)) return true;
     Layout a = *from, b = *to;
@@ -205,6 +206,7 @@ static bool check_layout(const Check *check, const Layout *layout, const TensorT
     if (!layout) return true;
     if (layout->ndim != type->shape.ndim)
         return fail(check, "the layout of %s %s has %d dimensions, the tensor %d", what, name, layout->ndim, type->shape.ndim);
+    if (layout_has_halo(layout) && strcmp(what, "value") != 0) return fail(check, "%s %s would lie with halos", what, name);
     int number = graph_layout_number(check->graph, layout);
     if (number < 0 || check->graph->layouts->at[number] != layout)
         return fail(check, "the layout of %s %s is not one of the graph's", what, name);

@@ -19,8 +19,10 @@ static inline int64_t window_extent(const Window *window) {
  * [groups * out_channels, in_channels, taps]. A pool has a plane an image, and no channels. */
 typedef struct Planes {
     int64_t images, groups, in_channels, out_channels; /* channels of one group */
-    int64_t in[2], out[2];                             /* rows, columns */
+    int64_t in[2], out[2];                             /* rows, columns: of x's box, of y's */
     Window window[2];                                  /* low: from element 0 of x's box for result 0 of y's */
+    int64_t before[2], after[2];                       /* elements of the whole plane before x's box, and behind it */
+    int64_t back[2], behind[2]; /* rows, columns of the box of max_pool's gradient; how far it begins behind x's, which has halos */
 } Planes;
 
 /* Where tap k of result o lies; outside [0, the dimension's size) it is padding. */

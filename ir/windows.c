@@ -1,6 +1,7 @@
-/* windows: rules and gradients of conv2d, max_pool and avg_pool, and what pad and upsample stand for. Windows overlap the parts that a split
- * would make of height and width, which stay whole; the batch and the channels may be split, input channels of conv2d giving partial sums. In groups
- * a split takes whole groups, of both channels. Factors of what stays whole are there for the count of operations. */
+/* windows: rules and gradients of conv2d, max_pool and avg_pool, and what pad and upsample stand for. The batch, the channels, height and width may be split; input
+ * channels of conv2d give partial sums, and so do height and width in the gradient of its kernel. In groups a split takes whole groups, of both channels. Windows overlap the
+ * parts of height and width: their factor counts windows, and what lies under a part of them, or over a part of what they see, is needed with halos (layout.h). Factors of
+ * what stays whole are there for the count of operations. */
 #include "ir/expansion.h"
 #include "ir/windows.h"
 
@@ -74,6 +75,11 @@ static void result_dim(Rule *rule, int factor, int64_t size) {
     shape->dim[shape->ndim++] = size;
 }
 
+/* What a part needs of dimension d of the planes of an operand. */
+static void need_halo(Rule *rule, int operand, int d, HaloKind kind, int64_t of, const Window *window) {
+    rule->halo[operand][d] = (Halo){kind, of, window->stride, window->low, window_extent(window) - 1 - window->low};
+}
+
 static int whole_factor(Rule *rule, int64_t size) {
     const int f = rule_add_factor(rule, size);
     rule->factor[f].whole = true;
@@ -82,10 +88,11 @@ static int whole_factor(Rule *rule, int64_t size) {
 
 /* ---------------------------------------------------------------- conv2d */
 
-/* What the dimensions of x, w and y are, of conv2d and of its gradients alike. */
+/* What the dimensions of x, w and y are, of conv2d and of its gradients alike; how the windows lie. */
 typedef struct ConvFactors {
     int8_t x[4], w[4], y[4];
     Shape y_shape;
+    Window window[2];
 } ConvFactors;
 
 static bool conv_shapes(const Shape *x, const Shape *w, const Attr *attr, RuleError *error) {
@@ -140,8 +147,9 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         const Window window = window_of(OP_conv2d, attr, d, w->dim[2 + d]);
         const int64_t n = count_windows(&window, x->dim[2 + d], d, false, error);
         if (n == 0) return false;
+        f->window[d] = window;
         f->y_shape.dim[2 + d] = n;
-        f->y[2 + d] = (int8_t)whole_factor(rule, n);
+        f->x[2 + d] = f->y[2 + d] = (int8_t)rule_add_factor(rule, n);
         f->w[2 + d] = (int8_t)whole_factor(rule, w->dim[2 + d]);
     }
     return true;
@@ -149,6 +157,12 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
 
 static void conv_operand(Rule *rule, int i, const int8_t *factors) {
     memcpy(rule->in[i], factors, 4);
+}
+
+/* Operand 0 is x, of which the windows of a part of y are needed; or, where back, y, of which the windows that see a part of x are. */
+static void conv_halos(Rule *rule, const Shape *x, const ConvFactors *f, bool back) {
+    for (int d = 0; d < 2; d++)
+        need_halo(rule, 0, d, back ? HALO_SEEN : HALO_SEES, (back ? x : &f->y_shape)->dim[2 + d], &f->window[d]);
 }
 
 static void conv_result(Rule *rule, DType dtype, const Shape *shape, const int8_t *factors) {
@@ -163,6 +177,7 @@ bool rule_conv2d(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     if (!conv_factors(&in[0].shape, &in[1].shape, attr, rule, &f, error)) return false;
     conv_operand(rule, 0, f.x);
     conv_operand(rule, 1, f.w);
+    conv_halos(rule, &in[0].shape, &f, false);
     conv_result(rule, in[0].dtype, &f.y_shape, f.y);
     return true;
 }
@@ -175,6 +190,7 @@ bool rule_conv2d_grad_x(const TensorType *in, int nin, const Attr *attr, Rule *r
     if (!shape_equal(&f.y_shape, &in[0].shape)) return rule_reject(error, 0, CONV_SHAPE, "%%0 is not the result for that shape");
     conv_operand(rule, 0, f.y);
     conv_operand(rule, 1, f.w);
+    conv_halos(rule, &x, &f, true);
     conv_result(rule, in[0].dtype, &x, f.x);
     return true;
 }
@@ -187,17 +203,12 @@ bool rule_conv2d_grad_w(const TensorType *in, int nin, const Attr *attr, Rule *r
     if (!shape_equal(&f.y_shape, &in[1].shape)) return rule_reject(error, 1, CONV_SHAPE, "%%1 is not the result for that shape");
     conv_operand(rule, 0, f.x);
     conv_operand(rule, 1, f.y);
+    conv_halos(rule, &in[0].shape, &f, false);
     conv_result(rule, in[0].dtype, &w, f.w);
     return true;
 }
 
 /* ---------------------------------------------------------------- pools */
-
-/* Every dimension of a tensor but the last two has a factor, the first ones of the rule. */
-static void plane_factors(int8_t *factors, int ndim) {
-    for (int d = 0; d < ndim - 2; d++)
-        factors[d] = (int8_t)d;
-}
 
 /* No window is of padding alone: those at the low end are looked at, as the others begin within the plane. */
 static bool sees_elements(const Window *window, int64_t size) {
@@ -209,18 +220,19 @@ static bool sees_elements(const Window *window, int64_t size) {
     return all;
 }
 
-/* The windows of a pool over a shape: the result's shape, and a factor for each of its dimensions. max: attributes are max_pool's. */
-static bool pool_factors(const Shape *x, const Attr *attr, bool max, Rule *rule, Shape *y, int8_t *y_factors, RuleError *error) {
+/* The windows of a pool over a shape: the result's shape, and a factor for each of its dimensions, which x's run over too. max: attributes are max_pool's. */
+static bool pool_factors(const Shape *x, const Attr *attr, bool max, Rule *rule, Shape *y, int8_t *factors, Window *windows,
+                         RuleError *error) {
     if (x->ndim < 2) return rule_reject(error, 0, -1, "%%0 has %d dimensions, and must end in [height, width]", x->ndim);
     if (!pair_check(attr, POOL_SIZE, "kernel_size", 1, error) || !pair_check(attr, POOL_STRIDE, "stride", 1, error) ||
         !pair_check(attr, POOL_PADDING, "padding", 0, error) || (max && !pair_check(attr, POOL_DILATION, "dilation", 1, error)))
         return false;
     *y = *x;
     for (int d = 0; d < x->ndim - 2; d++)
-        y_factors[d] = (int8_t)rule_add_factor(rule, x->dim[d]);
+        factors[d] = (int8_t)rule_add_factor(rule, x->dim[d]);
     for (int d = 0; d < 2; d++) {
         const int at = x->ndim - 2 + d;
-        const Window window = window_of(max ? OP_max_pool : OP_avg_pool, attr, d, 0);
+        const Window window = windows[d] = window_of(max ? OP_max_pool : OP_avg_pool, attr, d, 0);
         const int64_t n = count_windows(&window, x->dim[at], d, max && attr[POOL_CEIL].i != 0, error);
         if (n == 0) return false;
         if (!sees_elements(&window, x->dim[at])) {
@@ -230,7 +242,7 @@ static bool pool_factors(const Shape *x, const Attr *attr, bool max, Rule *rule,
             return false;
         }
         y->dim[at] = n;
-        y_factors[at] = (int8_t)whole_factor(rule, n);
+        factors[at] = (int8_t)rule_add_factor(rule, n);
         whole_factor(rule, window.size); /* of no dimension */
     }
     return true;
@@ -244,9 +256,11 @@ static void pool_result(Rule *rule, DType dtype, const Shape *shape, const int8_
 
 static bool pool_rule(const TensorType *in, const Attr *attr, bool max, Rule *rule, RuleError *error) {
     Shape y;
-    int8_t factors[MAX_NDIM];
-    if (!pool_factors(&in[0].shape, attr, max, rule, &y, factors, error)) return false;
-    plane_factors(rule->in[0], y.ndim);
+    Window windows[2];
+    int8_t *factors = rule->in[0];
+    if (!pool_factors(&in[0].shape, attr, max, rule, &y, factors, windows, error)) return false;
+    for (int d = 0; d < 2; d++)
+        need_halo(rule, 0, d, HALO_SEES, y.dim[y.ndim - 2 + d], &windows[d]);
     pool_result(rule, in[0].dtype, &y, factors);
     return true;
 }
@@ -259,16 +273,18 @@ bool rule_avg_pool(const TensorType *in, int nin, const Attr *attr, Rule *rule, 
     return (void)nin, pool_rule(in, attr, false, rule, error);
 }
 
-/* dy is operand `dy`, of a result over planes of shape x; the gradient is of that shape. */
+/* dy is operand `dy`, of a result over planes of shape x; the gradient is of that shape. Which of a window's elements is the largest is found anew from x. */
 static bool pool_grad_rule(const TensorType *in, int dy, const Shape *x, const Attr *attr, bool max, Rule *rule, RuleError *error) {
     Shape y;
-    int8_t none[MAX_NDIM];
-    memset(none, -1, sizeof none);
-    if (!pool_factors(x, attr, max, rule, &y, rule->in[dy], error)) return false;
+    Window windows[2];
+    int8_t *factors = rule->in[dy];
+    if (!pool_factors(x, attr, max, rule, &y, factors, windows, error)) return false;
     if (!shape_equal(&y, &in[dy].shape)) return rule_reject(error, dy, -1, "%%%d is not the result for that shape", dy);
-    plane_factors(none, y.ndim);
-    if (dy > 0) memcpy(rule->in[0], none, sizeof none);
-    pool_result(rule, in[0].dtype, x, none);
+    if (dy > 0) memcpy(rule->in[0], factors, sizeof rule->in[0]);
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; i <= dy; i++)
+            need_halo(rule, i, d, i == dy ? HALO_SEEN : HALO_AROUND, x->dim[x->ndim - 2 + d], &windows[d]);
+    pool_result(rule, in[0].dtype, x, factors);
     return true;
 }
 

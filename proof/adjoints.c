@@ -124,7 +124,7 @@ static bool shrink(OperatorCase *p, const Graph *graph, const Node *node, char *
     if (node->op == OP_slice) shrink_slice(p, &graph->values.at[node->in[0]].type);
     if (node->op == OP_slice_grad) shrink_padding(p, &graph->values.at[node->out[0]].type);
     if (is_windowed(node->op))
-        windowed_shrink(graph, node, (Shape *[]){&p->in[0].shape, p->nin > 1 ? &p->in[1].shape : NULL, NULL}, p->attr);
+        windowed_shrink(graph, node, NULL, (Shape *[]){&p->in[0].shape, p->nin > 1 ? &p->in[1].shape : NULL, NULL}, p->attr);
     for (int i = 0; node->op == OP_concat && i < p->nin; i++) {
         int64_t *size = &p->in[i].shape.dim[axis_at(p, 0)];
         *size = least(graph->values.at[node->in[i]].type.shape.dim[axis_at(p, 0)], 1 + p->same[i] % 3);

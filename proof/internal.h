@@ -36,6 +36,10 @@ void set_print(Text *text, const DigitSet *set);
 /* Digits of the layout are sound on nranks ranks: each >= 2 and within nranks, none used twice. */
 bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **why);
 void own_box(const Layout *layout, const Shape *shape, int rank, Box *box);
+/* A rank's range of dimension d of this size; the rank whose digits of that dimension are those of a part of it, all others 0. */
+void own_dim(const Layout *layout, int d, int64_t size, int rank, int64_t *begin, int64_t *end);
+int own_rank_of(const Layout *layout, int d, int64_t part);
+bool own_halos(const Layout *layout); /* whether any dimension has one */
 int64_t own_max_elements(const Layout *layout, const Shape *shape);
 /* Two lists of digits divide a dimension of this size into the same parts on the same ranks. */
 bool own_list_same(const Layout *a, int list_a, const Layout *b, int list_b, int64_t size);
@@ -74,6 +78,9 @@ typedef struct Letters {
     int n;
     int64_t size[32];
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
+    uint8_t windows
+        [MAX_IN]; /* bit d: of this operand's planes, its last two dimensions, d is read through windows. Its letter is that of an element of a
+                                result, or of an operand that is not */
     LinearIn linear;
     Reduction reduction; /* how a result is partial over the digits of a letter that it lacks */
     int8_t grouped;      /* the letter whose dimensions may be multiples of its size, which splits divide; -1: none has one */
@@ -83,6 +90,8 @@ typedef struct Letters {
     bool places;         /* the elements of a result are some of the operand's, each once: it may be a view of it */
     bool elementwise;    /* each result element needs just the operand elements of the same index */
 } Letters;
+bool along_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
+                   size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
 /* Operands in these layouts give results in those, by the node's letters. */
 bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,

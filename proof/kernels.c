@@ -1,5 +1,6 @@
 /* Whether a kernel that finds its operands in their layouts gives its results in theirs: what the letters of its operator (operators.c) make of them. */
 #include "proof/internal.h"
+#include "proof/windows.h"
 
 #include <string.h>
 
@@ -50,9 +51,48 @@ static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, cons
     return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
 }
 
+static bool is_through_windows(const Letters *letters, int operand, int ndim, int d) {
+    const int plane = d - (ndim - 2);
+    return plane >= 0 && letters->windows[operand] >> plane & 1;
+}
+
+/* Halos are read by windows, and nothing is made with them. */
+static bool halos_belong(const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
+    for (int k = 0; k < node->nout; k++)
+        if (own_halos(out[k])) return fail(why, n, "a result that would have halos");
+    for (int i = 0; i < node->nin; i++)
+        for (int d = 0; d < in[i]->ndim; d++)
+            if (layout_halo(in[i], d) && !is_through_windows(letters, i, in[i]->ndim, d))
+                return fail(why, n, "an operand with halos that no windows see");
+    return true;
+}
+
+/* Whatever part of the letter a rank works on, it has all that windows see from there, or are seen by. of: a tensor that the letter divides, in dimension `dim`. */
+static bool windows_check(const Graph *graph, const Node *node, int64_t size, const Layout *of, int dim, const Layout *operand, int i,
+                          int d, char *why, size_t n) {
+    DigitSet letter = {0}, own = {0};
+    if (!set_add_list(&letter, of, dim) || !set_add_list(&own, operand, d)) return fail(why, n, "a digit divides a dimension twice");
+    if (own.n > 0 && !set_equal(&letter, &own)) {
+        snprintf(why, n, "operand %d is split over other ranks than the windows that see it", i);
+        return false;
+    }
+    const int64_t held = graph->values.at[node->in[i]].type.shape.dim[d];
+    for (int64_t part = 0, parts = layout_split(of, dim); part < parts; part++) {
+        const int rank = own_rank_of(of, dim, part);
+        int64_t begin, end, from, to;
+        own_dim(of, dim, size, rank, &begin, &end);
+        own_dim(operand, d, held, rank, &from, &to);
+        if (windowed_reach(graph, node, i, d - (operand->ndim - 2), begin, end, from, to)) continue;
+        snprintf(why, n, "rank %d: of dimension %d of operand %d it has less than its windows see", rank, d, i);
+        return false;
+    }
+    return true;
+}
+
 bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
                   char *why, size_t n) {
     DigitSet all = {0}, summed[MAX_OUT] = {0}, partial = {0};
+    if (!halos_belong(node, letters, in, out, why, n)) return false;
     if (letters->reshape) {
         if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n))
             return false;
@@ -68,6 +108,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         const int8_t *map = result ? letters->out[k] : letters->in[k];
         for (int d = 0; d < layout->ndim; d++) {
             int letter = map[d];
+            if (!result && is_through_windows(letters, k, layout->ndim, d)) continue;
             if (letter < 0) {
                 if (layout_count(layout, d)) return fail(why, n, "a dimension that must be whole is split");
                 continue;
@@ -85,6 +126,12 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
             }
         }
     }
+    for (int i = 0; i < node->nin; i++)
+        for (int d = 0; d < in[i]->ndim; d++) {
+            const int letter = letters->in[i][d];
+            if (!is_through_windows(letters, i, in[i]->ndim, d)) continue;
+            if (!windows_check(graph, node, letters->size[letter], where[letter], list[letter], in[i], i, d, why, n)) return false;
+        }
     /* Each result for itself is summed over the letters that it lacks. */
     for (int letter = 0; letter < letters->n && !letters->reshape; letter++)
         for (int k = 0; k < node->nout && where[letter]; k++) {

@@ -82,6 +82,15 @@ bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **w
     DigitSet all = {0};
     if (layout->ndim != ndim) return *why = "the layout has another number of dimensions than its tensor", false;
     if (layout->order) return *why = "the layout has a device order, of which this proof knows nothing", false;
+    for (int d = 0; d < ndim; d++) {
+        const Halo *halo = layout_halo(layout, d);
+        const int64_t most = (int64_t)1 << 48;
+        if (!halo) continue;
+        if (layout_count(layout, d) == 0) return *why = "a halo around a dimension that is whole", false;
+        if (halo->of < 1 || halo->of > most || halo->stride < 1 || halo->stride > 1 << 30 || halo->low < -most || halo->low > most ||
+            halo->high < -most || halo->high > most || halo->of > ((int64_t)1 << 60) / halo->stride)
+            return *why = "a halo with impossible numbers", false;
+    }
     for (int list = 0; list < ndim + NREDUCTIONS; list++) {
         for (int i = 0; i < layout_count(layout, list); i++) {
             Digit d = layout_list(layout, list)[i];
@@ -107,23 +116,75 @@ static void part_range(const Digit *digit, int n, const int *value, int64_t size
     *end = high;
 }
 
+/* What a halo makes of a part [*begin, *end) of its letter, in a dimension of this size: from the first place or window to the last one that are there. */
+static void around(const Halo *halo, int64_t size, int64_t *begin, int64_t *end) {
+    int64_t first = *begin, behind = *end;
+    bool any = first < behind;
+    if (any && halo->kind != HALO_SEES) { /* windows 0, 1, .. of which the last place is not before the part, and the first not behind it */
+        const int64_t short_of = *begin - halo->high, up_to = *end - 1 + halo->low;
+        first = short_of <= 0 ? 0 : (short_of - 1) / halo->stride + 1;
+        behind = up_to < 0 ? 0 : up_to / halo->stride + 1;
+        any = first < behind;
+    }
+    if (any && halo->kind != HALO_SEEN) { /* their places */
+        first = first * halo->stride - halo->low;
+        behind = (behind - 1) * halo->stride + halo->high + 1;
+    }
+    *begin = !any || first < 0 ? 0 : first;
+    *end = !any ? 0 : behind > size ? size : behind;
+    if (*end <= *begin) *begin = *end = 0;
+}
+
+/* The range of the part that the digits' values say. */
+static void own_range(const Layout *layout, int d, const int *value, int64_t size, int64_t *begin, int64_t *end) {
+    const Halo *halo = layout_halo(layout, d);
+    part_range(layout_list(layout, d), layout_count(layout, d), value, halo ? halo->of : size, begin, end);
+    if (halo) around(halo, size, begin, end);
+}
+
+void own_dim(const Layout *layout, int d, int64_t size, int rank, int64_t *begin, int64_t *end) {
+    int value[MAX_DIGITS];
+    for (int i = 0; i < layout_count(layout, d); i++)
+        value[i] = rank / layout_list(layout, d)[i].stride % layout_list(layout, d)[i].size;
+    own_range(layout, d, value, size, begin, end);
+}
+
+bool own_halos(const Layout *layout) {
+    bool any = false;
+    for (int d = 0; d < layout->ndim; d++)
+        any = any || layout_halo(layout, d);
+    return any;
+}
+
+int own_rank_of(const Layout *layout, int d, int64_t part) {
+    int64_t rank = 0;
+    for (int i = layout_count(layout, d) - 1; i >= 0; i--) {
+        const Digit digit = layout_list(layout, d)[i];
+        rank += part % digit.size * digit.stride;
+        part /= digit.size;
+    }
+    return (int)rank;
+}
+
 void own_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
     box->ndim = shape->ndim;
-    for (int d = 0; d < shape->ndim; d++) {
-        int value[MAX_DIGITS], n = layout_count(layout, d);
-        const Digit *digit = layout_list(layout, d);
-        for (int i = 0; i < n; i++)
-            value[i] = rank / digit[i].stride % digit[i].size;
-        part_range(digit, n, value, shape->dim[d], &box->begin[d], &box->end[d]);
-    }
+    for (int d = 0; d < shape->ndim; d++)
+        own_dim(layout, d, shape->dim[d], rank, &box->begin[d], &box->end[d]);
 }
 
 int64_t own_max_elements(const Layout *layout, const Shape *shape) {
-    Box box;
-    own_box(layout, shape, 0, &box); /* rank 0 has digit 0 everywhere, and first parts are the longest */
     int64_t n = 1;
-    for (int d = 0; d < box.ndim; d++)
-        n *= box.end[d] - box.begin[d];
+    for (int d = 0; d < shape->ndim; d++) {
+        /* rank 0 has digit 0 everywhere, and first parts are the longest; halos of others may be longer */
+        const int64_t parts = layout_halo(layout, d) ? layout_split(layout, d) : 1;
+        int64_t most = 0;
+        for (int64_t part = 0; part < parts; part++) {
+            int64_t begin, end;
+            own_dim(layout, d, shape->dim[d], own_rank_of(layout, d, part), &begin, &end);
+            if (end - begin > most) most = end - begin;
+        }
+        n *= most;
+    }
     return n;
 }
 
@@ -221,28 +282,33 @@ static bool prefix(const Layout *shorter, const Layout *longer, int list) {
     return n <= layout_count(longer, list) && !memcmp(layout_list(shorter, list), layout_list(longer, list), (size_t)n * sizeof(Digit));
 }
 
+/* Whether no rank has anything along a dimension: windows that see only padding. */
+static bool all_empty(const Layout *layout, int d, int64_t size) {
+    const int64_t parts = layout_split(layout, d);
+    bool empty = layout_halo(layout, d) && parts <= 1 << 16;
+    for (int64_t p = 0; empty && p < parts; p++) {
+        int64_t begin, end;
+        own_dim(layout, d, size, own_rank_of(layout, d, p), &begin, &end);
+        empty = begin >= end;
+    }
+    return empty;
+}
+
 /* Every box of `fine` lies in the box of `coarse` of the same rank: each dimension's digits refine the other's. */
 static bool refines(const Layout *coarse, const Layout *fine, const Shape *shape) {
+    for (int d = 0; d < shape->ndim; d++)
+        if (all_empty(fine, d, shape->dim[d])) return true;
     for (int d = 0; d < shape->ndim; d++) {
-        if (prefix(coarse, fine, d)) continue;
+        if (prefix(coarse, fine, d) && !layout_halo(coarse, d) && !layout_halo(fine, d)) continue;
         /* Merged digits hide a prefix ([8@1] is [2@4.4@1]): compare the ranges over all values of the finer list. */
         DigitSet c = {0}, f = {0}, rest;
         int64_t parts = layout_split(fine, d);
         if (parts > 1 << 16 || !set_add_list(&c, coarse, d) || !set_add_list(&f, fine, d) || !set_subtract(&f, &c, &rest)) return false;
-        int nf = layout_count(fine, d), nc = layout_count(coarse, d);
-        const Digit *df = layout_list(fine, d), *dc = layout_list(coarse, d);
         for (int64_t p = 0; p < parts; p++) {
-            int vf[MAX_DIGITS], vc[MAX_DIGITS];
-            int64_t rank = 0, left = p, begin[2], end[2];
-            for (int i = nf - 1; i >= 0; i--) {
-                vf[i] = (int)(left % df[i].size);
-                left /= df[i].size;
-                rank += (int64_t)vf[i] * df[i].stride;
-            }
-            for (int i = 0; i < nc; i++)
-                vc[i] = (int)(rank / dc[i].stride % dc[i].size);
-            part_range(df, nf, vf, shape->dim[d], &begin[0], &end[0]);
-            part_range(dc, nc, vc, shape->dim[d], &begin[1], &end[1]);
+            const int rank = own_rank_of(fine, d, p);
+            int64_t begin[2], end[2];
+            own_dim(fine, d, shape->dim[d], rank, &begin[0], &end[0]);
+            own_dim(coarse, d, shape->dim[d], rank, &begin[1], &end[1]);
             if (begin[0] < end[0] && (begin[0] < begin[1] || end[0] > end[1])) return false;
         }
     }
@@ -593,6 +659,7 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
 /* The length of which all boundaries of dimension d are multiples, 0: there is none. */
 static int64_t even_length(const Layout *from, const Layout *to, const Shape *shape, int d) {
     int64_t a = 1, b = 1, least;
+    if (layout_halo(to, d)) return 0;
     for (int i = 0; i < layout_count(from, d); i++)
         a *= layout_list(from, d)[i].size;
     for (int i = 0; i < layout_count(to, d); i++)
@@ -638,6 +705,7 @@ bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const
     ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1, .run_from = *from, .run_to = *to};
     v.apart = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER;
     comm_layouts(kind, nranks, &v.run_from, &v.run_to);
+    if (own_halos(from)) return refuse(why, n, 0, "what has halos overlaps, and is no source");
     if (!removed_digits(from, to, &v.removed, &v.kept, why, n) || !pattern_check(kind, from, to, shape, &v.removed, why, n)) return false;
     for (int i = 0; i < v.removed.n; i++)
         v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);

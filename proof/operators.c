@@ -444,6 +444,10 @@ static bool arity_fits(const Node *node) {
         [OP_one_hot] = {1, 1},
         [OP_embedding] = {2, 1},
         [OP_embedding_grad] = {2, 1},
+        [OP_gather] = {2, 1},
+        [OP_gather_grad] = {2, 1},
+        [OP_cumsum] = {1, 1},
+        [OP_topk] = {1, 2},
         [OP_min] = {1, 1},
         [OP_clamp] = {1, 1},
         [OP_clamp_grad] = {2, 1},
@@ -476,7 +480,9 @@ static bool arity_fits(const Node *node) {
 
 /* Which operand is an index, by operator: the integers i for which x[i] is meant; -1: none. */
 static int index_operand(OpCode op) {
-    return op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad ? 1 : op == OP_one_hot ? 0 : -1;
+    const bool second =
+        op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad || op == OP_gather || op == OP_gather_grad;
+    return second ? 1 : op == OP_one_hot ? 0 : -1;
 }
 
 static bool is_comparison(OpCode op) {
@@ -484,9 +490,9 @@ static bool is_comparison(OpCode op) {
 }
 
 /* Results of another type than the operands': comparisons are bool, places i32, the rest is what `to` says. */
-static bool result_fits(const Node *node, DType dtype, DType common) {
+static bool result_fits(const Node *node, int result, DType dtype, DType common) {
     if (is_comparison(node->op)) return dtype == BOOL;
-    if (node->op == OP_first) return dtype == I32;
+    if (node->op == OP_first || (node->op == OP_topk && result == 1)) return dtype == I32;
     if (node->op == OP_einsum && node->attr[op_attr(OP_einsum, "wide")].i) return dtype_is_half(common) && dtype == F32;
     if (node->op != OP_cast && node->op != OP_one_hot) return dtype == common;
     const Attr *to = &node->attr[op_attr(node->op, "to")];
@@ -508,7 +514,7 @@ static bool types_fit(const Graph *graph, const Node *node) {
         if (i == index ? dtype != I32 && dtype != I64 : i == condition ? dtype != BOOL : dtype != common) return false;
     }
     for (int k = 0; k < node->nout; k++)
-        if (!result_fits(node, graph->values.at[node->out[k]].type.dtype, common)) return false;
+        if (!result_fits(node, k, graph->values.at[node->out[k]].type.dtype, common)) return false;
     return true;
 }
 
@@ -520,6 +526,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     letters->reduction = node->op == OP_max || node->op == OP_attention_most ? REDUCE_MAX
                          : node->op == OP_first || node->op == OP_min        ? REDUCE_MIN
                                                                              : REDUCE_SUM;
+    memset(letters->windows, 0, sizeof letters->windows);
     memset(letters->in, -1, sizeof letters->in);
     memset(letters->out, -1, sizeof letters->out);
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
@@ -697,6 +704,11 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->linear = LINEAR_IN_FIRST;
         return by_row(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0],
                       letters->in[1], letters->in[0], why, n);
+    case OP_gather:
+    case OP_gather_grad:
+    case OP_cumsum:
+    case OP_topk:
+        return along_letters(graph, node, letters, why, n);
     case OP_pick:
         letters->linear = LINEAR_IN_FIRST;
         return by_index(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0],
@@ -738,6 +750,8 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_bce_with_logits:
     case OP_cross_entropy:
     case OP_argmax:
+    case OP_scatter_add:
+    case OP_stack:
     case OP_pad:
     case OP_upsample:
     case OP_convert:

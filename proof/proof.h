@@ -21,7 +21,7 @@ typedef struct ProofOptions {
     double budget_s; /* or when their estimated time, together, is within this; an estimate depends on the plan alone, not on the machine */
     const Graph *
         lowered; /* the graph before simplification and autodiff, whose loss must be the plan's; NULL: the plan alone is there, as for pcc check */
-    const Graph *lowered_eval; /* likewise of the program eval */
+    const Graph *lowered_eval, *lowered_generate; /* likewise of the programs eval and generate */
 } ProofOptions;
 
 /* What was shown, counted as it was checked. */

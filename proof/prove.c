@@ -64,7 +64,9 @@ static double plan_bytes(const Parts *parts) {
 
 /* The graph of each program against the one that it was made from, where the caller has that. */
 static const Graph *lowered_of(const ProofOptions *options, const Plan *part) {
-    return part->programs.at[0].graph ? options->lowered_eval : options->lowered;
+    const Program *program = &part->programs.at[0];
+    if (program->graph == NULL) return options->lowered;
+    return strcmp(program->name, "generate") == 0 ? options->lowered_generate : options->lowered_eval;
 }
 
 static bool check_simplified(const Parts *parts, const ProofOptions *options, Error *error) {

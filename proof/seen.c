@@ -27,6 +27,15 @@ void key_layout(Key *key, const Layout *layout) {
         key_add(key, (uint64_t)layout_count(layout, list));
     for (int i = 0; i < layout->start[lists]; i++)
         key_add(key, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
+    for (int d = 0; d < layout->ndim; d++) {
+        const Halo *halo = layout_halo(layout, d);
+        if (!halo) continue;
+        key_add(key, (uint64_t)d << 8 | (uint64_t)halo->kind);
+        key_add(key, (uint64_t)halo->of);
+        key_add(key, (uint64_t)halo->stride);
+        key_add(key, (uint64_t)halo->low);
+        key_add(key, (uint64_t)halo->high);
+    }
 }
 
 void key_attrs(Key *key, OpCode op, const Attr *attrs) {

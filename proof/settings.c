@@ -1,5 +1,6 @@
 /* settings: what a plan says twice. The header's optimizer, clipping, schedule, accumulation, gradients, buckets, sources of data and evaluation, each
  * against the graph and the steps that were made of it. Nothing here is about how a value is computed: that is the rest of the proof's. */
+#include "ir/metric.h"
 #include "ir/wildcard.h"
 #include "proof/internal.h"
 
@@ -311,27 +312,50 @@ static bool header_agrees(const Plan *plan, Error *error) {
 
 /* What an evaluation can report, each once: numbers on every rank, the prediction as it lies. */
 static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
-    static const struct {
-        const char *name;
-        bool number;
-    } known[] = {{"rows", true}, {"accuracy", true}, {"prediction", false}};
-    enum { NKNOWN = sizeof known / sizeof *known };
+    enum { ROWS = NMETRICS, PREDICTION, NKNOWN };
     bool seen[NKNOWN] = {false};
     if (!evaluates && graph->reports.n > 0) return differ(error, "a training reports %s", graph->reports.at[0].name);
     for (int i = 0; i < graph->reports.n; i++) {
         const Report *report = &graph->reports.at[i];
-        int k = 0;
-        while (k < NKNOWN && strcmp(known[k].name, report->name) != 0)
+        int k = metric_of(report->name);
+        while (k >= ROWS && k < NKNOWN && strcmp(k == ROWS ? "rows" : "prediction", report->name) != 0)
             k++;
-        if (k == NKNOWN) return differ(error, "an evaluation reports rows, accuracy and prediction, not %.60s", report->name);
+        if (k == NKNOWN) return differ(error, "an evaluation reports rows, metrics and a prediction, not %.60s", report->name);
         if (seen[k]) return differ(error, "the report %s is there a second time", report->name);
         seen[k] = true;
         const TensorType *type = &graph->values.at[report->value].type;
-        if (report->whole != known[k].number || (known[k].number && type->shape.ndim != type->hidden))
+        const int ndim = type->shape.ndim - type->hidden;
+        if (report->whole != (k != PREDICTION))
             return differ(error, "the report %s is %s", report->name,
-                          known[k].number ? "not a number on every rank" : "whole, where it is left as it lies");
+                          report->whole ? "whole, where it is left as it lies" : "not whole on every rank");
+        if (k != PREDICTION && ndim != (k < NMETRICS && metric_counts((Metric)k)))
+            return differ(error, "the report %s has %d dimensions", report->name, ndim);
+        if (ndim == 1 && k < NMETRICS && (type->shape.dim[type->hidden] % 3 != 0 || type->shape.dim[type->hidden] < 6))
+            return differ(error, "the report %s does not count hits, answers and rows of two classes or more", report->name);
     }
-    return !evaluates || graph->loss < 0 || seen[0] || differ(error, "an evaluation does not report its rows");
+    return !evaluates || graph->loss < 0 || seen[ROWS] || differ(error, "an evaluation does not report its rows");
+}
+
+/* A program that generates reports the logits of one place, whole on every rank, and has caches of its own. */
+static bool generate_agrees(const Graph *graph, Error *error) {
+    const Report *report = graph->reports.n == 1 ? &graph->reports.at[0] : NULL;
+    if (graph->loss >= 0 || !report || strcmp(report->name, "logits") != 0 || !report->whole)
+        return differ(error, "a program that generates reports its logits, whole on every rank, and nothing else");
+    const TensorType *type = &graph->values.at[report->value].type;
+    const int64_t tokens = type->shape.ndim > 0 ? type->shape.dim[type->shape.ndim - 1] : 0;
+    if (!dtype_is_float(type->dtype) || shape_elements(&type->shape) != tokens)
+        return differ(error, "the logits are not a real number for each token");
+    if (graph->settings.end >= tokens) return differ(error, "the end is token %" PRId64 " of %" PRId64, graph->settings.end, tokens);
+    int ntokens = 0, nplaces = 0;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        ntokens += input->kind == INPUT_TOKEN;
+        nplaces += input->kind == INPUT_PLACE;
+        if ((input->kind != INPUT_TOKEN && input->kind != INPUT_PLACE) || shape_elements(&input->type.shape) != 1 ||
+            (input->type.dtype != I32 && input->type.dtype != I64))
+            return differ(error, "input %.60s is neither a token nor a place", input->name);
+    }
+    return (ntokens == 1 && nplaces <= 1) || differ(error, "a program that generates has %d tokens and %d places", ntokens, nplaces);
 }
 
 static bool eval_agrees(const Graph *graph, Error *error) {
@@ -385,16 +409,16 @@ bool settings_check(const Plan *plan, Error *error) {
         const Plan part = plan_part(plan, p);
         const Program *program = &plan->programs.at[p];
         const Graph *graph = &part.graph;
-        const bool evaluates = program->graph != NULL;
-        const char *name = evaluates ? "eval" : "train";
-        if (strcmp(program->name, name) != 0)
+        const bool generates = program->graph != NULL && strcmp(program->name, "generate") == 0,
+                   evaluates = program->graph != NULL && !generates;
+        if (!generates && strcmp(program->name, evaluates ? "eval" : "train") != 0)
             return differ(error, "program %.60s %s", program->name,
                           evaluates ? "evaluates: its name is eval" : "has the plan's own graph: its name is train");
-        if (!replicas_agree(graph, error) || !data_agrees(graph, error) || !reports_agree(graph, evaluates, error) ||
-            !forward_agrees(graph, error) || !buckets_agree(&part, program, error))
+        if (!replicas_agree(graph, error) || !forward_agrees(graph, error) || !buckets_agree(&part, program, error)) return false;
+        if (generates ? !generate_agrees(graph, error) : !data_agrees(graph, error) || !reports_agree(graph, evaluates, error))
             return false;
         if (evaluates ? !eval_agrees(graph, error)
-                      : !updates_agree(graph, error) || !clips_agree(graph, error) || !batches_agree(graph, error))
+                      : !generates && (!updates_agree(graph, error) || !clips_agree(graph, error) || !batches_agree(graph, error)))
             return false;
     }
     return true;

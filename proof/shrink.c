@@ -136,12 +136,57 @@ static const int8_t *map_of(const Letters *letters, const Case *c, int tensor) {
     return tensor < c->node.nin ? letters->in[tensor] : letters->out[tensor - c->node.nin];
 }
 
+/* Which dimension of the planes a letter is of that operands are read through windows along, -1: none. */
+static int windows_of(const Letters *letters, const Case *c, int letter) {
+    for (int i = 0; i < c->node.nin; i++)
+        for (int d = 0; d < HALO_DIMS; d++)
+            if (letters->windows[i] >> d & 1 && letters->in[i][c->layout[i].ndim - HALO_DIMS + d] == letter) return d;
+    return -1;
+}
+
+/* All lists that divide a letter itself. */
+static Lists lists_of(const Letters *letters, const Case *own, const Case *small, int letter) {
+    Lists lists = {0};
+    for (int t = 0; t < case_tensors(own); t++)
+        for (int d = 0; d < own->layout[t].ndim; d++) {
+            const int plane = d - (own->layout[t].ndim - HALO_DIMS);
+            const bool through = t < own->node.nin && plane >= 0 && letters->windows[t] >> plane & 1;
+            if (!through && map_of(letters, own, t)[d] == letter && lists.n < MAX_LISTS) lists_add(&lists, own, small, t, d);
+        }
+    return lists;
+}
+
+/* The least size of a letter of windows that is divided in the same manner, its own if there is no less; 0: nothing divides it. */
+static int64_t small_windows(const Case *own, const Lists *lists, int64_t size, int d) {
+    int64_t most = 1;
+    for (int i = 0; i < lists->n; i++)
+        if (layout_split(lists->small[i], lists->list[i]) > most) most = layout_split(lists->small[i], lists->list[i]);
+    for (int64_t small = 2; most > 1 && small < size; small++)
+        if (keeps_manner(lists, size, small) && windowed_small(&own->graph, &own->node, d, small)) return small;
+    return most > 1 ? size : 0;
+}
+
+/* Planes, and the halos that say how many windows or elements there were. */
+static void planes_shrink(const Case *own, const Letters *letters, Case *small) {
+    Shape *shapes[3] = {NULL};
+    int64_t size[HALO_DIMS] = {0};
+    for (int t = 0; t < case_tensors(own); t++)
+        shapes[t] = shape_of(small, t);
+    for (int letter = 0; letter < letters->n; letter++) {
+        const int d = windows_of(letters, own, letter);
+        const Lists lists = lists_of(letters, own, small, letter);
+        if (d >= 0) size[d] = small_windows(own, &lists, letters->size[letter], d);
+    }
+    windowed_shrink(&own->graph, &own->node, size, shapes, small->attr);
+    for (int i = 0; i < own->node.nin; i++)
+        for (int d = 0; d < HALO_DIMS; d++)
+            if (small->layout[i].halo[d].kind != HALO_NONE && size[d] > 0) small->layout[i].halo[d].of = size[d];
+}
+
 static bool letters_shrink(const Case *own, const Letters *letters, Case *small, bool keep) {
     for (int letter = 0; letter < letters->n; letter++) {
-        Lists lists = {0};
-        for (int t = 0; t < case_tensors(own); t++)
-            for (int d = 0; d < own->layout[t].ndim; d++)
-                if (map_of(letters, own, t)[d] == letter && lists.n < MAX_LISTS) lists_add(&lists, own, small, t, d);
+        const Lists lists = lists_of(letters, own, small, letter);
+        if (windows_of(letters, own, letter) >= 0) continue;
         int64_t size = small_size(&lists, letters->size[letter], keep, letter);
         if (!size) return false;
         for (int t = 0; t < case_tensors(own); t++)
@@ -271,7 +316,7 @@ static bool reshape_shrink(const Case *own, Case *small, bool keep) {
 /* Attributes that say sizes. */
 static void attributes_shrink(Case *small) {
     int classes = op_attr(small->node.op, "classes"), rows = op_attr(small->node.op, "rows"), shape = op_attr(small->node.op, "shape"),
-        replicas = op_attr(small->node.op, "replicas");
+        replicas = op_attr(small->node.op, "replicas"), along = op_attr(small->node.op, "size");
     const TensorType *type = &small->value[small->node.nin].type;
     if (shape >= 0) {
         Attr *attr = &small->attr[shape];
@@ -281,6 +326,11 @@ static void attributes_shrink(Case *small) {
     }
     if (rows >= 0) small->attr[rows].i = type->shape.dim[(int)type->hidden];
     if (classes >= 0) small->attr[classes].i = type->shape.dim[type->shape.ndim - 1];
+    if (along >= 0) {
+        const Attr *axis = &small->attr[op_attr(small->node.op, "axis")];
+        const int64_t at = axis->given && axis->i >= 0 ? type->hidden + axis->i : type->shape.ndim + (axis->given ? axis->i : -1);
+        small->attr[along].i = type->shape.dim[at];
+    }
     if (replicas >= 0) small->attr[replicas].i = type->shape.dim[0];
 }
 
@@ -290,12 +340,7 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
     bool ok = letters.reshape ? reshape_shrink(own, small, keep) : letters_shrink(own, &letters, small, keep);
     if (ok && (own->node.op == OP_slice || own->node.op == OP_slice_grad)) slice_shrink(own, &letters, small);
     if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, small);
-    if (ok && is_windowed(own->node.op)) {
-        Shape *shapes[3] = {NULL};
-        for (int t = 0; t < case_tensors(own); t++)
-            shapes[t] = shape_of(small, t);
-        windowed_shrink(&own->graph, &own->node, shapes, small->attr);
-    }
+    if (ok && is_windowed(own->node.op)) planes_shrink(own, &letters, small);
     if (ok)
         attributes_shrink(small);
     else
@@ -306,6 +351,7 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
 static bool communication_shrink(const Case *own, Case *small, char *why, size_t n) {
     for (int d = 0; d < own->value[0].type.shape.ndim; d++) {
         Lists lists = {0};
+        if (layout_halo(&own->layout[1], d)) continue; /* stays as it is: the halo counts what there was */
         lists_add(&lists, own, small, 0, d);
         lists_add(&lists, own, small, 1, d);
         int64_t size = small_size(&lists, own->value[0].type.shape.dim[d], false, d);

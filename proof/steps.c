@@ -458,6 +458,7 @@ static bool report_check(RoleCheck *walk, const char *what, int instance, int va
     if (!use(walk, instance, walk->step)) return false;
     walk->step = -1;
     if (layout_is_partial(own->layout)) return reject(walk, "%s is partial where it is reported", what);
+    if (own_halos(own->layout)) return reject(walk, "%s has halos where it is reported", what);
     for (int list = graph->values.at[value].type.hidden ? 1 : 0; whole && list < own->layout->ndim; list++)
         if (layout_count(own->layout, list)) return reject(walk, "%s is not whole where it is reported", what);
     return true;
@@ -483,14 +484,15 @@ static bool outputs_check(RoleCheck *walk) {
     return true;
 }
 
-/* An evaluation finds the states as it leaves them: nothing of it writes one, and it reads none that it would have written. */
+/* What does not train finds the states of the net as it leaves them: nothing of it writes one, and it reads none that it would have written. Caches are its own. */
 static bool reads_only(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
-        if (node->op == OP_write || (node->op == OP_read && node->version != 0))
-            return reject(walk, "it evaluates, and %s state %s", node->op == OP_write ? "writes" : "reads a new version of",
-                          graph->states.at[node->state].name);
+        const bool writes = node->op == OP_write && !graph->states.at[node->state].cache;
+        if (writes || (node->op == OP_read && node->version != 0))
+            return reject(walk, "it %ss, and %s state %s", strcmp(walk->program->name, "eval") == 0 ? "evaluate" : "generate",
+                          writes ? "writes" : "reads a new version of", graph->states.at[node->state].name);
     }
     return true;
 }
@@ -527,6 +529,8 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
         const char *invalid = NULL;
         if (!own_layout_valid(instance->layout, value->type.shape.ndim, graph->nranks, &invalid))
             ok = reject(walk, "value %d (%s): %s", i, value->name, invalid);
+        if (ok && instance->place != PLACE_ARENA && own_halos(instance->layout))
+            ok = reject(walk, "value %d (%s): what has halos is an exchange's result, and lies in the arena", i, value->name);
         ok = ok && leaf_check(walk, i);
         if (ok && !shown_before(shown, NCOMMS, instance->layout, NULL, &value->type.shape)) {
             walk->proof->boxes += sample->n;
@@ -560,7 +564,7 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
             break;
         }
         walk.role = &walk.program->roles.at[0];
-        ok = (strcmp(walk.program->name, "eval") != 0 || reads_only(&walk)) && copies_check(&plan->graph, proof, error) &&
+        ok = (strcmp(walk.program->name, "train") == 0 || reads_only(&walk)) && copies_check(&plan->graph, proof, error) &&
              role_check(&walk, &sample, &shown);
     }
     if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");

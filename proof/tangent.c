@@ -305,6 +305,10 @@ static bool tangent_norm(const Derivation *d) {
     return norm_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
 
+static bool tangent_topk(const Derivation *d) {
+    return topk_tangent(d->in, d->din, d->out, d->dout, d->why, d->n);
+}
+
 static bool tangent_attention(const Derivation *d) {
     return attention_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
@@ -364,6 +368,10 @@ static const TangentRow tangents[NOPS] = {
     [OP_rms_norm] = {.rule = tangent_norm},
     [OP_pick] = {.rule = tangent_first},
     [OP_embedding] = {.rule = tangent_first},
+    [OP_gather] = {.rule = tangent_first},
+    [OP_gather_grad] = {.rule = tangent_first},
+    [OP_cumsum] = {.rule = tangent_linear},
+    [OP_topk] = {.rule = tangent_topk},
     [OP_cast] = {.rule = tangent_cast},
     [OP_where] = {.rule = tangent_where},
     [OP_replicate] = {.rule = tangent_linear},

@@ -49,6 +49,16 @@ bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
 bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
 
+/* ---------------------------------------------------------------- gather.c: likewise */
+
+bool gather_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and gather_grad */
+bool scatter_add_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool cumsum_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool topk_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool stack_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+/* Of tangent.c: the derivative of topk in direction din. */
+bool topk_tangent(const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout, char *why, size_t n);
+
 /* ---------------------------------------------------------------- attention.c: likewise */
 
 bool attention_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why,

@@ -20,6 +20,11 @@ bool is_windowed(OpCode op) {
     return is_conv(op) || is_pool(op);
 }
 
+/* Gradients of pools: the result is over planes of x. */
+static bool is_back(const Node *node) {
+    return node->op == OP_max_pool_grad || node->op == OP_avg_pool_grad;
+}
+
 static bool no(char *why, size_t n, const char *text) {
     snprintf(why, n, "%s", text);
     return false;
@@ -116,7 +121,9 @@ static bool conv_letters(const Graph *graph, const Node *node, Letters *letters,
     for (int d = 0; d < 2; d++) {
         const Look look = look_of(node, d, wd[2 + d]);
         if (!windows_fit(node, &look, xd[2 + d], yd[2 + d])) return no(why, n, "there are not so many windows");
+        in[2 + d] = out[2 + d] = letter_of(letters, roles.x < node->nin ? yd[2 + d] : xd[2 + d]);
     }
+    letters->windows[0] = 3;
     return true;
 }
 
@@ -135,14 +142,56 @@ static bool pool_letters(const Graph *graph, const Node *node, Letters *letters,
         return no(why, n, "the gradient is not of x's shape");
     for (int d = 0; d < 2; d++) {
         const Look look = look_of(node, d, 0);
-        if (!windows_fit(node, &look, x->shape.dim[ndim - 2 + d], y->shape.dim[ndim - 2 + d]))
-            return no(why, n, "there are not so many windows");
+        const int at = ndim - 2 + d;
+        if (!windows_fit(node, &look, x->shape.dim[at], y->shape.dim[at])) return no(why, n, "there are not so many windows");
+        const int8_t letter = letter_of(letters, (is_back(node) ? x : y)->shape.dim[at]);
+        for (int i = 0; i < node->nin; i++)
+            letters->in[i][at] = letter;
+        letters->out[0][at] = letter;
     }
+    for (int i = 0; i < node->nin; i++)
+        letters->windows[i] = 3;
     return true;
 }
 
 bool windowed_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     return (is_conv(node->op) ? conv_letters : pool_letters)(graph, node, letters, why, n);
+}
+
+/* ---------------------------------------------------------------- what is read */
+
+/* The taps of window o that lie in [begin, end): the first, and the last; false: none does. */
+static bool taps_in(const Look *look, int64_t o, int64_t begin, int64_t end, int64_t *first, int64_t *last) {
+    const int64_t place = o * look->stride - look->padding;
+    *first = place >= begin ? 0 : (begin - place + look->dilation - 1) / look->dilation;
+    *last = end - 1 < place ? -1 : (end - 1 - place) / look->dilation;
+    if (*last > look->taps - 1) *last = look->taps - 1;
+    return *first <= *last;
+}
+
+/* All that window o sees of a dimension lies in [from, to). */
+static bool sees_within(const Look *look, int64_t o, int64_t size, int64_t from, int64_t to) {
+    int64_t first, last;
+    const int64_t place = o * look->stride - look->padding;
+    return !taps_in(look, o, 0, size, &first, &last) || (place + first * look->dilation >= from && place + last * look->dilation < to);
+}
+
+bool windowed_reach(const Graph *graph, const Node *node, int operand, int d, int64_t begin, int64_t end, int64_t from, int64_t to) {
+    const Roles roles = roles_of(node);
+    const Shape *x = &type_of(graph, node, roles.x)->shape, *y = &type_of(graph, node, roles.y)->shape;
+    const int64_t size = x->dim[x->ndim - 2 + d], windows = y->dim[y->ndim - 2 + d];
+    const Look look = look_of(node, d, roles.w < 0 ? 0 : type_of(graph, node, roles.w)->shape.dim[x->ndim - 2 + d]);
+    if (!is_back(node) && node->op != OP_conv2d_grad_x) { /* the letter is a window's */
+        for (int64_t o = begin; o < end; o++)
+            if (!sees_within(&look, o, size, from, to)) return false;
+        return true;
+    }
+    for (int64_t o = 0; o < windows && begin < end; o++) { /* an element's, and windows that see it are read, or what these see */
+        int64_t first, last;
+        if (!taps_in(&look, o, begin, end, &first, &last)) continue;
+        if (operand == roles.y ? o < from || o >= to : !sees_within(&look, o, size, from, to)) return false;
+    }
+    return true;
 }
 
 /* ---------------------------------------------------------------- small cases */
@@ -162,14 +211,31 @@ static int64_t count_of(const Node *node, const Look *look, int64_t size) {
     return windows_fit(node, look, size, count) ? count : count + 1;
 }
 
-void windowed_shrink(const Graph *graph, const Node *node, Shape *const *shape, Attr *attr) {
+/* The elements of a dimension over which there are so many windows, and as many elements left over as there were; or so many elements. At least 1. */
+static int64_t elements_for(const Node *node, const Look *look, int64_t size, int64_t letter) {
+    if (is_back(node) || node->op == OP_conv2d_grad_x) return letter;
+    const int64_t reach = look->dilation * (look->taps - 1) + 1, left = (size + 2 * look->padding - reach) % look->stride;
+    return reach - 2 * look->padding + look->stride * (letter - 1) + left;
+}
+
+bool windowed_small(const Graph *graph, const Node *node, int d, int64_t letter) {
+    const Roles roles = roles_of(node);
+    const Shape *x = &type_of(graph, node, roles.x)->shape;
+    const int at = x->ndim - 2 + d, ceil_mode = op_attr(node->op, "ceil_mode");
+    const Look look = look_of(node, d, roles.w < 0 ? 0 : type_of(graph, node, roles.w)->shape.dim[at]);
+    const int64_t reach = look.dilation * (look.taps - 1) + 1, elements = elements_for(node, &look, x->dim[at], letter);
+    return (ceil_mode < 0 || !node->attr[ceil_mode].i) && elements >= 1 && elements + 2 * look.padding >= reach;
+}
+
+void windowed_shrink(const Graph *graph, const Node *node, const int64_t *letter, Shape *const *shape, Attr *attr) {
     const Roles roles = roles_of(node);
     const TensorType *x = type_of(graph, node, roles.x);
     const int h = x->hidden, ndim = x->shape.ndim, ceil_mode = op_attr(node->op, "ceil_mode");
     for (int d = 0; d < 2; d++) {
         const int at = ndim - 2 + d;
         const Look look = look_of(node, d, roles.w < 0 ? 0 : type_of(graph, node, roles.w)->shape.dim[at]);
-        const int64_t small = few_elements(&look, x->shape.dim[at], ceil_mode >= 0 && node->attr[ceil_mode].i);
+        const int64_t small = letter && letter[d] > 0 ? elements_for(node, &look, x->shape.dim[at], letter[d])
+                                                      : few_elements(&look, x->shape.dim[at], ceil_mode >= 0 && node->attr[ceil_mode].i);
         if (shape[roles.x]) shape[roles.x]->dim[at] = small;
         if (shape[roles.y]) shape[roles.y]->dim[at] = count_of(node, &look, small);
         if (node->op == OP_max_pool_grad && shape[2]) shape[2]->dim[at] = small;
@@ -187,6 +253,14 @@ void windowed_shrink(const Graph *graph, const Node *node, Shape *const *shape, 
         shape[roles.w]->dim[h + 1] = in;
     }
     attr[op_attr(node->op, "groups")].i = few;
+}
+
+/* Of a gradient: whichever of so many windows see an element of [begin, end) are held, [first, behind). */
+static bool windows_held(const Look *look, int64_t windows, int64_t begin, int64_t end, int64_t first, int64_t behind) {
+    int64_t tap, last;
+    for (int64_t o = 0; o < windows && begin < end; o++)
+        if ((o < first || o >= behind) && taps_in(look, o, begin, end, &tap, &last)) return false;
+    return true;
 }
 
 /* ---------------------------------------------------------------- values: conv2d */
@@ -223,16 +297,22 @@ static bool is_whole(const FieldTensor *t, const Box4 *box, int d) {
     return box->begin[d] == 0 && box->end[d] == t->global.dim[t->hidden + d];
 }
 
-/* The three tensors hold the same images and channels; planes and kernels are whole. */
+/* The three tensors hold the same images and channels; kernels are whole. */
 static bool boxes_fit(const FieldTensor *const *t, const Box4 *x, const Box4 *w, const Box4 *y, int64_t groups, char *why, size_t n) {
     const int64_t in = t[1]->global.dim[t[1]->hidden + 1], out = t[1]->global.dim[(int)t[1]->hidden] / groups;
     if (!same_range(x, 0, y, 0) || !same_range(w, 0, y, 1)) return no(why, n, "the tensors hold different images or channels");
     for (int d = 2; d < 4; d++)
-        if (!is_whole(t[0], x, d) || !is_whole(t[1], w, d) || !is_whole(t[2], y, d))
-            return no(why, n, "planes that must be whole are split");
+        if (!is_whole(t[1], w, d)) return no(why, n, "kernels that must be whole are split");
     if (groups == 1) return same_range(x, 1, w, 1) || no(why, n, "the tensors hold different input channels");
     if (!is_whole(t[1], w, 1) || w->begin[0] % out || w->end[0] % out) return no(why, n, "groups of channels are split");
     return (x->begin[1] == w->begin[0] / out * in && x->end[1] == w->end[0] / out * in) || no(why, n, "the tensors hold different groups");
+}
+
+/* What a tensor's box holds of dimension d. */
+typedef enum { IN_BOX, IN_TENSOR, IN_PADDING } Where;
+static Where place_in(const FieldTensor *t, const Box4 *box, int d, int64_t place) {
+    if (place >= box->begin[d] && place < box->end[d]) return IN_BOX;
+    return place >= 0 && place < t->global.dim[t->hidden + d] ? IN_TENSOR : IN_PADDING;
 }
 
 bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
@@ -248,19 +328,28 @@ bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
     const int64_t slices = out[0].hidden ? out[0].box.end[0] - out[0].box.begin[0] : 1;
     if (!boxes_fit(t, &x, &w, &y, groups, why, n)) return false;
     const Look down = look_of(node, 0, w.end[2]), across = look_of(node, 1, w.end[3]);
+    const int64_t *windows = t[2]->global.dim + t[2]->hidden + 2;
+    if (roles.x == node->nin && (!windows_held(&down, windows[0], x.begin[2], x.end[2], y.begin[2], y.end[2]) ||
+                                 !windows_held(&across, windows[1], x.begin[3], x.end[3], y.begin[3], y.end[3])))
+        return no(why, n, "a window that sees the result is not held");
     tensor_fill(&out[0], 0);
     for (int64_t s = 0; s < slices; s++)
         for (int64_t image = x.begin[0]; image < x.end[0]; image++)
             for (int64_t o = w.begin[0]; o < w.end[0]; o++)
                 for (int64_t c = w.begin[1]; c < w.end[1]; c++)
                     for (int64_t ky = 0; ky < w.end[2]; ky++)
-                        for (int64_t oy = 0; oy < y.end[2]; oy++) {
+                        for (int64_t oy = y.begin[2]; oy < y.end[2]; oy++) {
                             const int64_t row = oy * down.stride + ky * down.dilation - down.padding;
-                            if (row < 0 || row >= x.end[2]) continue;
-                            for (int64_t kx = 0; kx < w.end[3]; kx++)
-                                for (int64_t ox = 0; ox < y.end[3]; ox++) {
+                            const Where in_rows = place_in(t[0], &x, 2, row);
+                            for (int64_t kx = 0; in_rows != IN_PADDING && kx < w.end[3]; kx++)
+                                for (int64_t ox = y.begin[3]; ox < y.end[3]; ox++) {
                                     const int64_t column = ox * across.stride + kx * across.dilation - across.padding;
-                                    if (column < 0 || column >= x.end[3]) continue;
+                                    const Where in_columns = place_in(t[0], &x, 3, column);
+                                    if (in_columns == IN_PADDING) continue;
+                                    if (in_rows != IN_BOX || in_columns != IN_BOX) { /* another rank's, of a result */
+                                        if (roles.x < node->nin) return no(why, n, "a window sees what its operand's box does not hold");
+                                        continue;
+                                    }
                                     Fe *at[3] = {element_of(&x, s, image, o / of * each + c, row, column), element_of(&w, s, o, c, ky, kx),
                                                  element_of(&y, s, image, o, oy, ox)};
                                     const int sum = roles.x == 2 ? 0 : roles.w == 2 ? 1 : 2;
@@ -272,61 +361,104 @@ bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
 
 /* ---------------------------------------------------------------- values: pools */
 
+/* Ranges of the last two dimensions. */
+typedef struct Plane {
+    int64_t begin[2], end[2];
+} Plane;
+
 /* Planes one behind the other. */
 typedef struct PlanesHeld {
-    int64_t planes, rows, columns; /* of x */
-    int64_t down, across;          /* windows */
+    int64_t planes;
+    int64_t size[2]; /* rows, columns of a whole plane of x */
+    Plane x, y, out; /* what is held of planes of x, of windows, of the result */
     Look look[2];
 } PlanesHeld;
 
-static bool planes_held(const Node *node, const FieldTensor *x, const FieldTensor *y, PlanesHeld *held, char *why, size_t n) {
-    const int ndim = x->global.ndim;
-    if (ndim < x->hidden + 2 || y->global.ndim != ndim) return no(why, n, "not planes with a window each");
-    held->planes = 1;
-    for (int d = 0; d < ndim; d++) {
-        const bool lead = d < ndim - 2;
-        if (lead ? x->box.begin[d] != y->box.begin[d] || x->box.end[d] != y->box.end[d]
-                 : x->box.begin[d] != 0 || x->box.end[d] != x->global.dim[d] || y->box.begin[d] != 0 || y->box.end[d] != y->global.dim[d])
-            return no(why, n, lead ? "the tensors hold different planes" : "planes that must be whole are split");
-        if (lead) held->planes *= x->box.end[d] > x->box.begin[d] ? x->box.end[d] - x->box.begin[d] : 0;
+static Plane plane_of(const FieldTensor *t) {
+    Plane plane;
+    for (int d = 0; d < 2; d++) {
+        const int at = t->global.ndim - 2 + d;
+        plane.begin[d] = t->box.begin[at];
+        plane.end[d] = t->box.end[at] > plane.begin[d] ? t->box.end[at] : plane.begin[d];
     }
-    held->rows = x->global.dim[ndim - 2];
-    held->columns = x->global.dim[ndim - 1];
-    held->down = y->global.dim[ndim - 2];
-    held->across = y->global.dim[ndim - 1];
-    held->look[0] = look_of(node, 0, 0);
-    held->look[1] = look_of(node, 1, 0);
+    return plane;
+}
+
+static int64_t plane_elements(const Plane *plane) {
+    return (plane->end[0] - plane->begin[0]) * (plane->end[1] - plane->begin[1]);
+}
+
+/* Where an element lies in what is held of its plane; -1: it is not. */
+static int64_t place_at(const Plane *plane, int64_t row, int64_t column) {
+    if (row < plane->begin[0] || row >= plane->end[0] || column < plane->begin[1] || column >= plane->end[1]) return -1;
+    return (row - plane->begin[0]) * (plane->end[1] - plane->begin[1]) + column - plane->begin[1];
+}
+
+static bool planes_held(const Node *node, const FieldTensor *x, const FieldTensor *y, const FieldTensor *out, PlanesHeld *held, char *why,
+                        size_t n) {
+    const int ndim = x->global.ndim;
+    if (ndim < x->hidden + 2 || y->global.ndim != ndim || out->global.ndim != ndim) return no(why, n, "not planes with a window each");
+    held->planes = 1;
+    for (int d = 0; d < ndim - 2; d++) {
+        if (x->box.begin[d] != y->box.begin[d] || x->box.end[d] != y->box.end[d] || x->box.begin[d] != out->box.begin[d] ||
+            x->box.end[d] != out->box.end[d])
+            return no(why, n, "the tensors hold different planes");
+        held->planes *= x->box.end[d] > x->box.begin[d] ? x->box.end[d] - x->box.begin[d] : 0;
+    }
+    held->x = plane_of(x);
+    held->y = plane_of(y);
+    held->out = plane_of(out);
+    for (int d = 0; d < 2; d++) {
+        held->size[d] = x->global.dim[ndim - 2 + d];
+        held->look[d] = look_of(node, d, 0);
+        if (is_back(node) && !windows_held(&held->look[d], y->global.dim[ndim - 2 + d], held->out.begin[d], held->out.end[d],
+                                           held->y.begin[d], held->y.end[d]))
+            return no(why, n, "a window that sees the result is not held");
+    }
     return true;
 }
 
-/* The element of a plane that tap k of window (oy, ox) sees; -1: padding. */
-static int64_t seen_at(const PlanesHeld *held, int64_t oy, int64_t ox, int64_t k) {
+/* Row and column that tap k of window (oy, ox) sees; false: they are in the padding. */
+static bool seen_at(const PlanesHeld *held, int64_t oy, int64_t ox, int64_t k, int64_t *row, int64_t *column) {
     const Look *down = &held->look[0], *across = &held->look[1];
-    const int64_t row = oy * down->stride + k / across->taps * down->dilation - down->padding,
-                  column = ox * across->stride + k % across->taps * across->dilation - across->padding;
-    return row < 0 || row >= held->rows || column < 0 || column >= held->columns ? -1 : row * held->columns + column;
+    *row = oy * down->stride + k / across->taps * down->dilation - down->padding;
+    *column = ox * across->stride + k % across->taps * across->dilation - across->padding;
+    return *row >= 0 && *row < held->size[0] && *column >= 0 && *column < held->size[1];
 }
 
-/* The first of a window's elements that is its maximum, in the order of representatives. */
-static int64_t maximum_at(const PlanesHeld *held, const Fe *plane, int64_t oy, int64_t ox) {
-    int64_t most = -1;
+/* The first of a window's elements that is its maximum, in the order of representatives; false: it sees none, or one that x's box does not hold. */
+static bool maximum_at(const PlanesHeld *held, const Fe *plane, int64_t oy, int64_t ox, int64_t *most_row, int64_t *most_column) {
+    Fe most = 0;
+    bool any = false;
     for (int64_t k = 0; k < held->look[0].taps * held->look[1].taps; k++) {
-        const int64_t at = seen_at(held, oy, ox, k);
-        if (at >= 0 && (most < 0 || fe_signed(plane[at]) > fe_signed(plane[most]))) most = at;
+        int64_t row, column;
+        if (!seen_at(held, oy, ox, k, &row, &column)) continue;
+        const int64_t at = place_at(&held->x, row, column);
+        if (at < 0) return false;
+        if (any && fe_signed(plane[at]) <= fe_signed(most)) continue;
+        any = true;
+        most = plane[at];
+        *most_row = row;
+        *most_column = column;
     }
-    return most;
+    return any;
 }
 
-/* to[w] = from[its maximum], of each window w; or back: to[its maximum] += from[w]. */
+/* to[w] = from[its maximum], of each window w; or back: to[its maximum] += from[w], where that is held. */
 static bool at_maxima(const PlanesHeld *held, const Fe *x, const Fe *from, Fe *to, bool back, char *why, size_t n) {
-    for (int64_t i = 0; i < held->planes * held->down * held->across; i++) {
-        const int64_t plane = i / (held->down * held->across) * held->rows * held->columns,
-                      most = maximum_at(held, x + plane, i / held->across % held->down, i % held->across);
-        if (most < 0) return no(why, n, "a window of padding alone");
-        if (back)
-            to[plane + most] = fe_add(to[plane + most], from[i]);
-        else
-            to[i] = from[plane + most];
+    const int64_t seen = plane_elements(&held->x), windows = plane_elements(&held->y), across = held->y.end[1] - held->y.begin[1];
+    for (int64_t i = 0; i < held->planes * windows; i++) {
+        const int64_t plane = i / windows, oy = held->y.begin[0] + i % windows / across, ox = held->y.begin[1] + i % across;
+        int64_t row = 0, column = 0;
+        if (!maximum_at(held, x + plane * seen, oy, ox, &row, &column))
+            return no(why, n, "a window of padding alone, or one that sees what its operand's box does not hold");
+        if (!back) {
+            to[i] = from[plane * seen + place_at(&held->x, row, column)];
+            continue;
+        }
+        const int64_t at = place_at(&held->out, row, column);
+        Fe *sum = &to[plane * plane_elements(&held->out) + at];
+        if (at >= 0) *sum = fe_add(*sum, from[i]);
     }
     return true;
 }
@@ -334,34 +466,35 @@ static bool at_maxima(const PlanesHeld *held, const Fe *x, const Fe *from, Fe *t
 bool max_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const bool back = node->op == OP_max_pool_grad;
     PlanesHeld held;
-    if (!planes_held(node, &in[0], back ? &in[1] : &out[0], &held, why, n)) return false;
+    if (!planes_held(node, &in[0], back ? &in[1] : &out[0], &out[0], &held, why, n)) return false;
     if (!back) return at_maxima(&held, in[0].at, in[0].at, out[0].at, false, why, n);
-    if (field_elements(&out[0]) != field_elements(&in[0])) return no(why, n, "the gradient is not of x's box");
     tensor_fill(&out[0], 0);
     return at_maxima(&held, in[0].at, in[1].at, out[0].at, true, why, n);
 }
 
 bool max_pool_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
     PlanesHeld held;
-    return planes_held(node, &in[0], &dout[0], &held, why, n) && at_maxima(&held, in[0].at, din[0].at, dout[0].at, false, why, n);
+    return planes_held(node, &in[0], &dout[0], &dout[0], &held, why, n) && at_maxima(&held, in[0].at, din[0].at, dout[0].at, false, why, n);
 }
 
 bool avg_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const bool back = node->op == OP_avg_pool_grad;
     const Attr *include = &node->attr[op_attr(node->op, "count_include_pad")];
     PlanesHeld held;
-    if (!planes_held(node, back ? &out[0] : &in[0], back ? &in[0] : &out[0], &held, why, n)) return false;
-    const int64_t taps = held.look[0].taps * held.look[1].taps;
+    if (!planes_held(node, back ? &out[0] : &in[0], back ? &in[0] : &out[0], &out[0], &held, why, n)) return false;
+    const int64_t taps = held.look[0].taps * held.look[1].taps, across = held.y.end[1] - held.y.begin[1], windows = plane_elements(&held.y);
     tensor_fill(&out[0], 0);
-    for (int64_t i = 0; i < held.planes * held.down * held.across; i++) {
-        const int64_t plane = i / (held.down * held.across) * held.rows * held.columns, oy = i / held.across % held.down,
-                      ox = i % held.across;
-        int64_t seen = 0;
+    for (int64_t i = 0; i < held.planes * windows; i++) {
+        const int64_t plane = i / windows * plane_elements(&held.x), oy = held.y.begin[0] + i % windows / across,
+                      ox = held.y.begin[1] + i % across;
+        int64_t seen = 0, row, column;
         for (int64_t k = 0; k < taps; k++)
-            seen += seen_at(&held, oy, ox, k) >= 0;
+            seen += seen_at(&held, oy, ox, k, &row, &column);
         const Fe share = fe_inverse(fe_integer(include->given && !include->i ? seen : taps));
         for (int64_t k = 0; k < taps; k++) {
-            const int64_t at = seen_at(&held, oy, ox, k);
+            if (!seen_at(&held, oy, ox, k, &row, &column)) continue;
+            const int64_t at = place_at(&held.x, row, column);
+            if (at < 0 && !back) return no(why, n, "a window sees what its operand's box does not hold");
             if (at < 0) continue;
             Fe *to = &out[0].at[back ? plane + at : i];
             *to = fe_add(*to, fe_mul(in[0].at[back ? i : plane + at], share));

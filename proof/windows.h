@@ -5,9 +5,13 @@
 
 bool is_windowed(OpCode op); /* conv2d, the pools, and their gradients */
 bool windowed_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
-/* Height and width as small as has windows at both ends and between, and groups of few channels. shape: of operands, then of results, NULL for one that there is
+/* Part [begin, end) of the letter of dimension d of the planes of an operand that is read through windows needs no element of it outside [from, to). */
+bool windowed_reach(const Graph *graph, const Node *node, int operand, int d, int64_t begin, int64_t end, int64_t from, int64_t to);
+/* Height and width as small as has windows at both ends and between, or where letter[d] is not 0 as small as makes their letter that; and groups of few channels. shape: of operands, then of results, NULL for one that there is
  * none of; what letters run over has been made small in them, and of groups it is their number. attr: groups. */
-void windowed_shrink(const Graph *graph, const Node *node, Shape *const *shape, Attr *attr);
+void windowed_shrink(const Graph *graph, const Node *node, const int64_t *letter, Shape *const *shape, Attr *attr);
+/* Whether the letter of dimension d of the planes can be made as small as that, so that there are windows. */
+bool windowed_small(const Graph *graph, const Node *node, int d, int64_t letter);
 double windowed_work(const Node *node, const FieldTensor *in, const FieldTensor *out);
 
 bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);     /* conv2d and its gradients */

@@ -15,14 +15,17 @@
 #include "runtime/data/data.h"
 #include "runtime/needed.h"
 
-enum { SUM_LOSS, SUM_ROWS, SUM_ACCURACY, NSUMS };
+/* What is added up: metrics by their number, then these. */
+enum { SUM_LOSS = NMETRICS, SUM_ROWS, NSUMS };
 
 struct Evaluation {
     Plan part; /* the plan as eval sees it */
     Arena arena;
     Executor *executor;
     Comm *comm;
-    int report[NSUMS]; /* number of the report in the graph, -1: there is none; the loss is none */
+    int report[NSUMS];                     /* number of the report in the graph, -1: there is none; the loss is none */
+    int64_t begin[NSUMS + 1], each[NSUMS]; /* where its sums stand among all, and how many they are */
+    double *sums;
     int prediction;
 };
 
@@ -83,6 +86,7 @@ static bool other_data(Evaluation *evaluation, const RunOptions *options, Error 
         input->file = *planned_file;
         input->file.path = is + 1;
         input->file.first = input->file.rows = 0;
+        graph->settings.split = (RowSplit){0}; /* of the other file: all rows */
     }
     return true;
 }
@@ -116,7 +120,8 @@ static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Er
         fprintf(stderr, "prun: note: %s, the data of input %s, cannot be read: predictions without a loss\n", input->file.path,
                 input->name);
     report_alone(&evaluation->part, evaluation->prediction, &evaluation->arena);
-    evaluation->report[SUM_ROWS] = evaluation->report[SUM_ACCURACY] = -1;
+    for (int k = 0; k < NSUMS; k++)
+        evaluation->report[k] = -1;
     evaluation->prediction = 0;
     return true;
 }
@@ -128,6 +133,18 @@ static bool check_data(const Graph *graph, Error *error) {
             return error_set(error, EXIT_USAGE, "the eval block gives no data for input %s: --predict can do without, a loss cannot",
                              graph->inputs.at[i].name);
     return true;
+}
+
+/* The loss and each report have sums of their own: one, or one a class and more. */
+static void place_sums(Evaluation *evaluation) {
+    const Graph *graph = &evaluation->part.graph;
+    for (int k = 0; k < NSUMS; k++) {
+        const int report = evaluation->report[k];
+        const TensorType *type = report < 0 ? NULL : &graph->values.at[graph->reports.at[report].value].type;
+        evaluation->each[k] = type && type->shape.ndim > type->hidden ? type->shape.dim[type->hidden] : 1;
+        evaluation->begin[k + 1] = evaluation->begin[k] + evaluation->each[k];
+    }
+    evaluation->sums = arena_alloc(&evaluation->arena, (size_t)evaluation->begin[NSUMS] * sizeof *evaluation->sums);
 }
 
 Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Executor *states_of, const Device *device, Comm *comm,
@@ -148,7 +165,8 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
     const Graph *graph = &evaluation->part.graph;
     evaluation->report[SUM_LOSS] = -1;
     evaluation->report[SUM_ROWS] = find_report(graph, "rows");
-    evaluation->report[SUM_ACCURACY] = find_report(graph, "accuracy");
+    for (int k = 0; k < NMETRICS; k++)
+        evaluation->report[k] = find_report(graph, metric_name[k]);
     evaluation->prediction = find_report(graph, "prediction");
     bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
     if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
@@ -157,7 +175,10 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
                (predict ? predict_alone(evaluation, plan_directory, error) : check_data(graph, error));
     if (complete)
         evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, device, comm, plan_directory, nthreads, error);
-    if (evaluation->executor) return evaluation;
+    if (evaluation->executor) {
+        place_sums(evaluation);
+        return evaluation;
+    }
     evaluation_destroy(evaluation);
     return NULL;
 }
@@ -189,14 +210,15 @@ void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *m
 /* ---------------------------------------------------------------- sums */
 
 /* What the driven ranks add to the sums after a step. */
-static bool add_sums(Evaluation *evaluation, double sums[NSUMS], Error *error) {
+static bool add_sums(Evaluation *evaluation, Error *error) {
     for (int k = 0; k < NSUMS; k++) {
         if (k == SUM_LOSS ? evaluation->part.programs.at[0].loss < 0 : evaluation->report[k] < 0) continue;
+        double *sums = evaluation->sums + evaluation->begin[k];
         for (int driven = 0; driven < evaluation->comm->ndriven; driven++) {
             ReportPart part;
             if (!executor_report(evaluation->executor, driven, evaluation->report[k], &part, error)) return false;
             for (int64_t i = 0; part.first && i < box_elements(&part.box); i++)
-                sums[k] += element_at(part.data, part.type->dtype, i);
+                sums[i % evaluation->each[k]] += element_at(part.data, part.type->dtype, i);
             executor_report_finish(evaluation->executor, &part);
         }
     }
@@ -204,18 +226,19 @@ static bool add_sums(Evaluation *evaluation, double sums[NSUMS], Error *error) {
 }
 
 /* The sums of all processes, in their order. */
-static bool gather_sums(const Comm *comm, double sums[NSUMS], Error *error) {
-    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+static bool gather_sums(Evaluation *evaluation, Error *error) {
+    Comm *comm = evaluation->comm;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), own;
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     bool ok = true;
-    for (int k = 0; ok && k < NSUMS; k++) {
-        memcpy(&words[0], &sums[k], sizeof sums[k]);
-        ok = comm->table->all_gather_words((Comm *)comm, words[0], words, error);
-        sums[k] = 0;
+    for (int64_t k = 0; ok && k < evaluation->begin[NSUMS]; k++) {
+        double *sum = &evaluation->sums[k], part;
+        memcpy(&own, sum, sizeof own);
+        ok = comm->table->all_gather_words(comm, own, words, error);
+        *sum = 0;
         for (int p = 0; ok && p < comm->nprocesses; p++) {
-            double own;
-            memcpy(&own, &words[p], sizeof own);
-            sums[k] += own;
+            memcpy(&part, &words[p], sizeof part);
+            *sum += part;
         }
     }
     free(words);
@@ -419,7 +442,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     Comm *comm = evaluation->comm;
     Executor *executor = evaluation->executor;
     Prediction prediction = {.path = path, .fd = -1};
-    double sums[NSUMS] = {0}, begin = now_seconds();
+    const double begin = now_seconds();
     int64_t rows = executor_rows(executor);
     *own_failure = false;
     if (path && evaluation->prediction < 0)
@@ -428,9 +451,10 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
     bool written = true;
     Error failure = {0}; /* of writing: told when all are through, for the others wait for this rank in every step */
+    memset(evaluation->sums, 0, (size_t)evaluation->begin[NSUMS] * sizeof *evaluation->sums);
     if (!executor_begin(executor, 1, 1, error)) return path ? prediction_close(comm, &prediction, false, error) : false;
     for (int64_t step = 1; step <= executor_steps(executor); step++) {
-        if (!executor_step(executor, 1, step, error) || !add_sums(evaluation, sums, error)) {
+        if (!executor_step(executor, 1, step, error) || !add_sums(evaluation, error)) {
             *own_failure = true;
             prediction_drop(comm, &prediction);
             return false;
@@ -439,18 +463,21 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     }
     if (!written) *error = failure;
     if (path && !prediction_close(comm, &prediction, written, error)) return false;
-    if (!gather_sums(comm, sums, error)) {
+    if (!gather_sums(evaluation, error)) {
         *own_failure = true;
         return false;
     }
     const bool has_loss = evaluation->part.programs.at[0].loss >= 0;
-    if (has_loss && !(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been moved: disturb.h */
-        return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", sums[SUM_ROWS], (long long)rows);
-    *result = (EvalResult){.rows = rows,
-                           .loss = sums[SUM_LOSS] / (double)rows,
-                           .accuracy = sums[SUM_ACCURACY] / (double)rows,
-                           .has_loss = has_loss,
-                           .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0,
-                           .seconds = now_seconds() - begin};
+    const double counted = evaluation->sums[evaluation->begin[SUM_ROWS]];
+    if (has_loss && !(fabs(counted - (double)rows) < 0.5)) /* the weights may have been moved: disturb.h */
+        return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", counted, (long long)rows);
+    *result = (EvalResult){.rows = rows, .has_loss = has_loss, .seconds = now_seconds() - begin};
+    result->loss = evaluation->sums[evaluation->begin[SUM_LOSS]] / (double)rows;
+    for (Metric metric = 0; metric < NMETRICS; metric++) {
+        result->has[metric] = evaluation->report[metric] >= 0;
+        if (result->has[metric])
+            result->metric[metric] =
+                metric_value(metric, evaluation->sums + evaluation->begin[metric], evaluation->each[metric], (double)rows);
+    }
     return true;
 }

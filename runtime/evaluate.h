@@ -1,17 +1,18 @@
 /* evaluate: the program eval of a plan, run over all rows of its data: each row counts once, on any number of ranks, and rows that only fill up the last
  * batch count nowhere. */
 #pragma once
+#include "ir/metric.h"
 #include "runtime/executor.h"
 #include "runtime/options.h"
 
 typedef struct Evaluation Evaluation;
 
-/* Sums over rows, divided by their number. */
 typedef struct EvalResult {
     int64_t rows;
-    double loss, accuracy;
-    bool has_loss, has_accuracy; /* no loss: predictions alone */
-    double seconds;              /* that it took */
+    double loss; /* the mean over the rows */
+    double metric[NMETRICS];
+    bool has_loss, has[NMETRICS]; /* no loss: predictions alone */
+    double seconds;               /* that it took */
 } EvalResult;
 
 /* When training is interrupted for it, and after how many steps (EVAL_STEPS). EVAL_NEVER too where the plan has no program eval. */

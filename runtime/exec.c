@@ -26,6 +26,16 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
     if (at.span.line > 0 && file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", file, at.span.line);
 }
 
+static void note_rows(const Executor *executor) {
+    Text text = {0};
+    data_left_out(executor->data, &text);
+    for (char *line = text.at, *end; line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        fprintf(stderr, "prun: note: %s: %.*s\n", executor->program->name, (int)(end - line), line);
+    }
+    text_finish(&text);
+}
+
 Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads,
                           Error *error) {
     return executor_create_over(plan, program, NULL, device, comm, plan_directory, nthreads, error);
@@ -62,6 +72,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
         cursor->nlosses = loss < 0 ? 0 : (int)box_elements(&cursor->box[loss]);
         cursor->losses = arena_alloc(&executor->arena, (size_t)cursor->nlosses * sizeof *cursor->losses);
     }
+    if (ok && comm->process == 0) note_rows(executor);
     if (ok) return executor;
     executor_destroy(executor);
     return NULL;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/metric.h"
 #include "runtime/exec.h"
 
 static bool misfit(char *why, size_t n, const char *what, int which, int dim) {
@@ -16,13 +17,43 @@ typedef struct Ranges {
     int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
 } Ranges;
 
+/* Dimension d of an operand is read through windows. */
+static const Halo *halo_of(const Rule *rule, int operand, int ndim, int d) {
+    const int plane = d - (ndim - HALO_DIMS);
+    return operand < HALO_OPERANDS && plane >= 0 && rule->halo[operand][plane].kind != HALO_NONE ? &rule->halo[operand][plane] : NULL;
+}
+
+/* A step's kernel: its rule, and the boxes of its operands and results. */
+typedef struct Fitting {
+    const Rule *rule;
+    int nin;
+    const Box *box[MAX_IN + MAX_OUT];
+    const Shape *global[MAX_IN + MAX_OUT];
+    Ranges ranges;
+} Fitting;
+
+/* Of a factor along which there are windows, tensors count windows or elements. */
+static bool counts_windows(const Fitting *fitting, int factor) {
+    for (int i = 0; i < fitting->nin; i++)
+        for (int d = 0; d < fitting->box[i]->ndim; d++)
+            if (fitting->rule->in[i][d] == factor && halo_of(fitting->rule, i, fitting->box[i]->ndim, d)) return true;
+    return false;
+}
+
 /* Tensors that share a factor have the same range of it; dimensions without one are whole. A reshaped dimension is cut between runs of
  * size / factor's size elements, as is the other one that shares its factor. */
-static bool fit_tensor(const Rule *rule, const int8_t *letters, const Box *box, const Shape *global, Ranges *ranges, const char *what,
-                       int which, char *why, size_t n) {
+static bool fit_tensor(Fitting *fitting, int at, char *why, size_t n) {
+    const bool result = at >= fitting->nin;
+    const int which = result ? at - fitting->nin : at;
+    const char *what = result ? "result" : "operand";
+    const int8_t *letters = result ? fitting->rule->out[which] : fitting->rule->in[which];
+    const Box *box = fitting->box[at];
+    Ranges *ranges = &fitting->ranges;
     for (int d = 0; d < box->ndim; d++) {
-        int f = letters[d];
-        int64_t run = f < 0 ? global->dim[d] : global->dim[d] / rule->factor[f].size;
+        const int f = letters[d];
+        if (!result && halo_of(fitting->rule, which, box->ndim, d)) continue;
+        int64_t run = fitting->global[at]->dim[d];
+        if (f >= 0) run = counts_windows(fitting, f) ? 1 : run / fitting->rule->factor[f].size;
         if (box->begin[d] % run || box->end[d] % run) return misfit(why, n, what, which, d);
         int64_t begin = box->begin[d] / run, end = box->end[d] / run;
         if (f < 0) {
@@ -37,19 +68,33 @@ static bool fit_tensor(const Rule *rule, const int8_t *letters, const Box *box, 
     return true;
 }
 
+/* What windows see from a range of their factor is there. */
+static bool fit_windows(const Fitting *fitting, int operand, char *why, size_t n) {
+    const Box *box = fitting->box[operand];
+    for (int d = 0; d < box->ndim; d++) {
+        const Halo *halo = halo_of(fitting->rule, operand, box->ndim, d);
+        const int f = fitting->rule->in[operand][d];
+        if (!halo) continue;
+        int64_t begin = fitting->ranges.begin[f], end = fitting->ranges.end[f];
+        halo_range(halo, fitting->global[operand]->dim[d], &begin, &end);
+        if (begin < end && (begin < box->begin[d] || end > box->end[d])) return misfit(why, n, "operand", operand, d);
+    }
+    return true;
+}
+
 static bool fit_kernel(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
     const Graph *graph = &executor->plan->graph;
     const Role *role = cursor->role;
-    const Node *node = &graph->nodes.at[step->node];
-    Ranges ranges = {0};
+    Fitting fitting = {.rule = graph->nodes.at[step->node].rule, .nin = step->nin};
+    for (int at = 0; at < step->nin + step->nout; at++) {
+        const int instance = at < step->nin ? step->in[at] : step->out[at - step->nin];
+        fitting.box[at] = &cursor->box[instance];
+        fitting.global[at] = &graph->values.at[role->instances.at[instance].value].type.shape;
+    }
+    for (int at = 0; at < step->nin + step->nout; at++)
+        if (!fit_tensor(&fitting, at, why, n)) return false;
     for (int i = 0; i < step->nin; i++)
-        if (!fit_tensor(node->rule, node->rule->in[i], &cursor->box[step->in[i]],
-                        &graph->values.at[role->instances.at[step->in[i]].value].type.shape, &ranges, "operand", i, why, n))
-            return false;
-    for (int o = 0; o < step->nout; o++)
-        if (!fit_tensor(node->rule, node->rule->out[o], &cursor->box[step->out[o]],
-                        &graph->values.at[role->instances.at[step->out[o]].value].type.shape, &ranges, "result", o, why, n))
-            return false;
+        if (!fit_windows(&fitting, i, why, n)) return false;
     return true;
 }
 
@@ -286,8 +331,10 @@ bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size
         bool fits = own->value == graph->reports.at[i].value && layout_equal(own->layout, first->layout) && !layout_is_partial(own->layout);
         if (fits && strcmp(graph->reports.at[i].name, "prediction") == 0) /* rows of the batch, or of each replica's */
             fits = type->shape.ndim > (type->hidden ? 1 : 0);
-        else if (fits)
-            fits = shape_elements(&type->shape) == (graph->replicas > 0 ? graph->replicas : 1);
+        else if (fits && strcmp(graph->reports.at[i].name, "logits") == 0) /* a number for each token, on every rank */
+            fits = layout_is_whole(own->layout);
+        else if (fits) /* a number, or one a class and more */
+            fits = type->shape.ndim - type->hidden == (metric_counts(metric_of(graph->reports.at[i].name)) ? 1 : 0);
         if (fits) continue;
         snprintf(why, n, "value %d is not the report %s of the graph, alike in all roles", id, graph->reports.at[i].name);
         return false;

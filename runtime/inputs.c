@@ -15,16 +15,27 @@ void inputs_begin(Executor *executor) {
     executor->batches = arena_alloc(&executor->arena, sizeof *executor->batches);
 }
 
-/* The optimizer's inputs: the number of the update, and what the schedule multiplies the learning rate by. */
-static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
+void executor_set_place(Executor *executor, int64_t token, int64_t place) {
+    executor->token = token;
+    executor->place = place;
+}
+
+/* What the schedule multiplies the learning rate by at an update. */
+static double rate_at(const Executor *executor, int64_t update) {
     const Settings *settings = &executor->plan->graph.settings;
+    return schedule_rate(&settings->schedule, update + executor->schedule_ahead, settings->epochs * data_steps(executor->data));
+}
+
+/* Inputs of one number: of the optimizer, and of what is generated. */
+static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
     const Input *input = &executor->plan->graph.inputs.at[id];
     double element; /* room for any */
     const int64_t update = executor->updates + 1;
-    element_put(&element, input->type.dtype, 0,
-                input->kind == INPUT_UPDATE
-                    ? (double)update
-                    : schedule_rate(&settings->schedule, update + executor->schedule_ahead, settings->epochs * data_steps(executor->data)));
+    const double number = input->kind == INPUT_TOKEN    ? (double)executor->token
+                          : input->kind == INPUT_PLACE  ? (double)executor->place
+                          : input->kind == INPUT_UPDATE ? (double)update
+                                                        : rate_at(executor, update);
+    element_put(&element, input->type.dtype, 0, number);
     return executor->backend->upload(executor->context, cursor->input[id], &element, dtype_bytes[input->type.dtype], error);
 }
 

@@ -380,9 +380,10 @@ static void put_evaluation(Text *text, const Run *run, const EvalResult *result)
                     at->step);
     number_print(digits, result->loss);
     text_printf(text, "eval: loss is %s", digits);
-    if (result->has_accuracy) {
-        number_print(digits, result->accuracy);
-        text_printf(text, ", accuracy is %s", digits);
+    for (Metric metric = 0; metric < NMETRICS; metric++) {
+        if (!result->has[metric]) continue;
+        number_print(digits, result->metric[metric]);
+        text_printf(text, ", %s is %s", metric_name[metric], digits);
     }
     text_printf(text, " (%" PRId64 " row%s)\n", result->rows, result->rows == 1 ? "" : "s");
 }
@@ -394,7 +395,8 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
     text_printf(&text, "{\"eval\": true, \"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step,
                 at->global_step);
     put_json_number(&text, "loss", result->loss);
-    if (result->has_accuracy) put_json_number(&text, "accuracy", result->accuracy);
+    for (Metric metric = 0; metric < NMETRICS; metric++)
+        if (result->has[metric]) put_json_number(&text, metric_name[metric], result->metric[metric]);
     text_printf(&text, ", \"rows\": %" PRId64, result->rows);
     put_json_number(&text, "seconds", now_seconds() - log->begin);
     text_printf(&text, "}\n");

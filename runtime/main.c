@@ -1,5 +1,6 @@
 /* prun: the command line. */
 #include <assert.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char usage[] =
     "Trains the net of a plan that pcc wrote.\n"
     "\n"
     "  --ranks N           all N ranks in this one process, without MPI\n"
-    "  --calibrate [FILE]  measure links between ranks and nodes, kernels and memory (under 10 s), and write them to FILE\n"
+    "  --calibrate [FILE]  measure links between ranks and nodes, kernels and memory (about 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
     "  --print NAME        print a parameter, or an optimizer's state (w.momentum), at the end (may be repeated); NAME:full prints all\n"
@@ -37,6 +38,10 @@ static const char usage[] =
     "  --predict FILE      the same, and write what the net answers to each row into FILE, a .npy in the order of the data;\n"
     "                      labels are not needed for that\n"
     "  --data INPUT=FILE   with --eval or --predict: another file for an input of the eval block, read as that one is (may be repeated)\n"
+    "  --generate N        do not train: generate N tokens behind a prompt, of a net with a generate block (with --load or --resume)\n"
+    "  --prompt TEXT       what the text begins with; --prompt-tokens 1,2,3 where tokens are no characters\n"
+    "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n"
+    "  --logits FILE       write the logits of each place, a line of numbers each\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --on-nan HOW        where a loss is nan or infinite: stop, and say why, or go (default: as the plan says, else stop)\n"
@@ -71,6 +76,13 @@ enum {
     OPTION_EVAL,
     OPTION_PREDICT,
     OPTION_DATA,
+    OPTION_GENERATE,
+    OPTION_PROMPT,
+    OPTION_PROMPT_TOKENS,
+    OPTION_TEMPERATURE,
+    OPTION_TOP_K,
+    OPTION_SEED,
+    OPTION_LOGITS,
     OPTION_LOAD,
     OPTION_RENAME,
     OPTION_TRANSPOSE,
@@ -103,6 +115,13 @@ static const struct option long_options[] = {
     {"eval", no_argument, NULL, OPTION_EVAL},
     {"predict", required_argument, NULL, OPTION_PREDICT},
     {"data", required_argument, NULL, OPTION_DATA},
+    {"generate", required_argument, NULL, OPTION_GENERATE},
+    {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"prompt-tokens", required_argument, NULL, OPTION_PROMPT_TOKENS},
+    {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
+    {"top-k", required_argument, NULL, OPTION_TOP_K},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"logits", required_argument, NULL, OPTION_LOGITS},
     {"load", required_argument, NULL, OPTION_LOAD},
     {"rename", required_argument, NULL, OPTION_RENAME},
     {"transpose", required_argument, NULL, OPTION_TRANSPOSE},
@@ -139,6 +158,22 @@ static bool read_count(const char *text, int *count) {
     if (end == text || *end || value < 1 || value > MAX_LOCAL_RANKS) return false;
     *count = (int)value;
     return true;
+}
+
+/* A number of --generate, --top-k or --seed. */
+static bool read_integer(const char *text, int64_t most, int64_t *number) {
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno || value < 0 || value > most) return false;
+    *number = value;
+    return true;
+}
+
+static bool read_temperature(const char *text, double *temperature) {
+    char *end;
+    *temperature = strtod(text, &end);
+    return end != text && !*end && *temperature >= 0 && *temperature <= 1e6;
 }
 
 /* Whether this process is the first that a launcher has started with its command line: mpirun -n 2 prun .. : -n 2 prun .. has two. */
@@ -206,6 +241,12 @@ static const struct Contradiction {
      OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) |
          OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN),
      "trains nothing"},
+    {OPTION_BIT(GENERATE),
+     OPTION_BIT(EVAL) | OPTION_BIT(PREDICT) | OPTION_BIT(DATA) | OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) |
+         OPTION_BIT(METRICS) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) |
+         OPTION_BIT(ON_NAN) | OPTION_BIT(SAVE) | OPTION_BIT(PRINT),
+     "generates text and does nothing else"},
+    {OPTION_BIT(PROMPT), OPTION_BIT(PROMPT_TOKENS), "says what the text begins with"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
 };
@@ -226,6 +267,17 @@ static bool check_options(uint64_t given, const RunOptions *options) {
             usage_error("--%s says how --load reads a file: add --load FILE", option_name(b));
             return false;
         }
+    const uint64_t drawn = given & (OPTION_BIT(PROMPT) | OPTION_BIT(PROMPT_TOKENS) | OPTION_BIT(TEMPERATURE) | OPTION_BIT(TOP_K) |
+                                    OPTION_BIT(SEED) | OPTION_BIT(LOGITS));
+    for (int b = 0; options->ngenerate < 0 && b < NOPTIONS; b++)
+        if (drawn >> b & 1) {
+            usage_error("--%s is of what is generated: add --generate N", option_name(b));
+            return false;
+        }
+    if (options->ngenerate >= 0 && !options->prompt && !options->prompt_tokens) {
+        usage_error("--generate goes on from a text: add --prompt TEXT or --prompt-tokens 1,2,3");
+        return false;
+    }
     const char *dot = options->predict ? strrchr(options->predict, '.') : NULL;
     if (dot && (strcmp(dot, ".csv") == 0 || strcmp(dot, ".tsv") == 0 || strcmp(dot, ".txt") == 0)) {
         usage_error("--predict writes a .npy file, and %s is the name of another", options->predict);
@@ -283,7 +335,7 @@ static int list_devices(void) {
 }
 
 int main(int argc, char **argv) {
-    RunOptions options = {0};
+    RunOptions options = {.ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
     standard_files();
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
     const char **words = calloc((size_t)argc * 5, sizeof *words); /* of the options that may be repeated */
@@ -324,6 +376,31 @@ int main(int argc, char **argv) {
             break;
         case OPTION_DATA:
             options.data[options.ndata++] = optarg;
+            break;
+        case OPTION_GENERATE:
+            if (!read_integer(optarg, INT32_MAX, &options.ngenerate))
+                code = usage_error("--generate takes a number of tokens, not '%s'", optarg);
+            break;
+        case OPTION_PROMPT:
+            options.prompt = optarg;
+            break;
+        case OPTION_PROMPT_TOKENS:
+            options.prompt_tokens = optarg;
+            break;
+        case OPTION_TEMPERATURE:
+            if (!read_temperature(optarg, &options.temperature))
+                code = usage_error("--temperature takes a number from 0 on, not '%s'", optarg);
+            break;
+        case OPTION_TOP_K:
+            if (!read_integer(optarg, INT32_MAX, &options.top_k))
+                code = usage_error("--top-k takes a number of tokens, 0: all, not '%s'", optarg);
+            break;
+        case OPTION_SEED:
+            if (!read_integer(optarg, INT64_MAX, &options.draw_seed))
+                code = usage_error("--seed takes a number from 0 on, not '%s'", optarg);
+            break;
+        case OPTION_LOGITS:
+            options.logits = optarg;
             break;
         case OPTION_LOAD:
             options.load = optarg;

@@ -12,8 +12,13 @@ typedef struct RunOptions {
     bool eval;                 /* --eval: no training, one evaluation */
     const char *predict;       /* --predict: file of what the net answers, likewise; or NULL */
     int ndata;
-    const char **data;       /* --data: "INPUT=FILE", of an evaluation alone */
-    const char *load, *save; /* --load, --save: parameters, safetensors; or NULL */
+    const char **data;                  /* --data: "INPUT=FILE", of an evaluation alone */
+    int64_t ngenerate;                  /* --generate: tokens; -1: none are generated */
+    const char *prompt, *prompt_tokens; /* --prompt: text; --prompt-tokens: "1,2,3"; or NULL */
+    double temperature;                 /* --temperature; -1: as the plan says, as the two that follow */
+    int64_t top_k, draw_seed;           /* --top-k, --seed */
+    const char *logits;                 /* --logits: file; or NULL */
+    const char *load, *save;            /* --load, --save: parameters, safetensors; or NULL */
     LoadRules rules;
     const char *resume;             /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;         /* --checkpoint-dir; NULL: beside the plan */
@@ -37,7 +42,7 @@ int launched_processes(void);
  * different things. */
 Comm *comm_of_launch(int nranks, const Common *common, int *argc, char ***argv, Error *error);
 /* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
- * Collective; under 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
+ * Collective; about 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
 int calibrate(const char *path, int nranks, const Common *common, int *argc, char ***argv);
 /* Does it all; returns the exit code after saying on stderr what went wrong. */
 int run(const RunOptions *options, int *argc, char ***argv);

@@ -12,13 +12,15 @@ typedef struct Trial {
     Rule rule;
     KernelFn *fn;
     void *memory;
+    int ncopies;        /* of all operands and results; calls take them in turn */
+    int64_t copy_bytes; /* of one */
 } Trial;
 
-static void set_operand(Operand *operand, DType dtype, void *data, int ndim, int64_t side) {
+static void set_operand(Operand *operand, DType dtype, void *data, int ndim, const int64_t *dim) {
     *operand = (Operand){.data = data, .dtype = dtype};
     operand->local.ndim = operand->box.ndim = ndim;
     for (int d = 0; d < ndim; d++)
-        operand->local.dim[d] = operand->box.end[d] = side;
+        operand->local.dim[d] = operand->box.end[d] = dim[d];
     operand->global = operand->local;
 }
 
@@ -29,23 +31,45 @@ static void set_letters(int8_t *letters, int first, int second) {
     if (second >= 0) letters[1] = (int8_t)second;
 }
 
-static bool trial_open(Trial *trial, const Device *device, OpCode op, DType dtype, int64_t side, int nthreads, Error *error) {
+/* Of a product: [m, k] by [k, n]; of others: vectors of m. */
+typedef struct Size {
+    int64_t m, k, n;
+} Size;
+
+static double product_flops(Size size) {
+    return 2.0 * (double)size.m * (double)size.k * (double)size.n;
+}
+
+static double product_bytes(Size size, DType dtype) {
+    return (double)dtype_bytes[dtype] * (double)(size.m * size.k + size.k * size.n + size.m * size.n);
+}
+
+/* cold_bytes: of all copies, so that an operand has left the cache nearest to the core when it is used again, as in a step. */
+static bool trial_open(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int64_t cold_bytes, int nthreads,
+                       Error *error) {
     const Backend *backend = device->backend;
-    bool product = op == OP_matmul;
-    int64_t bytes = (product ? side * side : side) * dtype_bytes[dtype];
-    int ndim = product ? 2 : 1, noperands = product ? 3 : 2;
+    const bool product = op == OP_matmul;
+    const int ndim = product ? 2 : 1, noperands = product ? 3 : 2;
+    const int64_t dims[2][3][2] = {{{size.m}, {size.m}}, {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}}};
+    int64_t bytes = 0;
+    for (int i = 0; i < noperands; i++) {
+        const int64_t *dim = dims[product][i], its = dim[0] * (product ? dim[1] : 1) * dtype_bytes[dtype];
+        bytes = its > bytes ? its : bytes;
+    }
     memset(trial, 0, sizeof *trial);
-    trial->memory = backend->alloc(device->context, noperands * bytes, error);
+    trial->copy_bytes = noperands * bytes;
+    trial->ncopies = 1 + (int)(cold_bytes / trial->copy_bytes);
+    trial->memory = backend->alloc(device->context, trial->ncopies * trial->copy_bytes, error);
     if (!trial->memory) return false;
     void *zeros = calloc(1, (size_t)bytes);
     bool ok = zeros || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    for (int i = 0; ok && i < noperands; i++)
+    for (int i = 0; ok && i < trial->ncopies * noperands; i++)
         ok = backend->upload(device->context, (char *)trial->memory + i * bytes, zeros, bytes, error);
     free(zeros);
     KernelCall *call = &trial->call;
     *call = (KernelCall){.op = op, .nin = noperands - 1, .nout = 1, .nthreads = nthreads, .rule = &trial->rule, .context = device->context};
     for (int i = 0; i < noperands; i++)
-        set_operand(i < call->nin ? &call->in[i] : &call->out[0], dtype, (char *)trial->memory + i * bytes, ndim, side);
+        set_operand(i < call->nin ? &call->in[i] : &call->out[0], dtype, (char *)trial->memory + i * bytes, ndim, dims[product][i]);
     trial->rule.nfactors = noperands;
     trial->rule.nout = 1;
     set_letters(trial->rule.in[0], 0, product ? 1 : -1);
@@ -79,7 +103,8 @@ static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t m
                        double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
-        bool ok = trial_open(&trial, device, op, F32, *size, nthreads, error) && trial_run(&trial, device, seconds, error);
+        bool ok = trial_open(&trial, device, op, F32, (Size){*size, *size, *size}, 0, nthreads, error) &&
+                  trial_run(&trial, device, seconds, error);
         device->backend->free(device->context, trial.memory);
         if (!ok || *seconds >= enough_s || *size * factor > most) return ok;
     }
@@ -103,45 +128,60 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Seconds of a rank's call while all ranks make such calls: of what they take together in some time, since ranks that share a core take turns; the median of
- * several times. */
-static bool trial_share(Trial *trial, const Device *device, Comm *comm, double *seconds, Error *error) {
-    enum { WINDOWS = 5, FEW = 64 };
-    static const double WINDOW_S = 0.04;
-    static const Attr none[MAX_ATTRS];
-    uint64_t *picoseconds = calloc((size_t)comm->nprocesses, sizeof *picoseconds);
-    double median[WINDOWS];
-    bool ok = picoseconds || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    trial->call.attr = none;
-    for (int w = -1; ok && w < WINDOWS; w++) { /* the first warms up */
-        if (!comm->table->barrier(comm, error)) break;
-        double begin = now_seconds(), now = begin;
-        int64_t calls = 0;
-        for (int64_t batch = 1; ok && now - begin < WINDOW_S;
-             now = now_seconds(), batch = now - begin < WINDOW_S / FEW ? 2 * batch : batch) {
-            for (int64_t i = 0; ok && i < batch; i++, calls++)
-                ok = trial->fn(&trial->call, error);
-            ok = ok && device->backend->sync(device->context, error);
-        }
-        if (!ok || !comm->table->all_gather_words(comm, (uint64_t)((now - begin) / (double)calls * 1e12), picoseconds, error)) break;
-        double sum = 0;
-        for (int p = 0; p < comm->nprocesses; p++)
-            sum += (double)picoseconds[p] * 1e-12;
-        if (w >= 0) median[w] = sum / comm->nprocesses * comm->ndriven; /* a process's ranks take turns */
-        if (w + 1 < WINDOWS) continue;
-        qsort(median, WINDOWS, sizeof *median, compare_doubles);
-        *seconds = median[WINDOWS / 2];
-        free(picoseconds);
-        return true;
-    }
-    free(picoseconds);
-    return false;
+static void trial_take(Trial *trial, int64_t call) {
+    char *copy = (char *)trial->memory + call % trial->ncopies * trial->copy_bytes;
+    for (int i = 0; i < trial->call.nin; i++)
+        trial->call.in[i].data = copy + (int64_t)i * (trial->copy_bytes / (trial->call.nin + 1));
+    trial->call.out[0].data = copy + (int64_t)trial->call.nin * (trial->copy_bytes / (trial->call.nin + 1));
 }
 
-static bool measure_share(const Device *device, OpCode op, DType dtype, int64_t size, int nthreads, Comm *comm, double *seconds,
+/* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and which one goes first does not count. */
+static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64_t calls, double *seconds, Error *error) {
+    if (!comm->table->barrier(comm, error)) return false;
+    const double begin = now_seconds();
+    for (int64_t i = 0; i < calls * comm->ndriven; i++) { /* a process's ranks take turns */
+        trial_take(trial, i);
+        if (!trial->fn(&trial->call, error)) return false;
+    }
+    if (!device->backend->sync(device->context, error) || !comm->table->barrier(comm, error)) return false;
+    uint64_t *picoseconds = calloc((size_t)comm->nprocesses, sizeof *picoseconds), most = 0;
+    bool ok = picoseconds ? comm->table->all_gather_words(comm, (uint64_t)((now_seconds() - begin) * 1e12), picoseconds, error)
+                          : error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    for (int p = 0; ok && p < comm->nprocesses; p++)
+        most = picoseconds[p] > most ? picoseconds[p] : most;
+    *seconds = (double)most * 1e-12;
+    free(picoseconds);
+    return ok;
+}
+
+/* Seconds of a rank's call while all ranks make such calls: the median of several times of so many calls that what surrounds them does not count. */
+static bool trial_share(Trial *trial, const Device *device, Comm *comm, double *seconds, Error *error) {
+    enum { WINDOWS = 5 };
+    static const double WINDOW_S = 0.03;
+    static const Attr none[MAX_ATTRS];
+    double each[WINDOWS], taken = 0;
+    trial->call.attr = none;
+    int64_t calls = 1;
+    for (int64_t more = 1;; calls *= more) { /* warms up, too */
+        if (!trial_together(trial, device, comm, calls, &taken, error)) return false;
+        if (taken >= WINDOW_S) break; /* on all processes */
+        more = taken > WINDOW_S / 8 ? (int64_t)(WINDOW_S / taken) + 1 : 8;
+    }
+    for (int w = 0; w < WINDOWS; w++) {
+        if (!trial_together(trial, device, comm, calls, &taken, error)) return false;
+        each[w] = taken / (double)calls;
+    }
+    qsort(each, WINDOWS, sizeof *each, compare_doubles);
+    *seconds = each[WINDOWS / 2];
+    return true;
+}
+
+static bool measure_share(const Device *device, OpCode op, DType dtype, Size size, int nthreads, Comm *comm, double *seconds,
                           Error *error) {
+    static const int64_t COLD_BYTES = 4 << 20;
     Trial trial;
-    bool ok = trial_open(&trial, device, op, dtype, size, nthreads, error) && trial_share(&trial, device, comm, seconds, error);
+    bool ok = trial_open(&trial, device, op, dtype, size, op == OP_matmul ? COLD_BYTES : 0, nthreads, error) &&
+              trial_share(&trial, device, comm, seconds, error);
     if (trial.memory) device->backend->free(device->context, trial.memory);
     return ok;
 }
@@ -153,7 +193,7 @@ static bool measure_cache(const Device *device, int nthreads, Comm *comm, RankPe
     for (int i = 0; i < NLENGTHS; i++) {
         const int64_t length = (int64_t)SHORTEST << i;
         double seconds;
-        if (!measure_share(device, OP_neg, F32, length, nthreads, comm, &seconds, error)) return false;
+        if (!measure_share(device, OP_neg, F32, (Size){.m = length}, nthreads, comm, &seconds, error)) return false;
         rate[i] = 2.0 * (double)length * dtype_bytes[F32] / seconds;
         if (i == 0 || rate[i] > peaks->cache_bytes_per_s) peaks->cache_bytes_per_s = rate[i];
     }
@@ -164,20 +204,51 @@ static bool measure_cache(const Device *device, int nthreads, Comm *comm, RankPe
     return true;
 }
 
+void fit_products(const double *flops, const double *bytes, const double *seconds, int n, double *flops_per_s, double *bytes_per_s) {
+    double ff = 0, fb = 0, bb = 0, f = 0, b = 0; /* least squares of (flops * x + bytes * y - seconds) / seconds */
+    for (int i = 0; i < n; i++) {
+        const double u = flops[i] / seconds[i], v = bytes[i] / seconds[i];
+        ff += u * u;
+        fb += u * v;
+        bb += v * v;
+        f += u;
+        b += v;
+    }
+    const double determinant = ff * bb - fb * fb, x = (f * bb - b * fb) / determinant, y = (b * ff - f * fb) / determinant;
+    const bool both = determinant > 1e-9 * ff * bb && x > 0 && y > 0;
+    *flops_per_s = both ? 1 / x : ff / f;
+    *bytes_per_s = both ? 1 / y : 0;
+}
+
+/* Products that nets have: square ones, thin ones in each dimension, small ones. */
+static bool measure_products(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
+    static const Size sizes[] = {{512, 512, 512}, {1024, 256, 512}, {256, 2048, 256}, {128, 256, 128},
+                                 {128, 32, 128},  {128, 128, 32},   {1024, 16, 1024}, {512, 512, 16}};
+    enum { NSIZES = sizeof sizes / sizeof *sizes };
+    double flops[NSIZES], bytes[NSIZES], seconds[NSIZES], wide;
+    for (int i = 0; i < NSIZES; i++) {
+        flops[i] = product_flops(sizes[i]);
+        bytes[i] = product_bytes(sizes[i], F32);
+        if (!measure_share(device, OP_matmul, F32, sizes[i], nthreads, comm, &seconds[i], error)) return false;
+    }
+    if (!measure_share(device, OP_matmul, F64, sizes[0], nthreads, comm, &wide, error)) return false;
+    fit_products(flops, bytes, seconds, NSIZES, &peaks->f32_flops, &peaks->product_bytes_per_s);
+    const double packing = peaks->product_bytes_per_s > 0 ? product_bytes(sizes[0], F64) / peaks->product_bytes_per_s : 0;
+    peaks->f64_flops = flops[0] / (packing < wide / 2 ? wide - packing : wide / 2);
+    return true;
+}
+
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    enum { SIDE = 512, LENGTH = 1 << 22, SMALL = 1 << 14, TINY = 16 };
-    static const double PRODUCT_FLOPS = 2.0 * SIDE * SIDE * SIDE;
-    double f32 = 0, f64 = 0, vector = 0, pass = 0, tiny = 0;
-    if (!measure_share(device, OP_matmul, F32, SIDE, nthreads, comm, &f32, error) ||
-        !measure_share(device, OP_matmul, F64, SIDE, nthreads, comm, &f64, error) ||
-        !measure_share(device, OP_exp, F32, SMALL, nthreads, comm, &vector, error) ||
-        !measure_share(device, OP_neg, F32, LENGTH, nthreads, comm, &pass, error) ||
-        !measure_share(device, OP_neg, F32, TINY, nthreads, comm, &tiny, error))
+    enum { LENGTH = 1 << 23, SMALL = 1 << 14, TINY = 16 };
+    double vector = 0, pass = 0, tiny = 0;
+    *peaks = (RankPeaks){0};
+    if (!measure_products(device, nthreads, comm, peaks, error) ||
+        !measure_share(device, OP_exp, F32, (Size){.m = SMALL}, nthreads, comm, &vector, error) ||
+        !measure_share(device, OP_neg, F32, (Size){.m = LENGTH}, nthreads, comm, &pass, error) ||
+        !measure_share(device, OP_neg, F32, (Size){.m = TINY}, nthreads, comm, &tiny, error))
         return false;
-    *peaks = (RankPeaks){.f32_flops = PRODUCT_FLOPS / f32,
-                         .f64_flops = PRODUCT_FLOPS / f64,
-                         .vector_flops = (double)op_table[OP_exp].flops * SMALL / vector,
-                         .bytes_per_s = 2.0 * LENGTH * dtype_bytes[F32] / pass,
-                         .kernel_s = tiny};
+    peaks->vector_flops = (double)op_table[OP_exp].flops * SMALL / vector;
+    peaks->bytes_per_s = 2.0 * LENGTH * dtype_bytes[F32] / pass;
+    peaks->kernel_s = tiny;
     return measure_cache(device, nthreads, comm, peaks, error);
 }

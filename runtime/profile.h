@@ -30,11 +30,14 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
  * Under a second. */
 bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error);
 
-/* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, exp of f32 (by its FLOPs in the operator table), bytes read and
- * written by a long neg, seconds of a neg of a few numbers. Collective; about three seconds. */
+/* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, and bytes of their operands and results that take time beside that (0:
+ * none), exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, seconds of a neg of a few numbers. Collective; about five seconds. */
 typedef struct RankPeaks {
-    double f32_flops, f64_flops, vector_flops, bytes_per_s, kernel_s;
+    double f32_flops, f64_flops, product_bytes_per_s, vector_flops, bytes_per_s, kernel_s;
     double cache_bytes_per_s,
         cache_bytes; /* of the fastest neg; what the longest that is nearer to it than to the long one reads and writes */
 } RankPeaks;
+/* Products of so many FLOPs and bytes took so many seconds: the rates at which flops / flops_per_s + bytes / bytes_per_s is nearest to each, as shares of it. bytes_per_s 0: bytes
+ * do not explain them. */
+void fit_products(const double *flops, const double *bytes, const double *seconds, int n, double *flops_per_s, double *bytes_per_s);
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "runtime/evaluate.h"
+#include "runtime/generate.h"
 #include "runtime/limits.h"
 #include "runtime/run.h"
 
@@ -63,8 +64,11 @@ static bool check_memory(Run *run, bool on_host, Error *error) {
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
     for (int i = 0; i < comm->ndriven; i++) {
         ExecutorMemory one = {0}, eval;
-        if (!evaluates_only(run)) executor_memory(&run->plan, "train", comm->first_driven + i, &one);
-        evaluation_memory(&run->plan, comm->first_driven + i, evaluates_only(run), &eval);
+        if (!evaluates_only(run) && !generates_only(run)) executor_memory(&run->plan, "train", comm->first_driven + i, &one);
+        if (generates_only(run))
+            generator_memory(&run->plan, comm->first_driven + i, &eval);
+        else
+            evaluation_memory(&run->plan, comm->first_driven + i, evaluates_only(run), &eval);
         arena += (double)one.arena_bytes + (double)eval.arena_bytes;
         states += (double)one.state_bytes + (double)eval.state_bytes;
         inputs += (double)one.input_bytes + (double)eval.input_bytes;

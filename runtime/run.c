@@ -8,6 +8,7 @@
 
 #include "runtime/checkpoint.h"
 #include "runtime/evaluate.h"
+#include "runtime/generate.h"
 #include "runtime/log.h"
 #include "runtime/profile.h"
 #include "runtime/stop.h"
@@ -111,6 +112,7 @@ int find_print(const Graph *graph, const char *print, bool *full) {
 }
 
 Executor *state_holder(const Run *run) {
+    if (run->generator) return generator_executor(run->generator);
     return run->executor ? run->executor : evaluation_executor(run->evaluation);
 }
 
@@ -220,6 +222,12 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!open_device(run, error)) return false;
     /* In a captured step no operator can be waited for. */
     const char *against = run->options->no_graph ? "--no-graph" : run->options->wait ? "--sync" : NULL;
+    if (generates_only(run)) {
+        run->generator = generator_create(run, error);
+        if (!run->generator) return false;
+        executor_capture(generator_executor(run->generator), against);
+        return comm_agree(run->comm, check_held(run, error), error) && restore(run, error);
+    }
     if (!evaluates_only(run)) {
         run->executor = executor_create(&run->plan, "train", &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->executor) return false;
@@ -459,6 +467,18 @@ static bool evaluate_only(Run *run, Error *error) {
     return ok;
 }
 
+/* --generate: text, of the states that were loaded. */
+static bool generate_only(Run *run, Error *error) {
+    if (run->options->verbose && !report_ranks(run, error)) return false;
+    if (run->comm->process == 0 && !run->options->load && !run->options->resume && run->plan.graph.states.n > 0)
+        fputs("prun: note: neither --load nor --resume: these are the parameters that the net begins with\n", stderr);
+    return generator_run(run->generator, run, error);
+}
+
+static bool run_prepared(Run *run, Error *error) {
+    return generates_only(run) ? generate_only(run, error) : evaluates_only(run) ? evaluate_only(run, error) : train(run, error);
+}
+
 int run(const RunOptions *options, int *argc, char ***argv) {
     Training training = {.lock = -1, .saved_step = -1, .argc = *argc, .argv = *argv};
     Run run = {.options = options, .training = &training, .agreed = true};
@@ -466,7 +486,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
     signal(SIGPIPE, SIG_IGN); /* say */
-    bool ok = prepare(&run, argc, argv, &error) && (evaluates_only(&run) ? evaluate_only(&run, &error) : train(&run, &error));
+    bool ok = prepare(&run, argc, argv, &error) && run_prepared(&run, &error);
     int code = !ok ? error.code : training.stop.signal ? 128 + training.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
     stop_close(&training.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
@@ -477,6 +497,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     profile_destroy(training.profile);
     verifier_destroy(training.verifier);
     evaluation_destroy(run.evaluation);
+    generator_destroy(run.generator);
     executor_destroy(run.executor);
     if (run.comm) run.comm->table->destroy(run.comm);
     device_close(&run.device);

@@ -7,6 +7,7 @@
  *   fit.c      whether the operands of its steps fit together
  *   fuse.c     fused steps, and calls that a device takes together
  *   evaluate.c the program eval: metrics over all rows, predictions
+ *   generate.c the program generate: text, place by place
  *   resources.c  where it runs: processes, memory, the device
  *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
@@ -49,6 +50,7 @@ typedef struct Run {
     Device device;                 /* that the programs run on */
     Executor *executor;            /* of the program train; NULL: evaluates only */
     struct Evaluation *evaluation; /* NULL: there is nothing to evaluate */
+    struct Generator *generator;   /* NULL: nothing is generated */
     RunLog *log;
     Training *training;
     int64_t replicas_compared; /* --check-replicas */
@@ -68,6 +70,9 @@ Executor *state_holder(const Run *run); /* whose states are the run's */
 
 static inline bool evaluates_only(const Run *run) {
     return run->options->eval || run->options->predict;
+}
+static inline bool generates_only(const Run *run) {
+    return run->options->ngenerate >= 0;
 }
 
 /* ---------------------------------------------------------------- resources.c */

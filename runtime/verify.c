@@ -326,10 +326,15 @@ static bool compare_evaluation(Verifier *verifier, const EvalResult *mine, int64
     if (mine->rows != exact.rows)
         return error_set(error, EXIT_MISMATCH, "--verify: %lld rows evaluated, one rank has %lld", (long long)mine->rows,
                          (long long)exact.rows);
-    return compare(verifier, "the eval's loss", &type, &mine->loss, &exact.loss, largest_change(&moved.loss, &exact.loss, 1), 1, epoch,
-                   step, error) &&
-           (!mine->has_accuracy || compare(verifier, "the eval's accuracy", &type, &mine->accuracy, &exact.accuracy,
-                                           largest_change(&moved.accuracy, &exact.accuracy, 1), 1, epoch, step, error));
+    bool ok = compare(verifier, "the eval's loss", &type, &mine->loss, &exact.loss, largest_change(&moved.loss, &exact.loss, 1), 1, epoch,
+                      step, error);
+    for (Metric metric = 0; ok && metric < NMETRICS; metric++) {
+        char name[64];
+        snprintf(name, sizeof name, "the eval's %s", metric_name[metric]);
+        ok = !mine->has[metric] || compare(verifier, name, &type, &mine->metric[metric], &exact.metric[metric],
+                                           largest_change(&moved.metric[metric], &exact.metric[metric], 1), 1, epoch, step, error);
+    }
+    return ok;
 }
 
 bool verifier_evaluation(Verifier *verifier, const EvalResult *mine, int64_t epoch, int64_t step, Error *error) {

@@ -26,6 +26,11 @@ void planes_of(const KernelCall *call, PlanesOf *of) {
         planes->window[d].low += of->x->box.begin[at] - of->y->box.begin[at] * planes->window[d].stride;
         planes->in[d] = x->dim[at];
         planes->out[d] = y->dim[at];
+        planes->before[d] = of->x->box.begin[at];
+        planes->after[d] = of->x->global.dim[at] - of->x->box.end[at];
+        if (op != OP_max_pool_grad) continue;
+        planes->back[d] = call->out[0].local.dim[at];
+        planes->behind[d] = call->out[0].box.begin[at] - of->x->box.begin[at];
     }
 }
 
@@ -33,11 +38,12 @@ int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding
     int64_t count = 1;
     for (int d = 0; d < 2; d++) {
         const Window *window = &planes->window[d];
-        const int64_t begin = at[d] * window->stride - window->low, end = begin + window->size;
+        const int64_t size = planes->before[d] + planes->in[d] + planes->after[d],
+                      begin = window_place(window, at[d], 0) + planes->before[d], end = begin + window->size;
         if (with_padding)
             count *= window->size;
         else
-            count *= (end < planes->in[d] ? end : planes->in[d]) - (begin > 0 ? begin : 0);
+            count *= (end < size ? end : size) - (begin > 0 ? begin : 0);
     }
     return count;
 }

@@ -1,7 +1,8 @@
 # A model of characters: which one follows those before it. Two blocks of attention that see no place behind their own. The file text.txt lies
 # beside this one: any text of ASCII characters; each row is a window of it, and its labels are the same window one character later.
 #
-#   pcc characters.dsl --ranks 4 --hints characters_hints.dsl && mpirun -n 4 prun characters.plan
+#   pcc characters.dsl --ranks 4 --hints characters_hints.dsl && mpirun -n 4 prun --save characters.safetensors characters.plan
+#   prun --ranks 4 --load characters.safetensors --generate 50 --prompt "The " characters.plan
 import "nn.dsl";
 
 # Attention in which a place sees itself and those before it. mask is added to the scores.
@@ -44,4 +45,11 @@ train {
     optimizer = adamw(lr = 0.003);
     steps     = 200;
     log_every = 20;
+}
+
+generate {
+    text        = text;
+    logits      = logits;
+    temperature = 0.8;
+    top_k       = 40;
 }

@@ -170,6 +170,32 @@ cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
     return y;
 }
 
+# The channels of each group together, of every sample alone, brought to mean 0 and variance 1; then each channel scaled and moved: PyTorch's nn.GroupNorm, whose
+# weight and bias these are. Samples may be split, and groups. x: [n, c, ..] -> [n, c, ..]
+cell group_norm(x, groups, eps = 1e-5) {
+    require ndim(x) >= 2 and ndim(x) <= 5 "x is [n, c] and up to three dimensions behind them";
+    require groups > 0 "there is at least one group";
+    require size(x, 1) % groups == 0 "the channels are divided among the groups evenly";
+    let channels = size(x, 1);
+    param weight : f32[channels] = ones;
+    param bias   : f32[channels] = zeros;
+    flat = reshape(x, shape = [size(x, 0), groups, -1]);
+    const ones_of_group  : f32[size(flat, 2)] = ones;
+    const zeros_of_group : f32[size(flat, 2)] = zeros;
+    normalised = reshape(layer_norm(flat, ones_of_group, zeros_of_group, eps = eps), shape = [size(x, 0), channels, -1]);
+    scaled     = normalised * reshape(weight, shape = [channels, 1]) + reshape(bias, shape = [channels, 1]);
+    if ndim(x) == 2 {
+        y = reshape(scaled, shape = [size(x, 0), channels]);
+    } else if ndim(x) == 3 {
+        y = scaled;
+    } else if ndim(x) == 4 {
+        y = reshape(scaled, shape = [size(x, 0), channels, size(x, 2), size(x, 3)]);
+    } else {
+        y = reshape(scaled, shape = [size(x, 0), channels, size(x, 2), size(x, 3), size(x, 4)]);
+    }
+    return y;
+}
+
 # Cross-correlation over planes: PyTorch's nn.Conv2d, weight [out, channels / groups, height, width] as in its files. kernel_size, stride, padding and dilation are of
 # height and width alike; for two numbers there is the operator, conv2d(x, weight, stride = [1, 2]). x: [n, c, h, w] -> [n, out, h', w']. A strategy is that of the
 # operator: ((8, 1, 1, 1), (1, 1, 1, 1)) splits the batch, ((1, 1, 1, 1), (8, 1, 1, 1)) splits out, ((1, 8, 1, 1), (1, 8, 1, 1)) the sum over c.
@@ -202,6 +228,69 @@ cell global_avg_pool(x) {
     return mean(x, axes = [2, 3]);
 }
 
+# The outputs of PyTorch's nn.LSTM(size(x, -1), hidden, batch_first=True), a layer in one direction that begins at zeros; its parameters have that one's names and shapes.
+# The last state is y[:, -1]. x: [batch, places, n] -> [batch, places, hidden]. A strategy is that of the product of x and weight_ih_l0.
+cell lstm(x, hidden) {
+    require ndim(x) == 3 "x is [batch, places, n]";
+    let bound = 1 / sqrt(hidden);
+    param weight_ih_l0 : f32[4 * hidden, size(x, 2)] = uniform(-bound, bound);
+    param weight_hh_l0 : f32[4 * hidden, hidden]     = uniform(-bound, bound);
+    param bias_ih_l0   : f32[4 * hidden]             = uniform(-bound, bound);
+    param bias_hh_l0   : f32[4 * hidden]             = uniform(-bound, bound);
+    const start        : f32[size(x, 0), hidden]     = zeros;
+    product = matmul(x, weight_ih_l0, transpose_b = true) shard;
+    given   = product + (bias_ih_l0 + bias_hh_l0);
+    h       = start;
+    c       = start;
+    y       = start;
+    for t in 0..size(x, 1) {
+        gates = given[:, t];
+        if t > 0 {
+            gates = gates + matmul(h, weight_hh_l0, transpose_b = true);
+        }
+        take, keep, new, show = split(gates, parts = 4, axis = 1);
+        c = sigmoid(keep) * c + sigmoid(take) * tanh(new);
+        h = sigmoid(show) * tanh(c);
+        if t == 0 {
+            y = h[:, None];
+        } else {
+            y = concat(y, h[:, None], axis = 1);
+        }
+    }
+    return y;
+}
+
+# The same of PyTorch's nn.GRU. x: [batch, places, n] -> [batch, places, hidden]
+cell gru(x, hidden) {
+    require ndim(x) == 3 "x is [batch, places, n]";
+    let bound = 1 / sqrt(hidden);
+    param weight_ih_l0 : f32[3 * hidden, size(x, 2)] = uniform(-bound, bound);
+    param weight_hh_l0 : f32[3 * hidden, hidden]     = uniform(-bound, bound);
+    param bias_ih_l0   : f32[3 * hidden]             = uniform(-bound, bound);
+    param bias_hh_l0   : f32[3 * hidden]             = uniform(-bound, bound);
+    const start        : f32[size(x, 0), hidden]     = zeros;
+    product = matmul(x, weight_ih_l0, transpose_b = true) shard;
+    given   = product + bias_ih_l0;
+    h       = start;
+    y       = start;
+    for t in 0..size(x, 1) {
+        own = bias_hh_l0[None];
+        if t > 0 {
+            own = matmul(h, weight_hh_l0, transpose_b = true) + bias_hh_l0;
+        }
+        reset, keep, new = split(given[:, t], parts = 3, axis = 1);
+        own_reset, own_keep, own_new = split(own, parts = 3, axis = 1);
+        next = tanh(new + sigmoid(reset + own_reset) * own_new);
+        h = next + sigmoid(keep + own_keep) * (h - next);
+        if t == 0 {
+            y = h[:, None];
+        } else {
+            y = concat(y, h[:, None], axis = 1);
+        }
+    }
+    return y;
+}
+
 # In training each element is 0 with probability p, else x / (1 - p); in an eval x. x: [..] -> [..]
 cell dropout(x, p = 0.5) {
     require p >= 0 and p < 1 "p is the share of elements that become 0: at least 0, less than 1";
@@ -211,6 +300,12 @@ cell dropout(x, p = 0.5) {
         y = x;
     }
     return y;
+}
+
+# Numbers of the standard normal distribution, as many as x has elements, others at every step: of pairs of uniform ones (Box and Muller 1958). x: [..] -> [..]
+cell standard_normal(x) {
+    radius = sqrt(-2.0 * log(1.0 - random(x)));
+    return radius * cos(6.283185307179586 * random(x));
 }
 
 # A block of ResNet-18 and -34 (He et al. 2015), named as torchvision's BasicBlock: two convolutions, and x beside them, through a convolution and a norm of its own

@@ -3,10 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Moves *moves,
-                  Arena *arena) {
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, int64_t batches, double behind,
+                  Moves *moves, Arena *arena) {
     if (machine == NULL) machine = &machine_cpu;
-    *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind};
+    const double unseen = batches > 0 ? (double)batches / (double)graph->settings.accumulate : 1;
+    *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind, .unseen = unseen};
     double all = 0;
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].trainable)
@@ -79,6 +80,7 @@ static void fill_columns(const Choices *choices, const NodeClass *class, const S
         Layout layout;
         strategy_in_layout(node, strategy, i, ndim, &layout);
         columns->need[i] = number(choices, type, &layout);
+        layout_without_halos(&layout, &layout);
         for (int f = 0; f < node->rule->nfactors; f++)
             for (int k = 0; k < strategy_count(strategy, f) && !rule_in_has(node->rule, i, ndim, f); k++)
                 layout_append(&layout, ndim + REDUCE_SUM, strategy_digits(strategy, f)[k]);
@@ -114,6 +116,16 @@ static double row_seconds(const Choices *choices, const Node *node, const Strate
         seconds += reductions * moves_seconds(choices->moves, number(choices, &rows, &partial), number(choices, &rows, &whole), INFINITY);
     }
     return seconds;
+}
+
+/* The exchange of halos that the gradient of operand 0 asks for. */
+static double halo_seconds(const Choices *choices, const NodeClass *class, const Strategy *strategy) {
+    const Node *node = class->node;
+    Layout left, needed;
+    if (node->nin == 0 || !class->key.active[0]) return 0;
+    const TensorType *type = &node->rule->result[0];
+    if (!strategy_gradient_halos(node, strategy, &choices->graph->values.at[node->in[0]].type.shape, &left, &needed)) return 0;
+    return moves_seconds(choices->moves, number(choices, type, &left), number(choices, type, &needed), INFINITY);
 }
 
 /* Into how many parts the update of a parameter is divided beyond its storage. */
@@ -152,14 +164,15 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
     const Strategy *strategy = &class->strategy[at];
     const Columns *columns = &class->columns[at];
     const ClassKey *key = &class->key;
-    double cost = kernels_seconds(&choices->kernels, (int)(class->node - choices->graph->nodes.at), strategy) +
-                  row_seconds(choices, class->node, strategy);
+    double cost = choices->unseen * kernels_seconds(&choices->kernels, (int)(class->node - choices->graph->nodes.at), strategy) +
+                  row_seconds(choices, class->node, strategy) + halo_seconds(choices, class, strategy);
     int64_t held = 0;
     for (int i = 0; i < class->node->nin; i++) {
         const int need = columns->need[i], gradient = columns->gradient[i];
         if (key->kind[i] == OPERAND_OWN && key->trained[i] && gradient >= 0) {
-            cost += parameter_seconds(choices, need, gradient);
-            held += parameter_bytes(choices, need, gradient);
+            const int stored = moves_parts(choices->moves, need);
+            cost += parameter_seconds(choices, stored, gradient) + moves_seconds(choices->moves, stored, need, INFINITY);
+            held += parameter_bytes(choices, stored, gradient);
         } else if (key->kind[i] == OPERAND_GIVEN) {
             cost += moves_seconds(choices->moves, key->given[i], need, INFINITY);
             if (!key->trained[i]) continue;

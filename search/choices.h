@@ -58,14 +58,15 @@ typedef struct Choices {
     const Machine *machine;
     Mesh mesh;
     double behind;       /* ModelInput */
+    double unseen;       /* how often the kernels of the graph's batches count */
     double bucket_bytes; /* of gradients whose messages go together */
     Moves *moves;
     KernelIndex kernels;
     VEC(NodeClass *) classes;
     Map map;
 } Choices;
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Moves *moves,
-                  Arena *arena);
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, int64_t batches, double behind,
+                  Moves *moves, Arena *arena);
 /* The class of a node with this key, of which op and rule are filled in. */
 const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key);
 /* Seconds of a step, and bytes held, for a parameter that lies in `stored` and whose gradients come to lie in `partial`, which is that with partial sums: they are summed,

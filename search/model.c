@@ -289,7 +289,7 @@ static const Hub *hub_of(Builder *b, const Source *source) {
         const Use use = b->uses.at[source->first_use + k];
         const NodeClass *class = b->model->choosers.at[b->variable_of[use.node]].class;
         for (int c = 0; c < class->n; c++) {
-            if (source->given == NULL) want(b, &wanted, class->columns[c].need[use.operand]);
+            if (source->given == NULL) want(b, &wanted, moves_parts(moves, class->columns[c].need[use.operand]));
             if (source->active && class->columns[c].gradient[use.operand] >= 0)
                 want_sums(b, &wanted, moves_at(moves, class->columns[c].gradient[use.operand]));
         }
@@ -420,7 +420,7 @@ static double least_seconds(const Model *model) {
 void model_init(Model *model, const ModelInput *input, Arena *arena) {
     const Graph *graph = input->graph;
     *model = (Model){0};
-    choices_init(&model->choices, graph, input->machine, &input->mesh, input->behind, input->moves, arena);
+    choices_init(&model->choices, graph, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
     Builder b = {.model = model,
                  .graph = graph,
                  .out_layout = input->out_layout,

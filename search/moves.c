@@ -48,6 +48,14 @@ int moves_layout(Moves *moves, const TensorType *type, const Layout *layout) {
     return moves->layouts.n - 1;
 }
 
+int moves_parts(Moves *moves, int layout) {
+    const MoveLayout *from = moves->layouts.at[layout];
+    Layout parts;
+    if (!layout_has_halo(&from->layout)) return layout;
+    layout_without_halos(&from->layout, &parts);
+    return moves_layout(moves, &from->type, &parts);
+}
+
 const Layout *moves_at(const Moves *moves, int number) {
     return &moves->layouts.at[number]->layout;
 }

@@ -6,6 +6,7 @@ typedef struct Moves Moves;
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks);
 /* The number of a layout of a tensor of this type, made canonical; partial digits stay. Numbers of one type and layout are equal. */
 int moves_layout(Moves *moves, const TensorType *type, const Layout *layout);
+int moves_parts(Moves *moves, int layout); /* the layout without its halos: what may be made or stored */
 const Layout *moves_at(const Moves *moves, int number);
 int64_t moves_bytes(const Moves *moves, int number); /* of the largest box */
 int moves_planned(const Moves *moves);               /* how many conversions have been planned so far */

@@ -25,6 +25,16 @@ Alike *alike_of(Propagator *p, const Node *node) {
     return alike;
 }
 
+/* What is received in the halos of the gradient of a result that windows made. */
+static Moved halos_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
+    const TensorType *type = value_type(p, node->in[0]);
+    const Shape *shape = &value_type(p, node->out[0])->shape;
+    Layout left, needed;
+    if (!strategy_gradient_halos(node, strategy, &type->shape, &left, &needed)) return (Moved){0};
+    const int64_t elements = cost_convert(p->memo, cost_layout(p->memo, &left, shape), cost_layout(p->memo, &needed, shape));
+    return elements > 0 ? (Moved){elements * dtype_bytes[type->dtype], 1} : (Moved){0};
+}
+
 /* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row of
  * operand 0, or, where that does not have the factor (attention's queries, of split keys), all of it. */
 static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
@@ -56,6 +66,7 @@ static int gradient_number(const Propagator *p, const Node *node, const Strategy
     const Shape *shape = &value_type(p, node->in[operand])->shape;
     Layout layout;
     strategy_in_layout(node, strategy, operand, shape->ndim, &layout);
+    layout_without_halos(&layout, &layout);
     for (int f = 0; f < node->rule->nfactors; f++)
         for (int i = 0; i < strategy_count(strategy, f) && !rule_in_has(node->rule, operand, shape->ndim, f); i++)
             layout_append(&layout, shape->ndim + REDUCE_SUM, strategy_digits(strategy, f)[i]);
@@ -97,7 +108,8 @@ Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strateg
                            .gradient = numbers + node->nin,
                            .made = numbers + 2 * node->nin,
                            .home = numbers + 2 * node->nin + node->nout,
-                           .rows = node->nin > 0 ? rows_moved(p, node, strategy) : (Moved){0}};
+                           .rows = node->nin > 0 ? rows_moved(p, node, strategy) : (Moved){0},
+                           .halos = node->nin > 0 && node->nout > 0 ? halos_moved(p, node, strategy) : (Moved){0}};
     for (int f = 0; f < copy->nfactors; f++)
         made_of->split[f] = (int32_t)strategy_split(copy, f);
     made_of->flops = cost_flops(node->op, node->rule, made_of->split);

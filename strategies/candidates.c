@@ -181,3 +181,19 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
     }
     return true;
 }
+
+bool strategy_gradient_halos(const Node *node, const Strategy *strategy, const Shape *operand, Layout *left, Layout *needed) {
+    const int ndim = node->nout > 0 ? node->rule->result[0].shape.ndim : 0;
+    if (ndim != operand->ndim) return false;
+    strategy_out_layout(node, strategy, 0, ndim, left);
+    layout_complete(left, left);
+    *needed = *left;
+    for (int i = 0; i < HALO_DIMS; i++) {
+        const int d = ndim - HALO_DIMS + i;
+        if (d < 0 || node->rule->halo[0][i].kind != HALO_SEES || layout_count(left, d) == 0) continue;
+        needed->halo[i] = node->rule->halo[0][i];
+        needed->halo[i].kind = HALO_SEEN;
+        needed->halo[i].of = operand->dim[d];
+    }
+    return layout_has_halo(needed);
+}

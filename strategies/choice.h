@@ -29,6 +29,7 @@ CostMemo *cost_memo_create(Arena *arena, int nranks);
 int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape);
 /* The same with its partial digits: only to convert from. */
 int cost_layout_made(CostMemo *memo, const Layout *layout, const Shape *shape);
+int cost_layout_parts(CostMemo *memo, int number); /* without its halos: what may be made or stored */
 const Layout *cost_layout_at(const CostMemo *memo, int number);
 const Shape *cost_shape_at(const CostMemo *memo, int number);
 /* Elements received, by all ranks, when a tensor is converted from one layout to another, at the least; both numbers are of the same shape. */

@@ -51,6 +51,13 @@ int cost_layout_made(CostMemo *memo, const Layout *layout, const Shape *shape) {
     return memo->layouts.n - 1;
 }
 
+int cost_layout_parts(CostMemo *memo, int number) {
+    Layout parts;
+    if (!layout_has_halo(&memo->layouts.at[number]->layout)) return number;
+    layout_without_halos(&memo->layouts.at[number]->layout, &parts);
+    return cost_layout_made(memo, &parts, &memo->layouts.at[number]->shape);
+}
+
 const Layout *cost_layout_at(const CostMemo *memo, int number) {
     return &memo->layouts.at[number]->layout;
 }

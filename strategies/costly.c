@@ -7,7 +7,9 @@
 /* An operator before node `end` that follows from hint `a` takes the value in this layout too. */
 static bool also_needed(const Propagator *p, int value, int a, int want, int end) {
     for (int k = p->first_user[value]; k < p->first_user[value + 1]; k++)
-        if (p->hint_of[p->user[k]] == a && p->user[k] < end && p->chosen[p->user[k]]->need[p->user_operand[k]] == want) return true;
+        if (p->hint_of[p->user[k]] == a && p->user[k] < end &&
+            cost_layout_parts(p->memo, p->chosen[p->user[k]]->need[p->user_operand[k]]) == want)
+            return true;
     return false;
 }
 
@@ -56,7 +58,7 @@ void warn_conflicts(Propagator *p) {
             int a = p->hint_of[producer], b = p->hint_of[id];
             if (p->apart[producer] || p->apart[id]) continue; /* converted because that moves less, not because hints ask for it */
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
-            int have = value_home(p, node->in[i]), want = p->chosen[id]->need[i];
+            int have = value_home(p, node->in[i]), want = cost_layout_parts(p->memo, p->chosen[id]->need[i]);
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
             if (bytes == 0 || also_needed(p, node->in[i], a, want, p->nnodes))
                 continue; /* the first hint's own operators need that conversion */

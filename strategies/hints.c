@@ -233,6 +233,8 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
             int64_t size = f ? f->size : type->shape.dim[d];
             if (f && f->divides && f->size < type->shape.dim[d])
                 snprintf(place, sizeof place, "the leading factor of dimension %d of %s", d, tensor);
+            else if (f && !f->divides && f->size != type->shape.dim[d])
+                snprintf(place, sizeof place, "the windows over dimension %d of %s", d, tensor);
             if (!check_split(check, &tuple->dim[d], split, size, f && (f->divides || check->strict), place)) {
                 good = false;
                 continue;

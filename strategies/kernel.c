@@ -1,4 +1,5 @@
-/* What a kernel costs on a machine: the longer of its arithmetic and its reading and writing, and its start. */
+/* What a kernel costs on a machine: the longer of its arithmetic and its reading and writing, and its start. The arithmetic of products includes the packing of their
+ * operands. */
 #include "strategies/strategies.h"
 
 static int64_t part_of(int64_t size, int factor, const Strategy *strategy) {
@@ -16,7 +17,7 @@ static double elements_of(const Shape *shape, const int8_t *factors, const Strat
 
 /* Operators that look into operand 0 at few places, and read no more of it than they give. */
 static bool looks_up(OpCode op) {
-    return op == OP_embedding || op == OP_pick;
+    return op == OP_embedding || op == OP_pick || op == OP_gather;
 }
 
 /* Points at which the operator computes: of a product all of its index space, of a lookup what it gives or takes, of the others their largest operand or result. */
@@ -28,7 +29,7 @@ static double points_of(const Graph *graph, const Node *node, const Strategy *st
         return points;
     }
     if (looks_up(node->op)) return given;
-    if (node->op == OP_embedding_grad || node->op == OP_pick_grad)
+    if (node->op == OP_embedding_grad || node->op == OP_pick_grad || node->op == OP_gather_grad)
         return elements_of(&graph->values.at[node->in[0]].type.shape, node->rule->in[0], strategy);
     return largest;
 }
@@ -39,12 +40,13 @@ static Peak peak_of(OpCode op, DType dtype) {
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
                   unsigned handed_in, unsigned handed_out) {
-    double largest = 0, given = 0;
+    double largest = 0, given = 0, whole = 0; /* bytes of all operands and results, handed or not */
     for (int k = 0; k < node->nout; k++) {
         const TensorType *type = &graph->values.at[node->out[k]].type;
         const double elements = elements_of(&type->shape, node->rule->out[k], strategy);
         largest = elements > largest ? elements : largest;
         given += elements;
+        whole += elements * dtype_bytes[type->dtype];
         if (!(handed_out >> k & 1)) work->bytes += elements * dtype_bytes[type->dtype];
     }
     for (int i = 0; i < node->nin; i++) {
@@ -52,6 +54,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
         double elements = elements_of(&type->shape, node->rule->in[i], strategy);
         if (i == 0 && looks_up(node->op) && given < elements) elements = given;
         largest = elements > largest ? elements : largest;
+        whole += elements * dtype_bytes[type->dtype];
         if (!(handed_in >> i & 1)) work->bytes += elements * dtype_bytes[type->dtype];
     }
     const DType dtype = graph->values.at[node->out[0]].type.dtype;
@@ -59,7 +62,9 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     const double flops = op_flops(node->op, node->rule) * points_of(graph, node, strategy, largest, given);
     const double width = peak == PEAK_VECTOR && dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
     work->flops += flops;
-    work->arithmetic_s += flops * width / (machine != NULL ? machine : &machine_cpu)->flops[peak];
+    const Machine *on = machine != NULL ? machine : &machine_cpu;
+    work->arithmetic_s += flops * width / on->flops[peak];
+    if (op_table[node->op].product && on->product_bytes_per_s > 0) work->arithmetic_s += whole / on->product_bytes_per_s;
 }
 
 double kernel_seconds(const Machine *machine, const KernelWork *work) {

@@ -49,19 +49,33 @@ static bool count_message(void *context, const Piece *piece) {
     return true;
 }
 
-/* Rank 0 for all: its part is as large as any. Owners of sums tell others what they have added up, which may be more messages than they get. */
+/* Of rank `rank`. Owners of sums tell others what they have added up, which may be more messages than they get. */
+static Links links_of_pieces(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank) {
+    Messages messages = {.ranks_per_node = machine->ranks_per_node, .rank = rank};
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    Links links = {0};
+    pieces_received(from, to, shape, nranks, rank, count_message, &messages);
+    if (layout_summed(from, to, summed, &kind) > 0) pieces_sent(from, to, shape, nranks, rank, count_message, &messages);
+    for (int round = 0; round < 2; round++) {
+        links.near += max64(messages.received[round].near, messages.sent[round].near);
+        links.far += max64(messages.received[round].far, messages.sent[round].far);
+    }
+    return links;
+}
+
+static double latency_of(const Machine *machine, Links links) {
+    return machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far;
+}
+
+/* Of the rank that waits longest for its messages. */
 static Links links_of_exchange(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     Pair pair;
     Links links = {0};
     if (pair_init(&pair, from, to, shape, nranks, NULL) && messages_count(machine, &pair, &links)) return links;
-    Messages messages = {.ranks_per_node = machine->ranks_per_node, .rank = order_rank(to->order, 0)};
-    Digit summed[MAX_DIGITS];
-    Reduction kind;
-    pieces_received(from, to, shape, nranks, messages.rank, count_message, &messages);
-    if (layout_summed(from, to, summed, &kind) > 0) pieces_sent(from, to, shape, nranks, messages.rank, count_message, &messages);
-    for (int round = 0; round < 2; round++) {
-        links.near += max64(messages.received[round].near, messages.sent[round].near);
-        links.far += max64(messages.received[round].far, messages.sent[round].far);
+    for (int rank = 0; rank < nranks; rank++) {
+        const Links its = links_of_pieces(machine, from, to, shape, nranks, rank);
+        if (latency_of(machine, its) > latency_of(machine, links)) links = its;
     }
     return links;
 }
@@ -96,8 +110,7 @@ StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, 
     }
     const MachineLevel level = slowest_link(machine, links);
     if (rounds > 0) return (StepLinks){rounds, level.latency_s * (double)rounds, level.bytes_per_s};
-    return (StepLinks){links.near + links.far, machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far,
-                       level.bytes_per_s};
+    return (StepLinks){links.near + links.far, latency_of(machine, links), level.bytes_per_s};
 }
 
 MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,

@@ -71,6 +71,7 @@ void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
     for (int p = 0; p < NPEAKS; p++)
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
+    if (machine->product_bytes_per_s > 0) text_printf(text, "product %.4g B/s\n", machine->product_bytes_per_s);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
     text_printf(text, "cache %.4g B/s %.4g B\n", machine->cache_bytes_per_s, (double)machine->cache_bytes);
     text_printf(text, "kernel %.4g s\noverlap %.4g\n", machine->kernel_s, machine->overlap);
@@ -95,6 +96,7 @@ enum {
     KEY_CACHE,
     KEY_KERNEL,
     KEY_OVERLAP,
+    KEY_PRODUCT, /* may be left out */
     NKEYS
 };
 static const struct {
@@ -114,6 +116,7 @@ static const struct {
     [KEY_CACHE] = {"cache", "cache 4e+10 B/s 1e+06 B", 5},
     [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
+    [KEY_PRODUCT] = {"product", "product 1.4e+10 B/s", 3},
 };
 typedef struct Reader {
     Arena *arena;
@@ -259,6 +262,8 @@ static bool read_line(Reader *reader) {
         return read_memory(reader, &reader->machine->cache_bytes_per_s, &reader->machine->cache_bytes);
     case KEY_OVERLAP:
         return read_overlap(reader);
+    case KEY_PRODUCT:
+        return read_quantity(reader, 1, "B/s", &reader->machine->product_bytes_per_s);
     case KEY_KERNEL:
         return read_quantity(reader, 1, "s", &reader->machine->kernel_s);
     default:
@@ -286,7 +291,7 @@ bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name
         }
         if (reader.nwords > 0 && !read_line(&reader)) good = false;
     }
-    for (int key = 0; good && key < NKEYS; key++)
+    for (int key = 0; good && key < KEY_PRODUCT; key++)
         if (reader.given[key].line == 0 && key >= KEY_PEAK) {
             machine->assumed = true;
         } else if (reader.given[key].line == 0) {

@@ -1,4 +1,4 @@
-/* The messages of rank 0 in an exchange, counted without looking at them: a piece goes from or to each combination of certain values of digits (ir/box.c says
+/* The messages of the busiest rank in an exchange, counted without looking at them: a piece goes from or to each combination of certain values of digits (ir/box.c says
  * which), so that their number is a product over the dimensions, and over the digits that divide none. In a dimension the parts that meet
  * rank 0's are the first ones; where these are not all parts of a digit's value, the digits behind it are looked at. */
 #include "strategies/pair.h"
@@ -142,6 +142,36 @@ static void groups_find(const Machine *machine, const Pair *pair, Groups *groups
     }
 }
 
+/* Whether the digits at one place of a dimension, or of the sums kept, are another one in the source than in the target: then some rank gets what lies where it holds something
+ * else; and whether that may lie in another node. */
+typedef enum Moved { MOVED_NOT, MOVED_NEAR, MOVED_FAR } Moved;
+
+static Moved moved_of(const Machine *machine, const Pair *pair) {
+    Moved moved = MOVED_NOT;
+    for (int d = 0; d <= pair->shape->ndim; d++)
+        for (int i = 0; i < pair->list[0][d].n && i < pair->list[1][d].n; i++) {
+            const int from = pair->list[0][d].at[i];
+            if (from == pair->list[1][d].at[i]) continue;
+            if (values_in_node(machine, pair->atom[from], pair->nranks) < pair->atom[from].size) return MOVED_FAR;
+            moved = MOVED_NEAR;
+        }
+    return moved;
+}
+
+/* Messages from so many that hold what a rank needs, of which rank 0 is one, and from others: for the rank that gets most of them. Where digits move that is one that holds nothing of what it needs, and
+ * where those of nodes do, one whose node does not. */
+static Count from_others(Moved moved, Count holders, Count others) {
+    switch (moved) {
+    case MOVED_NOT:
+        return plus(minus(holders, itself), others);
+    case MOVED_NEAR:
+        return plus(holders, others);
+    case MOVED_FAR:
+        break;
+    }
+    return (Count){0, holders.all + others.all};
+}
+
 static Links most(Count a, Count b) {
     const int64_t far_a = a.all - a.near, far_b = b.all - b.near;
     return (Links){a.near > b.near ? a.near : b.near, far_a > far_b ? far_a : far_b};
@@ -149,7 +179,7 @@ static Links most(Count a, Count b) {
 
 /* Of a piece that some needer holds a term of, the needers that do own a share each; of others all needers. Owners get the terms of their share in round 0, and send it, added up, to the other
  * needers in round 1. Rank 0 holds a term of one piece that it needs, and is the first owner of that and of those that no needer holds: in round 1 it gets no more messages than it sends. */
-static Links messages_of_sums(const Machine *machine, const Pair *pair, const Filter *source) {
+static Links messages_of_sums(const Machine *machine, const Pair *pair, const Filter *source, Moved moved) {
     Filter target = {.machine = machine, .pair = pair};
     Groups g;
     for (int i = 0; i < pair->natoms; i++) {
@@ -159,7 +189,7 @@ static Links messages_of_sums(const Machine *machine, const Pair *pair, const Fi
     groups_find(machine, pair, &g);
     const Met pieces = all_met(source, pair->from, pair->to), boxes = all_met(&target, pair->to, pair->from);
     const Count unheld = minus(pieces.any, pieces.agreeing), owned = {1 + unheld.all, 1 + unheld.all};
-    const Count received = plus(minus(g.terms, itself), times(unheld, g.terms)),
+    const Count received = from_others(moved, g.terms, times(unheld, g.terms)),
                 sent = plus(minus(times(boxes.agreeing, g.summed_free), itself), times(minus(boxes.any, boxes.agreeing), g.senders));
     const Count shares = times(owned, minus(g.others, itself));
     const Links terms = most(received, sent);
@@ -171,11 +201,12 @@ bool messages_count(const Machine *machine, const Pair *pair, Links *links) {
     Filter source = {.machine = machine, .pair = pair};
     for (int i = 0; i < pair->natoms; i++)
         source.shared[i] = pair->in_to[i];
+    const Moved moved = moved_of(machine, pair);
     if (pair->terms > 1) {
-        *links = messages_of_sums(machine, pair, &source);
+        *links = messages_of_sums(machine, pair, &source, moved);
         return true;
     }
-    const Count from = minus(all_met(&source, pair->from, pair->to).any, itself);
+    const Count from = from_others(moved, all_met(&source, pair->from, pair->to).any, (Count){0});
     *links = (Links){from.near, from.all - from.near};
     return true;
 }

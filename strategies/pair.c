@@ -124,7 +124,7 @@ bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *sh
         pair->from = from = &pair->natural[0], pair->to = to = &pair->natural[1];
     }
     Layout a = *from, b = *to;
-    pair->refined = !pair->mixed && layout_refine(&a, &b);
+    pair->refined = !pair->mixed && !layout_has_halo(from) && !layout_has_halo(to) && layout_refine(&a, &b);
     Digit summed[MAX_DIGITS];
     Reduction kind;
     int nsummed = layout_summed(from, to, summed, &kind);

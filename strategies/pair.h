@@ -24,7 +24,7 @@ typedef struct Pair {
     bool mixed;              /* two device orders: what one layout's digits say of a rank says nothing of the other's */
     const Shape *shape;
     int nranks;
-    bool refined; /* the digits can be refined together, and are of one order; all below holds only then */
+    bool refined; /* the digits can be refined together, and are of one order, and no dimension has a halo; all below holds only then */
     int natoms;
     Digit atom[MAX_ATOMS];
     /* Atoms per dimension, major first; list ndim: partial digits that both layouts keep, as if they were one more dimension. */
@@ -38,7 +38,7 @@ typedef struct Pair {
     int64_t cells;   /* elements x kept */
     int64_t needers; /* ranks that need one cell */
     int64_t owners;  /* ranks that agree in all atoms of in_from and in_to */
-    int64_t needed;  /* cells that rank 0 needs: the most of any rank */
+    int64_t needed;  /* cells that rank 0 needs: the most of any rank, but for halos */
 } Pair;
 
 /* False when `to` is partial over digits that `from` is not; *why says so. */
@@ -92,6 +92,6 @@ typedef struct Links {
 } Links;
 /* How many of the values of a digit are in the node of the first one, the other digits being 0; where some group of ranks straddles nodes, not all. */
 int64_t values_in_node(const Machine *machine, Digit digit, int nranks);
-/* The messages that rank 0 waits for in an exchange: for all, its part being as large as any. In a round those that it receives or, where sums are taken, those that it sends, whichever are more.
+/* The messages that a rank waits for in an exchange, the one that waits for most of them. In a round those that it receives or, where sums are taken, those that it sends, whichever are more.
  * False where the digits have no common refinement. */
 bool messages_count(const Machine *machine, const Pair *pair, Links *links);

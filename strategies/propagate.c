@@ -19,7 +19,7 @@ static bool is_known(const Propagator *p, int id, Walk walk) {
 }
 
 static bool leads(const Propagator *p, int from, int value, int user, int operand, Walk walk) {
-    return is_known(p, from, walk) && (walk != FIT || value_home(p, value) == p->chosen[user]->need[operand]);
+    return is_known(p, from, walk) && (walk != FIT || value_home(p, value) == cost_layout_parts(p->memo, p->chosen[user]->need[operand]));
 }
 
 static int known_producer(const Propagator *p, int id, Walk walk) {

@@ -24,6 +24,7 @@ typedef struct Candidate {
     const Strategy *strategy; /* in the graph's arena */
     int32_t *split;           /* per factor */
     double flops;             /* of the busiest rank */
+    Moved halos;              /* of the gradient that operand 0's is computed from */
     Moved rows;               /* in the reductions over the rows that it splits (Factor.reductions) */
     const int *need;          /* per operand */
     const int *gradient;      /* per operand: in which the operator leaves its gradient, partial sums included */
@@ -103,10 +104,11 @@ static inline void moved_add(Moved *moved, Moved other) {
 static inline int64_t moved_cost(const Propagator *p, Moved moved) {
     return moved.bytes + moved.messages * MESSAGE_BYTES * p->graph->nranks;
 }
-/* In the reductions within an operator, and those of its gradient. */
+/* In the reductions within an operator, and those of its gradient; in the gradient's halos. */
 static inline Moved own_moved(const Propagator *p, const Node *node, const Candidate *candidate) {
     Moved moved = candidate->rows;
     if (moved.messages > 0 && node_active(p, node)) moved_add(&moved, moved);
+    if (candidate->halos.messages > 0 && p->active[node->in[0]] && op_table[node->op].adjoint) moved_add(&moved, candidate->halos);
     return moved;
 }
 

@@ -162,6 +162,7 @@ static int common_digits(const Layout *from, const Layout *to, int d, int64_t si
     bool even = size % layout_split(from, d) == 0 && size % layout_split(to, d) == 0;
     if (even && !layout_refine(&a, &b)) a = *from, b = *to;
     int n = 0;
+    if (layout_halo(to, d)) return 0; /* divide something else */
     while (n < layout_count(&a, d) && n < layout_count(&b, d) && digit_equal(layout_list(&a, d)[n], layout_list(&b, d)[n])) {
         common[n] = layout_list(&a, d)[n];
         n++;
@@ -440,11 +441,31 @@ static void plan_fewer_messages(const Task *task, const Rest *rest, Conversion *
     plan_behind(task, rest, &begun, best);
 }
 
+static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan);
+
+/* An exchange in which each rank receives what it lacks of its part and its halos; sums are completed before, each where it is a part of what divides the
+ * dimensions themselves. */
+static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *plan) {
+    Layout parts;
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    layout_without_halos(task->to, &parts);
+    layout_canonical(&parts, task->shape);
+    if (layout_summed(task->from, task->to, summed, &kind) > 0) {
+        Task sums = *task;
+        sums.to = &parts;
+        if (!plan_natural(&sums, policy, plan)) return false;
+    }
+    const bool apart = traffic_exchange(plan_end(task, plan), task->to, task->shape, task->nranks) > 0;
+    return add_step(task, task->most, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
+}
+
 /* False: nothing takes so few seconds. */
 static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan) {
     Rest rest;
     Conversion tried;
     if (policy == REDISTRIBUTE_CANONICAL) return plan_canonical(task, task->most, plan);
+    if (layout_has_halo(task->to)) return plan_halos(task, policy, plan);
     plan_begin(&tried);
     rest_init(&rest, task->from, task->to, task->shape);
     const Direct direct = direct_of(task, &rest);

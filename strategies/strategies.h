@@ -28,9 +28,10 @@ typedef struct Machine {
     MachineLevel rank; /* between ranks of one node */
     MachineLevel node; /* between ranks of different nodes */
     double flops[NPEAKS];
-    double memory_bytes_per_s; /* read and written by kernels */
-    int64_t memory_bytes;      /* that a rank has */
-    double cache_bytes_per_s;  /* the same where a kernel reads and writes at most cache_bytes */
+    double product_bytes_per_s; /* operands and results of products, which takes time beside their arithmetic; 0: it takes none */
+    double memory_bytes_per_s;  /* read and written by kernels */
+    int64_t memory_bytes;       /* that a rank has */
+    double cache_bytes_per_s;   /* the same where a kernel reads and writes at most cache_bytes */
     int64_t cache_bytes;
     double kernel_s; /* what a kernel takes beside its arithmetic and its bytes */
     double overlap;  /* the share of a communication that can run while kernels do, 0 to 1 */
@@ -142,6 +143,9 @@ typedef struct Candidates {
 } Candidates;
 Candidates candidates(const Node *node, int nranks, Arena *arena);
 int64_t candidates_count(const Node *node, int nranks); /* by the same rule, counting only */
+/* Of an operator that reads operand 0, of this shape, through windows: in which layout the gradient of its result is left, and in which, with halos, that of the
+ * operand needs it. False: there are no windows, or they stay whole. */
+bool strategy_gradient_halos(const Node *node, const Strategy *strategy, const Shape *operand, Layout *left, Layout *needed);
 /* Splits per factor (1: whole) to a strategy: a mesh of the factors in order, ranks left over last. */
 void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy);
 /* A user's hint on a node to its strategy; checks all that docs/language.md asks of one. False after diagnostics. */

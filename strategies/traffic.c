@@ -10,8 +10,24 @@ static int64_t share(int64_t cells, int64_t n, int64_t position) {
     return cells / n + (position < cells % n);
 }
 
+/* With halos parts overlap: each rank for itself, all that it needs, and does not hold where that is no sum. */
+static Traffic bound_of_halos(const Pair *pair) {
+    Traffic bound = {0};
+    for (int rank = 0; rank < pair->nranks; rank++) {
+        Box held, needed, both;
+        layout_box(pair->from, pair->shape, rank, &held);
+        layout_box(pair->to, pair->shape, rank, &needed);
+        const int64_t missing =
+            box_elements(&needed) - (pair->terms == 1 && box_intersect(&held, &needed, &both) ? box_elements(&both) : 0);
+        bound.total += missing;
+        bound.max = max64(bound.max, missing);
+    }
+    return bound;
+}
+
 /* The total that any algorithm lets be received. */
 static int64_t bound_total(const Pair *pair) {
+    if (layout_has_halo(pair->from) || layout_has_halo(pair->to)) return bound_of_halos(pair).total;
     if (pair->terms == 1) return pair->cells * pair->needers - pair_overlap_total(pair);
     return pair->cells * (pair->terms + pair->needers - 1) - pair_overlap_pieces(pair);
 }
@@ -260,7 +276,9 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
     assert(legal);
     if (!legal) return;
-    if (pair.terms == 1 && !pair.refined) { /* an exchange receives just that, but its pieces would have to be counted */
+    if (layout_has_halo(from) || layout_has_halo(to)) {
+        *bound = bound_of_halos(&pair);
+    } else if (pair.terms == 1 && !pair.refined) { /* an exchange receives just that, but its pieces would have to be counted */
         *bound = (Traffic){.total = bound_total(&pair), .max = pair_missing_max(&pair)};
     } else if (pair.terms == 1) {
         Traffic sent;

@@ -50,7 +50,7 @@ Moved traffic_moved(const Propagator *p, const ValueTraffic *traffic) {
         graph_producer(p->graph, traffic->value)->op == OP_read; /* gradients of states are reduced together, and gathered together */
     int made = traffic->made, home = traffic->home;
     Moved moved = {0};
-    if (home < 0) made = home = n > 0 ? asked[0].need : -1; /* a leaf lies as its first user needs it */
+    if (home < 0) made = home = n > 0 ? cost_layout_parts(p->memo, asked[0].need) : -1; /* a leaf lies as its first user needs it */
     if (home < 0) return moved;
     bool alike = true;
     for (int i = 1; i < n; i++)

@@ -1,4 +1,4 @@
-/* attention: by blocks of scores, which are never there together: products by BLAS, rows of a block by attentionloops.c. Forward, blocks of queries are for
+/* attention: by blocks of scores, which are never there together: products by a library, rows of a block by attentionloops.c. Forward, blocks of queries are for
  * threads to divide; for each, over blocks of keys, what has been summed is scaled down whenever a larger score comes. The gradient computes the scores again from the
  * largest and the sum: heads of keys, or, where there are fewer of them than threads, parts of their keys, are for threads to divide, each of which has all of its own
  * gradients of keys and values, and a term of those of queries. Blocks and parts follow from sizes, and from the most threads of any process: what is computed
@@ -25,7 +25,7 @@ typedef struct Attention {
     const uint8_t *mask; /* NULL: none */
     int mask_ndim;       /* of the leading dimensions of queries, m left out */
     int64_t mask_size[MAX_NDIM], mask_stride[MAX_NDIM], mask_m, mask_n;
-    const Blas *blas;
+    Multiplier by;
     AttentionLoops loops;
 } Attention;
 
@@ -43,6 +43,22 @@ static void open_mask(Attention *a, const Operand *q, const Operand *mask) {
         *own = mask->global.dim[d] == 1 ? 0 : stride;
         stride *= mask->local.dim[d];
     }
+}
+
+static double score_count(const Attention *a) {
+    return (double)a->heads * (double)a->group * (double)a->m * (double)a->n;
+}
+
+/* One library for all products of the call: what a block multiplies. */
+static bool open_library(const KernelCall *call, Attention *a, Error *error) {
+    const int64_t m = a->block_m, n = a->block_n;
+    const ProductSize sizes[] = {{false, true, m, n, a->d},
+                                 {false, false, m, a->e, n},
+                                 {true, false, n, a->e, m},
+                                 {true, false, n, a->d, m},
+                                 {false, false, m, a->d, n}};
+    const int count = a->op == OP_attention_grad ? 5 : a->op == OP_attention_most ? 1 : 2;
+    return multiplier_open(call, sizes, count, score_count(a) * (double)(a->d + a->e), &a->by, error);
 }
 
 static bool attention_open(const KernelCall *call, Attention *a, Error *error) {
@@ -74,18 +90,11 @@ static bool attention_open(const KernelCall *call, Attention *a, Error *error) {
     a->block_m = least(a->m, MOST_QUERIES);
     a->block_n = least(a->n, MOST_KEYS);
     if (call->nin > named) open_mask(a, q, &call->in[named]);
-    return (a->blas = call_blas(call, error)) != NULL;
+    return open_library(call, a, error);
 }
 
-/* out [m, n] (+)= factor a b, of row-major matrices `leading` apart; a_turned: a is [k, m], b_turned: b is [n, k]. */
-static void multiply(const Attention *a, bool x_turned, bool y_turned, int64_t m, int64_t n, int64_t k, double factor, const void *x,
-                     int64_t ldx, const void *y, int64_t ldy, bool add, void *out, int64_t ldo) {
-    const CBLAS_TRANSPOSE x_order = x_turned ? CblasTrans : CblasNoTrans, y_order = y_turned ? CblasTrans : CblasNoTrans;
-    if (a->dtype == F32)
-        a->blas->sgemm(CblasRowMajor, x_order, y_order, (int)m, (int)n, (int)k, (float)factor, x, (int)ldx, y, (int)ldy, add, out,
-                       (int)ldo);
-    else
-        a->blas->dgemm(CblasRowMajor, x_order, y_order, (int)m, (int)n, (int)k, factor, x, (int)ldx, y, (int)ldy, add, out, (int)ldo);
+static MatrixAt matrix_at(const void *at, bool transposed, int64_t leading) {
+    return (MatrixAt){at, {transposed, leading}};
 }
 
 static double number_at(const Attention *a, const void *numbers, int64_t i) {
@@ -123,8 +132,9 @@ static const uint8_t *mask_of(const Attention *a, int64_t head) {
 
 /* scores: row by row, block_n apart; what is not seen of a row is -infinity, or behind its seen ones. */
 static void block_scores(const Attention *a, const Block *b, char *scores) {
-    multiply(a, false, true, b->rows, b->columns, a->d, a->scale, a->q + ((b->head * a->m + b->query) * a->d) * a->bytes, a->d,
-             a->k + ((b->head / a->group * a->n + b->key) * a->d) * a->bytes, a->d, false, scores, a->block_n);
+    const char *q = a->q + (b->head * a->m + b->query) * a->d * a->bytes,
+               *k = a->k + (b->head / a->group * a->n + b->key) * a->d * a->bytes;
+    multiply(&a->by, matrix_at(q, false, a->d), matrix_at(k, true, a->d), b->rows, b->columns, a->d, a->scale, false, scores, a->block_n);
     if (a->mask == NULL) return;
     const uint8_t *mask = mask_of(a, b->head) + b->query * a->mask_m + b->key * a->mask_n;
     for (int64_t i = 0; i < b->rows; i++)
@@ -210,9 +220,10 @@ static void forward_block(const Forward *f, int64_t item, char *scores, Running 
         block_scores(a, &b, scores);
         for (int64_t i = 0; i < b.rows; i++)
             forward_row(f, &b, i, scores + i * a->block_n * a->bytes, running, y != NULL && b.key > 0 ? y + i * a->e * a->bytes : NULL);
+        const char *v = a->v + (b.head / a->group * a->n + b.key) * a->e * a->bytes;
         if (f->sum != NULL)
-            multiply(a, false, false, b.rows, a->e, b.columns, 1, scores, a->block_n,
-                     a->v + ((b.head / a->group * a->n + b.key) * a->e) * a->bytes, a->e, b.key > 0, y, a->e);
+            multiply(&a->by, matrix_at(scores, false, a->block_n), matrix_at(v, false, a->e), b.rows, a->e, b.columns, 1, b.key > 0, y,
+                     a->e);
     }
     for (int64_t i = 0; n == 0 && f->sum != NULL && i < b.rows * a->e; i++)
         number_put(a, y, i, 0);
@@ -235,10 +246,6 @@ static int64_t workers_for(const KernelCall *call, double work, int64_t items) {
     return least(least(pool_threads(call_pool(call)), worth), items > 0 ? items : 1);
 }
 
-static double score_count(const Attention *a) {
-    return (double)a->heads * (double)a->group * (double)a->m * (double)a->n;
-}
-
 static bool forward(const KernelCall *call, Forward *f, Error *error) {
     Attention *a = &f->a;
     if (shape_elements(&call->out[0].local) == 0) return true;
@@ -250,7 +257,7 @@ static bool forward(const KernelCall *call, Forward *f, Error *error) {
     if (!f->room) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a block of scores of %s", op_table[call->op].name);
     pool_run(call_pool(call), f->workers, 1, forward_part, f);
     free(f->room);
-    return true;
+    return multiplier_done(&a->by, error);
 }
 
 bool kernel_dot_product_attention(const KernelCall *call, Error *error) {
@@ -303,12 +310,15 @@ static void backward_block(const Backward *g, const Block *b, bool fresh, bool f
     const char *q = a->q + row * a->d * a->bytes, *dy = g->dy + row * a->e * a->bytes;
     char *slopes = powers + a->block_m * a->block_n * a->bytes;
     block_scores(a, b, powers);
-    multiply(a, false, true, b->rows, b->columns, a->e, 1, dy, a->e, a->v + key * a->e * a->bytes, a->e, false, slopes, a->block_n);
+    multiply(&a->by, matrix_at(dy, false, a->e), matrix_at(a->v + key * a->e * a->bytes, true, a->e), b->rows, b->columns, a->e, 1, false,
+             slopes, a->block_n);
     backward_rows(g, b, powers, slopes);
-    multiply(a, true, false, b->columns, a->e, b->rows, 1, powers, a->block_n, dy, a->e, !fresh, g->dv + key * a->e * a->bytes, a->e);
-    multiply(a, true, false, b->columns, a->d, b->rows, 1, slopes, a->block_n, q, a->d, !fresh, g->dk + key * a->d * a->bytes, a->d);
-    multiply(a, false, false, b->rows, a->d, b->columns, 1, slopes, a->block_n, a->k + key * a->d * a->bytes, a->d, !first,
-             dq + b->query * a->d * a->bytes, a->d);
+    multiply(&a->by, matrix_at(powers, true, a->block_n), matrix_at(dy, false, a->e), b->columns, a->e, b->rows, 1, !fresh,
+             g->dv + key * a->e * a->bytes, a->e);
+    multiply(&a->by, matrix_at(slopes, true, a->block_n), matrix_at(q, false, a->d), b->columns, a->d, b->rows, 1, !fresh,
+             g->dk + key * a->d * a->bytes, a->d);
+    multiply(&a->by, matrix_at(slopes, false, a->block_n), matrix_at(a->k + key * a->d * a->bytes, false, a->d), b->rows, a->d, b->columns,
+             1, !first, dq + b->query * a->d * a->bytes, a->d);
 }
 
 static void clear(const Attention *a, char *at, int64_t n) {
@@ -398,5 +408,10 @@ bool kernel_attention_grad(const KernelCall *call, Error *error) {
     pool_run(call_pool(call), g.workers, 1, backward_part, &g);
     if (g.parts > 1) pool_run(call_pool(call), queries, 1 + GRAIN / a->d, terms_part, &g);
     free(g.room);
-    return true;
+    return multiplier_done(&a->by, error);
+}
+
+bool attention_prepare(const KernelCall *call, Error *error) {
+    Attention a;
+    return attention_open(call, &a, error);
 }

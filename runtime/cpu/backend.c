@@ -34,18 +34,13 @@ int call_most_threads(const KernelCall *call) {
     return context && context->most_threads > 1 ? context->most_threads : 1;
 }
 
-const Blas *call_blas(const KernelCall *call, Error *error) {
-    CpuContext *context = call->context;
-    if (!context->blas.sgemm && !blas_open(&context->blas, pool_threads(context->pool), error)) return NULL;
-    return &context->blas;
-}
-
-/* Opening BLAS takes milliseconds and may fail: before the first step, and only where there are products. */
+/* Opening a library takes milliseconds and may fail: before the first step, and only where there are products. */
 static bool cpu_prepare(const KernelCall *call, Error *error) {
     if (!op_table[call->op].product) return true;
-    const bool einsum = call->op == OP_matmul || call->op == OP_einsum;
     const KernelCall wide = half_widened(call);
-    return (einsum && !einsum_uses_blas(&wide)) || call_blas(call, error);
+    if (call->op == OP_matmul || call->op == OP_einsum) return einsum_prepare(&wide, error);
+    const bool convolution = call->op == OP_conv2d || call->op == OP_conv2d_grad_x || call->op == OP_conv2d_grad_w;
+    return convolution ? convolve_prepare(&wide, error) : attention_prepare(&wide, error);
 }
 
 void *call_room(const KernelCall *call, int64_t bytes, Error *error) {

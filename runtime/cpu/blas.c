@@ -17,32 +17,33 @@ enum { MAX_BUFFERS = 256 };
 static const int64_t library_bytes = INT64_C(64) << 20; /* with the libraries that it needs itself */
 static const int64_t buffer_bytes = INT64_C(129) << 20; /* OpenBLAS's BUFFER_SIZE on x86-64, and the end of a page table */
 
-/* Whether so much can be mapped, in pieces as large as those that OpenBLAS maps: tried, because limits of the system and of its groups are many. */
-static bool can_map(int nbuffers) {
+/* Whether so much can be mapped, in pieces as large as those that a library maps: tried, because limits of the system and of its groups are many. */
+static bool can_map(int nbuffers, int64_t each, int64_t last) {
     void *piece[MAX_BUFFERS + 1];
     int n = 0, zeros = open("/dev/zero", O_RDWR);
     while (zeros >= 0 && n <= nbuffers) {
-        size_t bytes = (size_t)(n < nbuffers ? buffer_bytes : library_bytes);
+        size_t bytes = (size_t)(n < nbuffers ? each : last);
         piece[n] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, zeros, 0);
         if (piece[n] == MAP_FAILED) break;
         n++;
     }
     for (int i = 0; i < n; i++)
-        munmap(piece[i], (size_t)(i < nbuffers ? buffer_bytes : library_bytes));
+        munmap(piece[i], (size_t)(i < nbuffers ? each : last));
     if (zeros >= 0) close(zeros);
     return zeros < 0 || n > nbuffers;
 }
 
-static bool check_room(int nthreads, Error *error) {
-    if (can_map(nthreads)) return true;
-    int64_t need = library_bytes + nthreads * buffer_bytes, left = limits_addresses();
+bool blas_check_room(const char *library, int nthreads, int64_t each, int64_t more, Error *error) {
+    if (nthreads > MAX_BUFFERS) nthreads = MAX_BUFFERS;
+    if (can_map(nthreads, each, more)) return true;
+    int64_t need = more + nthreads * each, left = limits_addresses();
     char has[64] = "";
     if (left >= 0) snprintf(has, sizeof has, ", and this process can have %lld (ulimit -v)", (long long)(left >> 20));
     return error_set(
         error, EXIT_ENVIRONMENT,
-        "not enough memory for matrix products: OpenBLAS maps %lld MiB of addresses on %d thread%s%s: raise the limit, or bind each process to fewer cores "
+        "not enough memory for matrix products: %s maps %lld MiB of addresses on %d thread%s%s: raise the limit, or bind each process to fewer cores "
         "(taskset)",
-        (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
+        library, (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
 }
 
 static void *open_library(int mode) {
@@ -79,7 +80,7 @@ bool blas_open(Blas *blas, int nthreads, Error *error) {
     library = open_library(RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD); /* another device of this process has opened it */
 #endif
     bool fresh = !library;
-    if (fresh && !check_room(nthreads, error)) return false;
+    if (fresh && !blas_check_room("OpenBLAS", nthreads, buffer_bytes, library_bytes, error)) return false;
     if (fresh) library = open_library(RTLD_LAZY | RTLD_LOCAL);
     if (!library)
         return error_set(error, EXIT_ENVIRONMENT,

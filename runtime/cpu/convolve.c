@@ -19,7 +19,7 @@ typedef struct Convolve {
     Planes planes;
     DType dtype;
     char *x, *w, *y;
-    const Blas *blas;
+    Multiplier by;
     int64_t item;                     /* bytes of an element */
     int64_t places, taps;             /* of a plane of y; of the kernel */
     int64_t tile_images, tile_places; /* of a tile: one of them is 1, or all of an image's places */
@@ -65,9 +65,9 @@ static void seen_places(const Window *window, int64_t k, int64_t size, int64_t p
     if (*end < *begin) *end = *begin;
 }
 
-/* Copies what tap (ky, kx) of a tile's places sees of a plane into their columns, or adds the columns to the plane. Returns the columns' end. */
+/* Copies what tap (ky, kx) of a tile's places sees of a plane into their columns, or adds the columns to the plane. */
 #define TAP_COLUMNS(suffix, T)                                                                                                             \
-    static T *tap_columns_##suffix(const Convolve *c, const Tile *tile, int64_t ky, int64_t kx, T *plane, T *column, bool add) {           \
+    static void tap_columns_##suffix(const Convolve *c, const Tile *tile, int64_t ky, int64_t kx, T *plane, T *column, bool add) {         \
         const Planes *p = &c->planes;                                                                                                      \
         const Window *across = &p->window[1];                                                                                              \
         int64_t seen_begin, seen_end, place = tile->place;                                                                                 \
@@ -93,20 +93,81 @@ static void seen_places(const Window *window, int64_t k, int64_t size, int64_t p
             column += end - ox;                                                                                                            \
             place += end - ox;                                                                                                             \
         }                                                                                                                                  \
-        return column;                                                                                                                     \
     }
 FOR_FLOATS(TAP_COLUMNS)
+
+/* What tap (ky, kx) of all places of an image sees: of rows [top, bottom) the places [left, right). */
+typedef struct Seen {
+    int64_t top, bottom, left, right;
+    int64_t from;  /* in the plane: what the first of them sees */
+    int64_t first; /* of the columns, and where they end */
+    int64_t end;
+    bool run; /* places lie as what they see does */
+} Seen;
+
+static Seen seen_by(const Convolve *c, int64_t tap) {
+    const Planes *p = &c->planes;
+    const Window *down = &p->window[0], *across = &p->window[1];
+    const int64_t ky = tap / across->size, kx = tap % across->size;
+    Seen s = {.run = down->stride == 1 && across->stride == 1 && p->in[1] == p->out[1]};
+    seen_places(down, ky, p->in[0], p->out[0], &s.top, &s.bottom);
+    seen_places(across, kx, p->in[1], p->out[1], &s.left, &s.right);
+    if (s.top >= s.bottom || s.left >= s.right) return (Seen){0};
+    s.from = window_place(down, s.top, ky) * p->in[1] + window_place(across, s.left, kx);
+    s.first = s.top * p->out[1] + s.left;
+    s.end = (s.bottom - 1) * p->out[1] + s.right;
+    return s;
+}
+
+/* Copies that into the columns of an image, or adds these to it. In a run elements beside the plane's edges are none of it. */
+#define IMAGE_COLUMNS(suffix, T)                                                                                                           \
+    static void image_columns_##suffix(const Convolve *c, const Seen *s, T *plane, T *column, bool add) {                                  \
+        const int64_t width = c->planes.out[1], stride = c->planes.window[1].stride, line = c->planes.window[0].stride * c->planes.in[1];  \
+        T *at = plane + s->from;                                                                                                           \
+        for (int64_t i = 0; !add && i < s->first; i++)                                                                                     \
+            column[i] = 0;                                                                                                                 \
+        for (int64_t i = s->first; s->run && !add && i < s->end; i++)                                                                      \
+            column[i] = at[i - s->first];                                                                                                  \
+        for (int64_t i = s->end; !add && i < c->places; i++)                                                                               \
+            column[i] = 0;                                                                                                                 \
+        for (int64_t row = s->top; (s->run || !add) && row + 1 < s->bottom; row++)                                                         \
+            for (int64_t i = s->right; i < width + s->left; i++)                                                                           \
+                column[row * width + i] = 0;                                                                                               \
+        for (int64_t i = s->first; s->run && add && i < s->end; i++)                                                                       \
+            at[i - s->first] += column[i];                                                                                                 \
+        for (int64_t row = s->top; !s->run && row < s->bottom; row++, at += line)                                                          \
+            for (int64_t i = s->left; i < s->right; i++)                                                                                   \
+                if (add)                                                                                                                   \
+                    at[(i - s->left) * stride] += column[row * width + i];                                                                 \
+                else                                                                                                                       \
+                    column[row * width + i] = at[(i - s->left) * stride];                                                                  \
+    }
+FOR_FLOATS(IMAGE_COLUMNS)
+
+/* One tap of a channel: a row of the tile's columns. Returns its end. */
+#define TAP_ROW(suffix, T)                                                                                                                 \
+    static char *tap_row_##suffix(const Convolve *c, const Tile *tile, int64_t group, int64_t channel, int64_t tap, char *columns,         \
+                                  bool add) {                                                                                              \
+        const int64_t size = c->planes.window[1].size;                                                                                     \
+        const Seen seen = seen_by(c, tap);                                                                                                 \
+        T *column = (T *)columns;                                                                                                          \
+        for (int64_t image = tile->image; image < tile->image + tile->images; image++, column += tile->places) {                           \
+            T *plane = (T *)plane_of_x(c, image, group, channel);                                                                          \
+            if (tile->places == c->places)                                                                                                 \
+                image_columns_##suffix(c, &seen, plane, column, add);                                                                      \
+            else                                                                                                                           \
+                tap_columns_##suffix(c, tile, tap / size, tap % size, plane, column, add);                                                 \
+        }                                                                                                                                  \
+        return (char *)column;                                                                                                             \
+    }
+FOR_FLOATS(TAP_ROW)
 
 /* The columns of channels [first, end) of a group, a row a channel and tap: filled from x, or added to it. */
 static void tile_columns(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *columns, bool add) {
     for (int64_t channel = first; channel < end; channel++)
         for (int64_t tap = 0; tap < c->taps; tap++)
-            for (int64_t image = tile->image; image < tile->image + tile->images; image++) {
-                const int64_t ky = tap / c->planes.window[1].size, kx = tap % c->planes.window[1].size;
-                char *plane = plane_of_x(c, image, group, channel);
-                columns = c->dtype == F32 ? (char *)tap_columns_f32(c, tile, ky, kx, (float *)plane, (float *)columns, add)
-                                          : (char *)tap_columns_f64(c, tile, ky, kx, (double *)plane, (double *)columns, add);
-            }
+            columns = c->dtype == F32 ? tap_row_f32(c, tile, group, channel, tap, columns, add)
+                                      : tap_row_f64(c, tile, group, channel, tap, columns, add);
 }
 
 /* Channels [first, end) of y in a tile of several images, a row a channel: copied from y, or to it. */
@@ -129,14 +190,9 @@ typedef struct Panel {
 } Panel;
 
 /* out [m, n] = a [m, k] b [k, n], or += that. */
-static void multiply(const Convolve *c, Panel a, Panel b, Panel out, int64_t m, int64_t n, int64_t k, bool add) {
-    const CBLAS_TRANSPOSE a_order = a.turned ? CblasTrans : CblasNoTrans, b_order = b.turned ? CblasTrans : CblasNoTrans;
-    if (c->dtype == F32)
-        c->blas->sgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)k, 1, (const float *)a.at, (int)a.leading, (const float *)b.at,
-                       (int)b.leading, add, (float *)out.at, (int)out.leading);
-    else
-        c->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)k, 1, (const double *)a.at, (int)a.leading,
-                       (const double *)b.at, (int)b.leading, add, (double *)out.at, (int)out.leading);
+static void multiply_panels(const Convolve *c, Panel a, Panel b, Panel out, int64_t m, int64_t n, int64_t k, bool add) {
+    const MatrixAt left = {a.at, {a.turned, a.leading}}, right = {b.at, {b.turned, b.leading}};
+    multiply(&c->by, left, right, m, n, k, 1, add, out.at, out.leading);
 }
 
 /* The weights of channels [out.., in..] of a group. */
@@ -179,8 +235,8 @@ static void forward_part(void *context, int64_t begin, int64_t end) {
         const int64_t group = i % c->planes.groups, at = i / c->planes.groups;
         const Tile tile = tile_at(c, at / c->place_tiles, at % c->place_tiles);
         const Panel y = results_at(c, &tile, group, 0, out, results, false);
-        multiply(c, weights_at(c, group, 0, 0, false), columns_at(c, &tile, group, 0, in, room, false), y, out, tile.images * tile.places,
-                 in * c->taps, false);
+        multiply_panels(c, weights_at(c, group, 0, 0, false), columns_at(c, &tile, group, 0, in, room, false), y, out,
+                        tile.images * tile.places, in * c->taps, false);
         if (y.at == results) tile_results(c, &tile, group, 0, out, results, true);
     }
     free(room);
@@ -203,8 +259,8 @@ static void gradient_x_part(void *context, int64_t begin, int64_t end) {
                        (size_t)((last - first) * c->planes.in[0] * c->planes.in[1] * c->item));
             const Panel columns =
                 lies ? columns_at(c, &tile, group, first, last, room, false) : (Panel){room, tile.images * tile.places, false};
-            multiply(c, weights_at(c, group, 0, first, true), results_at(c, &tile, group, 0, out, results, true), columns,
-                     (last - first) * c->taps, tile.images * tile.places, out, false);
+            multiply_panels(c, weights_at(c, group, 0, first, true), results_at(c, &tile, group, 0, out, results, true), columns,
+                            (last - first) * c->taps, tile.images * tile.places, out, false);
             if (!lies) tile_columns(c, &tile, group, first, last, room, true);
         }
     }
@@ -223,8 +279,9 @@ static void gradient_w_part(void *context, int64_t begin, int64_t end) {
                       bottom = part_begin(c->planes.out_channels, c->out_blocks, out + 1);
         for (int64_t k = 0; k < c->image_tiles * c->place_tiles; k++) {
             const Tile tile = tile_at(c, k / c->place_tiles, k % c->place_tiles);
-            multiply(c, results_at(c, &tile, group, top, bottom, results, true), columns_at(c, &tile, group, first, last, room, true),
-                     weights_at(c, group, top, first, false), bottom - top, (last - first) * c->taps, tile.images * tile.places, k > 0);
+            multiply_panels(c, results_at(c, &tile, group, top, bottom, results, true),
+                            columns_at(c, &tile, group, first, last, room, true), weights_at(c, group, top, first, false), bottom - top,
+                            (last - first) * c->taps, tile.images * tile.places, k > 0);
         }
     }
     free(room);
@@ -271,7 +328,8 @@ static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
         memset(call->out[0].data, 0, (size_t)operand_bytes(&call->out[0]));
         return true;
     }
-    if (!(c.blas = call_blas(call, error))) return false;
+    if (is_depthwise(&c.planes)) return depthwise(call, error);
+    if (!multiplier_open(call, NULL, 0, 0, &c.by, error)) return false;
     choose_tiles(&c, nthreads);
     int64_t items = c.planes.groups;
     if (call->op == OP_conv2d) items *= c.image_tiles * c.place_tiles;
@@ -279,7 +337,13 @@ static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
     if (call->op != OP_conv2d) items *= c.in_blocks = blocks_for(c.planes.in_channels, items, nthreads);
     if (call->op == OP_conv2d_grad_w) items *= c.out_blocks = blocks_for(c.planes.out_channels, items, nthreads);
     pool_run(call_pool(call), items, 1, part, &c);
-    return !c.no_memory || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (c.no_memory) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    return multiplier_done(&c.by, error);
+}
+
+bool convolve_prepare(const KernelCall *call, Error *error) {
+    Convolve c;
+    return !convolve_open(call, &c) || is_depthwise(&c.planes) || multiplier_open(call, NULL, 0, 0, &c.by, error);
 }
 
 bool kernel_conv2d(const KernelCall *call, Error *error) {

@@ -14,14 +14,18 @@
  *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
  *   rope.c         rotary positions, and their plain loop
  *   lookup.c       elements looked up by integers
+ *   gather.c       elements and rows gathered along an axis; cumsum, topk
  *   convolve.c     conv2d and its gradients as matrix products
+ *   depthwise.c    conv2d and its gradients where a group has one channel; depthwiseloops.c: a plane of them
  *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
- *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
- *   reference.c, contract.c, plain.c, plainattention.c, plainlookup.c, plainnorm.c, plainwindow.c   the plain loop of each, obviously right, that the others are checked against
+ *   einsum.c       matmul and einsum as matrix products
+ *   multiply.c     matrix products by OpenBLAS or oneDNN, and by which; blas.c, onednn.c: open them
+ *   reference.c, contract.c, plain.c, plainattention.c, plaingather.c, plainlookup.c, plainnorm.c, plainwindow.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
 #include <cblas.h>
+#include <stdatomic.h>
 
 #include "runtime/backend.h"
 #include "runtime/nest.h"
@@ -47,15 +51,68 @@ typedef struct Blas {
 } Blas;
 /* Opens OpenBLAS, once in a process and for good, for so many threads that call it at the same time. EXIT_ENVIRONMENT: there is none, or too little memory. */
 bool blas_open(Blas *blas, int nthreads, Error *error);
+/* Whether a library of products can still map a buffer of so many bytes for each of so many threads, and the bytes of one more piece; EXIT_ENVIRONMENT: it cannot. */
+bool blas_check_room(const char *library, int nthreads, int64_t each, int64_t more, Error *error);
+
+/* ---------------------------------------------------------------- onednn.c */
+
+/* Of row-major matrices; 0: done. As dnnl.h declares it, its dnnl_dim_t and dnnl_status_t written out. */
+typedef int OnednnSgemm(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                        const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+/* What is used of oneDNN. */
+typedef struct Onednn {
+    OnednnSgemm *sgemm;
+    void (*set_threads)(int); /* of OpenMP, with which it is built: for what the calling thread calls */
+} Onednn;
+/* Opens oneDNN, once in a process and for good, for so many threads that call it at the same time: sgemm NULL where there is none. EXIT_ENVIRONMENT: too little memory. */
+bool onednn_open(Onednn *onednn, int nthreads, Error *error);
+
+/* ---------------------------------------------------------------- multiply.c */
+
+/* [m, k] and [k, n], each perhaps transposed in memory. */
+typedef struct ProductSize {
+    bool a_transposed, b_transposed;
+    int64_t m, n, k;
+} ProductSize;
+
+/* The library of a call's products, and their elements. */
+typedef struct Multiplier {
+    DType dtype;
+    const Blas *blas; /* NULL: oneDNN multiplies */
+    const Onednn *onednn;
+    atomic_bool *no_memory; /* set where oneDNN finds no room to multiply */
+} Multiplier;
+
+/* A factor in memory. */
+typedef struct MatrixAt {
+    const void *at;
+    Matrix matrix;
+} MatrixAt;
+
+/* Opens the library, for products of these sizes, `work` multiplications in all of them together, on elements of the first operand's type. The call has a context. */
+bool multiplier_open(const KernelCall *call, const ProductSize *sizes, int n, double work, Multiplier *by, Error *error);
+/* out [m, n] = scale a b, or += that; `leading` elements from a row of it to the next. On the calling thread. */
+void multiply(const Multiplier *by, MatrixAt a, MatrixAt b, int64_t m, int64_t n, int64_t k, double scale, bool add, void *out,
+              int64_t leading);
+/* Whether all products since the last call of this have been computed. */
+bool multiplier_done(const Multiplier *by, Error *error);
+
+/* ---------------------------------------------------------------- depthwise.c */
+
+bool is_depthwise(const Planes *planes); /* a convolution that it computes; of those of convolve.c that have something to add up */
+bool depthwise(const KernelCall *call, Error *error);
 
 /* ---------------------------------------------------------------- backend.c */
 
 /* What open gives and KernelCall.context points to. */
 typedef struct CpuContext {
     Pool *pool;
-    int most_threads; /* of any process, at least the pool's */
-    Blas blas;        /* opened by the first product that needs it */
-    void *room;       /* of the largest kernel of halves so far */
+    int most_threads;      /* of any process, at least the pool's */
+    Blas blas;             /* opened by the first product that needs it */
+    Onednn onednn;         /* likewise */
+    bool no_onednn;        /* it could not be opened */
+    atomic_bool no_memory; /* Multiplier's */
+    void *room;            /* of the largest kernel of halves so far */
     int64_t room_bytes;
 } CpuContext;
 /* fuse.c: Backend.fuse, run and unfuse. */
@@ -66,8 +123,6 @@ Pool *call_pool(const KernelCall *call); /* NULL: no threads */
 int call_most_threads(const KernelCall *call);
 /* Room for the time of one kernel: the context's, which grows; of a call without a context the caller frees it. NULL: *error. */
 void *call_room(const KernelCall *call, int64_t bytes, Error *error);
-/* NULL and *error: it cannot be opened. The call has a context. */
-const Blas *call_blas(const KernelCall *call, Error *error);
 
 /* ---------------------------------------------------------------- half.c */
 
@@ -78,8 +133,10 @@ bool half_run(const KernelCall *call, KernelFn *kernel, Error *error);
 
 /* ---------------------------------------------------------------- einsum.c */
 
-/* Whether the kernel of a product calls BLAS. */
-bool einsum_uses_blas(const KernelCall *call);
+/* Opens what the kernel will multiply with. */
+bool einsum_prepare(const KernelCall *call, Error *error);
+bool convolve_prepare(const KernelCall *call, Error *error);  /* convolve.c's */
+bool attention_prepare(const KernelCall *call, Error *error); /* attention.c's */
 
 /* Fewest elements, and fewest multiplications of a product, that are worth waking a thread for. */
 enum { GRAIN = 1 << 14, THREAD_WORK = 1 << 19 };

@@ -1,6 +1,6 @@
-/* einsum: products of two tensors, contracted, through CBLAS. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
- * loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
- * and on the most threads of any process: BLAS adds up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
+/* einsum: products of two tensors, contracted, as matrix products. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
+ * loop runs. Threads are ours: libraries run on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
+ * and on the most threads of any process: libraries add up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -11,13 +11,13 @@ typedef struct Product {
     ProductShape shape;
     const char *a, *b;
     char *out;
-    const Blas *blas;      /* NULL: all tiles are tiny */
+    Multiplier by;         /* not open: all tiles are tiny */
     int64_t rows, columns; /* of a tile; those at the ends may have fewer */
     ProductPartFn *after;  /* NULL: none */
     void *context;         /* after's */
 } Product;
 
-/* Below this many multiplications a plain loop is as fast as BLAS; it adds in order and rounds after every operation, so that small examples
+/* Below this many multiplications a plain loop is as fast as a library; it adds in order and rounds after every operation, so that small examples
  * give the same digits on every processor. */
 enum { TINY = 64, TILE_STEP = 16 };
 
@@ -36,29 +36,29 @@ enum { TINY = 64, TILE_STEP = 16 };
 TINY_PRODUCT(tiny_f32, float)
 TINY_PRODUCT(tiny_f64, double)
 
+static int64_t count_of(const Nest *nest) {
+    return nest_count(nest, 0, nest->ndim);
+}
+
 /* Rows [row, row + m) and columns [column, column + n) of one batch item. */
-static void multiply(const Product *product, int64_t item, int64_t row, int64_t m, int64_t column, int64_t n) {
+static void multiply_tile(const Product *product, int64_t item, int64_t row, int64_t m, int64_t column, int64_t n) {
     const Gemm *g = &product->shape.gemm;
     int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[product->dtype];
     int left = g->swapped ? B : A, right = g->swapped ? A : B;
     const char *base[2] = {product->a, product->b};
     nest_offsets(&product->shape.batch, product->shape.batch.ndim, item, at);
-    for (int64_t i = 0, count = nest_count(&product->shape.depth, 0, product->shape.depth.ndim); i < count; i++) {
+    for (int64_t i = 0, count = count_of(&product->shape.depth); i < count; i++) {
         nest_offsets(&product->shape.depth, product->shape.depth.ndim, i, in);
         const void *a = base[left] + (at[left] + in[left] + row * g->row_stride[0]) * bytes;
         const void *b = base[right] + (at[right] + in[right] + column * g->column_stride[0]) * bytes;
         void *out = product->out + (at[OUT] + row * g->row_stride[1] + column * g->column_stride[1]) * bytes;
-        CBLAS_TRANSPOSE a_order = g->a.transposed ? CblasTrans : CblasNoTrans, b_order = g->b.transposed ? CblasTrans : CblasNoTrans;
-        int lda = (int)g->a.leading, ldb = (int)g->b.leading, ldc = (int)g->out_leading;
         bool tiny = m * n * g->k <= TINY;
         if (tiny && product->dtype == F32)
             tiny_f32(g, m, n, a, b, i > 0, out);
         else if (tiny)
             tiny_f64(g, m, n, a, b, i > 0, out);
-        else if (product->dtype == F32)
-            product->blas->sgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
         else
-            product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
+            multiply(&product->by, (MatrixAt){a, g->a}, (MatrixAt){b, g->b}, m, n, g->k, 1, i > 0, out, g->out_leading);
     }
 }
 
@@ -72,20 +72,24 @@ static void product_part(void *context, int64_t begin, int64_t end) {
         int64_t m = g->m - row < product->rows ? g->m - row : product->rows,
                 n = g->n - column < product->columns ? g->n - column : product->columns;
         int64_t at[MAX_NEST];
-        multiply(product, i / tiles, row, m, column, n);
+        multiply_tile(product, i / tiles, row, m, column, n);
         if (!product->after) continue;
         nest_offsets(&product->shape.batch, product->shape.batch.ndim, i / tiles, at);
         product->after(product->context, at[OUT] + row * g->row_stride[1] + column * g->column_stride[1], m, n, g->out_leading);
     }
 }
 
+/* Multiplications of m rows and n columns of one batch item. */
+static double work_of(const Product *product, int64_t m, int64_t n) {
+    return (double)m * (double)n * (double)product->shape.gemm.k * (double)count_of(&product->shape.depth);
+}
+
 /* A tile for each of so many threads, where the batch has not one product for each: a part of the result's longer side. Not by the threads that there are: a
  * process with fewer computes several of the same tiles. */
 static void choose_tile(Product *product, int nthreads) {
     const Gemm *g = &product->shape.gemm;
-    const Nest *batch = &product->shape.batch, *depth = &product->shape.depth;
-    const int64_t items = nest_count(batch, 0, batch->ndim), longer = g->n > g->m ? g->n : g->m;
-    const double work = (double)g->m * (double)g->n * (double)g->k * (double)nest_count(depth, 0, depth->ndim);
+    const int64_t items = count_of(&product->shape.batch), longer = g->n > g->m ? g->n : g->m;
+    const double work = work_of(product, g->m, g->n);
     int64_t parts = parts_of(nthreads, items);
     if (work / THREAD_WORK < (double)parts) parts = (int64_t)(work / THREAD_WORK);
     product->rows = g->m;
@@ -101,17 +105,22 @@ static bool is_tiny(const Product *product) {
 
 static void product_run(Product *product, Pool *pool) {
     const Gemm *g = &product->shape.gemm;
-    const Nest *batch = &product->shape.batch, *depth = &product->shape.depth;
-    int64_t items = nest_count(batch, 0, batch->ndim) * parts_of(g->m, product->rows) * parts_of(g->n, product->columns);
-    double work = (double)product->rows * (double)product->columns * (double)g->k * (double)nest_count(depth, 0, depth->ndim);
-    pool_run(pool, items, 1 + (int64_t)(THREAD_WORK / work), product_part, product);
+    const int64_t items = count_of(&product->shape.batch) * parts_of(g->m, product->rows) * parts_of(g->n, product->columns);
+    pool_run(pool, items, 1 + (int64_t)(THREAD_WORK / work_of(product, product->rows, product->columns)), product_part, product);
 }
 
-bool einsum_uses_blas(const KernelCall *call) {
+static bool open_library(const KernelCall *call, Product *product, Error *error) {
+    const Gemm *g = &product->shape.gemm;
+    const ProductSize size = {g->a.transposed, g->b.transposed, product->rows, product->columns, g->k};
+    const double work = work_of(product, g->m, g->n) * (double)count_of(&product->shape.batch);
+    return is_tiny(product) || multiplier_open(call, &size, 1, work, &product->by, error);
+}
+
+bool einsum_prepare(const KernelCall *call, Error *error) {
     Product product;
-    if (!dtype_is_float(call->out[0].dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return false;
+    if (!dtype_is_float(call->out[0].dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return true;
     choose_tile(&product, call_most_threads(call));
-    return !is_tiny(&product);
+    return open_library(call, &product, error);
 }
 
 /* The kernel where there is no matrix product. */
@@ -134,9 +143,9 @@ bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductP
     const ProductKind kind = product_shape(call, strides, &product.shape);
     if (kind != PRODUCT_GEMM || !dtype_is_float(out->dtype)) return run_whole(call, kind, after, context, error);
     choose_tile(&product, call_most_threads(call));
-    if (!is_tiny(&product) && !(product.blas = call_blas(call, error))) return false;
+    if (!open_library(call, &product, error)) return false;
     product_run(&product, call_pool(call));
-    return true;
+    return is_tiny(&product) || multiplier_done(&product.by, error);
 }
 
 bool kernel_einsum(const KernelCall *call, Error *error) {

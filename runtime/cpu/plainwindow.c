@@ -108,15 +108,17 @@ bool reference_max_pool_grad(const KernelCall *call, Error *error) {
     PlanesOf of;
     planes_of(call, &of);
     const Planes *p = &of.planes;
-    const int64_t places = p->out[0] * p->out[1], n = shape_elements(&of.x->local);
+    const int64_t places = p->out[0] * p->out[1], size = p->in[0] * p->in[1], n = p->images * size;
     double *sum = calloc((size_t)n + 1, sizeof *sum);
     if (!sum) return no_memory(error);
     for (int64_t i = 0; i < p->images * places; i++) {
         const int64_t at[2] = {i % places / p->out[1], i % p->out[1]};
         sum[place_of_maximum(&of, i / places, at)] += element_get(of.y, i);
     }
-    for (int64_t i = 0; i < n; i++)
-        element_set(&call->out[0], i, sum[i]);
+    for (int64_t i = 0; i < p->images * p->back[0] * p->back[1]; i++) {
+        const int64_t row = i / p->back[1] % p->back[0] + p->behind[0], column = i % p->back[1] + p->behind[1];
+        element_set(&call->out[0], i, sum[i / p->back[1] / p->back[0] * size + row * p->in[1] + column]);
+    }
     free(sum);
     return true;
 }

@@ -33,6 +33,12 @@ static Seen seen_by(const Planes *p, int64_t oy, int64_t ox) {
     return seen;
 }
 
+/* The element of max_pool's gradient that lies where element `at` of a plane of x does; -1: it is in a halo. */
+static int64_t place_back(const Planes *p, int64_t at) {
+    const int64_t row = at / p->in[1] - p->behind[0], column = at % p->in[1] - p->behind[1];
+    return row >= 0 && row < p->back[0] && column >= 0 && column < p->back[1] ? row * p->back[1] + column : -1;
+}
+
 /* Ranges are of planes. The largest element: the first of those that tie, the last nan if there is one. */
 #define POOLING(suffix, T)                                                                                                                 \
     static int64_t largest_##suffix(const Seen *seen, const T *x) {                                                                        \
@@ -52,18 +58,18 @@ static Seen seen_by(const Planes *p, int64_t oy, int64_t ox) {
         const Planes *p = &run->planes;                                                                                                    \
         for (int64_t n = begin; n < end; n++) {                                                                                            \
             const T *x = (const T *)run->x + n * p->in[0] * p->in[1], *dy = (const T *)run->y;                                             \
-            T *out = (T *)run->out + n * (dy ? p->in[0] * p->in[1] : p->out[0] * p->out[1]);                                               \
+            T *out = (T *)run->out + n * (dy ? p->back[0] * p->back[1] : p->out[0] * p->out[1]);                                           \
             if (dy) {                                                                                                                      \
-                memset(out, 0, sizeof(T) * (size_t)(p->in[0] * p->in[1]));                                                                 \
+                memset(out, 0, sizeof(T) * (size_t)(p->back[0] * p->back[1]));                                                             \
                 dy += n * p->out[0] * p->out[1];                                                                                           \
             }                                                                                                                              \
             for (int64_t i = 0; i < p->out[0] * p->out[1]; i++) {                                                                          \
                 const Seen seen = seen_by(p, i / p->out[1], i % p->out[1]);                                                                \
-                const int64_t most = largest_##suffix(&seen, x);                                                                           \
-                if (dy)                                                                                                                    \
-                    out[most] += dy[i];                                                                                                    \
-                else                                                                                                                       \
+                const int64_t most = largest_##suffix(&seen, x), back = dy ? place_back(p, most) : -1;                                     \
+                if (!dy)                                                                                                                   \
                     out[i] = x[most];                                                                                                      \
+                else if (back >= 0)                                                                                                        \
+                    out[back] += dy[i];                                                                                                    \
             }                                                                                                                              \
         }                                                                                                                                  \
     }                                                                                                                                      \

@@ -2,6 +2,7 @@
  * functions they call (functions.h) and the order of their sums do not depend on the width, so that ranks on unlike processors compute
  * alike. */
 #pragma once
+#include "ir/window.h"
 #include "runtime/cpu/elements.h"
 
 /* `width` rows of n elements: contiguous ones behind each other (inner 1), or neighbouring columns, whose elements are `inner` apart. x: of a gradient y; dy: of a
@@ -40,12 +41,20 @@ typedef struct AttentionLoops {
     double (*along)(const void *a, const void *b, int64_t n); /* sum of a b */
 } AttentionLoops;
 
+/* A plane of a convolution whose groups have one channel each; w: the taps, row-major. */
+typedef struct DepthwiseLoops {
+    void (*forward)(const Planes *planes, const void *x, const void *w, void *y);
+    void (*gradient_x)(const Planes *planes, void *dx, const void *w, const void *dy);     /* is added to dx */
+    void (*gradient_w)(const Planes *planes, const void *x, const void *dy, double *sums); /* is added to sums, a number a tap */
+} DepthwiseLoops;
+
 typedef struct VectorLoops {
     ElementLoop *(*element)(OpCode op, const Attr *attr, DType in, DType out);
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
     SumLoops (*sum)(DType dtype);
     NormLoop *(*norm)(OpCode op, DType dtype);
     AttentionLoops (*attention)(DType dtype);
+    DepthwiseLoops (*depthwise)(DType dtype);
 } VectorLoops;
 
 /* How many of the variants this processor can run, and each of them: the first is for every processor, the last the widest. */

@@ -19,6 +19,7 @@
 #include "runtime/cuda/rope.cuh"
 #include "runtime/cuda/norm.cuh"
 #include "runtime/cuda/lookup.cuh"
+#include "runtime/cuda/gather.cuh"
 #include "runtime/cuda/pull.cuh"
 #include "runtime/cuda/window.cuh"
 #include "runtime/cuda/matmul.cuh"

@@ -273,6 +273,38 @@ LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index,
 LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors,
                              cudaStream_t stream);
 
+/* gather.cuh; no tensor is empty */
+
+/* wide: [outer, index.length, each, width], of an axis that begins at index.begin; index: [outer, n, each]; narrow: [outer, n, each, width]. All types of numbers. */
+typedef struct KernelGather {
+    KernelIndex index;
+    void *wide, *narrow;
+    int64_t outer, n, each, width;
+    int dtype;
+} KernelGather;
+LAUNCHED kernels_gather(const KernelGather *gather, cudaStream_t stream);      /* from wide; 0 where an index's element is not here */
+LAUNCHED kernels_gather_grad(const KernelGather *gather, cudaStream_t stream); /* wide = the sums of narrow's */
+
+/* x, out: [outer, length, inner], sums along length. */
+typedef struct KernelCumsum {
+    const void *x;
+    void *out;
+    int64_t outer, length, inner;
+    bool reverse, exclusive;
+    int dtype;
+} KernelCumsum;
+LAUNCHED kernels_cumsum(const KernelCumsum *cumsum, cudaStream_t stream);
+
+/* x: [rows, length]; values, indices: [rows, k]. */
+typedef struct KernelTopk {
+    const void *x;
+    void *values;
+    int32_t *indices;
+    int64_t rows, length, k;
+    int dtype;
+} KernelTopk;
+LAUNCHED kernels_topk(const KernelTopk *topk, cudaStream_t stream);
+
 /* matmul.cuh */
 
 enum { PRODUCT_LETTERS = 16 };

@@ -147,3 +147,9 @@ bool kernel_pad(const KernelCall *call, Error *error) {
 bool kernel_upsample(const KernelCall *call, Error *error) {
     return is_composite(call, error);
 }
+bool kernel_scatter_add(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}
+bool kernel_stack(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}

@@ -97,22 +97,23 @@ template <class T> __device__ __forceinline__ double largest_of(const Planes &p,
 
 /* Whatever windows have their maximum at element i. */
 template <class T> __device__ __forceinline__ double largest_back(const Planes &p, const T *x, const T *dy, int64_t i) {
-    const int64_t size = p.in[0] * p.in[1], at = i % size, image = i / size;
+    const int64_t size = p.in[0] * p.in[1], place = i % (p.back[0] * p.back[1]), image = i / (p.back[0] * p.back[1]);
+    const int64_t row = place / p.back[1] + p.behind[0], column = place % p.back[1] + p.behind[1], at = row * p.in[1] + column;
     double sum = 0;
     for (int64_t ky = p.window[0].size - 1; ky >= 0; ky--) {
-        const int64_t oy = tap_result(p.window[0], at / p.in[1], ky, p.out[0]);
+        const int64_t oy = tap_result(p.window[0], row, ky, p.out[0]);
         for (int64_t kx = p.window[1].size - 1; oy >= 0 && kx >= 0; kx--) {
-            const int64_t ox = tap_result(p.window[1], at % p.in[1], kx, p.out[1]);
+            const int64_t ox = tap_result(p.window[1], column, kx, p.out[1]);
             if (ox >= 0 && largest(p, x + image * size, oy, ox) == at) sum += (double)dy[(image * p.out[0] + oy) * p.out[1] + ox];
         }
     }
     return sum;
 }
 
-/* What the sum of window o is divided by, along one dimension. */
-__device__ __forceinline__ int64_t counted(const Window &window, int64_t o, int64_t size, int with_padding) {
-    const int64_t begin = tap_place(window, o, 0), end = begin + window.size;
-    return with_padding ? window.size : (end < size ? end : size) - (begin > 0 ? begin : 0);
+/* What the sum of window o is divided by, along dimension d. */
+__device__ __forceinline__ int64_t counted(const Planes &p, int d, int64_t o, int with_padding) {
+    const int64_t size = p.before[d] + p.in[d] + p.after[d], begin = tap_place(p.window[d], o, 0) + p.before[d], end = begin + p.window[d].size;
+    return with_padding ? p.window[d].size : (end < size ? end : size) - (begin > 0 ? begin : 0);
 }
 
 template <class T> __device__ __forceinline__ double averaged(const Planes &p, int with_padding, const T *x, int64_t i) {
@@ -126,7 +127,7 @@ template <class T> __device__ __forceinline__ double averaged(const Planes &p, i
             if (column >= 0 && column < p.in[1]) sum += (double)x[(image * p.in[0] + row) * p.in[1] + column];
         }
     }
-    return sum / (double)(counted(p.window[0], oy, p.in[0], with_padding) * counted(p.window[1], ox, p.in[1], with_padding));
+    return sum / (double)(counted(p, 0, oy, with_padding) * counted(p, 1, ox, with_padding));
 }
 
 template <class T> __device__ __forceinline__ double averaged_back(const Planes &p, int with_padding, const T *dy, int64_t i) {
@@ -137,7 +138,7 @@ template <class T> __device__ __forceinline__ double averaged_back(const Planes 
         for (int64_t kx = p.window[1].size - 1; oy >= 0 && kx >= 0; kx--) {
             const int64_t ox = tap_result(p.window[1], at % p.in[1], kx, p.out[1]);
             if (ox < 0) continue;
-            const int64_t count = counted(p.window[0], oy, p.in[0], with_padding) * counted(p.window[1], ox, p.in[1], with_padding);
+            const int64_t count = counted(p, 0, oy, with_padding) * counted(p, 1, ox, with_padding);
             sum += (double)dy[(image * p.out[0] + oy) * p.out[1] + ox] / (double)count;
         }
     }

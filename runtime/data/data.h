@@ -5,6 +5,8 @@
  *   stored.c   elements as files hold them
  *   stream.c   bytes of a file from its beginning, through gzip where it is compressed
  *   csv.c      a record of CSV as fields
+ *   wordpiece.c BERT's tokens of a text
+ *   table.c    rows of CSV as numbers: columns, missing fields, names of labels, texts
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
  *   source.c   the inputs at each step, one batch ahead
  *   file.c     where a file that a net names is
@@ -35,6 +37,8 @@ bool data_changes(const DataSource *data);  /* false: every step's batch is the 
 int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_rows(const DataSource *data);  /* of an epoch, without filler */
+/* "d.csv: 1 of 7766 rows is left out: a field is missing", a line for each such file; nothing where there is none. */
+void data_left_out(const DataSource *data, Text *text);
 /* What the files of the inputs are, in the arena: all processes must have the same. */
 const Common *data_common(const DataSource *data, Arena *arena);
 int64_t data_row(const DataSource *data, int64_t step, int64_t place,

@@ -10,6 +10,7 @@
 #include "ir/npy.h"
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
+#include "runtime/data/table.h"
 #include "runtime/element.h"
 
 struct Rows {
@@ -22,10 +23,8 @@ struct Rows {
     int64_t row_bytes; /* as they are held: stored, or doubles of a text */
     int64_t begin;     /* of the first row in the file, uncompressed */
     bool streamed;
-    int separator;                 /* CSV: between columns */
-    int64_t columns, first_column; /* CSV: of the file; the input's first */
-    bool headed;                   /* CSV: the first line names columns */
-    int fd;                        /* not streamed */
+    Table table; /* CSV */
+    int fd;      /* not streamed */
     int64_t nheld, *held_row;
     unsigned char *held;
     int64_t file_bytes, bytes_read;
@@ -33,9 +32,8 @@ struct Rows {
     size_t scratch_bytes;
 };
 
-/* Whether an element of a file is one that the input takes; *why says what it is instead. */
-static bool value_fits(const Rows *rows, double value, char *why, size_t n) {
-    const DType dtype = rows->file.dtype;
+bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
+    const DType dtype = file->dtype;
     const bool integral = value == floor(value);
     /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
     const double most = dtype == BOOL  ? 1
@@ -44,14 +42,14 @@ static bool value_fits(const Rows *rows, double value, char *why, size_t n) {
                  least = dtype == BOOL  ? 0
                          : dtype == I64 ? (double)INT64_MIN
                                         : INT32_MIN;
-    if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && integral)) {
+    if (file->range > 0 && !(value >= 0 && value < (double)file->range && integral)) {
         if (integral && fabs(value) < 1e15)
-            snprintf(why, n, "%.0f, and it must be in 0 .. %lld", value, (long long)rows->file.range - 1);
+            snprintf(why, n, "%.0f, and it must be in 0 .. %lld", value, (long long)file->range - 1);
         else
-            snprintf(why, n, "%g, and it must be one of the integers 0 .. %lld", value, (long long)rows->file.range - 1);
+            snprintf(why, n, "%g, and it must be one of the integers 0 .. %lld", value, (long long)file->range - 1);
         return false;
     }
-    if (rows->file.format == ROWS_CSV && dtype == I64 && fabs(value) > 9007199254740992.0) {
+    if (file->format == ROWS_CSV && dtype == I64 && fabs(value) > 9007199254740992.0) {
         snprintf(why, n, "about %.0f: a CSV's integers are exact up to 2^53; .npy and raw files hold any", value);
         return false;
     }
@@ -177,161 +175,21 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     return rows->fd >= 0 || rows_fail(rows, error, strerror(errno));
 }
 
-/* ---------------------------------------------------------------- CSV */
+/* ---------------------------------------------------------------- opening */
 
-/* What is wrong at a place of a record. */
-static bool fail_at(const Rows *rows, const Record *record, const char *at, Error *error, const char *what) {
-    int64_t line, column;
-    csv_place(record, at, &line, &column);
-    Text text = {0};
-    text_printf(&text, "%s:%lld:%lld: %s", rows->path, (long long)line, (long long)column, what);
-    text_printable(text.at); /* whatever the file says, nothing a terminal obeys */
-    error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
-    text_finish(&text);
-    return false;
-}
-
-/* The fields of a record, from the first column on, as numbers; NULL: only whether they are such, and fit the input. */
-static bool parse_record(const Rows *rows, const Record *record, double *number, Error *error) {
-    const char *at = NULL;
-    Field field;
-    char text[160];
-    for (int64_t column = 0; column < rows->first_column + rows->elements; column++) {
-        double value;
-        if (!csv_field(record, rows->separator, &at, &field))
-            return fail_at(rows, record, record->text + record->n, error, "the row is too short");
-        if (column < rows->first_column) continue;
-        if (field.n == 0 && !field.broken) {
-            snprintf(text, sizeof text, "column %lld is empty", (long long)column);
-            return fail_at(rows, record, field.begin, error, text);
-        }
-        if (!csv_number(&field, &value)) {
-            snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", (int)(field.n < 40 ? field.n : 40), field.text,
-                     field.broken ? "a field in quotes with more behind it" : "no number", (long long)column);
-            return fail_at(rows, record, field.text, error, text);
-        }
-        if (!value_fits(rows, value, text, sizeof text)) return fail_at(rows, record, field.text, error, text);
-        if (number) number[column - rows->first_column] = value;
-    }
-    return true;
-}
-
-static bool unknown_column(const Rows *rows, const Record *record, Error *error) {
-    enum { NAMED = 12 };
-    Text text = {0};
-    const char *at = NULL;
-    Field field;
-    text_printf(&text, "there is no column '%s': the first line has", rows->file.heading);
-    int n = 0;
-    for (; csv_field(record, rows->separator, &at, &field); n++)
-        if (n < NAMED) text_printf(&text, "%s %.*s", n ? "," : "", (int)(field.n < 40 ? field.n : 40), field.text);
-    if (n > NAMED) text_printf(&text, " and %d more", n - NAMED);
-    fail_at(rows, record, record->text, error, text.at);
-    text_finish(&text);
-    return false;
-}
-
-/* The first record: what stands between columns, how many there are, whether it names them (none of its fields is a number, or the net says so), and which the input has. */
-static bool begin_text(Rows *rows, const Record *record, Error *error) {
-    const char *at = NULL;
-    Field field;
-    double number;
-    bool found = !rows->file.heading;
-    rows->separator = rows->file.separator ? rows->file.separator : csv_separator(record);
-    rows->columns = 0;
-    rows->headed = true;
-    rows->first_column = rows->file.first_column;
-    for (; csv_field(record, rows->separator, &at, &field); rows->columns++) {
-        if (!rows->file.heading && csv_number(&field, &number)) rows->headed = false;
-        if (!rows->file.heading || !csv_is(&field, rows->file.heading)) continue;
-        if (found)
-            return fail_at(rows, record, field.begin, error,
-                           "a column before this one has the same name: the net must say its number, counted from 0");
-        found = true;
-        rows->first_column += rows->columns;
-    }
-    if (!found) return unknown_column(rows, record, error);
-    const int64_t asked = rows->first_column;
-    if (rows->first_column < 0) rows->first_column += rows->columns;
-    if (rows->first_column >= 0 && rows->first_column <= rows->columns - rows->elements) return true;
-    char text[160];
-    snprintf(text, sizeof text, "%lld column%s, and the input takes %lld from column %lld on", (long long)rows->columns,
-             rows->columns == 1 ? "" : "s", (long long)rows->elements, (long long)(rows->first_column < 0 ? asked : rows->first_column));
-    return fail_at(rows, record, record->text, error, text);
-}
-
-/* Calls fn for each record of numbers, with the row's number; what fn does not want it skips without parsing. */
-typedef bool RecordFn(Rows *rows, const Record *record, int64_t row, void *context, Error *error);
-static bool each_record(Rows *rows, Stream *stream, RecordFn *fn, void *context, Error *error) {
-    int64_t row = 0;
-    int separator = rows->file.separator;
-    bool begun = false;
-    for (Record record; stream_record(stream, separator, &record, error);) {
-        if (csv_is_empty(&record, separator)) continue;
-        if (!begun) {
-            if (!begin_text(rows, &record, error)) return false;
-            begun = true;
-            separator = rows->separator;
-            if (rows->headed) continue;
-        }
-        if (!fn(rows, &record, row++, context, error)) return false;
-    }
-    return error->code == 0;
-}
-
-/* Every row has as many columns as the first line; and as far as that goes in a second or less, those that are used hold what the input takes: a wrong file is said before training. */
-static bool count_record(Rows *rows, const Record *record, int64_t row, void *context, Error *error) {
-    enum { CLOCK_EVERY = 256 };
-    static const double BUDGET_S = 0.7;
-    double *began = context;
-    const int64_t columns = csv_fields(record, rows->separator), behind = row - rows->file.first;
-    rows->count = row + 1;
-    if (columns != rows->columns) {
-        const char *at = NULL;
-        Field field = {.begin = record->text};
-        char text[160];
-        for (int64_t i = 0; i <= rows->columns && csv_field(record, rows->separator, &at, &field);)
-            i++;
-        snprintf(text, sizeof text, "%lld column%s, and the first line has %lld", (long long)columns, columns == 1 ? "" : "s",
-                 (long long)rows->columns);
-        return fail_at(rows, record, columns > rows->columns ? field.begin : record->text + record->n, error, text);
-    }
-    if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
-    return *began == 0 || behind < 0 || (rows->file.rows > 0 && behind >= rows->file.rows) || parse_record(rows, record, NULL, error);
-}
-
-static bool open_text(Rows *rows, Stream *stream, Error *error) {
-    double began = now_seconds();
+static bool open_csv(Rows *rows, Stream *stream, Error *error) {
     rows->streamed = true;
     if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes))
         return rows_fail(rows, error, "a row of so many columns is not read");
-    return each_record(rows, stream, count_record, &began, error);
+    const bool ok = table_open(&rows->table, &rows->file, rows->path, rows->elements, error) && table_count(&rows->table, stream, error);
+    rows->count = rows->table.count;
+    return ok;
 }
-
-/* The place of an element of a row, which is looked for. */
-typedef struct Sought {
-    int64_t row, element;
-    Text *text;
-} Sought;
-static bool put_place(Rows *rows, const Record *record, int64_t row, void *context, Error *error) {
-    const Sought *place = context;
-    const char *at = NULL;
-    Field field = {.text = record->text};
-    int64_t line, column;
-    if (row != place->row) return true;
-    for (int64_t i = 0; i <= rows->first_column + place->element && csv_field(record, rows->separator, &at, &field);)
-        i++;
-    csv_place(record, field.text, &line, &column);
-    text_printf(place->text, ": %s:%lld:%lld", rows->path, (long long)line, (long long)column);
-    error->code = 0;
-    return false; /* no further */
-}
-
-/* ---------------------------------------------------------------- opening */
 
 void rows_close(Rows *rows) {
     if (!rows) return;
     if (rows->fd >= 0) close(rows->fd);
+    table_close(&rows->table);
     free(rows->path);
     free(rows->held_row);
     free(rows->held);
@@ -364,7 +222,7 @@ Rows *rows_open(const RowFile *file, Error *error) {
     Error failure = {0};
     Stream *stream = stream_open(file->path, &failure);
     bool ok = stream && (shape_count(&file->row, &rows->elements) || error_set(&failure, EXIT_ENVIRONMENT, "the row is too large"));
-    ok = ok && (file->format == ROWS_CSV ? open_text(rows, stream, &failure) : open_binary(rows, stream, &failure));
+    ok = ok && (file->format == ROWS_CSV ? open_csv(rows, stream, &failure) : open_binary(rows, stream, &failure));
     if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
     ok = ok && use_part(rows, &failure);
     if (ok) rows->file_bytes = stream_file_bytes(stream);
@@ -385,6 +243,15 @@ void rows_describe(const Rows *rows, Text *text) {
     const char *elements = rows->file.format == ROWS_CSV ? "text" : file_element_name[rows->stored.kind];
     text_printf(text, "%lld rows of %lld elements (%s) in %lld bytes", (long long)rows->count, (long long)rows->elements, elements,
                 (long long)rows->file_bytes);
+    if (rows->table.dropped > 0) text_printf(text, ", %lld more left out for a missing field", (long long)rows->table.dropped);
+}
+
+int64_t rows_all(const Rows *rows) {
+    return rows->count;
+}
+
+int64_t rows_dropped(const Rows *rows) {
+    return rows->table.dropped;
 }
 
 bool rows_streamed(const Rows *rows) {
@@ -409,12 +276,7 @@ void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
         text_printf(text, ": %s, row %lld (from 0), element %lld", rows->path, (long long)row, (long long)element);
         return;
     }
-    Rows again = *rows;
-    Sought sought = {row, element, text};
-    Error ignored;
-    Stream *stream = stream_open(rows->path, &ignored);
-    if (stream) each_record(&again, stream, put_place, &sought, &ignored);
-    stream_close(stream);
+    table_where(&rows->table, row, element, text);
 }
 
 /* ---------------------------------------------------------------- holding */
@@ -445,14 +307,6 @@ static bool hold_binary(Rows *rows, Stream *stream, Error *error) {
     return at_end || rows_fail(rows, error, "has more bytes than its header says");
 }
 
-static bool hold_record(Rows *rows, const Record *record, int64_t row, void *context, Error *error) {
-    int64_t *next = context;
-    if (*next >= rows->nheld || rows->held_row[*next] != row) return true;
-    double *to = (double *)(void *)(rows->held + *next * rows->row_bytes);
-    ++*next;
-    return parse_record(rows, record, to, error);
-}
-
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     if (!rows->streamed) return true;
     bool there = n <= rows->nheld;
@@ -471,10 +325,9 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     rows->nheld = n;
     Error failure = {0};
     Stream *stream = stream_open(rows->path, &failure);
-    int64_t next = 0;
-    bool ok = stream && (rows->file.format == ROWS_CSV ? each_record(rows, stream, hold_record, &next, &failure)
-                                                       : hold_binary(rows, stream, &failure));
-    if (ok && rows->file.format == ROWS_CSV && next < n) ok = rows_fail(rows, &failure, "has become shorter");
+    bool ok = stream &&
+              (rows->file.format == ROWS_CSV ? table_read(&rows->table, stream, rows->held_row, n, (double *)(void *)rows->held, &failure)
+                                             : hold_binary(rows, stream, &failure));
     if (stream) rows->bytes_read += stream_bytes_read(stream);
     stream_close(stream);
     if (ok) return true;
@@ -526,7 +379,7 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
             ((int64_t *)to)[i] = stored_integer(from + i * bytes, rows->stored);
             continue;
         }
-        if (!value_fits(rows, value, why, sizeof why)) {
+        if (!rows_value_fits(&rows->file, value, why, sizeof why)) {
             snprintf(words, sizeof words, "row %lld holds %s", (long long)row, why);
             rows_fail(rows, error, words);
             return error_prefix(error, "input %s: ", rows->file.input);

@@ -1,6 +1,6 @@
 /* rows: files of rows, and what they are read with. */
 #pragma once
-#include "ir/layout.h"
+#include "ir/graph.h"
 
 /* ---------------------------------------------------------------- stored.c */
 
@@ -72,6 +72,10 @@ void csv_place(const Record *record, const char *at, int64_t *line, int64_t *col
 
 /* ---------------------------------------------------------------- rows.c */
 
+/* Whether an element of a file is one that the input takes; why, of n bytes, says what it is instead. */
+struct RowFile;
+bool rows_value_fits(const struct RowFile *file, double value, char *why, size_t n);
+
 typedef enum { ROWS_NPY, ROWS_IDX, ROWS_CSV, ROWS_RAW } RowFormat;
 /* What is to be opened. */
 typedef struct RowFile {
@@ -84,16 +88,24 @@ typedef struct RowFile {
     int64_t offset;      /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
     int64_t
         first_column; /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
-    const char *heading; /* CSV: the name of a column in the first line, NULL: none */
-    int separator;       /* CSV: between columns, 0: csv_separator of the first line */
-    int64_t range;       /* elements must be integers in [0, range); 0: anything */
-    DType dtype;         /* the input's */
+    const char *heading;    /* CSV: the name of a column in the first line, NULL: none */
+    int separator;          /* CSV: between columns, 0: csv_separator of the first line */
+    Missing missing;        /* CSV: what becomes of a row with a field that is missing */
+    double fill;            /* CSV, MISSING_FILL: the number in its place */
+    const char *classes;    /* CSV: names of labels, one a line, which are their numbers from 0; NULL: fields are numbers */
+    TokenPart tokens;       /* CSV: the column holds texts, of which the input has this */
+    const char *vocabulary; /* of texts: wordpiece.h's file */
+    bool lowercase;
+    int64_t range; /* elements must be integers in [0, range); 0: anything */
+    DType dtype;   /* the input's */
 } RowFile;
 typedef struct Rows Rows;
 /* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */
 Rows *rows_open(const RowFile *file, Error *error);
 void rows_close(Rows *rows); /* takes NULL */
 int64_t rows_count(const Rows *rows);
+int64_t rows_all(const Rows *rows);               /* of the file, not only those that are used */
+int64_t rows_dropped(const Rows *rows);           /* left out for a missing field: not counted, and without a number */
 void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 elements, 64128 bytes" */
 /* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
  * these rows are kept. Announcing what is there already costs nothing. */

@@ -1,7 +1,9 @@
 /* sampler: the order of rows. DistributedSampler deals the rows of an epoch out in turn: process w of W has those at places w, w + W, w + 2W, ...; its
  * loader takes them b at a time. So batch s of all processes together is the rows at places [sB, sB + B) of the epoch, whatever W is, and only
  * which process has which row of a batch depends on it. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/data/data.h"
 #include "runtime/data/sampler.h"
@@ -50,4 +52,27 @@ int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *f
     *filler = at >= sampler->rows;
     at %= sampler->rows;
     return sampler->order ? sampler->order[at] : at;
+}
+
+int64_t split_rows(const RowSplit *split, int64_t rows, int part) {
+    if (split->test) {
+        const int64_t test = (int64_t)ceil((double)rows * split->share[1]);
+        return part == 1 ? test : rows - test;
+    }
+    /* torch.utils.data.random_split: rounded down, and what is left goes to one part after the other from the first on. */
+    int64_t left = rows;
+    for (int i = 0; i < split->nshares; i++)
+        left -= (int64_t)floor((double)rows * split->share[i]);
+    return (int64_t)floor((double)rows * split->share[part]) + left / split->nshares + (part < left % split->nshares);
+}
+
+int64_t *split_part(const RowSplit *split, int64_t rows, int64_t *n) {
+    int64_t *order = malloc((size_t)rows * sizeof *order + 1), before = 0;
+    for (int part = 0; part < split->part; part++)
+        before += split_rows(split, rows, part);
+    *n = split_rows(split, rows, split->part);
+    if (!order) return NULL;
+    random_permutation((uint64_t)split->seed, rows, order);
+    memmove(order, order + before, (size_t)*n * sizeof *order);
+    return order;
 }

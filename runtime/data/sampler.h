@@ -39,5 +39,9 @@ bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error);
 /* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last row; the row is then one from the beginning, as
  * DistributedSampler pads. */
 int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler);
+/* How many of `rows` rows are in a part, and which: numbers of rows, in the order of the part. *part is the caller's to free; NULL without memory or where the part is empty. */
+struct RowSplit;
+int64_t split_rows(const struct RowSplit *split, int64_t rows, int part);
+int64_t *split_part(const struct RowSplit *split, int64_t rows, int64_t *n);
 /* torch.randperm(n) on a CPU with this seed; order has room for n. */
 void random_permutation(uint64_t seed, int64_t n, int64_t *order);

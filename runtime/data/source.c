@@ -31,6 +31,7 @@ struct DataSource {
     const double **drawn; /* numpy_rand: per input, `rows` rows without the hidden dimension */
     int64_t *rows;        /* per input */
     Rows **file;          /* per input, NULL: none */
+    int64_t *part;        /* of a split: which row of the files is row i of the data; NULL: that one */
     Sampler sampler;
     int64_t batch, steps;
     VEC(Take) takes;
@@ -155,12 +156,18 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .first_column = input->file.column,
                     .heading = input->file.heading && input->file.heading[0] ? input->file.heading : NULL,
                     .separator = input->file.separator,
+                    .missing = input->file.missing,
+                    .fill = input->file.fill,
+                    .classes = input->file.classes && input->file.classes[0] ? input->file.classes : NULL,
+                    .tokens = input->file.tokens,
+                    .lowercase = input->file.lowercase,
                     .offset = input->file.offset,
                     .first = input->file.first,
                     .rows = input->file.rows,
                     .dtype = input->type.dtype,
                     .range = index_checked(data->graph, i)};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
+    if (file.tokens != TOKENS_NONE) file.vocabulary = file_find(input->file.vocabulary, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
     memcpy(file.row.dim, own.dim + 1, sizeof *own.dim * (size_t)file.row.ndim);
     data->file[i] = rows_open(&file, error);
@@ -194,11 +201,17 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
                              graph->inputs.at[first].name, (long long)rows_count(data->file[first]));
     }
     if (first < 0) return true;
+    if (settings->split.nshares > 0) {
+        data->part = split_part(&settings->split, rows, &rows);
+        if (!data->part) return error_set(error, EXIT_ENVIRONMENT, "out of memory for the order of the rows");
+    }
     sampler_init(&data->sampler, rows, data->batch, input_world(graph, data->batch), settings->shuffle, (uint64_t)settings->shuffle_seed,
                  settings->last == LAST_DROP);
     int64_t batches = sampler_batches(&data->sampler);
     if (batches == 0)
-        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld row%s, and a batch takes %lld: `last = pad;` fills it up",
+        return error_set(error, EXIT_ENVIRONMENT,
+                         data->part ? "%s's part of the split has %lld row%s, and a batch takes %lld: `last = pad;` fills it up"
+                                    : "%s has %lld row%s, and a batch takes %lld: `last = pad;` fills it up",
                          graph->inputs.at[first].file.path, (long long)rows, rows == 1 ? "" : "s", (long long)data->batch);
     if (settings->steps > batches / batches_of_step(data))
         return error_set(error, EXIT_ENVIRONMENT,
@@ -257,6 +270,7 @@ void data_close(DataSource *data) {
     for (int i = 0; i < data->takes.n; i++)
         free(data->takes.at[i].ready);
     sampler_finish(&data->sampler);
+    free(data->part);
     arena_finish(&data->arena);
     free(data);
 }
@@ -282,6 +296,20 @@ int64_t data_rows(const DataSource *data) {
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler) {
     *filler = false;
     return from_files(data) ? sampler_row(&data->sampler, step - 1, place, filler) : (step - 1) * data->batch + place;
+}
+
+void data_left_out(const DataSource *data, Text *text) {
+    const Graph *graph = data->graph;
+    for (int i = 0; data->file && i < graph->inputs.n; i++) {
+        const int64_t dropped = data->file[i] ? rows_dropped(data->file[i]) : 0;
+        bool said = dropped == 0;
+        for (int k = 0; !said && k < i; k++)
+            said = data->file[k] && rows_dropped(data->file[k]) > 0 &&
+                   strcmp(graph->inputs.at[k].file.path, graph->inputs.at[i].file.path) == 0;
+        if (!said)
+            text_printf(text, "%s: %lld of %lld rows %s left out: a field is missing\n", graph->inputs.at[i].file.path, (long long)dropped,
+                        (long long)(dropped + rows_all(data->file[i])), dropped == 1 ? "is" : "are");
+    }
 }
 
 const Common *data_common(const DataSource *data, Arena *arena) {
@@ -314,6 +342,9 @@ void data_order(const DataSource *data, DataOrder *order) {
                      (long long)settings->shuffle_seed);
         else
             snprintf(words, room, "rows 1 to %lld in their order", (long long)data->sampler.rows);
+        if (settings->split.nshares > 0)
+            snprintf(words + strlen(words), room - strlen(words), " of part %d split with seed %lld", settings->split.part,
+                     (long long)settings->split.seed);
     } else {
         snprintf(words, room, "the same batch in every step");
     }
@@ -360,12 +391,18 @@ static void fill_same(const DataSource *data, const Take *take, void *to) {
     }
 }
 
+/* The row of the files at a place of a batch. */
+static int64_t row_of_file(const DataSource *data, int64_t step, int64_t place) {
+    bool filler;
+    const int64_t row = sampler_row(&data->sampler, step, place, &filler);
+    return data->part ? data->part[row] : row;
+}
+
 /* Elements [first, first + n) of the row at `place` of the batch, to `to`. */
 typedef bool RunFn(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error);
 
 static bool run_of_file(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
-    bool filler;
-    return rows_read(data->file[source_of(data->graph, input)], sampler_row(&data->sampler, step, place, &filler), first, n, to, error);
+    return rows_read(data->file[source_of(data->graph, input)], row_of_file(data, step, place), first, n, to, error);
 }
 
 static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
@@ -495,12 +532,11 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
                 ok = bigger || error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of a rank's rows");
                 if (bigger) row = bigger;
             }
-            bool filler;
             for (int64_t step = 0; ok && step < data->steps; step++)
                 for (int64_t k = 0; k < take_rows(data, take); k++)
-                    row[n++] = sampler_row(
-                        &data->sampler, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
-                        (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each, &filler);
+                    row[n++] =
+                        row_of_file(data, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
+                                    (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each);
         }
         int64_t kept = 0;
         if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, compare_rows);
@@ -548,15 +584,13 @@ void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const 
     const Shape *shape = &in->type.shape;
     const int source = source_of(graph, input), dim = in->type.hidden;
     Error ignored;
-    bool filler;
     settle(data); /* the thread reads the same files */
     if (!from_files(data) || !data->file[source] || shape->ndim <= dim || !sampler_begin(&data->sampler, epoch - 1, &ignored)) return;
     const int64_t place = (dim ? index[0] * shape->dim[dim] : 0) + index[dim];
     int64_t element = 0;
     for (int d = dim + 1; d < shape->ndim; d++)
         element = element * shape->dim[d] + index[d];
-    rows_where(data->file[source], sampler_row(&data->sampler, (step - 1) * batches_of_step(data) + in->micro, place, &filler), element,
-               text);
+    rows_where(data->file[source], row_of_file(data, (step - 1) * batches_of_step(data) + in->micro, place), element, text);
     data->held_epoch = -1;
 }
 

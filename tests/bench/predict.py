@@ -12,23 +12,27 @@ import sys
 import tempfile
 
 import step
-from bench import Failed, Samples, arguments, begin, figure, finish, goal, mpi_env, print_goals, run, seconds_text, table
+from bench import Failed, Samples, arguments, begin, cores, figure, finish, goal, mpi_env, print_goals, run, seconds_text, table
 
 RANKS = (1, 2, 4, 8)
 # name of the row: the net, what is edited in its text, flags of pcc, steps
 NETS = {
     "mlp_small": ("mlp_small", (), (), 200),
-    "mlp": ("mlp", (), (), 4),
-    "mlp, tensor parallel": ("mlp", step.TENSOR, (), 4),
-    "gpt_tiny": ("gpt_tiny", (), (), 4),
-    "bert_tiny": ("bert_tiny", (), (), 4),
+    "mlp": ("mlp", (), (), 10),
+    "mlp, tensor parallel": ("mlp", step.TENSOR, (), 10),
+    "gpt_tiny": ("gpt_tiny", (), (), 10),
+    "bert_tiny": ("bert_tiny", (), (), 10),
     "wide": ("quickstart", ((" shard ((2, 4), (4, 1))", ""),), ("-D", "batch=1024", "-D", "in_dim=2048", "-D", "hidden_dim=1024", "-D", "out_dim=512"), 12),
 }
 WITHIN, DIFFERENT = 0.15, 1.1
 
 
 def launch(args, ranks, *words):
-    return run(["mpirun", "-n", str(ranks), args.prun, *words], env=mpi_env())[0]
+    """Where there are as many ranks as cores or more, each is bound to a core, to all cores equally many: else it is chance which of them share one."""
+    env = mpi_env()
+    if ranks >= cores() > 1:
+        env["OMPI_MCA_hwloc_base_binding_policy"] = "core:overload-allowed"
+    return run(["mpirun", "-n", str(ranks), args.prun, *words], env=env)[0]
 
 
 def text_of(name, steps, edits, ranks):

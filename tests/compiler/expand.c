@@ -191,6 +191,34 @@ Test(expand, norms_of_split_rows_reduce_numbers_a_row) {
         }
 }
 
+/* An attention whose keys are split: the gradient is computed of each rank's keys, and no rank gets those of others. */
+Test(expand, the_gradient_of_an_attention_is_split_as_its_keys_are) {
+    for (int masked = 0; masked < 2; masked++) {
+        Compiled x;
+        char text[768];
+        snprintf(
+            text, sizeof text,
+            "net n() { input t : f32[8, 12]; input on : bool[6, 12]; param q : f32[6, 8] = normal(1); param v : f32[12, 8] = normal(1); param w : f32[8, 8] = normal(1);\n"
+            " k = matmul(transpose(t), w); y = dot_product_attention(q, k, v%s) shard %s; loss mean(y * y); }\n"
+            "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 2; }\nparallel { mode = auto; dataset = full_batch; }\n",
+            masked ? ", on" : "", masked ? "((1, 1), (4, 1), (4, 1), (1, 4))" : "((1, 1), (4, 1), (4, 1))");
+        compiled(&x, text, 4, 2);
+        const Graph *g = x.graph;
+        cr_expect_eq(count_op(g, OP_dot_product_attention), 0);
+        for (int n = 0; n < g->nodes.n; n++) {
+            const Node *node = &g->nodes.at[n];
+            if (node->op != OP_attention_grad) continue;
+            assert_layout(x.b->sharded.need[n][2], "[4@1 -]");
+            assert_layout(x.b->sharded.need[n][3], "[4@1 -]");
+            if (masked) assert_layout(x.b->sharded.need[n][7], "[- 4@1]");
+            assert_layout(x.b->sharded.made[node->out[0]], "[- -] +sum(4@1)");
+            assert_layout(x.b->sharded.made[node->out[1]], "[4@1 -]");
+        }
+        cr_expect_eq(count_op(g, OP_attention_grad), 1);
+        compiled_finish(&x);
+    }
+}
+
 /* Scores of a query against keys that lie on several ranks, as they come out of a product whose second operand is split. */
 Test(expand, propagation_splits_rows_that_are_there_split) {
     Compiled x;

@@ -32,36 +32,66 @@ static const char recommender[] =
                           "c = concat(e14, e15, e16, e17, e18, e19, e20, axis = 1); d = concat(e21, e22, e23, e24, e25, axis = 1);\n"
                           "y = linear(mlp(concat(a, b, c, d, axis = 1), 512, 256), 1); loss mse(y, label); }\n" DATA;
 
+#define EXPERTS(n)                                                                                                                         \
+    "net n(batch = 64, dim = 512) { " PAIR "  param gate : f32[dim, " #n "] = normal(0.1); param up : f32[" #n                             \
+    ", dim, 2048] = normal(0.1);\n"                                                                                                        \
+    "  param down : f32[" #n ", 2048, dim] = normal(0.1); weight = reshape(transpose(softmax(matmul(x, gate))), shape = [" #n              \
+    ", batch, 1]);\n"                                                                                                                      \
+    "  h = matmul(reshape(x, shape = [1, batch, dim]), up); y = matmul(relu(h), down); loss mse(sum(y * weight, axes = 0), label); }\n" DATA
+#define EXPERTS_APART(n) "h = ((1, 1, 1), (" #n ", 1, 1)); y = ((" #n ", 1, 1), (" #n ", 1, 1));"
+static const char dense_u[] =
+    "net n(batch = 32, dim = 1024) { " PAIR
+    "  a = gelu(linear(x, 4096)); b = gelu(linear(a, 1024)); c = gelu(linear(b, 256)); d = gelu(linear(c, 1024)) + b;\n"
+    "  e = gelu(linear(d, 4096)) + a; y = linear(e, 1024); loss mse(y, label); }\n" DATA,
+                  /* Two scales down and up again (Ronneberger et al. 2015), large enough that splitting it helps. */
+    image_u[] =
+        "cell two(x, out) { a = relu(conv2d(x, out, 3, padding = 1)); return relu(conv2d(a, out, 3, padding = 1)); }\n"
+        "net n() { input x : f32[16, 4, 64, 64]; input label : f32[16, 64, 64, 64]; a = two(x, 64); b = two(max_pool(a, kernel_size = 2), 128);\n"
+        "  c = two(max_pool(b, kernel_size = 2), 256); d = two(concat(b, upsample(c, scale_factor = 2), axis = 1), 128);\n"
+        "  e = two(concat(a, upsample(d, scale_factor = 2), axis = 1), 64); loss mse(e, label); }\n" DATA,
+                  tied[] =
+                      "net n() { input word : i32[8, 128]; input next : i32[8, 128]; param table : f32[32000, 512] = normal(0.02);\n"
+                      "  h = transformer_block(embedding(table, word), 8); logits = matmul(layer_norm(h), table, transpose_b = true);\n"
+                      "  loss cross_entropy(logits, next); }\n" DATA;
+#define HALVES_OF_U(n)                                                                                                                     \
+    "a.linear.y = ((1, 1), (" #n ", 1)); b.linear.y = ((1, " #n "), (1, " #n ")); e.linear.y = ((1, 1), (" #n ", 1)); y.y = ((1, " #n      \
+    "), (1, " #n "));"
+#define WORDS(dp, tp) "logits = ((" #dp ", 1, 1), (" #tp ", 1));"
+
 static const Case cases[] = {
-    {"a mixture of 8 experts",
-     NULL,
-     "net n(batch = 64, dim = 512) { " PAIR
-     "  param gate : f32[dim, 8] = normal(0.1); param up : f32[8, dim, 2048] = normal(0.1); param down : f32[8, 2048, dim] = normal(0.1);\n"
-     "  weight = reshape(transpose(softmax(matmul(x, gate))), shape = [8, batch, 1]);\n"
-     "  h = matmul(reshape(x, shape = [1, batch, dim]), up); y = matmul(relu(h), down); loss mse(sum(y * weight, axes = 0), label); }\n" DATA,
-     8,
-     {"h = ((1, 1, 1), (8, 1, 1)); y = ((8, 1, 1), (8, 1, 1));"}},
+    {"a mixture of 8 experts", NULL, EXPERTS(8), 8, {EXPERTS_APART(8)}},
+    {"8 experts, 7 ranks", NULL, EXPERTS(8), 7, {EXPERTS_APART(7)}},
+    {"8 experts, 12 ranks", NULL, EXPERTS(8), 12, {EXPERTS_APART(4), "h = ((1, 3, 1), (4, 1, 1)); y = ((4, 3, 1), (4, 1, 1));"}},
+    {"12 experts, 12 ranks", NULL, EXPERTS(12), 12, {EXPERTS_APART(12)}},
     {"26 tables", NULL, recommender, 8, {"**.e* = ((8, 1), (1));", "**.e* = ((1, 8), (1));"}},
+    {"26 tables, 12 ranks", NULL, recommender, 12, {"**.e* = ((12, 1), (1));", "**.e* = ((1, 4), (1));", "**.e* = ((1, 4), (3));"}},
+    {"26 tables, 96 ranks",
+     NULL,
+     recommender,
+     96,
+     {"**.e* = ((96, 1), (1));", "**.e* = ((1, 32), (1));", "**.e* = ((1, 8), (12));", "**.e* = ((8, 1), (1));"}},
+    {"26 tables, 512 ranks",
+     NULL,
+     recommender,
+     512,
+     {"**.e* = ((512, 1), (1));", "**.e* = ((1, 64), (1));", "**.e* = ((8, 1), (64));", "**.e* = ((64, 8), (1));"}},
     {"hints of two dimensions",
      NULL,
      "net n(batch = 64, dim = 1024) { " PAIR "  param w : f32[dim, 4096] = normal(0.1); param v : f32[4096, dim] = normal(0.1);\n"
      "  h = matmul(x, w) shard ((2, 2), (2, 2)); y = matmul(relu(h), v); loss mse(y, label); }\n" DATA,
      8,
      {"y = ((2, 2), (2, 2));", "y = ((2, 4), (4, 1));"}},
-    {"a U",
-     NULL,
-     "net n(batch = 32, dim = 1024) { " PAIR
-     "  a = gelu(linear(x, 4096)); b = gelu(linear(a, 1024)); c = gelu(linear(b, 256)); d = gelu(linear(c, 1024)) + b;\n"
-     "  e = gelu(linear(d, 4096)) + a; y = linear(e, 1024); loss mse(y, label); }\n" DATA,
-     8,
-     {"a.linear.y = ((1, 1), (8, 1)); b.linear.y = ((1, 8), (1, 8)); e.linear.y = ((1, 1), (8, 1)); y.y = ((1, 8), (1, 8));"}},
-    {"tied words",
-     NULL,
-     "net n() { input word : i32[8, 128]; input next : i32[8, 128]; param table : f32[32000, 512] = normal(0.02);\n"
-     "  h = transformer_block(embedding(table, word), 8); logits = matmul(layer_norm(h), table, transpose_b = true);\n"
-     "  loss cross_entropy(logits, next); }\n" DATA,
-     8,
-     {MEGATRON(1, 8) "logits = ((1, 1, 1), (8, 1));", MEGATRON(2, 4) "logits = ((2, 1, 1), (4, 1));"}},
+    {"a U", NULL, dense_u, 8, {HALVES_OF_U(8)}},
+    {"a U, 7 ranks", NULL, dense_u, 7, {HALVES_OF_U(7)}},
+    {"a U, 12 ranks", NULL, dense_u, 12, {HALVES_OF_U(12)}},
+    {"a U of images", NULL, image_u, 8, {NULL}},
+    {"a U of images, 7 ranks", NULL, image_u, 7, {NULL}},
+    {"a U of images, 12 ranks", NULL, image_u, 12, {NULL}},
+    {"tied words", NULL, tied, 8, {MEGATRON(1, 8) WORDS(1, 8), MEGATRON(2, 4) WORDS(2, 4)}},
+    {"tied words, 7 ranks", NULL, tied, 7, {MEGATRON(1, 7) WORDS(1, 7)}},
+    {"tied words, 12 ranks", NULL, tied, 12, {MEGATRON(2, 6) WORDS(2, 6), MEGATRON(4, 3) WORDS(4, 3)}},
+    {"one long sequence, 7 ranks", NULL, BLOCKS(1, 4096, 2), 7, {MEGATRON(1, 7)}},
+    {"one long sequence, 12 ranks", NULL, BLOCKS(1, 4096, 2), 12, {MEGATRON(1, 12)}},
     {"one long sequence", NULL, BLOCKS(1, 4096, 2), 8, {MEGATRON(1, 8)}},
     {"2 rows", NULL, BLOCKS(2, 512, 1), 8, {MEGATRON(2, 4), MEGATRON(1, 8)}},
     {"7 ranks", NULL, BLOCKS(8, 512, 2), 7, {MEGATRON(1, 7)}},

@@ -136,7 +136,7 @@ Test(recompute, a_limit_of_memory_chooses_values) {
     cr_expect_null(x.b->front.measures);
     compiled_finish(&x);
 
-    cr_assert(limited(&x, middle, "", ""), "%s", x.c.error.text);
+    cr_assert(limited(&x, middle, "micro_batches = 1;", ""), "%s", x.c.error.text);
     cr_expect_leq(needed(&x), middle);
     cr_expect_gt(ncopies(x.graph), 0);
     cr_expect_leq(ncopies(x.graph), ncopies(again.graph) * 2 / 3);

@@ -314,6 +314,25 @@ Test(search, llama) {
     expect_sample("llama", 64, "64", 8030261248, 48568);
 }
 
+/* A product and its two gradients take about three times as long as the product. */
+Test(search, the_kernels_of_gradients_count) {
+    Compiled x;
+    compiled(&x,
+             "net n() { input x : f32[512, 512]; param u : f32[512, 512] = normal(0.1); param w : f32[512, 512] = normal(0.1);\n"
+             "  h = matmul(matmul(x, u), w); loss mean(square(h)); }\n" TRAIN,
+             4, 2);
+    const Graph *g = &x.b->front.chosen;
+    const Node *h = graph_producer(g, value_named(g, "h"));
+    Strategy whole = {.nfactors = h->rule->nfactors};
+    KernelIndex index;
+    KernelWork work = {0};
+    kernels_init(&index, g, &machine_gpu8, &x.arena);
+    kernel_count(&work, &machine_gpu8, g, h, &whole, 0, 0);
+    const double forward = kernel_seconds(&machine_gpu8, &work), all = kernels_seconds(&index, (int)(h - g->nodes.at), &whole);
+    cr_expect(2.5 * forward < all && all < 3.5 * forward, "%g s, with gradients %g s", forward, all);
+    compiled_finish(&x);
+}
+
 /* No more work than today by half: what a compilation takes is the conversions that the model plans, the solver's tables, and the solutions that are compiled. */
 Test(search, work_is_bounded) {
     static const struct {

@@ -117,7 +117,10 @@ Test(states, a_limit_is_kept_by_measures) {
     compiled_init(&x, RANKS, 2);
     x.options.overrides.memory = limit;
     x.options.overrides.shard_states = "optimizer";
-    cr_expect_not(compiled_run(&x, NET("", "micro_batches = 1;", "")));
+    cr_expect_not(compiled_run(&x, NET("micro_batches = 1;", "", "")));
+    cr_expect_eq(x.diags.nerrors, 1);
+    cr_expect_not_null(strstr(compiled_said(&x), "of memory on a rank"), "%s", compiled_said(&x));
+    cr_expect_eq(x.b->front.graph.settings.shard_states, SHARD_OPTIMIZER);
     compiled_finish(&x);
 }
 

@@ -30,6 +30,17 @@ def seed(check, *rows):
 
 seed(unit("ir", "arena"),
      ("what an arena hands out is aligned", "arena_alloc", "(bytes + align - 1) / align * align", "bytes + !bytes * align"))
+seed(unit("ir", "gather"),
+     ("a gather's places are not those that it looks along", "rule_gather", "d == axis ? rule_add_factor(rule, index->dim[d]) : rule->in[0][d]", "rule->in[0][d]"),
+     ("an index has the sizes of what it indexes", "index_fits", "fits = (d == axis && !along) || index->dim[d] == rows->dim[d];", "fits = true;"),
+     ("a row has no more than its elements to take the largest of", "rule_topk", "k < 1 || k > length", "k < 1"))
+seed(unit("ir", "adjoint"),
+     ("the gradient of sums so far is the sums from there on", "adjoint_cumsum", "!forward[REVERSE].i", "forward[REVERSE].i"))
+seed(unit("proof", "operators"),
+     ("the line of a sum, and the row of the largest, is whole", "line_letters", "if (d != axis) letters->in[0][d] =", "letters->in[0][d] ="),
+     ("the axis of a gather is another letter than its places", "index_letters", "if (d == axis) narrow_map[d]", "if (d < 0) narrow_map[d]"))
+seed(OPS,
+     ("a gather takes of this rank's part what is in it", "gather_rows", "index_within(run->index, i, run->begin, run->length)", "index_within(run->index, i, 0, run->length)"))
 seed(unit("ir", "type"),
      ("a checked product overflows exactly where it does not fit", "mul_checked", "a > INT64_MAX / b", "a - 1 > INT64_MAX / b"))
 seed(unit("ir", "layout"),
@@ -54,9 +65,26 @@ seed(unit("ir", "shapes"),
      ("a negative axis counts from the end", "axes_read", "axes->ints[i] + ndim", "-1 - axes->ints[i]"))
 seed(OPS,
      ("a convolution in groups is split by whole groups", "conv_factors", "rule->factor[of_x].divides = true", "rule->factor[of_x].divides = false"),
-     ("height and width stay whole under windows", "whole_factor", "rule->factor[f].whole = true", "(void)f"))
+     ("kernels of convolutions and pools stay whole", "whole_factor", "rule->factor[f].whole = true", "(void)f"))
 seed(unit("proof", "adjoints"),
-     ("a maximum of a window moves as its element", "at_maxima", "to[i] = from[plane + most]", "to[i] = from[plane]"))
+     ("a maximum of a window moves as its element", "at_maxima", "to[i] = from[plane * seen + place_at(&held->x, row, column)]", "to[i] = from[plane * seen]"))
+seed(PROVED,
+     ("a halo reaches as far as the last tap", "need_halo", "window_extent(window) - 1 - window->low", "window_extent(window) - 2 - window->low"),
+     ("a halo begins at the first tap", "need_halo", "window->stride, window->low,", "window->stride, window->low - 1,"),
+     ("the windows that see a part are those up to its end", "halo_range", "last + halo->low", "last"),
+     ("a maximum's gradient needs all that its windows see", "pool_grad_rule", "i == dy ? HALO_SEEN : HALO_AROUND", "HALO_SEEN"),
+     ("what is read through windows has halos", "strategy_in_layout", "layout->halo[i] = node->rule->halo[operand][i]", "layout->halo[i] = (Halo){0}"),
+     ("halos are of the windows' parts, not of the elements'", "dim_range", "halo ? halo->of : size", "size"))
+seed(unit("ir", "box"),
+     ("windows are counted from the first one", "halo_range", "if (first < 0) first = 0;\n    }", "}"),
+     ("with halos the largest box is looked for", "longest_range", "layout_halo(layout, dim) ? layout_split(layout, dim) : 1", "1"))
+seed(unit("ir", "layout"),
+     ("a halo that changes a part is not idle", "halo_is_idle", "end - begin != own_end - own_begin || ", ""))
+seed(unit("proof", "layout"),
+     ("what has halos is no source", "conversion_check", "if (own_halos(from))", "if (false)"))
+seed(unit("proof", "operators"),
+     ("a rank has all that its windows see", "windows_check", "if (windowed_reach(graph, node, i, d - (operand->ndim - 2), begin, end, from, to)) continue;", "continue;"),
+     ("nothing is made with halos", "halos_belong", "if (own_halos(out[k]))", "if (false)"))
 seed(unit("ir", "adjoint"),
      ("the gradient of a difference's second operand is negated", "adjoint_sub",
       "emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1))", "sum"),
@@ -72,8 +100,12 @@ seed(unit("ir", "attention"),
      ("a mask's size of 1 is no factor", "mask_fits", "if (shape->dim[d] == rule->factor[f].size) rule", "rule"),
      ("a causal attention has half of the scores", "set_depth", "attr[CAUSAL].i ? (widths + 6) / 2 : widths + 6", "widths + 6"))
 seed(unit("runtime", "attention"),
+     ("what has been summed is scaled down where a larger score comes", "forward_row", "running->sum[i] *= factor", "(void)factor"),
      ("a gradient of keys adds up over its head's queries", "backward_block",
-      "slopes, a->block_n, q, a->d, !fresh", "slopes, a->block_n, q, a->d, false"))
+      "a->d, b->rows, 1, !fresh", "a->d, b->rows, 1, false"))
+seed(unit("runtime", "multiply"),
+     ("oneDNN transposes what is transposed", "multiply", "b.matrix.transposed ? 'T'", "b.matrix.transposed ? 'N'"),
+     ("a deep product is OpenBLAS's", "onednn_is_faster", "p->k > SHORT_DEPTH", "p->k > 8 * SHORT_DEPTH"))
 seed(OPS,
      ("a rank's keys have their indices in the whole", "runtime/cpu:attention_open",
       "q->box.begin[queries] - k->box.begin[lead]", "q->box.begin[queries]"))
@@ -115,14 +147,19 @@ seed(unit("strategies", "kernel"),
      ("a kernel takes its arithmetic or its bytes, whichever is longer", "kernel_seconds", "work->arithmetic_s > memory_s", "work->arithmetic_s < memory_s"),
      ("a kernel has a start", "kernel_seconds", "+ on->kernel_s", ""),
      ("the largest part counts", "part_of", "(size + split - 1) / split", "size / split"),
-     ("a lookup reads what it gives", "kernel_count", "i == 0 && looks_up(node->op) && given < elements", "false"))
+     ("a lookup reads what it gives", "kernel_count", "i == 0 && looks_up(node->op) && given < elements", "false"),
+     ("products pack what others hand them too", "kernel_count", "whole / on->product_bytes_per_s", "work->bytes / on->product_bytes_per_s"),
+     ("only products pack their operands", "kernel_count", "op_table[node->op].product && on->product_bytes_per_s > 0", "on->product_bytes_per_s > 0"))
+seed(unit("runtime", "peak"),
+     ("errors of rates count as shares", "fit_products", "u = flops[i] / seconds[i], v = bytes[i] / seconds[i];", "u = flops[i], v = bytes[i];"),
+     ("rates are positive", "fit_products", "determinant > 1e-9 * ff * bb && x > 0 && y > 0", "true"))
 seed(unit("compiler", "held"),
      ("a value is held until its last reader", "live", "last[instance] = end", "if (last[instance] < 0) last[instance] = end"),
      ("what is read through a view is held", "find_lives", "role->instances.at[v].place != PLACE_VIEW", "true"),
      ("a byte under several values counts once", "cover_add", "c->times[node] > 0", "c->times[node] != 1"))
 seed(unit("compiler", "fits"),
-     ("as much as may be needed is enough", "pass_fits", "needed <= asked", "needed < asked"),
-     ("what is asked goes before the machine", "pass_fits", "asked > 0 ? needed <= asked : needed <= there", "needed <= there"))
+     ("as much as may be needed is enough", "pass_fits", "if (needed <= limit)", "if (needed < limit)"),
+     ("what is asked goes before the machine", "pass_fits", "limit = asked > 0 ? asked : there", "limit = there"))
 seed(unit("compiler", "facts"),
      ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
      ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->inner", "facts->inner"),
@@ -188,6 +225,9 @@ seed(unit("strategies", "redistribute"),
      ("shares come from ranks below and above", "receive_shares", "piece.from != piece.to", "piece.from > piece.to"),
      ("a sum has all its terms", "receive_terms", "piece.term = 0", "piece.term = m->nterms > 1"))
 seed(unit("strategies", "messages"),
+     ("where digits move some rank holds nothing of what it needs", "moved_of", "moved = MOVED_NEAR", "moved = MOVED_NOT"),
+     ("where digits of nodes move it comes from another node", "moved_of", "return MOVED_FAR", "moved = MOVED_NEAR"),
+     ("between device orders any rank may wait longest", "links_of_exchange", "rank < nranks", "rank < 1"),
      ("of a piece that nobody holds a rank gets all terms", "messages_of_sums", "times(unheld, g.terms)", "unheld"),
      ("what agrees in all digits has owners", "messages_of_sums", "times(minus(boxes.any, boxes.agreeing), g.senders)", "times(boxes.any, g.senders)"),
      ("a part behind the end is not met", "parts_met", "begin + size - size / level->parts < w->end", "true"),
@@ -236,9 +276,13 @@ seed(unit("compiler", "states"),
      ("gradients of batches are added up in parts", "adds_parts", "g->settings.accumulate > 1", "g->settings.accumulate > 9"),
      ("a gather begins as long before its use as it takes", "prefetch_starts", "while (p > 0 && begin[p] > next)", "while (false)"),
      ("of measures that fit the fastest is taken", "is_better", "a->step_s < b->step_s", "a->step_s > b->step_s"),
-     ("measures are taken until the plan fits", "budget_fit", "memory_bytes(cost) > limit", "memory_bytes(cost) > 2 * limit"))
+     ("what the user says of states stays", "store_parameters", "settings->shard_states_given && ", "false && "),
+     ("measures are taken until the plan fits", "take_best", "memory_bytes(&s->cost) > s->limit", "memory_bytes(&s->cost) > 2 * s->limit"))
 seed(unit("compiler", "collectives"),
      ("collectives are chosen from -O2", "pass_collectives", "b->options->optimize < 2", "b->options->optimize < 1"))
+seed(unit("compiler", "expand"),
+     ("the gradient of an attention of split keys is split as they are", "split_attention_grad", "{0, 1, 2, PART_OUT + 1, 3, PART_OUT, 4}",
+      "{0, PART_NONE, PART_NONE, PART_OUT + 1, 3, PART_OUT, PART_NONE}"))
 seed(unit("compiler", "tree"),
      ("of trees of conversions the cheapest is taken", "plan_exact",
       "cost_compare(sum, best) >= 0", "(code > 0 && cost_compare(sum, best) <= 0)"))
@@ -272,9 +316,16 @@ seed(unit("compiler", "memory"),
      ("a view is not copied", "place_views", "if (!op_table[node->op].view || b->placement.view[node->out[0]] >= 0) continue", "continue"),
      ("a source lasts until the wait", "lifetimes", "a->last[v] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[v] = a->end[i]"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
+seed(unit("compiler", "budget"),
+     ("a plan with more that does not fit in time is not wanted", "compile_all", "kept_fits ? ABOUT * kept->cost.step_s : INFINITY", "INFINITY"),
+     ("solutions that cost the same are fitted once", "is_twin", "a->step_s == b->step_s &&", "false &&"),
+     ("batches beyond the first two take time", "add_batches", "more * batch.seconds", "0 * batch.seconds"),
+     ("batches beyond the first two have inputs", "add_batches", "* times);", "* 1);"),
+     ("parts compete with what fits", "pass_fits", "needed > limit || train->front.measures != NULL", "needed > limit"),
+     ("measures are tried whatever the search", "fit_present", "fit_found(s, present, INFINITY);", "(void)0;"))
 seed(unit("compiler", "pack"),
      ("a buffer's memory is free again only after its end", "pack_by_time", "dying[d]->end < buffers[i].begin", "dying[d]->end <= buffers[i].begin"),
-     ("a buffer is placed clear of all that are in use with it", "pack_by_size", "other->begin > buffer->end", "other->begin >= buffer->end"),
+     ("a buffer is placed clear of all that are in use with it", "pack_by_size", "other->begin > end", "other->begin >= end"),
      ("of two packings the smaller is taken", "pack_buffers", "tighter >= bytes", "tighter < bytes"))
 seed(unit("compiler", "emit"),
      ("a plan holds its certificate", "pass_prove", "c->plan.certificate = c->proof.certificate;", ""),
@@ -290,7 +341,7 @@ seed(unit("compiler", "row_parts"),
      ("a net of parts has the numbers of the whole one", "same_node", "(same_attrs(a, b) && same_data(parts, a, b))", "true"),
      ("a step of parts accumulates them", "micro_complete", "* lower->micro;", "* 1;"))
 seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
-     ("batches are taken in parts where nothing else fits", "micro_choose", "best_parts == 0) return NULL", "true) return NULL"),
+     ("batches are taken in parts where nothing else fits", "micro_choose", "best.parts == 0) return NULL", "true) return NULL"),
      ("what the user says of parts stays", "micro_choose", "settings->micro_span.line > 0 ||", ""))
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
@@ -523,17 +574,16 @@ seed(MUTANTS,
      ("a collective has the layouts of its kind", "pattern_check",
       'if (!ok) snprintf(why, n, "the layouts are not those of %s"', 'ok = true; if (!ok) snprintf(why, n, "the layouts are not those of %s"'))
 seed(unit("ops", "kernels", "kernels/products*"),
-     ("a product adds up its pieces", "multiply",
-      "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
-      "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
+     ("a product adds up its pieces", "multiply_tile", "m, n, g->k, 1, i > 0, out", "m, n, g->k, 1, false, out"),
      ("a matrix has its own leading dimension", "matrix_of", "rows == 1 || row_stride < columns ? columns : row_stride", "columns"),
      ("what BLAS cannot do is done by a plain loop", "run_whole",
       "!reference_einsum(call, error)", "false"))
 seed(unit("ops", "kernels", "kernels/e*"),
-     ("a small product adds up its pieces", "multiply", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
+     ("a small product adds up its pieces", "multiply_tile", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
 seed(unit("ops", "kernels", "kernels/movements*"),
      ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
+     ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
      ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
@@ -619,6 +669,9 @@ seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_wh
      ("lion's slot has a share of its own", "LION", "slot = beta2 * m[i] + rest2 * g[i]", "slot = beta1 * m[i] + rest1 * g[i]"))
 seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_what_pytorch_does"),
      ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))
+seed(script("functions", "compiler/pcc", "Functions.test_conv1d_and_operators_that_cells_have_the_names_of"),
+     ("a call that fits an operator alone is the operator's", "cell_called", "!fits_cell(cell, call)", "false"),
+     ("a cell's parameter without a default is given", "fits_cell", "if (!given) return false;", ""))
 seed(script("functions", "compiler/pcc", "Functions.test_cells_refuse_numbers_that_mean_nothing"),
      ("what a cell requires holds", "require_lower", "if (holds) return true;", "return true;"),
      ("behind what does not hold nothing is looked at", "statements_lower", "statement->kind == STATEMENT_REQUIRE", "false"))
@@ -662,6 +715,7 @@ seed(unit("compiler", "search"),
      ("a gradient's conversion costs", "forth_and_back", "gradient < 0", "gradient < 0 || home >= 0"),
      ("hints stay", "apply", "|| node->from == STRATEGY_USER", ""),
      ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
+     ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
      ("of plans that are about as fast the one with the fewest bytes is taken", "best_compiled", "cost->sent_bytes < least->sent_bytes", "cost->sent_bytes > least->sent_bytes"))
 seed(unit("search", "dominance"),
      ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
@@ -700,3 +754,18 @@ seed(unit("search", "solve"),
      ("the bound is the best solution's cost only when all was searched", "search_problem", "if (whole) *bound", "*bound"),
      ("the least peak is looked for down to the byte", "search_nearest", "low + 1 < high", "low + 2 < high"),
      ("a time's last variable has left it", "problem_peak", "time < end", "time < end - 1"))
+seed(script("generate", "compiler/pcc", "Generated.test_attention_written_in_other_ways", "Generated.test_what_a_place_would_know_of_those_behind_it_is_refused"),
+     ("a mask hides the next place too", "look_behind", "index[seen] <= index[own]", "index[seen] <= index[own] + 1"),
+     ("scores that are weighed are very negative behind a place", "seen_taken", "operand_behind(d, node, 0, roles).what == BEHIND_LOW || not_causal(d, node, \"weighs", "true || not_causal(d, node, \"weighs"),
+     ("attention without a mask is not causal", "attention_at", "roles->seen >= 0 && !causal", "false && !causal"),
+     ("a cache takes the new value at the place alone", "cache_of", "{here, t->value, old}", "{here, old, t->value}"),
+     ("causal attention sees the places up to its own", "attention_at", "OP_less_equal", "OP_greater_equal"),
+     ("a place's angle turns its pairs one way", "rope_at", "side == 0 ? OP_sub : OP_add", "OP_add"),
+     ("what goes over the places is refused", "own_stays", "dim < 0 ||", "false &&"))
+seed(unit("runtime", "generate"),
+     ("of equal logits the first are among the most likely", "token_draw", "ties-- <= 0", "ties-- < 0"),
+     ("the most likely token is the first of those that tie", "token_draw", "logits[i] > logits[most]", "logits[i] >= logits[most]"),
+     ("a logit that is no number is seen", "token_draw", "if (isnan(logits[i])) return -1;", ""))
+seed(script("generate", "compiler/pcc", "Generated.test_a_plan_says_what_generates"),
+     ("a plan generates from one token", "generate_agrees", "ntokens == 1 && nplaces <= 1", "true"),
+     ("what generates reports its logits", "generate_agrees", "strcmp(report->name, \"logits\") != 0", "false"))

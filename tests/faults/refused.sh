@@ -16,6 +16,7 @@ try() {
 }
 try tests/faults/forward.dsl --ranks 6 --search sharding_propagation
 try tests/faults/rows.dsl --ranks 6 --search sharding_propagation
+try tests/faults/planes.dsl --ranks 6 --search sharding_propagation
 try tests/faults/refused.dsl --ranks 6 --search sharding_propagation
 try tests/faults/refused.dsl --ranks 6 -O0 --search sharding_propagation
 try samples/quickstart.dsl --ranks 8

@@ -29,7 +29,9 @@ class Build:
     def __init__(self, folder, mpirun):
         self.folder, self.mpirun, self.links = folder, mpirun, {}
         with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
-            self.units = {os.path.realpath(os.path.join(unit["directory"], unit["file"])): unit for unit in json.load(file)}
+            self.units = {}  # of each source file all commands: loops are compiled for vectors of several widths, of which the processor takes one
+            for unit in json.load(file):
+                self.units.setdefault(os.path.realpath(os.path.join(unit["directory"], unit["file"])), []).append(unit)
 
     def link_command(self, program):
         if program not in self.links:
@@ -38,7 +40,7 @@ class Build:
         return self.links[program]
 
     def compile(self, unit, folder, path, text):
-        """The object of a source file, where `text` is read instead of the file at `path`: the source file or one that it includes."""
+        """The objects of a source file, where `text` is read instead of the file at `path`: the source file or one that it includes."""
         for file, content in {unit: None, path: text}.items():
             os.makedirs(os.path.join(folder, os.path.dirname(file)), exist_ok=True)
             if content is None:
@@ -46,24 +48,28 @@ class Build:
                     content = original.read()
             with open(os.path.join(folder, file), "w", encoding="utf-8") as changed:
                 changed.write(content)
-        unit_command = self.units[os.path.join(ROOT, unit)]
-        given, command, skip = shlex.split(unit_command["command"]), [], False
-        if os.path.basename(given[0]) == "ccache":
-            given = given[1:]
-        for word in given[1:]:  # without its output, its dependency file and its source
-            if not skip and word not in ("-o", "-MF", "-MQ", "-MD", "-c", unit_command["file"]):
-                command.append(word)
-            skip = not skip and word in ("-o", "-MF", "-MQ")
-        fault = os.path.join(folder, unit)
-        done = subprocess.run([given[0], "-I" + folder, "-iquote", os.path.join(ROOT, os.path.dirname(unit)), *command, "-O1", "-w", "-c", fault, "-o", fault + ".o"],
-                              capture_output=True, text=True, cwd=self.folder)
-        return fault + ".o", done.stderr if done.returncode else None
+        objects = []
+        for way in self.units[os.path.join(ROOT, unit)]:
+            given, command, skip = shlex.split(way["command"]), [], False
+            if os.path.basename(given[0]) == "ccache":
+                given = given[1:]
+            for word in given[1:]:  # without its output, its dependency file and its source
+                if not skip and word not in ("-o", "-MF", "-MQ", "-MD", "-c", way["file"]):
+                    command.append(word)
+                skip = not skip and word in ("-o", "-MF", "-MQ")
+            objects.append(os.path.join(folder, f"{unit}.{len(objects)}.o"))
+            done = subprocess.run([given[0], "-I" + folder, "-iquote", os.path.join(ROOT, os.path.dirname(unit)), *command, "-O1", "-w", "-c", os.path.join(folder, unit), "-o", objects[-1]],
+                                  capture_output=True, text=True, cwd=self.folder)
+            if done.returncode:
+                return objects, done.stderr
+        return objects, None
 
     def link(self, program, output, unit, faulty):
         words = self.link_command(program)
         at = words.index("-o")
-        own = [word for word in words[at + 2:] if word != self.units[os.path.join(ROOT, unit)]["output"]]
-        done = subprocess.run([*words[:at], "-o", output, faulty, *own], capture_output=True, text=True, cwd=self.folder)
+        replaced = [way["output"] for way in self.units[os.path.join(ROOT, unit)]]
+        own = [word for word in words[at + 2:] if word not in replaced]
+        done = subprocess.run([*words[:at], "-o", output, *faulty, *own], capture_output=True, text=True, cwd=self.folder)
         return done.stderr if done.returncode else None
 
     def run(self, check, folder, programs):

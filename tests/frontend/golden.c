@@ -1,9 +1,10 @@
-/* Golden diagnostics: for each NAME.dsl in a folder what the frontend, and the pass `rows`, say about it, compared with NAME.err, whole.
+/* Golden diagnostics: for each NAME.dsl in a folder what the frontend, the pass `rows` and decode.c say about it, compared with NAME.err, whole.
  *
  *   golden DIR [--bless]      --bless writes the .err files anew: read the diff
  *
  * What they import lies in DIR/parts. A first line `# flags: --ranks 2 --mode auto --replicas 4 -D batch=8 --hints FILE --shard HINT` (a hint without
  * spaces) says how a file is compiled; else for 8 ranks. */
+#include "compiler/compiler.h"
 #include "compiler/rows.h"
 #include "ir/file.h"
 
@@ -64,6 +65,12 @@ static char *diagnose(const char *directory, const char *file) {
             frontend_read(&source, file, text, n, &flags, &arena, &diags) && frontend_train(&source, &flags, &graph, &arena, &diags);
         flags.rows = &eval_rows;
         if (accepted && graph.settings.has_eval) accepted = frontend_eval(&source, &flags, &eval, &arena, &diags);
+        Generation generation;
+        Graph text_graph;
+        flags.rows = NULL;
+        if (accepted && graph.settings.has_generate)
+            accepted = frontend_generate(&source, &flags, &generation, &text_graph, &arena, &diags) &&
+                       graph_decode(&text_graph, &generation, &diags);
         accepted = accepted && loss_rows_apply(&graph, &rows, &diags) && loss_rows_apply(&eval, &eval_rows, &diags);
         FILE *out = open_memstream(&said, &nsaid);
         diags_print(&diags, out);

@@ -208,6 +208,44 @@ Test(train, columns_of_csv_have_names_ends_and_separators) {
     }
 }
 
+Test(train, fields_of_csv_may_be_missing_names_or_texts) {
+    static const struct {
+        const char *text, *words; /* words: of the error, NULL: none */
+    } cases[] = {{"missing = drop", NULL},
+                 {"missing = -0.5", NULL},
+                 {"classes = [\"no\", \"yes\"]", NULL},
+                 {"tokens = wordpiece(\"v.txt\"), give = mask", NULL},
+                 {"missing = mean", "unknown missing 'mean'"},
+                 {"classes = []", "classes are the labels' names in a list"},
+                 {"classes = [\"no\", 1]", "classes are the labels' names in a list"},
+                 {"classes = [\"\"]", "classes are the labels' names in a list"},
+                 {"tokens = letters(\"v.txt\")", "tokens are made by wordpiece"},
+                 {"tokens = wordpiece(3)", "a vocabulary is the path of a text"},
+                 {"tokens = wordpiece(\"v.txt\", lowercase = 2)", "lowercase is one of"},
+                 {"tokens = wordpiece(\"v.txt\"), classes = [\"no\"]", "not both"},
+                 {"tokens = wordpiece(\"v.txt\"), give = words", "unknown give 'words'"},
+                 {"tokens = wordpiece(\"v.txt\"), missing = 1", "a number stands for no text"},
+                 {"give = mask", "give is for a column of texts"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char text[256];
+        snprintf(text, sizeof text, "data = csv(x = csv(\"d.csv\"), t = csv(\"d.csv\", %s));" OPTIMIZER, cases[i].text);
+        compile_settings(&c, text);
+        const char *message = c.diags.items.n > 0 ? c.diags.items.at[0].text : "";
+        cr_expect(cases[i].words ? strstr(message, cases[i].words) != NULL : c.diags.nerrors == 0, "%s: %s", cases[i].text, message);
+        compiled_finish(&c);
+    }
+    Compiled c;
+    compile_settings(
+        &c,
+        "data = csv(x = csv(\"d.csv\", missing = 2), t = csv(\"d.csv\", missing = drop, tokens = wordpiece(\"v.txt\", lowercase = true), give = types));" OPTIMIZER);
+    const DataFile *x = &c.graph.inputs.at[0].file, *text = &c.graph.inputs.at[1].file;
+    cr_assert(x->missing == MISSING_FILL && x->fill == 2 && x->tokens == TOKENS_NONE);
+    cr_assert(text->missing == MISSING_DROP && text->tokens == TOKENS_TYPES && text->lowercase);
+    cr_assert(strstr(text->vocabulary, "v.txt"));
+    compiled_finish(&c);
+}
+
 /* Integers are drawn where it is known of what they are an index. */
 Test(train, random_inputs_are_real_numbers_indices_or_truth_values) {
     static const char text[] = "net n() { input ids : %s[4]; param table : f32[8, 2] = normal(1); loss sum(embedding(table, %s)); }\n"

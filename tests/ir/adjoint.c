@@ -119,6 +119,16 @@ static const Case cases[] = {
     {OP_pick, "2x4x3, 2x4", {{0}}},
     {OP_embedding, "5x3, 4", {{0}}},
     {OP_embedding, "5x3, 2x6", {{0}}},
+    {OP_gather, "4x3, 4x5", {{0}}},
+    {OP_gather, "2x4x3, 2x5x3", {YES}},
+    {OP_gather, "2x4x3, 2x6", {{.given = true, .i = -2}}},
+    {OP_gather_grad, "4x3, 4x3", {{.given = true, .i = 5}}},
+    {OP_gather_grad, "2x4x3, 2x4", {{.given = true, .i = 2}, YES}},
+    {OP_cumsum, "4x3", {{0}}},
+    {OP_cumsum, "2x4x3", {YES, YES}},
+    {OP_cumsum, "2x4x3", {{.given = true, .i = -3}, {0}, YES}},
+    {OP_topk, "4x5", {{.given = true, .i = 2}}},
+    {OP_topk, "2x3x4", {{.given = true, .i = 4}}},
     {OP_cast, "4x3", {{.given = true, .text = "f32"}}},
     {OP_where, "4x3, 4x3, 4x3", {{0}}},
     {OP_where, "4x1, 3, 4x3", {{0}}},
@@ -281,6 +291,46 @@ static void run_pick(const Tensor *rows, const Tensor *index, const Tensor *pick
     }
 }
 
+/* Between a tensor and the elements along its axis that indices name; an index may lack the last dimensions. */
+static void run_gather(int axis, const Tensor *wide, const Tensor *index, const Tensor *narrow, bool take) {
+    int64_t at[MAX_NDIM] = {0};
+    for (int64_t i = 0; i < count(&narrow->shape); i++) {
+        unravel(&narrow->shape, i, at);
+        const int64_t place = (int64_t)*aligned(index, at, index->shape.ndim);
+        if (place < 0 || place >= wide->shape.dim[axis]) continue;
+        at[axis] = place;
+        double *there = aligned(wide, at, wide->shape.ndim);
+        if (take)
+            narrow->at[i] = *there;
+        else
+            *there += narrow->at[i];
+    }
+}
+
+static void run_cumsum(const Attr *attr, const Tensor *x, Tensor *y) {
+    const int axis = axis_of(&attr[0], x->shape.ndim, -1);
+    for (int64_t i = 0; i < count(&x->shape); i++) {
+        int64_t at[MAX_NDIM] = {0};
+        unravel(&x->shape, i, at);
+        const double own = x->at[i];
+        for (int64_t k = 0, place = at[axis]; k < x->shape.dim[axis]; k++) {
+            at[axis] = k;
+            if ((attr[1].i ? k < place : k > place) || (k == place && !attr[2].i)) *aligned(y, at, x->shape.ndim) += own;
+        }
+    }
+}
+
+/* Result 0: the largest of each row, in order; 1: their places. */
+static void run_topk(const Tensor *x, int result, Tensor *out) {
+    const int64_t length = x->shape.dim[x->shape.ndim - 1], k = out->shape.dim[x->shape.ndim - 1];
+    for (int64_t i = 0; i < count(&x->shape); i++) {
+        int64_t before = 0;
+        for (int64_t j = i - i % length; j < i - i % length + length; j++)
+            before += x->at[j] > x->at[i] || (x->at[j] == x->at[i] && j < i);
+        if (before < k) out->at[i / length * k + before] = result == 0 ? x->at[i] : (double)(i % length);
+    }
+}
+
 /* Result `result` of one operator on tensors without the hidden dimension; out is zero. */
 static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, int result, Tensor *out) {
     int64_t n = count(&out->shape), index[MAX_NDIM], begin[MAX_NDIM] = {0};
@@ -325,6 +375,13 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
             run_part(out, &in[i], begin, false);
     else if (op == OP_pick || op == OP_pick_grad)
         run_pick(op == OP_pick ? &in[0] : out, &in[1], op == OP_pick ? out : &in[0], op == OP_pick);
+    else if (op == OP_gather || op == OP_gather_grad)
+        run_gather(axis_of(&attr[op == OP_gather_grad], in[0].shape.ndim, -1), op == OP_gather ? &in[0] : out, &in[1],
+                   op == OP_gather ? out : &in[0], op == OP_gather);
+    else if (op == OP_cumsum)
+        run_cumsum(attr, &in[0], out);
+    else if (op == OP_topk)
+        run_topk(&in[0], result, out);
     else if (op == OP_embedding || op == OP_embedding_grad) {
         const Tensor *table = op == OP_embedding ? &in[0] : out, *rows = op == OP_embedding ? out : &in[0];
         for (int64_t i = 0, width = table->shape.dim[1]; i < count(&rows->shape); i++) {

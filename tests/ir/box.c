@@ -567,3 +567,82 @@ Test(box, runs_are_the_neighbouring_elements_of_a_box_in_order) {
     cr_assert(box_next_run(&runs, &first) && first == 0 && runs.length == 1);
     cr_assert_not(box_next_run(&runs, &first));
 }
+
+/* Marks what windows see, from the first to the last, or which of them see, one at a time. */
+static void mark(const Halo *halo, int64_t size, int64_t begin, int64_t end, bool *marked) {
+    enum { MOST = 64 };
+    int64_t first = MOST * MOST, last = -1;
+    for (int64_t o = 0; o < MOST; o++) {
+        const int64_t low = o * halo->stride - halo->low, high = o * halo->stride + halo->high;
+        const bool meets = halo->kind == HALO_SEES ? o >= begin && o < end : low < end && high >= begin && begin < end;
+        if (!meets) continue;
+        if (halo->kind == HALO_SEEN && o < size) marked[o] = true;
+        if (low < first) first = low;
+        if (high > last) last = high;
+    }
+    for (int64_t i = first < 0 ? 0 : first; halo->kind != HALO_SEEN && i <= last && i < size; i++)
+        marked[i] = true;
+}
+
+Test(box, halos_are_what_windows_see_and_are_seen_by) {
+    uint64_t seed = 20261123;
+    int some = 0, longest_inside = 0;
+    for (int round = 0; round < 20000; round++) {
+        const int64_t taps = 1 + random_below(&seed, 6), size = 1 + random_below(&seed, 20), low = random_below(&seed, 7) - 2;
+        Halo halo = {(HaloKind)(1 + random_below(&seed, 3)), 1 + random_below(&seed, 20), 1 + random_below(&seed, 4), low, taps - 1 - low};
+        if (halo.high < -halo.low) continue;
+        bool marked[64] = {false};
+        int64_t begin = random_below(&seed, (int)halo.of + 1), end = begin + random_below(&seed, (int)(halo.of - begin) + 1);
+        const int64_t from = begin, to = end;
+        mark(&halo, size, begin, end, marked);
+        halo_range(&halo, size, &begin, &end);
+        int64_t first = 0, behind = 0;
+        for (int64_t i = 63; i >= 0; i--)
+            if (marked[i]) first = i;
+        for (int64_t i = 0; i < 64; i++)
+            if (marked[i]) behind = i + 1;
+        cr_assert(begin == first && end == behind, "%s(%d,%d,%d,%d) of [%d, %d) in %d: [%d, %d), not [%d, %d)", halo_name[halo.kind],
+                  (int)halo.of, (int)halo.stride, (int)halo.low, (int)halo.high, (int)from, (int)to, (int)size, (int)begin, (int)end,
+                  (int)first, (int)behind);
+        some += begin < end;
+        Layout layout;
+        const Shape shape = {2, {size, 1}};
+        layout_init(&layout, 2);
+        layout_append(&layout, 0, (Digit){4, 1});
+        layout.halo[0] = halo;
+        int64_t most = 0;
+        for (int rank = 0; rank < 4; rank++) {
+            Shape local;
+            layout_local_shape(&layout, &shape, rank, &local);
+            if (local.dim[0] > most) longest_inside += rank > 0 && most > 0, most = local.dim[0];
+        }
+        cr_assert_eq(layout_max_elements(&layout, &shape), most);
+    }
+    cr_assert_gt(some, 5000);
+    cr_assert_gt(longest_inside, 100);
+}
+
+static bool count_piece(void *context, const Piece *piece) {
+    if (piece->from != piece->to) *(int64_t *)context += piece->count;
+    return true;
+}
+
+/* A rank receives what it lacks of its part and its halos, also where these reach beyond its neighbour, and nothing else. */
+Test(box, an_exchange_of_halos_moves_what_ranks_lack) {
+    Layout from, to;
+    const Shape shape = {3, {2, 10, 3}};
+    layout_init(&from, 3);
+    layout_append(&from, 1, (Digit){4, 1}); /* 3 3 2 2 */
+    to = from;
+    to.halo[0] = (Halo){HALO_SEES, 10, 1, 4, 2};
+    static const int64_t lacks[] = {2, 5, 6, 4};
+    for (int rank = 0; rank < 4; rank++) {
+        int64_t received = 0;
+        pieces_received(&from, &to, &shape, 4, rank, count_piece, &received);
+        cr_assert_eq(received, 2 * 3 * lacks[rank], "rank %d receives %d", rank, (int)received);
+    }
+    int64_t sent = 0;
+    for (int rank = 0; rank < 4; rank++)
+        pieces_sent(&from, &to, &shape, 4, rank, count_piece, &sent);
+    cr_assert_eq(sent, 2 * 3 * (2 + 5 + 6 + 4));
+}

@@ -49,8 +49,14 @@ Test(layout, appending_keeps_lists_apart_and_drops_size_1) {
 }
 
 Test(layout, text_is_read_back) {
-    const char *const texts[] = {
-        "[]", "[] +sum(8@1)", "[-]", "[2@4.2@1 -] +sum(2@2)", "[- - 3@2 -] +sum(2@6) +max(2@1) +min(2@12)", "[4@2.2@1 - 2@8] +sum(2@16)"};
+    const char *const texts[] = {"[]",
+                                 "[] +sum(8@1)",
+                                 "[-]",
+                                 "[2@4.2@1 -] +sum(2@2)",
+                                 "[- - 3@2 -] +sum(2@6) +max(2@1) +min(2@12)",
+                                 "[4@2.2@1 - 2@8] +sum(2@16)",
+                                 "[- - 4@1~sees(32,2,1,1) -]",
+                                 "[2@4 2@2~seen(7,1,0,2) 2@1~around(9,3,-1,5)] +sum(2@8)"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Layout l = parsed(texts[i]);
         check_printed(&l, false, texts[i]);
@@ -332,4 +338,34 @@ Test(layout, device_orders_are_part_of_a_layout) {
     cr_assert_str_eq(at, " %order1");
     text_finish(&text);
     arena_finish(&arena);
+}
+
+Test(layout, a_halo_that_changes_no_part_is_left_out) {
+    check_canonical("[- - 4@1~sees(8,2,0,1) -]", (Shape){4, {1, 1, 16, 3}}, "[- - 4@1 -]"); /* windows of 2 by steps of 2 */
+    check_canonical("[- - 4@1~sees(7,2,0,1) -]", (Shape){4, {1, 1, 15, 3}}, "[- - 4@1~sees(7,2,0,1) -]");
+    check_canonical("[- - 4@1~sees(8,1,0,0) -]", (Shape){4, {1, 1, 8, 3}}, "[- - 4@1 -]");
+    check_canonical("[- - 4@1~sees(8,1,1,1) -]", (Shape){4, {1, 1, 8, 3}}, "[- - 4@1~sees(8,1,1,1) -]");
+    check_canonical("[- - 2@2.2@1~sees(8,1,1,1) -]", (Shape){4, {1, 1, 8, 3}}, "[- - 4@1~sees(8,1,1,1) -]");
+    const Layout one = parsed("[- - 4@1~sees(8,1,1,1) -]"), other = parsed("[- - 4@1~sees(8,1,1,2) -]"), none = parsed("[- - 4@1 -]");
+    cr_assert_not(layout_equal(&one, &other));
+    cr_assert_not(layout_equal(&one, &none));
+    const Shape shape = {4, {1, 1, 8, 3}};
+    cr_assert_not(layout_same(&one, &none, &shape, 4));
+}
+
+Test(layout, impossible_halos_are_not_valid) {
+    const char *const wrong[] = {"[2@1~sees(0,1,1,1) -]", "[2@1~sees(8,0,1,1) -]", "[2@1~seen(281474976710657,1,1,1) -]",
+                                 "[2@1~sees(281474976710656,1048576,0,0) -]"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const Layout layout = parsed(wrong[i]);
+        cr_assert_not(layout_valid(&layout, 2, NULL), "%s", wrong[i]);
+    }
+    const char *const unread[] = {"[2@1~sees(8,1,1) -]", "[2@1~near(8,1,1,1) -]", "[2@1~sees(8,1,1,1 -]", "[2@1~sees(8,1,1,1) - -]",
+                                  "[-~sees(8,1,1,1) -]"};
+    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++) {
+        Layout layout;
+        bool hidden;
+        const char *at = unread[i];
+        cr_assert_not(layout_read(&at, &layout, &hidden), "%s", unread[i]);
+    }
 }

@@ -310,13 +310,13 @@ static void operand_of_product(Make *make, const Attr *attr, int *in) {
     in[1] = operand_like(make, OP_matmul, in, 1, &other);
 }
 
-/* concat: equal sizes but along the axis. */
+/* concat: equal sizes but along the axis; stack: equal sizes. */
 static int operands_of_concat(Make *make, OpCode op, const Attr *attr, int *in) {
     Shape shape = *shape_of(make, in[0]);
     int64_t axis = attr->i < 0 ? attr->i + shape.ndim : attr->i;
     int n = 2 + (chance(make, 30) ? below(make, 3) : 0);
     for (int i = 1; i < n; i++) {
-        if (chance(make, 50)) shape.dim[axis] = draw_size(make);
+        if (chance(make, 50) && op == OP_concat) shape.dim[axis] = draw_size(make);
         in[i] = operand_like(make, op, in, 1, &shape);
     }
     return n;

@@ -28,11 +28,11 @@ void call_open(KernelCall *call, const TensorType *types, Rule *rule, bool whole
     call->rule = rule;
     call->nout = rule->nout;
     for (int f = 0; f < rule->nfactors; f++)
-        part_range(random, rule->factor[f].size, !whole && !factor_stays_whole(&rule->factor[f]), &begin[f], &end[f]);
+        part_range(random, part_extent(rule, f), !whole && !factor_stays_whole(&rule->factor[f]), &begin[f], &end[f]);
     for (int i = 0; i < call->nin; i++)
-        open_operand(&call->in[i], &types[i], part_box(&types[i].shape, rule, rule->in[i], begin, end));
+        open_operand(&call->in[i], &types[i], part_box(&types[i].shape, rule, i, rule->in[i], begin, end));
     for (int o = 0; o < call->nout; o++)
-        open_operand(&call->out[o], &rule->result[o], part_box(&rule->result[o].shape, rule, rule->out[o], begin, end));
+        open_operand(&call->out[o], &rule->result[o], part_box(&rule->result[o].shape, rule, -1, rule->out[o], begin, end));
 }
 
 void call_close(KernelCall *call) {

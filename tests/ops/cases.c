@@ -275,6 +275,42 @@ void cases_lookups(CaseFn *fn, void *context) {
     CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(7, 30, 13), SHAPE(7, 30)}, .attr = {INT(40)}, .most = 40, .length = 210);
 }
 
+/* Elements and rows, of few lines and of many; indices that are often the same. */
+static void gathered(CaseFn *fn, void *context, Shape x, Shape index, int axis) {
+    Shape rows = x;
+    const int64_t size = x.dim[axis];
+    rows.dim[axis] = index.dim[axis];
+    CASE(.op = OP_gather, .nin = 2, .in = {x, index}, .attr = {INT(axis)}, .most = size);
+    CASE(.op = OP_gather_grad, .nin = 2, .in = {rows, index}, .attr = {INT(size), INT(axis)}, .most = size,
+         .length = (double)index.dim[axis]);
+}
+
+void cases_along(CaseFn *fn, void *context) {
+    const Shape lines[] = {SHAPE(8, 6), SHAPE(5, 70, 3), SHAPE(9), SHAPE(2, 40, 33), SHAPE(3, 701), SHAPE(2, 90, 100), SHAPE(1, 1)};
+    const int64_t rows[][3] = {/* rows, length, k */ {8, 6, 2},
+                               {1, 1, 1},
+                               {3, 2001, 50},
+                               {300, 70, 70},
+                               {7, 64, 1},
+                               {2, 300, 299}};
+    gathered(fn, context, SHAPE(8, 6), SHAPE(8, 4), 1);
+    gathered(fn, context, SHAPE(8, 6), SHAPE(3, 6), 0);
+    gathered(fn, context, SHAPE(4, 30, 13), SHAPE(4, 50, 13), 1);
+    gathered(fn, context, SHAPE(4, 30, 13), SHAPE(4, 50), 1);
+    gathered(fn, context, SHAPE(40, 33), SHAPE(700), 0);
+    gathered(fn, context, SHAPE(2, 3, 100, 8), SHAPE(2, 3, 700), 2);
+    gathered(fn, context, SHAPE(9), SHAPE(20000), 0);
+    gathered(fn, context, SHAPE(2, 5000, 4), SHAPE(2, 10, 4), 1);
+    for (size_t s = 0; s < COUNT(lines); s++)
+        for (int axis = 0; axis < lines[s].ndim; axis++)
+            for (int way = 0; way < 4; way++)
+                CASE(.op = OP_cumsum, .nin = 1, .in = {lines[s]}, .attr = {INT(axis), INT(way & 1), INT(way >> 1)},
+                     .length = (double)lines[s].dim[axis], .size = (double)lines[s].dim[axis]);
+    for (size_t r = 0; r < COUNT(rows); r++)
+        CASE(.op = OP_topk, .nin = 1, .in = {SHAPE(rows[r][0], rows[r][1])}, .attr = {INT(rows[r][2])});
+    CASE(.op = OP_topk, .nin = 1, .in = {SHAPE(2, 3, 5)}, .attr = {INT(5)});
+}
+
 /* ---------------------------------------------------------------- products */
 
 /* A matrix product of these operands, each as it is or, the same product, transposed. */
@@ -386,6 +422,9 @@ void cases_planes(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(1, 2, 100, 70), SHAPE(3, 2, 5, 3), (Attr)INTS(1, 3), (Attr)INTS(0, 5), (Attr)INTS(3, 2), 1);
     convolution(fn, context, SHAPE(2, 8, 6, 6), SHAPE(12, 2, 3, 3), none, one, none, 4);
     convolution(fn, context, SHAPE(3, 9, 7, 5), SHAPE(9, 1, 3, 3), (Attr)INTS(2), (Attr)INTS(1), none, 9);
+    convolution(fn, context, SHAPE(2, 5, 17, 20), SHAPE(5, 1, 3, 5), none, (Attr)INTS(1, 2), none, 5);
+    convolution(fn, context, SHAPE(2, 3, 9, 21), SHAPE(6, 1, 3, 3), (Attr)INTS(1, 2), (Attr)INTS(3, 4), (Attr)INTS(2, 1), 3);
+    convolution(fn, context, SHAPE(3, 4, 1, 2), SHAPE(4, 1, 3, 3), none, one, none, 4);
     convolution(fn, context, SHAPE(2, 2, 3, 3), SHAPE(1, 2, 9, 9), none, (Attr)INTS(3), none, 1);
     convolution(fn, context, SHAPE(1, 300, 12, 13), SHAPE(3, 300, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(1, 1, 1, 1), SHAPE(1, 1, 1, 1), none, none, none, 1);
@@ -491,6 +530,8 @@ void cases_timed(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(8, 3, 224, 224), SHAPE(64, 3, 7, 7), (Attr)INTS(2), (Attr)INTS(3), (Attr){0}, 1);
     convolution(fn, context, SHAPE(8, 512, 7, 7), SHAPE(512, 512, 3, 3), (Attr){0}, (Attr)INTS(1), (Attr){0}, 1);
     convolution(fn, context, SHAPE(64, 512, 1, 1), SHAPE(512, 512, 3, 3), (Attr){0}, (Attr)INTS(1), (Attr){0}, 1);
+    convolution(fn, context, SHAPE(8, 144, 56, 56), SHAPE(144, 1, 3, 3), (Attr){0}, (Attr)INTS(1), (Attr){0}, 144); /* of MobileNets */
+    convolution(fn, context, SHAPE(8, 144, 56, 56), SHAPE(144, 1, 3, 3), (Attr)INTS(2), (Attr)INTS(1), (Attr){0}, 144);
     convolution(fn, context, SHAPE(8, 256, 56, 56), SHAPE(64, 256, 1, 1), (Attr){0}, (Attr){0}, (Attr){0}, 1);
     pool(fn, context, SHAPE(8, 64, 112, 112), (Attr)INTS(3), (Attr)INTS(2), (Attr)INTS(1));
     CASE(.op = OP_sgd, .nin = 2, .in = {x, x}, .attr = {NUMBER(0.1)});

@@ -7,7 +7,7 @@ typedef void CaseFn(void *context, const Check *check);
 /* clang-format off */
 #define CASE_GROUPS(X)                                                                                            \
     X(unary) X(binary) X(gradients) X(selections) X(reductions) X(rows) X(norms) X(attention) X(movements) X(expansions) X(cuts)        \
-    X(lookups) X(products) X(planes) X(updates) X(whole_table)
+    X(lookups) X(along) X(products) X(planes) X(updates) X(whole_table)
 /* clang-format on */
 #define DECLARE_CASES(name) void cases_##name(CaseFn *fn, void *context);
 CASE_GROUPS(DECLARE_CASES)

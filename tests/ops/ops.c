@@ -88,6 +88,21 @@ static const Variant variants[] = {
     {OP_cross_entropy, ", ignore_index = 2", "8x6, 8; 7x5, 7; 4x6x3, 4x6"},
     {OP_cross_entropy, ", ignore_index = 1, label_smoothing = 0.25, reduction = none", "8x6, 8"},
     {OP_cross_entropy, ", label_smoothing = 0.1", NULL},
+    {OP_gather, "", NULL},
+    {OP_gather, ", axis = 0", "8x6, 3x6; 5x7, 4x7; 7x5, 9"},
+    {OP_gather, ", axis = 1", "4x6x3, 4x5x3; 2x5x6, 2x7"},
+    {OP_scatter_add, "", NULL},
+    {OP_scatter_add, ", axis = 0", "8x6, 3x6, 3x6; 7x5, 9, 9x5"},
+    {OP_scatter_add, ", axis = -2", "4x6x3, 4x5x3, 4x5x3; 2x5x6, 2x7, 2x7x6"},
+    {OP_cumsum, "", NULL},
+    {OP_cumsum, ", axis = 0, reverse = true", "8x6; 7x5"},
+    {OP_cumsum, ", axis = 1, exclusive = true", "4x6x3"},
+    {OP_cumsum, ", exclusive = true, reverse = true", "7x5"},
+    {OP_topk, ", k = 2", NULL},
+    {OP_topk, ", k = 5", "8x6; 7x5"},
+    {OP_stack, "", NULL},
+    {OP_stack, ", axis = 1", "8x6, 8x6, 8x6; 4x6x3, 4x6x3"},
+    {OP_stack, ", axis = -1", "7x5, 7x5"},
     {OP_conv2d, "", NULL},
     {OP_conv2d, ", stride = 2, padding = [1, 0]", "3x2x5x4, 4x2x3x2"},
     {OP_conv2d, ", stride = [1, 3], padding = 2, dilation = [2, 1]", "2x3x4x5, 2x3x2x3"},
@@ -138,8 +153,9 @@ static int count_results(OpCode op, const char *attrs) {
 
 /* What the operator takes indices of. */
 static int64_t index_range(OpCode op, const char *attrs, const Shape *shapes, int n) {
-    const char *depth = strstr(attrs, "depth = ");
+    const char *depth = strstr(attrs, "depth = "), *axis = strstr(attrs, "axis = ");
     Attr attr[MAX_ATTRS] = {{.given = depth != NULL, .i = depth ? atoi(depth + strlen("depth = ")) : 0}};
+    if (axis) attr[op_attr(op, "axis")] = (Attr){.given = true, .i = atoi(axis + strlen("axis = "))};
     TensorType in[MAX_IN];
     Rule rule;
     for (int i = 0; i < n; i++)
@@ -225,7 +241,7 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
         text_printf(text, ", %c", 'a' + i);
     text_printf(text, "%s)%s;\nloss sum(%s * r)", attrs, composite ? "" : shard, gives_reals(op, attrs) ? "y" : "cast(y, to = f64)");
     for (int o = 1; o < nresults - (nresults > 2); o++)
-        text_printf(text, " + sum(y%d * y%d)", o, o);
+        text_printf(text, op_type(op, true, o) == 't' ? " + sum(y%d * y%d)" : " + sum(cast(y%d * y%d, to = f64))", o, o);
     text_printf(text, ";\n}\n");
     /* Slots begin at 0: the first step of both optimizers is w - lr g. */
     const char *optimizer = op % 2 ? "sgd(lr = 1.0)" : "momentum(lr = 1.0, momentum = 0.5)";

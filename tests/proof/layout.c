@@ -103,6 +103,13 @@ Test(proof_layout, kinds_have_their_patterns) {
         {COMM_STRIDED_SLICE, "[2@4 -]", "[8@1 -]", true},
         {COMM_STRIDED_SLICE, "[8@1 -]", "[2@4 -]", false},
         {COMM_STRIDED_SLICE, "[- -] +sum(8@1)", "[- -]", false},
+        {COMM_EXCHANGE, "[8@1 -]", "[8@1~sees(16,1,1,1) -]", true},
+        {COMM_EXCHANGE, "[8@1 -]", "[8@1~around(16,3,5,2) -]", true},
+        {COMM_EXCHANGE, "[- 8@1]", "[8@1~seen(31,2,3,3) -]", true},
+        {COMM_EXCHANGE, "[8@1~sees(16,1,1,1) -]", "[8@1 -]", false},
+        {COMM_STRIDED_SLICE, "[- -]", "[8@1~sees(16,1,1,1) -]", true},
+        {COMM_STRIDED_SLICE, "[2@4 -]", "[8@1~sees(16,1,1,1) -]", false},
+        {COMM_ALL_GATHER, "[8@1 -]", "[8@1~sees(16,1,1,1) -]", true},
         {COMM_EXCHANGE, "[- -]", "[- -] +sum(8@1)", false},
         {COMM_EXCHANGE, "[- -] +sum(2@1)", "[- -] +sum(2@2)", false},
     };

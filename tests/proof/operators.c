@@ -233,3 +233,34 @@ Test(proof_operators, a_reshape_splits_the_leading_dimension_of_a_group) {
     cr_expect_not(fits(&f, (const char *const[]){"[4@2 -]", "[4@1 -]"}), "other digits");
     arena_finish(&f.arena);
 }
+
+/* A window of 3 at every place of 8 rows, which are split in 4. */
+Test(proof_operators, ranks_have_what_their_windows_see) {
+    static const Attr attr[MAX_ATTRS] = {
+        {.given = true, .n = 1, .ints = {3}}, {.given = true, .n = 1, .ints = {1}}, {.given = true, .n = 1, .ints = {1}}};
+    static const Row rows[] = {
+        {OP_max_pool, 1, {"[4@1~sees(8,1,1,1) -]", "[4@1 -]"}, true},
+        {OP_max_pool, 1, {"[4@1~sees(8,1,1,0) -]", "[4@1 -]"}, false}, /* one short behind */
+        {OP_max_pool, 1, {"[4@1~sees(8,1,0,1) -]", "[4@1 -]"}, false}, /* one short before */
+        {OP_max_pool, 1, {"[4@1~sees(8,1,5,4) -]", "[4@1 -]"}, true},
+        {OP_max_pool, 1, {"[4@1~sees(5,1,1,1) -]", "[4@1 -]"}, false},
+        {OP_max_pool, 1, {"[4@1 -]", "[4@1 -]"}, false},
+        {OP_max_pool, 1, {"[- -]", "[4@1 -]"}, true},
+        {OP_max_pool, 1, {"[4@2~sees(8,1,1,1) -]", "[4@1 -]"}, false}, /* the part of another rank */
+        {OP_max_pool, 1, {"[4@1~sees(8,1,1,1) -]", "[4@1~sees(8,1,1,1) -]"}, false},
+        {OP_max_pool, 1, {"[4@1~sees(8,1,1,1) 2@4~sees(8,1,1,1)]", "[4@1 2@4]"}, true},
+        {OP_max_pool_grad, 2, {"[4@1~around(8,1,1,1) -]", "[4@1~seen(8,1,1,1) -]", "[4@1 -]"}, true},
+        {OP_max_pool_grad, 2, {"[4@1~sees(8,1,1,1) -]", "[4@1~seen(8,1,1,1) -]", "[4@1 -]"}, false},
+        {OP_max_pool_grad, 2, {"[4@1~around(8,1,1,1) -]", "[4@1 -]", "[4@1 -]"}, false},
+        {OP_max_pool_grad, 2, {"[4@1~around(8,1,1,1) -]", "[4@1~seen(8,1,1,0) -]", "[4@1 -]"}, false},
+        {OP_relu, 1, {"[4@1~sees(8,1,1,1) -]", "[4@1 -]"}, false}, /* no window sees it */
+        {OP_relu, 1, {"[4@1 -]", "[4@1~sees(8,1,1,1) -]"}, false}, /* nothing is made with halos */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Fixture f;
+        begin(&f, rows[i].op, rows[i].nin, false, rows[i].op == OP_relu ? NULL : attr);
+        cr_assert_eq(fits(&f, rows[i].layouts), rows[i].legal, "%s %s -> %s", op_table[rows[i].op].name, rows[i].layouts[0],
+                     rows[i].layouts[rows[i].nin]);
+        arena_finish(&f.arena);
+    }
+}

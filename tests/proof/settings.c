@@ -157,8 +157,9 @@ Test(settings, of_the_header_do_not_contradict_each_other) {
 
 Test(settings, of_an_evaluation_are_its_data_and_reports) {
     JUDGE(everything, 4, {"every=steps 2 steps=7", "every=steps 2 steps=0", "its data has no end", 0},
-          {"report accuracy", "report acuracy", "reports rows, accuracy and prediction, not acuracy", 0},
+          {"report accuracy", "report acuracy", "reports rows, metrics and a prediction, not acuracy", 0},
           {"report accuracy", "report rows", "the report rows is there a second time", 0},
+          {"report accuracy", "report f1", "the report f1 has 0 dimensions", 0},
           {"report rows", "report prediction", "the report prediction is", 0}, {"\nprogram eval", "\nprogram test", "its name is eval", 0},
           {"\nprogram train", "\nprogram first", "its name is train", 0});
     JUDGE(files, 2, {"eval every=epoch steps=0", "eval every=epoch steps=3", "its data is files", 0},

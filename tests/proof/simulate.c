@@ -6,11 +6,34 @@
 
 /* ---------------------------------------------------------------- boxes and digits */
 
+/* Of a part of windows or elements what a halo says, looked for one by one: begin and length. */
+static void reach(const Halo *halo, int64_t size, int64_t *begin, int64_t *length) {
+    enum { MOST = 1 << 12 }; /* windows that may be there */
+    int64_t first = size, last = -1, first_window = MOST, last_window = -1;
+    const int64_t end = *begin + *length;
+    for (int64_t o = 0; o<MOST && * length> 0; o++) {
+        const int64_t low = o * halo->stride - halo->low, high = o * halo->stride + halo->high;
+        const bool takes = halo->kind == HALO_SEES ? o >= *begin && o < end : high >= *begin && low < end;
+        if (!takes) continue;
+        if (first_window == MOST) first_window = o;
+        last_window = o;
+        if (low < first) first = low < 0 ? 0 : low;
+        if (high > last) last = high < size ? high : size - 1;
+    }
+    if (halo->kind == HALO_SEEN) {
+        first = first_window;
+        last = last_window < size ? last_window : size - 1;
+    }
+    *begin = last < first ? 0 : first;
+    *length = last < first ? 0 : last + 1 - first;
+}
+
 void simulate_box(const Layout *layout, const Shape *shape, int rank, int64_t *begin, Shape *local) {
     local->ndim = shape->ndim;
     for (int d = 0; d < shape->ndim; d++) {
+        const Halo *halo = layout_halo(layout, d);
         begin[d] = 0;
-        local->dim[d] = shape->dim[d];
+        local->dim[d] = halo ? halo->of : shape->dim[d];
         for (int i = 0; i < layout_count(layout, d); i++) {
             Digit digit = layout_list(layout, d)[i];
             int64_t size = local->dim[d];
@@ -20,6 +43,7 @@ void simulate_box(const Layout *layout, const Shape *shape, int rank, int64_t *b
                 local->dim[d] = size / digit.size + (part < size % digit.size);
             }
         }
+        if (halo) reach(halo, shape->dim[d], &begin[d], &local->dim[d]);
     }
 }
 

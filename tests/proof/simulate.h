@@ -45,6 +45,7 @@ void simulate_box(const Layout *layout, const Shape *shape, int rank, int64_t *b
 bool simulate_kernel(const Graph *graph, const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
 bool simulate_rope(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);      /* simulate_attention.c: one slice */
 bool simulate_attention(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* simulate_attention.c: one slice */
+bool simulate_along(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);     /* simulate_along.c: one slice */
 bool simulate_windows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);   /* simulate_windows.c: one slice */
 bool simulate_knows(OpCode op);
 /* A kernel of this operator reads, for each element that it writes, only the same element of operands of the same box. */

@@ -26,7 +26,7 @@ static bool positive(uint32_t a) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, PLACE, WINDOW } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, ALONG, WINDOW } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_expm1_grad] = ELEMENT,
@@ -109,7 +109,11 @@ static const Way way_of[NOPS] = {
     [OP_embedding] = TABLE,
     [OP_embedding_grad] = TABLE,
     [OP_one_hot] = LOOKUP,
-    [OP_first] = PLACE,
+    [OP_first] = ALONG,
+    [OP_gather] = ALONG,
+    [OP_gather_grad] = ALONG,
+    [OP_cumsum] = ALONG,
+    [OP_topk] = ALONG,
     [OP_softmax] = ROWS,
     [OP_log_softmax] = ROWS,
     [OP_softmax_grad] = ROWS,
@@ -701,25 +705,6 @@ static bool one_hot(const SimTensor *in, SimTensor *out, char *why, size_t n) {
     return true;
 }
 
-/* The least index of what is not zero along the axis; 2^31 - 1 is 0 here, and no index: the number before it stands for none. */
-static bool place(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
-    int ndim = in->local.ndim, axis = (int)(!node->attr[0].given  ? ndim - 1
-                                            : node->attr[0].i < 0 ? node->attr[0].i + ndim
-                                                                  : node->attr[0].i);
-    int64_t inner = 1, length = in->local.dim[axis];
-    for (int d = axis + 1; d < ndim; d++)
-        inner *= in->local.dim[d];
-    if (length > 0 && shape_elements(&in->local) != shape_elements(&out->local) * length) return fault(why, n, "not a result for each row");
-    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) {
-        out->at[e] = SIM_PRIME - 1;
-        for (int64_t k = length - 1; k >= 0; k--) {
-            uint32_t x = in->at[(e / inner * length + k) * inner + e % inner];
-            if (x != 0) out->at[e] = x == SIM_POISON ? SIM_POISON : (uint32_t)(in->begin[axis] + k);
-        }
-    }
-    return true;
-}
-
 /* ---------------------------------------------------------------- one slice of the hidden dimension at a time */
 
 static void slice_of(SimTensor *tensor, int64_t slice) {
@@ -759,8 +744,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
     case TABLE:
         return table_rows(node, in, out, why, n);
-    case PLACE:
-        return place(node, in, out, why, n);
+    case ALONG:
+        return simulate_along(node, in, out, why, n);
     case RESHAPE:
         if (shape_elements(&in[0].local) != count) return fault(why, n, "a reshape to another number of elements");
         memcpy(out->at, in[0].at, (size_t)count * sizeof *out->at);

@@ -150,6 +150,23 @@ const Trial trials[] = {
     {.op = OP_embedding, .nin = 2, .in = {S(3, 7, 5), S(3, 4)}, .hidden = true},
     {.op = OP_embedding_grad, .nin = 2, .in = {S(4, 3, 5), S(4, 3)}, .attr = {INT(7)}},
     {.op = OP_embedding_grad, .nin = 2, .in = {S(3, 4, 5), S(3, 4)}, .attr = {INT(7)}, .hidden = true},
+    {.op = OP_gather, .nin = 2, .in = {S(7, 5), S(7, 3)}},
+    {.op = OP_gather, .nin = 2, .in = {S(4, 6, 3), S(4, 5, 3)}, .attr = {INT(1)}},
+    {.op = OP_gather, .nin = 2, .in = {S(4, 6, 3), S(4, 5)}, .attr = {INT(-2)}},
+    {.op = OP_gather, .nin = 2, .in = {S(3, 4, 6), S(3, 7)}, .attr = {INT(0)}, .hidden = true},
+    {.op = OP_gather_grad, .nin = 2, .in = {S(7, 5), S(7, 5)}, .attr = {INT(4)}},
+    {.op = OP_gather_grad, .nin = 2, .in = {S(4, 6, 3), S(4, 6, 3)}, .attr = {INT(4), INT(1)}},
+    {.op = OP_gather_grad, .nin = 2, .in = {S(4, 6, 3), S(4, 6)}, .attr = {INT(9), INT(-2)}},
+    {.op = OP_gather_grad, .nin = 2, .in = {S(3, 4, 6), S(3, 4)}, .attr = {INT(7), INT(0)}, .hidden = true},
+    {.op = OP_scatter_add, .nin = 3, .in = {S(7, 5), S(7, 3), S(7, 3)}},
+    {.op = OP_scatter_add, .nin = 3, .in = {S(4, 6, 3), S(4, 5), S(4, 5, 3)}, .attr = {INT(1)}},
+    {.op = OP_cumsum, .nin = 1, .in = {S(7, 5)}},
+    {.op = OP_cumsum, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INT(1), INT(1), INT(1)}},
+    {.op = OP_cumsum, .nin = 1, .in = {S(3, 4, 6)}, .attr = {INT(0), INT(1)}, .hidden = true},
+    {.op = OP_topk, .nin = 1, .in = {S(7, 5)}, .attr = {INT(2)}},
+    {.op = OP_topk, .nin = 1, .in = {S(3, 4, 6)}, .attr = {INT(6)}, .hidden = true},
+    {.op = OP_stack, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_stack, .nin = 3, .in = {S(7, 5), S(7, 5), S(7, 5)}, .attr = {INT(-1)}},
     {.op = OP_replicate, .nin = 1, .in = {S(4, 6)}, .attr = {INT(5)}},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .hidden = true},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .attr = {INT(1)}, .hidden = true},
@@ -265,23 +282,24 @@ void trial_close(TrialGraph *t) {
     arena_finish(&t->arena);
 }
 
-static FieldTensor box_of(const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
+static FieldTensor box_of(const TensorType *type, const Rule *rule, int operand, const int8_t *map, const int64_t *begin,
+                          const int64_t *end) {
     return (FieldTensor){
-        .dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box = part_box(&type->shape, rule, map, begin, end)};
+        .dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box = part_box(&type->shape, rule, operand, map, begin, end)};
 }
 
 void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, FieldTensor *in, FieldTensor *out) {
     const Node *node = t->node;
     for (int i = 0; i < node->nin; i++)
-        in[i] = box_of(&t->graph.values.at[node->in[i]].type, node->rule, node->rule->in[i], begin, end);
+        in[i] = box_of(&t->graph.values.at[node->in[i]].type, node->rule, i, node->rule->in[i], begin, end);
     for (int k = 0; k < node->nout; k++)
-        out[k] = box_of(&t->graph.values.at[node->out[k]].type, node->rule, node->rule->out[k], begin, end);
+        out[k] = box_of(&t->graph.values.at[node->out[k]].type, node->rule, -1, node->rule->out[k], begin, end);
 }
 
 void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t *begin, int64_t *end) {
     const Rule *rule = t->node->rule;
     for (int f = 0; f < rule->nfactors; f++) {
         bool cut = !factor_stays_whole(&rule->factor[f]) && (contracted || !rule_sums(rule, f));
-        part_range(random, rule->factor[f].size, cut, &begin[f], &end[f]);
+        part_range(random, part_extent(rule, f), cut, &begin[f], &end[f]);
     }
 }

@@ -3,19 +3,13 @@
 the formula's, in Python's doubles."""
 import math
 import random
-import struct
 import unittest
 
 import harness
-from harness import Case
+from harness import Case, npy
 
 ROWS, BATCH, VOCABULARY, WIDTH = 10, 4, 11, 6
 RATE = 0.5
-
-
-def npy(numbers, shape):
-    header = "{'descr': '<i8', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%dq" % len(numbers), *numbers)
 
 
 def literal(rows):
@@ -30,8 +24,8 @@ class Classes(Case):
         self.weight = [[pick.uniform(-1, 1) for _ in range(VOCABULARY)] for _ in range(WIDTH)]
         self.tokens = [pick.randrange(VOCABULARY) for _ in range(ROWS)]
         self.labels = [pick.randrange(VOCABULARY) for _ in range(ROWS)]
-        self.write("tokens.npy", npy(self.tokens, (ROWS,)))
-        self.write("labels.npy", npy(self.labels, (ROWS,)))
+        self.write("tokens.npy", npy(self.tokens, (ROWS,), "q"))
+        self.write("labels.npy", npy(self.labels, (ROWS,), "q"))
 
     def plan(self, ranks, table="", product="", last="drop"):
         self.write("net.dsl", """net n {
@@ -82,7 +76,7 @@ class Classes(Case):
         for name, numbers, words in (("labels.npy", self.labels[:7] + [VOCABULARY] + self.labels[8:], "input label: labels.npy: row 7 holds 11, and it must be in 0 .. 10"),
                                      ("tokens.npy", self.tokens[:3] + [-1] + self.tokens[4:], "input token: tokens.npy: row 3 holds -1, and it must be in 0 .. 10")):
             kept = self.read(name)
-            self.write(name, npy(numbers, (ROWS,)))
+            self.write(name, npy(numbers, (ROWS,), "q"))
             result = self.local(self.plan(2), 2)
             self.assertEqual(result.code, 3, str(result))
             self.assertEqual(result.err.count(words), 1, str(result))

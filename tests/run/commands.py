@@ -199,6 +199,7 @@ class Documented(Case):
         shutil.copy(self.path("net.plan"), self.path("a.plan"))
         shutil.copy(self.path("net.plan"), self.path("b.plan"))
         self.write("hints.dsl", "hints { y = ((8, 1), (1, 1)); }\n")
+        self.write("text.txt", "The quick brown fox jumps over the lazy dog. " * 10000)
         self.write("t10k-images-idx3-ubyte.gz", gzip.compress(struct.pack(">HBB3I", 0, 8, 3, 8100, 28, 28) + bytes(8100 * 784)))
         self.write("t10k-labels-idx1-ubyte.gz", gzip.compress(struct.pack(">HBBI", 0, 8, 1, 8100) + bytes(8100)))
         return {"PATH": self.path("bin") + ":" + os.environ["PATH"]}

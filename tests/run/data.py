@@ -12,9 +12,10 @@ import shutil
 import struct
 import subprocess
 import unittest
+import zlib
 
 import harness
-from harness import Case
+from harness import Case, npy
 
 
 def words(seed):
@@ -42,12 +43,6 @@ def randperm(n, seed):
     return order
 
 
-def npy(numbers, shape, letter="d"):
-    descr = {"d": "<f8", "f": "<f4", "q": "<i8"}[letter]
-    header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (descr, ", ".join(map(str, shape)))
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%d%s" % (len(numbers), letter), *numbers)
-
-
 class Data(Case):
     def net(self, inputs, loss, train, parallel=""):
         self.write("net.dsl", "net s { %s loss %s; }\ntrain { %s }\n%s" % (inputs, loss, train, parallel and "parallel { %s }" % parallel))
@@ -63,7 +58,7 @@ class Data(Case):
         """Row i holds 2^i, so a rank's loss, their sum, says which rows it had; the vectors for 10 rows and seed 0 are PyTorch's."""
         self.assertEqual(randperm(10, 0), [4, 1, 7, 5, 3, 9, 0, 8, 6, 2])
         rows = 22
-        self.write("x.npy", npy([2.0 ** i for i in range(rows)], (rows, 1)))
+        self.write("x.npy", npy([2.0 ** i for i in range(rows)], (rows, 1), "d"))
         for ranks in 1, 2, 4, 8:
             for batch, last in ((1, "pad"), (2, "drop"), (2, "short")):
                 plan = self.compile(self.net("input x : f64[%d, 1]; param w : f64[1] = ones;" % batch, "sum(x * w)",
@@ -85,8 +80,8 @@ class Data(Case):
         rows, width, pick = 10, 3, random.Random(1)
         x = [[pick.uniform(-1, 1) for _ in range(width)] for _ in range(rows)]
         y = [pick.uniform(-1, 1) for _ in range(rows)]
-        self.write("x.npy", npy(sum(x, []), (rows, width)))
-        self.write("y.npy", npy(y, (rows, 1)))
+        self.write("x.npy", npy(sum(x, []), (rows, width), "d"))
+        self.write("y.npy", npy(y, (rows, 1), "d"))
 
         def trained(batch, last, reduction, scale):
             w, losses = [0.5] * width, []
@@ -124,8 +119,8 @@ class Data(Case):
         rows, width, batch, pick = 16, 3, 6, random.Random(5)
         x = [[pick.uniform(-1, 1) for _ in range(width)] for _ in range(rows)]
         y = [pick.uniform(-1, 1) for _ in range(rows)]
-        self.write("x.npy", npy([v for row in x for v in row], (rows, width)))
-        self.write("y.npy", npy(y, (rows, 1)))
+        self.write("x.npy", npy([v for row in x for v in row], (rows, width), "d"))
+        self.write("y.npy", npy(y, (rows, 1), "d"))
 
         def trained(last, ranks_that_sum, mean_too):
             w, losses = [0.5] * width, []
@@ -207,6 +202,89 @@ class Data(Case):
         self.assertAlmostEqual(float(found[0].splitlines()[0].split()[-1]), sum((r / 7 - r % 5 - r % 3) ** 2 for r in range(4)) / 4, delta=0.02)
         self.write("e.tsv", self.read("t.tsv").replace(b"\t4\t2\n", b"\t4\ttwo\n", 1))
         self.assertFails(self.local(plan, 2), 3, r"^prun: input z: \S*e\.tsv:16:\d+: 'two' is no number \(column 3\)\n$")
+
+    REVIEWS = 'label,review\n' + "pos,the cat\nneg,\"a \"\"cat\"\", the\"\npos,\nneg,the the cat a\nNA,cat\npos,a\n"
+
+    def reviews(self, settings, label='classes = ["neg", "pos"], missing = drop'):
+        text = 'csv("r.csv", column = "review", %s tokens = wordpiece("vocab.txt")%%s)' % settings
+        self.write("vocab.txt", "".join(token + "\n" for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", '"', ",", "a")))
+        return self.net("input t : i32[2, 6]; input s : f32[2, 6]; input k : i32[2, 6]; input y : i32[2]; param w : f32[9, 1] = [[1], [10], [100], [1000], [4], [5], [6], [7], [8]];",
+                        "sum(reshape(embedding(w, t), shape = [2, 6]) * s * (1 - cast(k, to = f32))) + 100000 * sum(cast(y, to = f32))",
+                        "data = files(t = %s, s = %s, k = %s, y = csv(\"r.csv\", column = \"label\", %s)); optimizer = sgd(lr = 1e-300);"
+                        % (text % "", text % ", give = mask", text % ", give = types", label), "mode = semi_auto;")
+
+    def test_texts_are_tokens_labels_have_names_and_rows_without_a_field_are_left_out(self):
+        self.write("r.csv", self.REVIEWS)
+        # Rows 0 and 1, then 3 and 5; [CLS] .. [SEP] is 1100, and what is behind the sixth place is cut off.
+        first, second = (1100 + 4 + 5) + (1100 + 8 + 6 + 5 + 6) + 100000, (1100 + 4 + 4 + 5 + 8) + (1100 + 8) + 100000
+        for ranks in 1, 2:
+            plan = self.compile(self.reviews("missing = drop,"), "net.plan", "--ranks", ranks)
+            for result in self.both(plan, ranks):
+                self.assertEqual(self.ok(result).losses(), [first, second])
+                self.assertEqual(re.findall("prun: note: train: .*", result.err), ["prun: note: train: r.csv: 2 of 6 rows are left out: a field is missing"])
+
+    def test_a_text_that_is_missing_or_broken_and_a_label_without_a_name_are_said(self):
+        for old, new, settings, label, words in (("", "", "", "classes = [\"neg\", \"pos\"]", r"r\.csv:4:5: column 1 has no text"),
+                                                 ("NA,cat", "pos,cat", "missing = drop,", "missing = drop", r"r\.csv:2:1: 'pos' is no number \(column 0\)"),
+                                                 ("", "", "missing = drop,", 'missing = drop, classes = ["pos"]', r"r\.csv:3:1: 'neg' is none of the classes \(column 0\)"),
+                                                 ("", "", "missing = drop,", 'missing = 1, classes = ["neg", "pos"]', "r.csv has 6 rows, and r.csv of input t has 4")):
+            self.write("r.csv", self.REVIEWS.replace(old, new, 1))
+            self.assertFails(self.local(self.compile(self.reviews(settings, label), "net.plan"), 1), 3, words)
+        self.write("r.csv", self.REVIEWS.encode().replace(b'""cat""', b'""c\xffat""'))
+        self.assertFails(self.local(self.compile(self.reviews("missing = drop,"), "net.plan"), 1), 3, r"r\.csv:3:11: the text is not UTF-8")
+        self.write("vocab.txt", "[PAD]\n")
+        self.write("r.csv", self.REVIEWS)
+        plan = self.compile(self.reviews("missing = drop,"), "net.plan")
+        self.write("vocab.txt", "[PAD]\n")
+        self.assertFails(self.local(plan, 1), 3, r"vocab\.txt: no line is \[UNK\]")
+
+    def test_a_number_stands_for_a_missing_field(self):
+        self.write("x.csv", "a,b\n1,2\n,4\n5,nan\n7,8\n")
+        plan = self.compile(self.net("input x : f64[4, 2]; param w : f64[2] = ones;", "sum(x * w)", 'data = csv(x = csv("x.csv", missing = 0.5)); optimizer = sgd(lr = 1e-300);'), "net.plan")
+        self.assertEqual(self.ok(self.local(plan, 1)).losses(), [1 + 2 + 0.5 + 4 + 5 + 0.5 + 7 + 8])
+
+    def test_tokens_of_chinese_reviews_are_berts(self):
+        """The checksums that Hugging Face's tokenizer gives; where the files are (../shared/data/text beside the sources)."""
+        folder = os.environ.get("PCC_TEXT") or os.path.join(harness.sources, "..", "shared", "data", "text")
+        if not os.path.isdir(folder):
+            self.skipTest("no such files")
+        for lowercase, crc in ("false", 0x9e8a38f2), ("true", 0x662b909c):
+            self.write("net.dsl", """net n(batch = 32) { input t : i32[batch, 128]; param w : f32[1] = ones; ids = t * 1; loss mean(w) + 0 * mean(cast(ids, to = f32)); }
+                train { data = DATA; optimizer = sgd(lr = 1); steps = 1; }
+                eval { every = never; predict = ids; batch = 64; data = DATA; }""".replace("DATA", """csv(t = csv("%s/ChnSentiCorp_htl_all.csv", column = "review", missing = drop,
+                    tokens = wordpiece("%s/bert-base-chinese-vocab.txt", lowercase = %s)))""" % (folder, folder, lowercase)))
+            self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", 2), 2, "--predict", self.path("ids.npy")))
+            self.assertEqual(zlib.crc32(self.read("ids.npy")[-7765 * 128 * 4:]), crc)
+
+    def test_rows_are_split_alike_on_all_ranks_and_an_eval_has_the_rest(self):
+        rows, seen = 25, set()
+        self.write("x.csv", "".join("%d\n" % (1 << i) for i in range(rows)))
+        for ranks in 1, 2, 3:
+            for order in "", "order = shuffle(seed = 3);":
+                self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, 1]; param w : f64[1] = ones; loss sum(x * w); }
+                    train { data = csv("x.csv"); rows = split(0.7, 0.3, seed = 5); %s last = pad; optimizer = sgd(lr = 1e-300); }
+                    eval { every = end; batch = 4; predict = x; }""" % order)
+                plan = self.compile("net.dsl", "net.plan", "--ranks", ranks)
+                for result in self.both(plan, ranks):
+                    losses = self.ok(result).losses()
+                    held = re.search(r"eval: loss is (\S+) \((\d+) rows\)", result.out)
+                    self.assertEqual((len(losses), int(held.group(2))), (3, 7))
+                    # Each row is a bit: all of them are in one part, once.
+                    total = round(sum(losses)) + round(float(held.group(1)) * 7)
+                    self.assertEqual(total, (1 << rows) - 1)
+                    seen.add((order, round(sum(losses))))
+                if not order:
+                    seen.add((order, round(sum(losses))))
+        self.assertEqual(len(seen), 2, "the same rows on any ranks")
+        for settings, words in (("rows = split(0.7, 0.2);", "the shares of a split sum to 1, and these to 0.9"), ("rows = split(1.0);", "a share"), ("rows = split(0.5, 0.5, part = 2);", "a split of 2 parts has none with the number 2"),
+                                ("rows = split(test = 0.1, size = 3);", "split has no argument 'size'"), ("rows = shuffle(seed = 1);", "rows are shared out by a split")):
+            self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, 1]; param w : f64[1] = ones; loss sum(x * w); }
+                train { data = csv("x.csv"); %s optimizer = sgd(lr = 1e-300); }""" % settings)
+            self.assertFails(harness.run(harness.compiling(self.path("net.dsl"), "-o", self.path("net.plan"))), 1, words)
+        self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, 1]; param w : f64[1] = ones; loss sum(x * w); }
+            train { data = csv("x.csv"); rows = split(0.9, 0.1); optimizer = sgd(lr = 1e-300); }""")
+        self.write("x.csv", "1\n2\n3\n")
+        self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"x.csv's part of the split has 3 rows, and a batch takes 6")
 
     def test_what_is_wrong_with_a_file_is_said_once(self):
         """However many ranks read it, and when in training they come to it."""

@@ -197,6 +197,54 @@ class Evaluation(harness.Case):
             for a, b in zip(row, other):
                 self.assertAlmostEqual(a, b, delta=1e-5)
 
+    def test_metrics_are_those_of_all_rows_however_they_come_in_batches(self):
+        """Scores and labels are read from files, so that every figure is known here."""
+        rows, classes, draw = 37, 7, random.Random(5)
+        for n in 2, classes:
+            scores = [[draw.randrange(-50, 50) + k / 8 for k in range(n)] for _ in range(rows)]
+            labels = [draw.randrange(n) for _ in range(rows)]
+            self.write("d.csv", "".join(",".join(map(str, row + [label])) + "\n" for row, label in zip(scores, labels)))
+            best = [max(range(n), key=lambda k: row[k]) for row in scores]
+            hits = [sum(b == k == y for b, y in zip(best, labels)) for k in range(n)]
+            found, there = [best.count(k) for k in range(n)], [labels.count(k) for k in range(n)]
+            share = lambda part, whole: part / whole if whole else 0.0
+            each = [(share(hits[k], found[k]), share(hits[k], there[k]), share(2 * hits[k], found[k] + there[k])) for k in range(n)]
+            loss = sum(math.log(sum(math.exp(v / 32) for v in row)) - row[y] / 32 for row, y in zip(scores, labels)) / rows
+            expected = {"accuracy": sum(hits) / rows, "top5": sum(sum(v > row[y] for v in row) < 5 for row, y in zip(scores, labels)) / rows, "perplexity": math.exp(loss)}
+            expected.update(("%s_macro" % name, sum(one[k] for one in each) / n) for k, name in enumerate(("precision", "recall", "f1")))
+            if n == 2:
+                expected.update(zip(("precision", "recall", "f1"), each[1]))
+            self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, %d]; input y : i32[batch]; param w : f64[1] = ones; loss cross_entropy(x * w / 32, y); }
+                train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); steps = 1; }
+                eval { every = end; batch = 8; data = csv("d.csv"); metrics = loss, %s; }""" % (n, ", ".join(expected)))
+            for ranks in 1, 2, 3:
+                plan = self.path("net.plan")
+                self.ok(harness.run(harness.compiling(self.path("net.dsl"), "--ranks", ranks, "-o", plan)))
+                printed = re.search(r"eval: (.*) \(37 rows\)", self.ok(self.local(plan, ranks)).out).group(1)
+                figures = dict(part.split(" is ") for part in printed.split(", "))
+                for name, value in expected.items():
+                    self.assertAlmostEqual(float(figures[name]), value, delta=1e-9, msg="%s on %d ranks" % (name, ranks))
+
+    def test_distances_from_a_target_and_metrics_that_do_not_apply(self):
+        draw = random.Random(6)
+        pairs = [(draw.randrange(-64, 64) / 8, draw.randrange(-64, 64) / 8) for _ in range(29)]
+        self.write("d.csv", "".join("%r,%r\n" % pair for pair in pairs))
+        body = """net n(batch = 4) { input x : f64[batch, 1]; input y : f64[batch, 1]; param w : f64[1] = ones; loss mse(x * w, y); }
+            train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); steps = 1; }
+            eval { every = end; data = csv("d.csv"); metrics = loss, %s; }"""
+        plan = self.path("net.plan")
+        for ranks in 1, 2, 3:
+            self.ok(harness.run(harness.compiling(self.write("net.dsl", body % "mae, rmse"), "--ranks", ranks, "-o", plan)))
+            found = re.search(r"mae is (\S+), rmse is (\S+) ", self.ok(self.local(plan, ranks)).out)
+            self.assertAlmostEqual(float(found.group(1)), sum(abs(a - b) for a, b in pairs) / 29, delta=1e-12)
+            self.assertAlmostEqual(float(found.group(2)), math.sqrt(sum((a - b) ** 2 for a, b in pairs) / 29), delta=1e-12)
+        for metric, words in (("f1", "f1 is for classes"), ("top5", "top5 is for classes"), ("f3", "unknown metric 'f3'")):
+            self.assertFails(harness.run(harness.compiling(self.write("net.dsl", body % metric), "-o", plan)), 1, words)
+        self.assertFails(harness.run(harness.compiling(self.write("net.dsl", body.replace("mse(x * w, y)", "mean(x * w - y)") % "rmse"), "-o", plan)), 1, "rmse is for a prediction and its target")
+        three = """net n() { input x : f64[4, 3]; input y : i32[4]; param w : f64[1] = ones; loss cross_entropy(x * w, y); }
+            train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); } eval { data = csv("d.csv"); metrics = f1; }"""
+        self.assertFails(harness.run(harness.compiling(self.write("net.dsl", three), "-o", plan)), 1, "f1 is that of class 1 of two, and here are 3 classes")
+
     def test_predictions_stand_in_file_order_without_filler(self):
         for ranks, shard in (1, ""), (2, ""), (3, ""), (8, "((2, 2), (2, 2))"):
             plan = self.plan(ranks, shard=shard, batch=10)

@@ -3,6 +3,7 @@
 definition leaves a choice, the numbers that PyTorch gives."""
 import json
 import math
+import random
 import struct
 import unittest
 
@@ -31,14 +32,23 @@ def softmax(row):
 
 
 class Functions(Case):
-    def run_net(self, text, ranks):
+    def run_saved(self, text, ranks):
+        """The loss of the first step; the states after it, by name."""
         self.write("net.dsl", text)
         result = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--save", "w.safetensors"))
         saved = self.read("w.safetensors")
         n, = struct.unpack("<Q", saved[:8])
-        begin, end = json.loads(saved[8:8 + n])["w"]["data_offsets"]
-        size = (end - begin) // 8 if ": f64" in text else (end - begin) // 4
-        return result.losses()[0], struct.unpack("<%d%s" % (size, "d" if ": f64" in text else "f"), saved[8 + n + begin:8 + n + end])
+        states = {}
+        for name, entry in json.loads(saved[8:8 + n]).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                form, size = {"F32": ("f", 4), "F64": ("d", 8)}[entry["dtype"]]
+                states[name] = struct.unpack("<%d%s" % ((end - begin) // size, form), saved[8 + n + begin:8 + n + end])
+        return result.losses()[0], states
+
+    def run_net(self, text, ranks):
+        loss, states = self.run_saved(text, ranks)
+        return loss, states["w"]
 
     def expect(self, y, value, slope, x=X, t=None, loss="sum(y * c)", scale=None):
         """value(x, t), slope(x, t): of an element."""
@@ -68,7 +78,7 @@ class Functions(Case):
                                     ("dropout(x, p = 1)", "p is the share of elements that become 0", "p is 1"),
                                     ("layer_norm(x, eps = -0.5)", "eps is -0.5, and must be above 0", ""), ("batch_norm(x, eps = -1)", "eps is not negative", "eps is -1"),
                                     ("batch_norm(x, momentum = 2)", "momentum is the share", "momentum is 2"),
-                                    ("batch_norm(x[0, 0])", "x is \\[n, c\\]", ""), ("huber(x, x, delta = 0)", "delta is above 0", "delta is 0"),
+                                    ("group_norm(x, 3)", "the channels are divided among the groups evenly", ""), ("batch_norm(x[0, 0])", "x is \\[n, c\\]", ""), ("huber(x, x, delta = 0)", "delta is above 0", "delta is 0"),
                                     ("transformer_block(x, 3)", "divided among the heads evenly", "dim is 8, heads is 3"),
                                     ("attention(x, 0)", "at least one head", "heads is 0"), ("split_heads(x, 16)", "evenly", "dim is 8, heads is 16")):
             with self.subTest(call=call):
@@ -78,6 +88,59 @@ class Functions(Case):
                 self.assertIn("hint: %s\n" % numbers if numbers else "", result.err)
                 self.assertIn("called here as y", result.err)
         self.write("net.dsl", 'import "nn.dsl";\nnet n { param x : f32[2, 4, 8] = normal(1); y = dropout(attention(layer_norm(x), 4), p = 0); loss sum(y); }\ntrain { optimizer = sgd(lr = 1); }')
+        self.compile("net.dsl", "net.plan", "--ranks", 1)
+
+    def test_group_norm_is_pytorchs_however_it_is_split(self):
+        samples, channels, places, groups, eps = 4, 6, 4, 3, 0.25
+        pick = random.Random(5)
+        x, c = ([pick.randrange(-256, 257) / 128 for _ in range(samples * channels * places)] for _ in range(2))
+        total, dx, dweight, dbias = 0.0, [0.0] * len(x), [0.0] * channels, [0.0] * channels
+        width = channels // groups * places
+        for first in range(0, len(x), width):
+            row, scale = x[first:first + width], c[first:first + width]
+            mean = sum(row) / width
+            root = 1 / math.sqrt(sum((a - mean) ** 2 for a in row) / width + eps)
+            flat = [(a - mean) * root for a in row]
+            total += sum(a * b for a, b in zip(flat, scale))
+            along, middle = sum(a * b for a, b in zip(flat, scale)) / width, sum(scale) / width
+            for i in range(width):
+                channel = (first + i) // places % channels
+                dx[first + i] = (scale[i] - middle - flat[i] * along) * root
+                dweight[channel] += scale[i] * flat[i]
+                dbias[channel] += scale[i]
+        net = """import "nn.dsl";
+net n { param w : f32[%d] = %r; const c : f32[%d] = %r;
+    x = reshape(w, shape = [4, 6, 2, 2]) * 1 shard ((%d, %d, 1, 1), ());
+    norm = group_norm(x, 3, eps = 0.25);
+    loss sum(norm * reshape(c, shape = [4, 6, 2, 2])); }
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+"""
+        for split in (1, 1), (4, 1), (2, 3), (1, 6), (3, 2):
+            with self.subTest(split=split):
+                loss, after = self.run_saved(net % (len(x), x, len(c), c, *split), split[0] * split[1])
+                self.assertClose([loss], [total], relative=1e-5)
+                for name, start, expected in ("w", x, dx), ("norm.weight", [1.0] * channels, dweight), ("norm.bias", [0.0] * channels, dbias):
+                    for i, (a, b, d) in enumerate(zip(start, after[name], expected, strict=True)):
+                        self.assertAlmostEqual(a - b, d, delta=1e-5, msg="%s[%d]" % (name, i))
+
+    def test_conv1d_and_operators_that_cells_have_the_names_of(self):
+        x = [0.5 * (i % 5) - 0.25 * (i % 3) for i in range(2 * 2 * 9)]
+        loss, after = self.run_saved("""import "nn.dsl";
+net n { param w : f32[%d] = %r; y = conv1d(reshape(w, shape = [2, 2, 9]), 3, 3, stride = 2, padding = 1); loss sum(y * y); }
+train { optimizer = sgd(lr = 0); epochs = 1; steps = 1; }
+""" % (len(x), x), 1)
+        total = 0.0
+        for sample in range(2):
+            for out in range(3):
+                for place in range(5):
+                    seen = [(channel, tap) for channel in range(2) for tap in range(3) if 0 <= 2 * place + tap - 1 < 9]
+                    total += sum(after["y.weight"][(out * 2 + channel) * 3 + tap] * x[(sample * 2 + channel) * 9 + 2 * place + tap - 1] for channel, tap in seen) ** 2
+        self.assertClose([loss], [total], relative=1e-5)
+        self.write("net.dsl", """import "nn.dsl";
+net n { param x : f32[2, 3, 8, 8] = normal(1); param k : f32[4, 3, 3, 2] = normal(1); param g : f32[4] = normal(1); param b : f32[4] = normal(1);
+    c = conv2d(x, k, stride = [1, 2], padding = [1, 0]); y = layer_norm(c, g, b, eps = 0.5); loss sum(y); }
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+""")
         self.compile("net.dsl", "net.plan", "--ranks", 1)
 
     def test_powers(self):

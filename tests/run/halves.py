@@ -36,6 +36,13 @@ class Halves(Case):
         self.assertEqual(set(re.findall(r"^state \d+ \S+ (\w+)", text, re.M)), {"f32"})
         self.assertEqual(len(re.findall(r"einsum .*wide: 1", text)), 2)
 
+    def test_a_plan_does_not_say_f16(self):
+        """Its gradients would want a scale."""
+        self.plan("half", 2, "bf16")
+        self.write("half.plan", harness.edited(self.path("half.plan"), (" precision=bf16", " precision=f16")))
+        result = run([harness.pcc, "check", "--update", self.path("half.plan")])
+        self.assertFails(result, 1, "unknown precision 'f16'")
+
     def test_losses_are_near_those_of_f32_and_alike_on_any_ranks(self):
         single = self.ok(self.local(self.plan("single", 1, "f32"), 1)).losses()
         one = self.plan("one", 1, "bf16")

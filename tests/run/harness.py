@@ -3,8 +3,10 @@
 Each test file is a unittest program: FILE PCC PRUN MPIRUN SOURCES [unittest's arguments]. MPIRUN may be '-' (there is none), then what needs it
 is skipped. Standard library only.
 """
+import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,39 @@ class Result:
 
     def labels(self):
         return sorted({(m[0], int(m[1])) for m in LOSS.findall(self.out) if m[0]})
+
+
+def npy(values, shape, letter):
+    """A .npy file of so many numbers, row-major; letter: struct's f, d, i or q."""
+    header = "{'descr': '<%s', 'fortran_order': False, 'shape': (%s,), }" % ({"f": "f4", "d": "f8", "i": "i4", "q": "i8"}[letter], ", ".join(map(str, shape)))
+    header += " " * (-(10 + len(header) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<%d%s" % (len(values), letter), *values)
+
+
+LETTERS = {"F32": "f", "F64": "d"}
+
+
+def safetensors(tensors):
+    """A file of tensors: name -> (type, shape, numbers)."""
+    entries, body = {}, b""
+    for name, (dtype, shape, values) in tensors.items():
+        data = struct.pack("<%d%s" % (len(values), LETTERS[dtype]), *values)
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def tensors(data):
+    """name -> numbers of such a file."""
+    n, = struct.unpack("<Q", data[:8])
+    found = {}
+    for name, entry in json.loads(data[8:8 + n]).items():
+        if name != "__metadata__":
+            begin, end = (8 + n + offset for offset in entry["data_offsets"])
+            letter = LETTERS[entry["dtype"]]
+            found[name] = struct.unpack("<%d%s" % ((end - begin) // struct.calcsize(letter), letter), data[begin:end])
+    return found
 
 
 def run(command, cwd=None, env=None, **more):
@@ -118,6 +153,10 @@ class Case(unittest.TestCase):
     def read(self, *names):
         with open(self.path(*names), "rb") as file:
             return file.read()
+
+    def saved(self, name):
+        """The tensors of a file that prun saved: name -> numbers."""
+        return tensors(self.read(name))
 
     def sample(self, name):
         return os.path.join(sources, "samples", name)

@@ -3,19 +3,13 @@
 the formula's, in Python's doubles."""
 import math
 import random
-import struct
 import unittest
 
 import harness
-from harness import Case
+from harness import Case, npy
 
 ROWS, BATCH, WIDTH, LABELS = 10, 4, 5, 6
 RATE = 0.5
-
-
-def npy(rows, width):
-    header = "{'descr': '<f8', 'fortran_order': False, 'shape': (%d, %d), }" % (len(rows), width)
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%dd" % (len(rows) * width), *(x for row in rows for x in row))
 
 
 def literal(rows):
@@ -38,8 +32,8 @@ class Logits(Case):
         self.weight = [[pick.uniform(-1, 1) for _ in range(LABELS)] for _ in range(WIDTH)]
         self.x = [[pick.uniform(-2, 2) for _ in range(WIDTH)] for _ in range(ROWS)]
         self.t = [[pick.choice((0.0, 1.0, 0.25)) for _ in range(LABELS)] for _ in range(ROWS)]
-        self.write("x.npy", npy(self.x, WIDTH))
-        self.write("t.npy", npy(self.t, LABELS))
+        self.write("x.npy", npy(sum(self.x, []), (len(self.x), WIDTH), "d"))
+        self.write("t.npy", npy(sum(self.t, []), (len(self.t), LABELS), "d"))
 
     def plan(self, ranks, product="", last="drop", loss="bce_with_logits(y, t)", more=""):
         self.write("net.dsl", """net n(batch = %d) {

@@ -339,7 +339,7 @@ int main(int argc, char **argv) {
         code = check_one(seed, directory);
     } else if (faults) {
         bool found = finds_fault(FAULT_NO_REDUCTION, NET_DIFFERS, 4, 2, directory);
-        found = finds_fault(FAULT_CRASH, NET_CRASHES, 4, 2, directory) && found;
+        found = finds_fault(FAULT_CRASH, NET_CRASHES, 3, 2, directory) && found;
         code = found ? EXIT_SUCCESS : EXIT_FAILURE;
     } else {
         const char *fewer = getenv("PCC_NETS");

@@ -232,7 +232,7 @@ static bool shrink_hints(Shrink *shrink) {
     return any;
 }
 
-/* Every use of a value becomes one of another of the same type. */
+/* Every use of a value becomes one of another: of its type, or of one that its users take as well. */
 static bool replace(Shrink *shrink, int value, int other) {
     FuzzNet candidate = copy_net(shrink->net, shrink->arena);
     for (int i = 0; i < candidate.items.n; i++)
@@ -247,7 +247,7 @@ static bool drop_statement(Shrink *shrink, int i) {
     const FuzzItem item = shrink->net->items.at[i];
     for (int o = 0; o < item.nout; o++)
         for (int k = 0; k < item.nin; k++)
-            if (type_equal(&item.type[o], fuzz_type(shrink->net, item.in[k])) && replace(shrink, i * MAX_OUT + o, item.in[k])) return true;
+            if (replace(shrink, i * MAX_OUT + o, item.in[k])) return true;
     for (int kind = FUZZ_INPUT; item.nout == 1 && kind <= FUZZ_CONST; kind++) {
         static const char *const init[] = {[FUZZ_INPUT] = NULL, [FUZZ_PARAM] = "normal(0.3)", [FUZZ_CONST] = "zeros"};
         if (dtype_is_float(item.type[0].dtype) == (kind == FUZZ_CONST)) continue; /* integers are not trained, nor drawn by numpy_rand */

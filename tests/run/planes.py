@@ -8,7 +8,7 @@ import struct
 import sys
 
 import harness
-from harness import Case, run
+from harness import Case, run, npy, safetensors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "planes"))
@@ -27,23 +27,6 @@ parallel { mode = semi_auto; }
 """
 
 
-def npy(shape, values):
-    head = "{'descr': '<f8', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
-    head += " " * (-(len(head) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<%dd" % len(values), *values)
-
-
-def safetensors(tensors):
-    """name -> (type, shape, numbers)"""
-    entries, body = {}, b""
-    for name, (dtype, shape, values) in tensors.items():
-        data = struct.pack("<%d%s" % (len(values), "f" if dtype == "F32" else "d"), *values)
-        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(entries).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
 def written(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -53,14 +36,6 @@ class Planes(Case):
         super().setUp()
         with open(os.path.join(HERE, "planes", "torch.json")) as file:
             self.torch = json.load(file)
-
-    def saved(self, name):
-        data = self.read(name)
-        n, = struct.unpack("<Q", data[:8])
-        entries = json.loads(data[8:8 + n])
-        entries.pop("__metadata__", None)
-        return {tensor: struct.unpack("<%d%s" % ((e["data_offsets"][1] - e["data_offsets"][0]) // (8 if e["dtype"] == "F64" else 4), "d" if e["dtype"] == "F64" else "f"),
-                                      data[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]]) for tensor, e in entries.items()}
 
     def compare(self, what, got, start, expected, sign=1):
         """start - got is expected."""
@@ -75,17 +50,22 @@ class Planes(Case):
         if not has_w:
             text = re.sub(r"    param w.*\n", "", text)
         start = {"x": cases.numbers(1, case["x"]), "c": cases.numbers(3, case["shape"])}
-        self.write("x.npy", npy(case["x"], start["x"]))
-        self.write("c.npy", npy(case["shape"], start["c"]))
+        self.write("x.npy", npy(start["x"], case["x"], "d"))
+        self.write("c.npy", npy(start["c"], case["shape"], "d"))
         if has_w:
             start["w"] = cases.numbers(2, case["w"])
-            self.write("w.npy", npy(case["w"], start["w"]))
+            self.write("w.npy", npy(start["w"], case["w"], "d"))
         self.write("n.dsl", text)
         self.ok(self.local(self.compile("n.dsl", "n.plan", "--ranks", ranks), ranks, "--save", "after.safetensors"))
         after = self.saved("after.safetensors")
         for name, expected in ("c", case["y"]), ("x", case["dx"]), ("w", case.get("dw")):
             if expected:
                 self.compare("%s: %s" % (call, name), after[name], start[name], expected)
+
+    def splits(self, case):
+        """Of height and width, as far as there are windows."""
+        height, width = case["shape"][2:]
+        return [(a, b) for a, b in ((2, 1), (3, 1), (1, 2), (2, 2)) if a <= height and b <= width]
 
     def test_operators_are_pytorchs(self):
         self.assertGreaterEqual(len(self.torch["operators"]), len(cases.OPERATORS))
@@ -95,8 +75,10 @@ class Planes(Case):
             if case["op"] == "conv2d":
                 hints[" shard ((2, 1, 1, 1), (1, 1, 1, 1))"] = 2
                 hints[" shard ((1, 2, 1, 1), (%s, 1, 1))" % ("2, 1" if groups > 1 else "1, 2")] = 2
+                hints.update({" shard ((1, 1, %d, %d), (1, 1, 1, 1))" % split: split[0] * split[1] for split in self.splits(case)})
             elif case["op"].endswith("_pool"):
                 hints.update({" shard ((%s))" % split: 2 for split in ("2, 1, 1, 1", "1, 2, 1, 1")})
+                hints.update({" shard ((1, 1, %d, %d))" % split: split[0] * split[1] for split in self.splits(case)})
             for hint, ranks in hints.items():
                 with self.subTest(op=case["op"], attrs=case["attrs"], hint=hint):
                     self.operator(case, hint, ranks)
@@ -118,7 +100,9 @@ class Planes(Case):
 
     def test_resnet18_has_pytorchs_losses(self):
         made = self.torch["resnet18"]
-        for ranks, options in (1, ()), (8, ()), (8, ("--shard", "conv1=((8, 1, 1, 1), (1, 1, 1, 1))", "--shard", "layer4.*.conv1=((1, 2, 1, 1), (4, 2, 1, 1))")):
+        channels = ("--shard", "conv1=((8, 1, 1, 1), (1, 1, 1, 1))", "--shard", "layer4.*.conv1=((1, 2, 1, 1), (4, 2, 1, 1))")
+        planes = ("--shard", "conv1=((1, 1, 4, 1), (1, 1, 1, 1))", "--shard", "layer1.*.conv*=((1, 1, 2, 2), (1, 1, 1, 1))")
+        for ranks, options in (1, ()), (8, ()), (8, channels), (4, planes):
             with self.subTest(ranks=ranks, options=options):
                 losses, after = self.resnet(ranks, *options)
                 self.assertClose(losses[:3], made["losses"][:3], relative=5e-5, what=str(losses))

@@ -1,23 +1,16 @@
 #!/usr/bin/env python3
 """States that the net writes, and random numbers, end to end: batch_norm in training and evaluation against PyTorch's definition in Python's doubles, on any ranks, from
 checkpoints; dropout, whose numbers are the same on any ranks."""
-import json
 import math
 import os
 import random
-import struct
 import unittest
 
 import harness
-from harness import Case
+from harness import Case, npy
 
 ROWS, BATCH, CHANNELS = 12, 4, 3
 MOMENTUM, EPS = 0.25, 1e-5
-
-
-def npy(shape, numbers):
-    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%df" % len(numbers), *numbers)
 
 
 NORM = """import "nn.dsl";
@@ -45,18 +38,11 @@ eval { data = normal(seed = 3); steps = 2; every = never; }
 
 
 class States(Case):
-    def saved(self, name):
-        data = self.read(name)
-        n, = struct.unpack("<Q", data[:8])
-        header = json.loads(data[8:8 + n])
-        return {key: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4), data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
-                for key, v in header.items() if key != "__metadata__"}
-
     def norm(self, places, more="", ranks=1, shard="", *options):
         pick = random.Random(7)
         self.x = [[[pick.uniform(-1, 2) + c for _ in range(places)] for c in range(CHANNELS)] for _ in range(ROWS)]
         shape = [CHANNELS] + ([2, places // 2] if places > 1 else [])
-        self.write("x.npy", npy([ROWS] + shape, [v for row in self.x for channel in row for v in channel]))
+        self.write("x.npy", npy([v for row in self.x for channel in row for v in channel], [ROWS] + shape, "f"))
         self.write("net.dsl", NORM % (BATCH, ", ".join(map(str, shape)), MOMENTUM, shard, more))
         return self.compile("net.dsl", "net.plan", "--ranks", ranks, *options)
 

@@ -81,6 +81,41 @@ Test(attention, equals_pytorchs) {
     device_close(&device);
 }
 
+/* More keys than a block of the fast kernel has, where larger scores come in later blocks, and where they come in the first. */
+Test(attention, of_many_keys_is_the_plain_one) {
+    Device device = open_device(2);
+    for (int turned = 0; turned < 2; turned++) {
+        enum { M = 5, N = 1000, D = 2 };
+        double q_at[M * D], k_at[N * D], v_at[N * D], y_at[2][M * D], most_at[2][M], sum_at[2][M];
+        const Shape m = {2, {M, D}}, n = {2, {N, D}}, row = {2, {M, 1}};
+        fill(q_at, &m, 1), fill(k_at, &n, 2), fill(v_at, &n, 3);
+        for (int i = 0; i < M; i++)
+            q_at[i * D] = 1;
+        for (int i = 0; i < N; i++)
+            k_at[i * D] = (turned ? N - i : i) / 128.0;
+        const Attr attr[MAX_ATTRS] = {{0}};
+        for (int plain = 0; plain < 2; plain++) {
+            Error error;
+            const KernelCall call = {
+                .op = OP_dot_product_attention,
+                .attr = attr,
+                .nin = 3,
+                .nout = 3,
+                .in = {operand_at(q_at, F64, &m), operand_at(k_at, F64, &n), operand_at(v_at, F64, &n)},
+                .out = {operand_at(y_at[plain], F64, &m), operand_at(most_at[plain], F64, &row), operand_at(sum_at[plain], F64, &row)},
+                .context = device.context};
+            cr_assert((plain ? cpu_reference_kernels : backend_cpu.kernels)[call.op](&call, &error), "%s", error.text);
+        }
+        expect_near(y_at[0], y_at[1], &m, turned, "y");
+        for (int i = 0; i < M; i++) {
+            cr_expect_float_eq(most_at[0][i], most_at[1][i], 1e-14);
+            cr_expect_float_eq(sum_at[0][i], sum_at[1][i], 1e-12 * sum_at[1][i], "query %d: %.17g, plainly %.17g", i, sum_at[0][i],
+                               sum_at[1][i]);
+        }
+    }
+    device_close(&device);
+}
+
 /* A query that sees no key gets 0, and its gradients are 0: PyTorch's, too. */
 Test(attention, of_a_query_that_sees_nothing_is_zero) {
     Device device = open_device(1);

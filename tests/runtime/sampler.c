@@ -85,3 +85,23 @@ Test(sampler, a_batch_holds_the_same_rows_whoever_has_which) {
         sampler_finish(&sampler);
     }
 }
+
+/* torch.utils.data.random_split of 7765 rows, generator seed 42; scikit-learn rounds a test up. */
+Test(sampler, rows_are_split_as_torch_does) {
+    static const int64_t train[] = {1317, 4872, 3219, 3417, 2062, 4700, 2411, 7023}, valid[] = {5969, 6452, 3596, 3266, 1851};
+    RowSplit split = {.nshares = 2, .share = {0.9, 0.1}, .seed = 42};
+    int64_t n, *row = split_part(&split, 7765, &n);
+    cr_assert_eq(n, 6989);
+    cr_assert_eq(memcmp(row, train, sizeof train), 0);
+    free(row);
+    split.part = 1;
+    row = split_part(&split, 7765, &n);
+    cr_assert_eq(n, 776);
+    cr_assert_eq(memcmp(row, valid, sizeof valid), 0);
+    free(row);
+    split.test = true;
+    cr_assert(split_rows(&split, 7765, 0) == 6988 && split_rows(&split, 7765, 1) == 777);
+    /* What is left over: 0.5 and two of 0.25 of 7 are 3, 1 and 1, and two rows more. */
+    split = (RowSplit){.nshares = 3, .share = {0.5, 0.25, 0.25}};
+    cr_assert(split_rows(&split, 7, 0) == 4 && split_rows(&split, 7, 1) == 2 && split_rows(&split, 7, 2) == 1);
+}

@@ -31,6 +31,25 @@ Test(kernel, a_product_is_its_arithmetic_or_its_bytes) {
     net_finish(&net);
 }
 
+/* 16 x 32 by 32 x 8, whose 896 elements take time beside the arithmetic, those handed to or by a kernel that runs as one with it too; other operators take none. */
+Test(kernel, a_product_packs_its_operands_beside_its_arithmetic) {
+    Net net;
+    net_init(&net, 8);
+    int y = net_op(&net, OP_matmul, net_input(&net, "x", 2, (int64_t[]){16, 32}), net_input(&net, "w", 2, (int64_t[]){32, 8}), "y");
+    int z = net_op(&net, OP_relu, y, -1, "z");
+    Machine packing = machine;
+    packing.memory_bytes_per_s = 1e30;
+    packing.product_bytes_per_s = 128;
+    const double expected = 2.0 * 16 * 32 * 8 / 1024 + 4.0 * (16 * 32 + 32 * 8 + 16 * 8) / 128;
+    cr_expect_eq(seconds(&net, y, &packing, NULL, 8), expected + 0.5);
+    cr_expect_eq(seconds(&net, z, &packing, NULL, 8), 16.0 * 8 / 64 + 0.5);
+    KernelWork work = {0};
+    kernel_count(&work, &packing, &net.graph, net_node(&net, y), NULL, 3, 1);
+    cr_expect_eq(work.arithmetic_s, expected);
+    cr_expect_eq(work.bytes, 0);
+    net_finish(&net);
+}
+
 /* A kernel of 512 bytes, and a cache that holds just as many, or one fewer. */
 Test(kernel, what_fits_into_the_cache_is_moved_there) {
     Net net;

@@ -61,6 +61,24 @@ Test(machine, figures_of_kernels_that_a_file_leaves_out_are_the_defaults) {
     arena_finish(&arena);
 }
 
+/* A line that may be left out: products then take nothing beside their arithmetic. */
+Test(machine, bytes_of_products_are_read_where_they_are_given) {
+    Machine m, again;
+    Arena arena;
+    Text text = {0};
+    arena_init(&arena);
+    cr_assert(read(OLD, &arena, &m, NULL));
+    cr_expect_eq(m.product_bytes_per_s, 0);
+    cr_assert(read(OLD "product 1.5e10 B/s\n", &arena, &m, NULL));
+    cr_expect(m.product_bytes_per_s == 1.5e10 && m.assumed);
+    machine_print(&text, &m);
+    cr_assert(read(text.at, &arena, &again, NULL), "%s", text.at);
+    cr_expect(again.product_bytes_per_s == 1.5e10 && !again.assumed);
+    expect_error(OLD "product 1.5e10 FLOP/s\n", "6:16: expected the unit 'B/s', not 'FLOP/s'");
+    text_finish(&text);
+    arena_finish(&arena);
+}
+
 Test(machine, what_is_printed_is_read_back) {
     const Machine *const built_in[] = {&machine_cpu, &machine_gpu8};
     for (int i = 0; i < 2; i++) {

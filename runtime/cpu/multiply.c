@@ -1,0 +1,87 @@
+/* multiply: matrix products by OpenBLAS or oneDNN, and by which. The sizes of a product decide, and nothing else: neither its time nor its strides, so that a plan gives
+ * the same bits under any load, and ranks that compute alike, in a fused step or not, come to the same ones. oneDNN 2.6 adds up in the same order on any strides.
+ *
+ * oneDNN has no products of f64. In f32 it is faster where the depth is short, and much faster where the product is small: OpenBLAS copies both factors in blocks, and
+ * oneDNN copies none or one where that pays. But it then reads through rows far apart, which wants several times the bandwidth where rows lie powers of two apart.
+ * GFLOP/s of OpenBLAS 0.3.21 and oneDNN 2.6.3 on two cores (AMD Zen 3, AVX2), each multiplying its own m rows; n, k as given:
+ *
+ *     m x n x k                a b          a b^T        a^T b        a^T b^T
+ *      64 x   64 x   64     99   147     118   174     120   146     121   168
+ *     128 x  128 x  128    156   188     154   189     155   170     155   173
+ *     256 x  256 x  256    157   170     173   184     168   139     166   169
+ *    1024 x  256 x  256    178   184     174   185     170    85     172    77
+ *     256 x 1024 x  256    178    94     170   186     168    85     172   159
+ *    1024 x 1024 x  256    179   192     176   187     174   174     176   186
+ *     512 x   64 x 1024    167   191     162   167     172   143     138   104
+ *    1024 x  256 x 1024    184   177     177   163     171    79     175    75
+ */
+#include "runtime/cpu/cpu.h"
+
+enum {
+    SHORT_DEPTH = 256,
+    NARROW = 64,      /* columns, where a depth of any length pays */
+    NEAR = 256,       /* elements of a row, of which the next is near */
+    LARGE_SIDE = 512, /* of products from which on both factors are copied */
+    LARGE = 1 << 19,
+    SMALL_TURNED = 1 << 14
+};
+/* Opening oneDNN takes 17 ms, most of it in the first product, for which it writes its loops: calls of fewer multiplications do without it. */
+static const double worth_opening = 1 << 24;
+
+static bool onednn_is_faster(const ProductSize *p) {
+    if (p->m < 2 || p->n < 2) return false;
+    if (p->k > SHORT_DEPTH) return !p->a_transposed && p->n <= NARROW;
+    if (p->m >= LARGE_SIDE && p->n >= LARGE_SIDE && p->m * p->n >= LARGE) return true;
+    if (p->a_transposed) return p->m <= NEAR && p->n <= NEAR && p->m * p->n <= SMALL_TURNED;
+    return p->b_transposed || p->n <= NEAR || p->n % NEAR != 0;
+}
+
+static bool all_faster(DType dtype, const ProductSize *sizes, int n, double work) {
+    bool faster = dtype == F32 && n > 0 && work >= worth_opening;
+    for (int i = 0; i < n; i++)
+        faster = faster && onednn_is_faster(&sizes[i]);
+    return faster;
+}
+
+/* The context's, NULL where there is none. */
+static bool find_onednn(CpuContext *context, const Onednn **onednn, Error *error) {
+    if (!context->onednn.sgemm && !context->no_onednn) {
+        if (!onednn_open(&context->onednn, pool_threads(context->pool), error)) return false;
+        context->no_onednn = !context->onednn.sgemm;
+    }
+    *onednn = context->no_onednn ? NULL : &context->onednn;
+    return true;
+}
+
+bool multiplier_open(const KernelCall *call, const ProductSize *sizes, int n, double work, Multiplier *by, Error *error) {
+    CpuContext *context = call->context;
+    *by = (Multiplier){.dtype = call->in[0].dtype, .no_memory = &context->no_memory};
+    if (all_faster(by->dtype, sizes, n, work) && !find_onednn(context, &by->onednn, error)) return false;
+    if (by->onednn) return true;
+    by->blas = &context->blas;
+    return context->blas.sgemm || blas_open(&context->blas, pool_threads(context->pool), error);
+}
+
+static CBLAS_TRANSPOSE order_of(Matrix matrix) {
+    return matrix.transposed ? CblasTrans : CblasNoTrans;
+}
+
+void multiply(const Multiplier *by, MatrixAt a, MatrixAt b, int64_t m, int64_t n, int64_t k, double scale, bool add, void *out,
+              int64_t leading) {
+    const int64_t lda = a.matrix.leading, ldb = b.matrix.leading;
+    if (by->onednn) {
+        by->onednn->set_threads(1); /* the threads are ours */
+        if (by->onednn->sgemm(a.matrix.transposed ? 'T' : 'N', b.matrix.transposed ? 'T' : 'N', m, n, k, (float)scale, a.at, lda, b.at, ldb,
+                              add, out, leading))
+            atomic_store(by->no_memory, true);
+    } else if (by->dtype == F32)
+        by->blas->sgemm(CblasRowMajor, order_of(a.matrix), order_of(b.matrix), (int)m, (int)n, (int)k, (float)scale, a.at, (int)lda, b.at,
+                        (int)ldb, add, out, (int)leading);
+    else
+        by->blas->dgemm(CblasRowMajor, order_of(a.matrix), order_of(b.matrix), (int)m, (int)n, (int)k, scale, a.at, (int)lda, b.at,
+                        (int)ldb, add, out, (int)leading);
+}
+
+bool multiplier_done(const Multiplier *by, Error *error) {
+    return !atomic_exchange(by->no_memory, false) || error_set(error, EXIT_ENVIRONMENT, "out of memory for a matrix product in oneDNN");
+}

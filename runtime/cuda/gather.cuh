@@ -1,0 +1,122 @@
+/* gather: operators along one axis. An index that means nothing, or whose element another rank has, reads and writes nothing. Every sum is made by one thread, in order, so
+ * that it does not depend on what runs when. */
+#pragma once
+
+/* A thread an element of the result. */
+template <class T> __global__ void __launch_bounds__(BLOCK) gather_items(KernelGather g) {
+    const int64_t n = g.index.n * g.width;
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += (int64_t)gridDim.x * BLOCK) {
+        const int64_t own = i / g.width, at = index_at(g.index, own), outer = own / (g.n * g.each);
+        const int64_t from = ((outer * g.index.length + at) * g.each + own % g.each) * g.width + i % g.width;
+        ((T *)g.narrow)[i] = at >= 0 ? ((const T *)g.wide)[from] : (T)0;
+    }
+}
+
+/* A thread a line of the result: it goes through the line's indices in their order. */
+template <class T> __global__ void __launch_bounds__(BLOCK) gather_lines_grad(KernelGather g) {
+    const int64_t row = g.each * g.width, lines = g.outer * row;
+    for (int64_t line = (int64_t)blockIdx.x * BLOCK + threadIdx.x; line < lines; line += (int64_t)gridDim.x * BLOCK) {
+        const int64_t outer = line / row, item = line % row, each = item / g.width;
+        T *to = (T *)g.wide + outer * g.index.length * row + item;
+        for (int64_t i = 0; i < g.index.length; i++)
+            to[i * row] = (T)0;
+        for (int64_t i = 0; i < g.n; i++) {
+            const int64_t at = index_at(g.index, (outer * g.n + i) * g.each + each);
+            if (at >= 0) to[at * row] += ((const T *)g.narrow)[(outer * g.n + i) * row + item];
+        }
+    }
+}
+
+/* A thread a line; A: what is summed in. */
+template <class T, class A> __global__ void __launch_bounds__(BLOCK) cumsum_lines(KernelCumsum c) {
+    for (int64_t line = (int64_t)blockIdx.x * BLOCK + threadIdx.x; line < c.outer * c.inner; line += (int64_t)gridDim.x * BLOCK) {
+        const int64_t first = line / c.inner * c.length * c.inner + line % c.inner;
+        A sum = 0;
+        for (int64_t i = 0; i < c.length; i++) {
+            const int64_t at = first + (c.reverse ? c.length - 1 - i : i) * c.inner;
+            const A next = sum + (A)((const T *)c.x)[at];
+            ((T *)c.out)[at] = (T)(c.exclusive ? sum : next);
+            sum = next;
+        }
+    }
+}
+
+/* Whether a at place i comes before b at place j: larger, a nan larger than any number, or at a lower place. A place below 0 is none, and comes last. */
+template <class T> __device__ __forceinline__ bool topk_before(T a, int64_t i, T b, int64_t j) {
+    if (i < 0 || j < 0) return i >= 0;
+    return a > b || (a != a && b == b) || (i < j && (a == b || (a != a && b != b)));
+}
+
+/* A warp a row; once for each result the first element that comes after the one before. */
+template <class T> __global__ void __launch_bounds__(BLOCK) topk_rows(KernelTopk t) {
+    const int lane = threadIdx.x % WARP;
+    for (int64_t row = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP; row < t.rows; row += (int64_t)gridDim.x * (BLOCK / WARP)) {
+        const T *x = (const T *)t.x + row * t.length;
+        T taken = 0;
+        int64_t place = -1;
+        for (int64_t k = 0; k < t.k; k++) {
+            T best = 0;
+            int64_t found = -1;
+            for (int64_t i = lane; i < t.length; i += WARP)
+                if ((k == 0 || topk_before(taken, place, x[i], i)) && topk_before(x[i], i, best, found)) {
+                    best = x[i];
+                    found = i;
+                }
+            for (int d = WARP / 2; d > 0; d /= 2) {
+                const T other = __shfl_xor_sync(0xffffffffu, best, d);
+                const int64_t at = __shfl_xor_sync(0xffffffffu, found, d);
+                if (topk_before(other, at, best, found)) {
+                    best = other;
+                    found = at;
+                }
+            }
+            taken = best;
+            place = found;
+            if (lane != 0) continue;
+            ((T *)t.values)[row * t.k + k] = best;
+            t.indices[row * t.k + k] = (int32_t)found;
+        }
+    }
+}
+
+extern "C" cudaError_t kernels_gather(const KernelGather *gather, cudaStream_t stream) {
+    const unsigned blocks = blocks_for(gather->index.n * gather->width, 1);
+    if (gather->dtype == KERNEL_F64 || gather->dtype == KERNEL_I64)
+        LAUNCH((gather_items<uint64_t>), blocks, BLOCK, 0, stream, *gather);
+    else
+        LAUNCH((gather_items<uint32_t>), blocks, BLOCK, 0, stream, *gather);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernels_gather_grad(const KernelGather *gather, cudaStream_t stream) {
+    const unsigned blocks = blocks_for(gather->outer * gather->each * gather->width, 1);
+    switch (gather->dtype) {
+    case KERNEL_F64: LAUNCH((gather_lines_grad<double>), blocks, BLOCK, 0, stream, *gather); break;
+    case KERNEL_I64: LAUNCH((gather_lines_grad<uint64_t>), blocks, BLOCK, 0, stream, *gather); break;
+    case KERNEL_I32: LAUNCH((gather_lines_grad<uint32_t>), blocks, BLOCK, 0, stream, *gather); break;
+    default: LAUNCH((gather_lines_grad<float>), blocks, BLOCK, 0, stream, *gather); break;
+    }
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernels_cumsum(const KernelCumsum *cumsum, cudaStream_t stream) {
+    const unsigned blocks = blocks_for(cumsum->outer * cumsum->inner, 1);
+    switch (cumsum->dtype) {
+    case KERNEL_F64: LAUNCH((cumsum_lines<double, double>), blocks, BLOCK, 0, stream, *cumsum); break;
+    case KERNEL_I64: LAUNCH((cumsum_lines<uint64_t, uint64_t>), blocks, BLOCK, 0, stream, *cumsum); break;
+    case KERNEL_I32: LAUNCH((cumsum_lines<uint32_t, uint64_t>), blocks, BLOCK, 0, stream, *cumsum); break;
+    default: LAUNCH((cumsum_lines<float, double>), blocks, BLOCK, 0, stream, *cumsum); break;
+    }
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernels_topk(const KernelTopk *topk, cudaStream_t stream) {
+    const unsigned blocks = blocks_for(topk->rows * WARP, 1);
+    switch (topk->dtype) {
+    case KERNEL_F64: LAUNCH((topk_rows<double>), blocks, BLOCK, 0, stream, *topk); break;
+    case KERNEL_I64: LAUNCH((topk_rows<int64_t>), blocks, BLOCK, 0, stream, *topk); break;
+    case KERNEL_I32: LAUNCH((topk_rows<int32_t>), blocks, BLOCK, 0, stream, *topk); break;
+    default: LAUNCH((topk_rows<float>), blocks, BLOCK, 0, stream, *topk); break;
+    }
+    return cudaGetLastError();
+}

@@ -1,0 +1,302 @@
+/* table: see table.h. What the fields of a record are is csv.c's; here are the columns of an input, what stands for a field that is missing, labels by name, and texts as tokens. */
+#include "runtime/data/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/wordpiece.h"
+
+/* What is wrong at a place of a record. */
+static bool fail_at(const Table *table, const Record *record, const char *at, Error *error, const char *what) {
+    int64_t line, column;
+    csv_place(record, at, &line, &column);
+    Text text = {0};
+    text_printf(&text, "%s:%lld:%lld: %s", table->path, (long long)line, (long long)column, what);
+    text_printable(text.at); /* whatever the file says, nothing a terminal obeys */
+    error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
+    text_finish(&text);
+    return false;
+}
+
+/* So much of a field as a message shows. */
+static int shown(const Field *field) {
+    return (int)(field->n < 40 ? field->n : 40);
+}
+
+/* ---------------------------------------------------------------- the first line */
+
+static int64_t width(const Table *table) {
+    return table->wordpiece ? 1 : table->elements;
+}
+
+static bool unknown_column(const Table *table, const Record *record, Error *error) {
+    enum { NAMED = 12 };
+    Text text = {0};
+    const char *at = NULL;
+    Field field;
+    text_printf(&text, "there is no column '%s': the first line has", table->file->heading);
+    int n = 0;
+    for (; csv_field(record, table->separator, &at, &field); n++)
+        if (n < NAMED) text_printf(&text, "%s %.*s", n ? "," : "", shown(&field), field.text);
+    if (n > NAMED) text_printf(&text, " and %d more", n - NAMED);
+    fail_at(table, record, record->text, error, text.at);
+    text_finish(&text);
+    return false;
+}
+
+/* What stands between columns, how many there are, whether the line names them (none of its fields is a number, or the net says so), and which the input has. */
+static bool begin(Table *table, const Record *record, Error *error) {
+    const char *at = NULL, *heading = table->file->heading;
+    Field field;
+    double number;
+    bool found = !heading;
+    table->separator = table->file->separator ? table->file->separator : csv_separator(record);
+    table->columns = 0;
+    table->headed = true;
+    table->first_column = table->file->first_column;
+    for (; csv_field(record, table->separator, &at, &field); table->columns++) {
+        if (!heading && csv_number(&field, &number)) table->headed = false;
+        if (!heading || !csv_is(&field, heading)) continue;
+        if (found)
+            return fail_at(table, record, field.begin, error,
+                           "a column before this one has the same name: the net must say its number, counted from 0");
+        found = true;
+        table->first_column += table->columns;
+    }
+    if (!found) return unknown_column(table, record, error);
+    const int64_t asked = table->first_column;
+    if (table->first_column < 0) table->first_column += table->columns;
+    if (table->first_column >= 0 && table->first_column <= table->columns - width(table)) return true;
+    char text[160];
+    snprintf(text, sizeof text, "%lld column%s, and the input takes %lld from column %lld on", (long long)table->columns,
+             table->columns == 1 ? "" : "s", (long long)width(table), (long long)(table->first_column < 0 ? asked : table->first_column));
+    return fail_at(table, record, record->text, error, text);
+}
+
+/* ---------------------------------------------------------------- records */
+
+/* Nothing, or a word that stands for it: those of pandas.read_csv that are no text or number of their own. */
+static bool is_missing(const Field *field) {
+    static const char *const word[] = {"NA", "N/A", "NaN", "nan", "null", "NULL"};
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+        if (csv_is(field, word[i])) return true;
+    return field->n == 0 && !field->broken;
+}
+
+static bool lacks_field(const Record *record, int separator) {
+    Field field;
+    for (const char *at = NULL; csv_field(record, separator, &at, &field);)
+        if (is_missing(&field)) return true;
+    return false;
+}
+
+/* Calls fn for each record of a row that counts, with the row's number; what fn does not want it skips without parsing. */
+typedef bool RecordFn(Table *table, const Record *record, int64_t row, void *context, Error *error);
+static bool each_record(Table *table, Stream *stream, RecordFn *fn, void *context, Error *error) {
+    int64_t row = 0;
+    int separator = table->file->separator;
+    bool begun = false;
+    table->dropped = 0;
+    for (Record record; stream_record(stream, separator, &record, error);) {
+        if (csv_is_empty(&record, separator)) continue;
+        if (!begun) {
+            if (!begin(table, &record, error)) return false;
+            begun = true;
+            separator = table->separator;
+            if (table->headed) continue;
+        }
+        if (table->file->missing == MISSING_DROP && lacks_field(&record, separator)) {
+            table->dropped++;
+            continue;
+        }
+        if (!fn(table, &record, row++, context, error)) return false;
+    }
+    return error->code == 0;
+}
+
+/* ---------------------------------------------------------------- fields */
+
+/* The place of a field among the names of labels, which stand one a line; -1: it is none. */
+static int label_of(const Field *field, const char *classes) {
+    char name[MAX_CLASS_BYTES];
+    int label = 0;
+    for (const char *at = classes; *at; label++) {
+        const size_t n = strcspn(at, "\n");
+        if (n < sizeof name) {
+            memcpy(name, at, n);
+            name[n] = '\0';
+            if (csv_is(field, name)) return label;
+        }
+        at += n + (at[n] == '\n');
+    }
+    return -1;
+}
+
+static bool parse_number(const Table *table, const Record *record, const Field *field, int64_t column, double *value, Error *error) {
+    const RowFile *file = table->file;
+    char text[160];
+    const bool missing = file->missing == MISSING_ERROR ? field->n == 0 && !field->broken : is_missing(field);
+    if (missing && file->missing == MISSING_FILL) {
+        *value = file->fill;
+        return true;
+    }
+    if (missing) {
+        snprintf(text, sizeof text, "column %lld is empty", (long long)column);
+        return fail_at(table, record, field->begin, error, text);
+    }
+    if (file->classes) {
+        *value = label_of(field, file->classes);
+        if (*value >= 0) return true;
+        snprintf(text, sizeof text, "'%.*s' is none of the classes (column %lld)", shown(field), field->text, (long long)column);
+        return fail_at(table, record, field->text, error, text);
+    }
+    if (csv_number(field, value)) return true;
+    snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", shown(field), field->text,
+             field->broken ? "a field in quotes with more behind it" : "no number", (long long)column);
+    return fail_at(table, record, field->text, error, text);
+}
+
+/* The tokens of a text, or what goes with them. */
+static bool parse_text(const Table *table, const Record *record, const Field *field, double *number, Error *error) {
+    const RowFile *file = table->file;
+    char why[160];
+    size_t bad = 0, n = 0;
+    if (is_missing(field)) {
+        snprintf(why, sizeof why, "column %lld has no text", (long long)table->first_column);
+        return fail_at(table, record, field->begin, error, why);
+    }
+    char *plain = malloc(field->n + 1);
+    if (!plain) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
+    const bool quoted = field->text > field->begin && field->text[-1] == '"';
+    for (size_t i = 0; i < field->n; i++) {
+        plain[n++] = field->text[i];
+        i += quoted && field->text[i] == '"'; /* two for one */
+    }
+    const int64_t used = wordpiece_encode(table->wordpiece, plain, n, table->elements, table->ids, &bad);
+    free(plain);
+    if (used < 0) {
+        const char *at = field->text;
+        for (size_t i = 0; i < bad; i++)
+            at += 1 + (quoted && *at == '"');
+        return fail_at(table, record, at, error, "the text is not UTF-8");
+    }
+    for (int64_t i = 0; i < table->elements; i++) {
+        const double value = file->tokens == TOKENS_IDS ? table->ids[i] : file->tokens == TOKENS_MASK ? i < used : 0;
+        if (!rows_value_fits(file, value, why, sizeof why)) return fail_at(table, record, field->text, error, why);
+        if (number) number[i] = value;
+    }
+    return true;
+}
+
+/* What the input takes of a record; number NULL: only whether that is there, and fits the input. */
+static bool parse(const Table *table, const Record *record, double *number, Error *error) {
+    const char *at = NULL;
+    Field field;
+    char why[160];
+    for (int64_t column = 0; column < table->first_column + width(table); column++) {
+        double value;
+        if (!csv_field(record, table->separator, &at, &field))
+            return fail_at(table, record, record->text + record->n, error, "the row is too short");
+        if (column < table->first_column) continue;
+        if (table->wordpiece) return parse_text(table, record, &field, number, error);
+        if (!parse_number(table, record, &field, column, &value, error)) return false;
+        if (!rows_value_fits(table->file, value, why, sizeof why)) return fail_at(table, record, field.text, error, why);
+        if (number) number[column - table->first_column] = value;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- the whole file */
+
+bool table_open(Table *table, const RowFile *file, const char *path, int64_t elements, Error *error) {
+    *table = (Table){.file = file, .path = path, .elements = elements};
+    if (file->tokens == TOKENS_NONE) return true;
+    if (elements < 2)
+        return error_set(error, EXIT_ENVIRONMENT, "%s: a row of %lld tokens has no room for [CLS] and [SEP]", path, (long long)elements);
+    table->ids = malloc((size_t)elements * sizeof *table->ids);
+    if (!table->ids) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", path);
+    table->wordpiece = wordpiece_open(file->vocabulary, file->lowercase, error);
+    if (table->wordpiece) return true;
+    table_close(table);
+    return false;
+}
+
+void table_close(Table *table) {
+    wordpiece_close(table->wordpiece);
+    free(table->ids);
+    table->wordpiece = NULL;
+    table->ids = NULL;
+}
+
+static bool count_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+    enum { CLOCK_EVERY = 256 };
+    static const double BUDGET_S = 0.7;
+    double *began = context;
+    const int64_t columns = csv_fields(record, table->separator), behind = row - table->file->first;
+    table->count = row + 1;
+    if (columns != table->columns) {
+        const char *at = NULL;
+        Field field = {.begin = record->text};
+        char text[160];
+        for (int64_t i = 0; i <= table->columns && csv_field(record, table->separator, &at, &field);)
+            i++;
+        snprintf(text, sizeof text, "%lld column%s, and the first line has %lld", (long long)columns, columns == 1 ? "" : "s",
+                 (long long)table->columns);
+        return fail_at(table, record, columns > table->columns ? field.begin : record->text + record->n, error, text);
+    }
+    if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
+    return *began == 0 || behind < 0 || (table->file->rows > 0 && behind >= table->file->rows) || parse(table, record, NULL, error);
+}
+
+bool table_count(Table *table, Stream *stream, Error *error) {
+    double began = now_seconds();
+    return each_record(table, stream, count_record, &began, error);
+}
+
+typedef struct Wanted {
+    const int64_t *row;
+    int64_t n, next; /* of row: the one that comes next */
+    double *numbers;
+} Wanted;
+
+static bool read_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+    Wanted *wanted = context;
+    if (wanted->next >= wanted->n || wanted->row[wanted->next] != row) return true;
+    return parse(table, record, wanted->numbers + wanted->next++ * table->elements, error);
+}
+
+bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, double *numbers, Error *error) {
+    Wanted wanted = {row, n, 0, numbers};
+    if (!each_record(table, stream, read_record, &wanted, error)) return false;
+    return wanted.next == n || error_set(error, EXIT_ENVIRONMENT, "%s: has become shorter", table->path);
+}
+
+/* The place of an element of a row, which is looked for. */
+typedef struct Sought {
+    int64_t row, element;
+    Text *text;
+} Sought;
+
+static bool put_place(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+    const Sought *place = context;
+    const char *at = NULL;
+    Field field = {.text = record->text};
+    int64_t line, column;
+    if (row != place->row) return true;
+    for (int64_t i = 0;
+         i <= table->first_column + (table->wordpiece ? 0 : place->element) && csv_field(record, table->separator, &at, &field);)
+        i++;
+    csv_place(record, field.text, &line, &column);
+    text_printf(place->text, ": %s:%lld:%lld", table->path, (long long)line, (long long)column);
+    error->code = 0;
+    return false; /* no further */
+}
+
+void table_where(const Table *table, int64_t row, int64_t element, Text *text) {
+    Table again = *table;
+    Sought sought = {row, element, text};
+    Error ignored;
+    Stream *stream = stream_open(table->path, &ignored);
+    if (stream) each_record(&again, stream, put_place, &sought, &ignored);
+    stream_close(stream);
+}

@@ -1,0 +1,129 @@
+/* Plans within a limit of memory: by which measures, and after how much work. */
+#include "compile.h"
+#include "compiler/facts.h"
+#include "compiler/search.h"
+#include "ir/file.h"
+
+/* A net of samples/ on 8 ranks of machine gpu8. */
+static bool sample(Compiled *x, const char *name, const char *search, const char *memory, BuildCost *cost) {
+    char *text, path[512];
+    size_t n;
+    Error error;
+    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    compiled_init(x, 8, 2);
+    x->options.machine = &machine_gpu8;
+    x->options.no_plan = true;
+    x->options.prove = false; /* tests/run has such plans proved */
+    x->options.overrides.search = search;
+    x->options.overrides.memory = memory;
+    x->options.overrides.folder = &samples;
+    x->options.overrides.nfolders = 1;
+    snprintf(path, sizeof path, "%s/%s.dsl", samples, name);
+    cr_assert(file_read(&x->arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
+    const bool done = compiled_run(x, text);
+    if (done) build_cost(x->b, cost);
+    return done;
+}
+
+/* What the first two batches of a step say of all is what all of them take. */
+static void expect_as_decided(const Compiled *x, const BuildCost *cost) {
+    const BuildCost *decided = &x->c.micro->decision->cost;
+    cr_expect_float_eq(decided->step_s, cost->step_s, 0.04 * cost->step_s, "%g s decided, %g s compiled", decided->step_s, cost->step_s);
+    cr_expect_float_eq((double)memory_bytes(decided), (double)memory_bytes(cost), 0.01 * (double)memory_bytes(cost));
+    cr_expect_float_eq((double)decided->input_bytes, (double)cost->input_bytes, 256, "%lld bytes of inputs decided, %lld compiled",
+                       (long long)decided->input_bytes, (long long)cost->input_bytes);
+    cr_expect_float_eq((double)decided->sent_bytes, (double)cost->sent_bytes, 0.02 * (double)cost->sent_bytes);
+    cr_expect_float_eq(decided->flops, cost->flops, 0.02 * cost->flops);
+}
+
+/* The figures of docs/memory.md. Work is bounded, not seconds: programs that are compiled for the parts that are taken. */
+Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
+    static const struct {
+        const char *memory;
+        double mib, step_s;
+        int parts;
+    } at[] = {{"900 MiB", 900, 29.9e-3, 2}, {"500 MiB", 500, 47e-3, 8}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        Compiled x;
+        BuildCost cost;
+        cr_assert(sample(&x, "gpt2", NULL, at[i].memory, &cost), "%s", at[i].memory);
+        cr_expect_leq((double)memory_bytes(&cost), at[i].mib * (1 << 20));
+        cr_expect_leq(cost.step_s, at[i].step_s, "%s: %g s", at[i].memory, cost.step_s);
+        cr_assert_not_null(x.c.micro);
+        cr_expect_eq(x.c.micro->parts, at[i].parts);
+        cr_expect_leq(x.b->front.search->ncompiled, 42, "%s: %d programs", at[i].memory, x.b->front.search->ncompiled);
+        expect_as_decided(&x, &cost);
+        compiled_finish(&x);
+    }
+}
+
+/* Equal layers: solutions that cost the same to the last bit are not fitted twice, and what was compiled once is not compiled again. */
+Test(budget, equal_layers_fit_after_little_work) {
+    Compiled x;
+    compiled_init(&x, 8, 2);
+    x.options.machine = &machine_gpu8;
+    x.options.no_plan = true;
+    x.options.prove = false;
+    x.options.overrides.search = NULL;
+    x.options.overrides.memory = "160 MiB";
+    cr_assert(compiled_run(&x, "cell layer(x) { param w : f32[256, 256] = normal(0.1); return relu(matmul(x, w)); }\n"
+                               "net n(batch = 4096, layers = 200) { input x : f32[batch, 256]; h = x;\n"
+                               "  for i in 0..layers { h = layer(h); } loss mean(h * h); }\n"
+                               "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); }\n"),
+              "%s", compiled_said(&x));
+    cr_assert_not_null(x.b->front.search);
+    cr_expect_leq(x.b->facts->rank_bytes, (int64_t)160 << 20);
+    cr_expect_leq(x.b->front.search->ncompiled, 46, "%d programs", x.b->front.search->ncompiled);
+    compiled_finish(&x);
+}
+
+/* Where something else fits, but takes longer, parts are taken all the same; not where the user says that batches stay whole. */
+Test(budget, parts_compete_by_predicted_time) {
+    static const char net[] =
+        "cell block(x) { param up : f32[32, 128] = normal(0.1); param down : f32[128, 32] = normal(0.1);\n"
+        "  h = matmul(x, up); g = tanh(h); y = x + matmul(g, down); return y; }\n"
+        "net n(batch = 2048, layers = 6) { input x : f32[batch, 32]; layer = x;\n"
+        "  for i in 0..layers { layer = block(layer); } loss mean(layer * layer); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; %s }\nparallel { shard_states = optimizer; }\n";
+    Compiled free, whole, parts;
+    BuildCost cost[3];
+    char text[1024], memory[32];
+    compiled_init(&free, 4, 2);
+    snprintf(text, sizeof text, net, "");
+    cr_assert(compiled_run(&free, text));
+    build_cost(free.b, &cost[0]);
+    snprintf(memory, sizeof memory, "%lld", (long long)memory_bytes(&cost[0]) * 3 / 4);
+    compiled_init(&parts, 4, 2);
+    parts.options.overrides.memory = memory;
+    cr_assert(compiled_run(&parts, text), "%s", compiled_said(&parts));
+    build_cost(parts.b, &cost[1]);
+    compiled_init(&whole, 4, 2);
+    whole.options.overrides.memory = memory;
+    snprintf(text, sizeof text, net, "micro_batches = 1;");
+    cr_assert(compiled_run(&whole, text), "%s", compiled_said(&whole));
+    build_cost(whole.b, &cost[2]);
+    cr_expect_null(whole.c.micro);
+    cr_assert_not_null(parts.c.micro);
+    cr_expect_gt(parts.c.micro->parts, 1);
+    cr_expect_lt(cost[1].step_s, cost[2].step_s, "%g s in parts, %g s whole", cost[1].step_s, cost[2].step_s);
+    compiled_finish(&free);
+    compiled_finish(&parts);
+    compiled_finish(&whole);
+}
+
+/* Searches that know no limit in their model get the measures all the same. */
+Test(budget, every_search_keeps_the_limit) {
+    static const char *const searches[] = {"auto", "dynamic_programming", "recursive_programming", "sharding_propagation"};
+    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++) {
+        Compiled x;
+        BuildCost free, cost;
+        char memory[32];
+        cr_assert(sample(&x, "gpt2", searches[i], NULL, &free), "%s", searches[i]);
+        compiled_finish(&x);
+        snprintf(memory, sizeof memory, "%lld", (long long)memory_bytes(&free) / 2);
+        cr_assert(sample(&x, "gpt2", searches[i], memory, &cost), "%s: %s", searches[i], compiled_said(&x));
+        cr_expect_leq(memory_bytes(&cost), memory_bytes(&free) / 2, "%s", searches[i]);
+        cr_assert_not_null(x.b->front.measures, "%s", searches[i]);
+        compiled_finish(&x);
+    }
+}

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Makes torch.json with PyTorch: ten steps' losses of small nets of nn.dsl's layers, from the same starting values, in double precision, and the parameters behind them.
+
+    python3 tests/run/layers/with_torch.py            # writes it
+    python3 tests/run/layers/with_torch.py --check    # fails where PyTorch now says otherwise
+
+NETS is what ../layers.py compiles. Numbers are made by numbers(), so that none needs to be kept."""
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TABLE = os.path.join(HERE, "torch.json")
+BATCH, CLASSES, STEPS, LR, MOMENTUM = 8, 4, 10, 0.25, 0.5
+
+# name: (shape of a row of x, statements between x and the classes' linear, which takes `last`)
+NETS = {
+    "lstm": ([6, 5], "layer = lstm(x, 7); last = layer[:, -1];"),
+    "gru": ([6, 5], "layer = gru(x, 7); last = layer[:, -1];"),
+    "every_place": ([5, 3], "layer = lstm(x, 4); second = gru(layer, 6); last = mean(second, axes = 1);"),
+    "group_norm": ([4, 9], "conv = conv1d(x, 6, 3, stride = 2, padding = 1); norm = group_norm(conv, 3); last = mean(relu(norm), axes = 2);"),
+    "depthwise": ([4, 7, 6], "conv = conv2d(x, 4, 3, padding = 1, groups = 4); norm = group_norm(conv, 2); wide = conv2d(relu(norm), 8, 3, stride = 2, padding = 1, groups = 4);"
+                             " last = global_avg_pool(tanh(wide));"),
+}
+
+
+def numbers(seed, n):
+    """In [-1, 1) with 24 bits each, by a linear congruential generator."""
+    state, made = (seed * 0x9E3779B97F4A7C15 + 0x1234567) % 2 ** 64, []
+    for _ in range(n):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2 ** 64
+        made.append((state >> 40) / 2 ** 23 - 1)
+    return made
+
+
+def product(shape):
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def starting_values(shapes):
+    """Every parameter is a half of numbers, so that none is where its gradient would hide a mistake; weights of norms are about 1."""
+    return {name: [0.5 * a + name.lower().endswith("norm.weight") for a in numbers(seed, product(shape))] for seed, (name, shape) in enumerate(sorted(shapes.items()))}
+
+
+def rows(step, shape):
+    return numbers(100 + step, BATCH * product(shape))
+
+
+def labels(step):
+    return [(3 * row + step) % CLASSES for row in range(BATCH)]
+
+
+def modules(name, torch):
+    nn = torch.nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            if name in ("lstm", "gru"):
+                self.layer = getattr(nn, name.upper())(5, 7, batch_first=True)
+                self.fc = nn.Linear(7, CLASSES)
+            elif name == "every_place":
+                self.layer, self.second, self.fc = nn.LSTM(3, 4, batch_first=True), nn.GRU(4, 6, batch_first=True), nn.Linear(6, CLASSES)
+            elif name == "group_norm":
+                self.conv, self.norm, self.fc = nn.Conv1d(4, 6, 3, 2, 1), nn.GroupNorm(3, 6), nn.Linear(6, CLASSES)
+            else:
+                self.conv, self.norm, self.wide = nn.Conv2d(4, 4, 3, 1, 1, groups=4), nn.GroupNorm(2, 4), nn.Conv2d(4, 8, 3, 2, 1, groups=4)
+                self.fc = nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            if name in ("lstm", "gru"):
+                return self.fc(self.layer(x)[0][:, -1])
+            if name == "every_place":
+                return self.fc(self.second(self.layer(x)[0])[0].mean(dim=1))
+            y = self.norm(self.conv(x)).relu()
+            return self.fc(y.mean(dim=2) if name == "group_norm" else self.wide(y).tanh().mean(dim=(2, 3)))
+
+    return Net().double()
+
+
+# samples/bert_base.dsl with these numbers, nothing dropped: (name, value)
+BERT = {"batch": 4, "places": 6, "dim": 12, "heads": 3, "layers": 2, "words": 11, "most": 8, "classes": 3, "dropped": 0}
+
+
+def bert_inputs(step):
+    """token, kind, seen, label; at least the first place of each sequence is seen."""
+    n, places = BERT["batch"], BERT["places"]
+    token = [(5 * k + 3 * step + k * k) % BERT["words"] for k in range(n * places)]
+    seen = [int(k % places < 1 + (k // places + step) % places) for k in range(n * places)]
+    return token, [int(k % places > 2) for k in range(n * places)], seen, [(row + step) % BERT["classes"] for row in range(n)]
+
+
+def bert_module(torch):
+    """Hugging Face's BertForSequenceClassification, with its names, of PyTorch's functions (Devlin et al. 2019)."""
+    nn, dim, heads = torch.nn, BERT["dim"], BERT["heads"]
+
+    def of(**parts):
+        module = nn.Module()
+        for name, part in parts.items():
+            setattr(module, name, part)
+        return module
+
+    def linear(n, out):
+        return nn.Linear(n, out)
+
+    def norm():
+        return nn.LayerNorm(dim, eps=1e-12)
+
+    def layer():
+        attention = of(self=of(query=linear(dim, dim), key=linear(dim, dim), value=linear(dim, dim)), output=of(dense=linear(dim, dim), LayerNorm=norm()))
+        return of(attention=attention, intermediate=of(dense=linear(dim, 4 * dim)), output=of(dense=linear(4 * dim, dim), LayerNorm=norm()))
+
+    embeddings = of(word_embeddings=nn.Embedding(BERT["words"], dim), position_embeddings=nn.Embedding(BERT["most"], dim), token_type_embeddings=nn.Embedding(2, dim), LayerNorm=norm())
+    net = of(bert=of(embeddings=embeddings, encoder=of(layer=nn.ModuleList(layer() for _ in range(BERT["layers"]))), pooler=of(dense=linear(dim, dim))),
+             classifier=linear(dim, BERT["classes"]))
+
+    def forward(token, kind, seen):
+        e = net.bert.embeddings
+        x = e.LayerNorm(e.word_embeddings(token) + e.token_type_embeddings(kind) + e.position_embeddings.weight[:token.shape[1]])
+        for block in net.bert.encoder.layer:
+            parts = [getattr(getattr(block.attention, "self"), part)(x).unflatten(-1, (heads, -1)).transpose(1, 2) for part in ("query", "key", "value")]
+            context = nn.functional.scaled_dot_product_attention(*parts, attn_mask=seen[:, None, None, :]).transpose(1, 2).flatten(2)
+            x = block.attention.output.LayerNorm(block.attention.output.dense(context) + x)
+            hidden = nn.functional.gelu(block.intermediate.dense(x))
+            x = block.output.LayerNorm(block.output.dense(hidden) + x)
+        return net.classifier(net.bert.pooler.dense(x[:, 0]).tanh())
+
+    return net.double(), forward
+
+
+def trained(net, loss_of, torch):
+    """Losses of some steps from the starting values, and the parameters behind them."""
+    shapes = {key: list(value.shape) for key, value in net.named_parameters()}
+    starts = starting_values(shapes)
+    with torch.no_grad():
+        for key, value in net.named_parameters():
+            value.copy_(torch.tensor(starts[key], dtype=torch.float64).reshape(value.shape))
+    optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM)
+    losses = []
+    for step in range(STEPS):
+        loss = loss_of(step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"losses": losses, "shapes": shapes, "after": {key: value.detach().flatten().tolist() for key, value in net.named_parameters()}}
+
+
+def bert(torch):
+    net, forward = bert_module(torch)
+
+    def loss_of(step):
+        token, kind, seen, label = map(torch.tensor, bert_inputs(step))
+        rows = [x.reshape(BERT["batch"], BERT["places"]) for x in (token, kind, seen.bool())]
+        return torch.nn.functional.cross_entropy(forward(*rows), label)
+
+    return trained(net, loss_of, torch)
+
+
+def compute(name, torch):
+    net, shape = modules(name, torch), NETS[name][0]
+
+    def loss_of(step):
+        x = torch.tensor(rows(step, shape), dtype=torch.float64).reshape([BATCH] + shape)
+        return torch.nn.functional.cross_entropy(net(x), torch.tensor(labels(step)))
+
+    return trained(net, loss_of, torch)
+
+
+def main():
+    import torch
+    made = {"torch": torch.__version__.split("+")[0], "nets": {**{name: compute(name, torch) for name in NETS}, "bert": bert(torch)}}
+    if "--check" in sys.argv:
+        with open(TABLE, encoding="utf-8") as file:
+            kept = json.load(file)
+        for name, of in made["nets"].items():
+            if any(abs(a - b) > 1e-9 for a, b in zip(of["losses"], kept["nets"][name]["losses"], strict=True)):
+                sys.exit("%s: PyTorch %s gives %s" % (name, made["torch"], of["losses"]))
+        return
+    with open(TABLE, "w", encoding="utf-8") as file:
+        lines = ["%s: %s" % (json.dumps(name), json.dumps(of)) for name, of in made["nets"].items()]
+        file.write('{"torch": %s, "nets": {\n%s\n}}\n' % (json.dumps(made["torch"]), ",\n".join(lines)))
+
+
+if __name__ == "__main__":
+    main()
