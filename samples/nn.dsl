@@ -386,3 +386,53 @@ cell llama_block(x, heads, groups, hidden, base = 10000.0, eps = 1e-5) {
     mlp = llama_mlp(post_attention_layernorm, hidden);
     return middle + mlp;
 }
+
+# Mixture of experts (GShard: Lepikhin et al. 2020; Switch: Fedus et al. 2021). Each place of x goes to the `k` of the experts that a linear router likes best; an expert is two layers
+# with a relu between. Of each row of the batch an expert takes `capacity` places at most: first choices before second ones, each in the order of places; what is beyond is dropped, and its
+# share of y is 0. Of several choices the weights sum to 1; of one the weight is the router's probability, from which the router learns. Results: y; balance, a loss
+# that is least (1) where all experts get as much (times 0.01, say, it is added to the loss); dropped, the share of choices that found no room.
+# Places go to slots, and their results back, by index: no product with a mask. A strategy is that of up: ((8, 1, 1), (8, 1, 1)) splits experts, where batches come and go by
+# AllToAll. x: [batch, places, n] -> [batch, places, n]
+cell moe(x, experts, hidden, k = 1, capacity = ceil_div(5 * k * size(x, 1), 4 * experts)) {
+    require ndim(x) == 3 "x is [batch, places, n]";
+    require k >= 1 and k <= experts "each place has 1 choice or more, and no more than there are experts";
+    require capacity >= 1 "an expert takes at least one place of each row";
+    let batch = size(x, 0);
+    let places = size(x, 1);
+    let width = size(x, 2);
+    const none   : i32[batch, experts * capacity] = zeros;
+    const each   : i32[batch, k, places]          = ones;
+    param w_up   : f32[experts, width, hidden]    = normal(1 / sqrt(width));
+    param w_down : f32[experts, hidden, width]    = normal(1 / sqrt(hidden));
+
+    router       = linear(x, experts, with_bias = false);
+    share        = softmax(router);
+    gate, expert = topk(share, k = k);
+    if k > 1 {
+        gate = gate / sum(gate, axes = -1, keep_dims = true);
+    }
+
+    # Of each choice the expert, how many came before it, and the slot that it gets: -1 where all are taken.
+    choice = reshape(transpose(expert, perm = [0, 2, 1]), shape = [batch, k * places]);
+    taken  = one_hot(choice, depth = experts, to = i32);
+    before = reshape(gather(cumsum(taken, axis = 1, exclusive = true), choice[:, :, None]), shape = [batch, k * places]);
+    fits   = before < capacity;
+    slot   = where(fits, choice * capacity + before, -1);
+
+    # Of each slot its place, counted from 1.
+    place = reshape(cumsum(each, axis = 2), shape = [batch, k * places]);
+    from  = scatter_add(none, slot, place);
+
+    sent  = reshape(gather(x, from - 1, axis = 1), shape = [batch, experts, capacity, width]);
+    given = reshape(transpose(sent, perm = [1, 0, 2, 3]), shape = [experts, batch * capacity, width]);
+    up    = matmul(given, w_up) shard;
+    down  = matmul(relu(up), w_down);
+    back  = transpose(reshape(down, shape = [experts, batch, capacity, width]), perm = [1, 0, 2, 3]);
+    found = gather(reshape(back, shape = [batch, experts * capacity, width]), slot, axis = 1);
+
+    weight  = reshape(transpose(gate, perm = [0, 2, 1]), shape = [batch, k, places, 1]);
+    y       = sum(reshape(found, shape = [batch, k, places, width]) * weight, axes = 1);
+    balance = experts * sum(mean(cast(taken, f32), axes = [0, 1]) * mean(share, axes = [0, 1]));
+    dropped = 1 - mean(cast(fits, f32));
+    return y, balance, dropped;
+}

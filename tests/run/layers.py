@@ -51,10 +51,11 @@ class Layers(Case):
     def test_losses_and_parameters_are_pytorchs(self):
         with open(table.TABLE, encoding="utf-8") as file:
             nets = json.load(file)["nets"]
-        split = {"lstm": "layer=((2, 1, 1), (2, 1))", "gru": "layer=((1, 1, 1), (2, 1))", "group_norm": "conv=((2, 1, 1, 1), (2, 1, 1, 1))", "depthwise": "conv=((2, 2, 1, 1), (2, 1, 1, 1))"}
+        split = {"lstm": "layer=((2, 1, 1), (2, 1))", "gru": "layer=((1, 1, 1), (2, 1))", "group_norm": "conv=((2, 1, 1, 1), (2, 1, 1, 1))", "depthwise": "conv=((2, 2, 1, 1), (2, 1, 1, 1))",
+                 "experts": "mixed.up=((4, 1, 1), (4, 1, 1))", "switch": "mixed.up=((3, 1, 1), (3, 1, 1))"}
         for name in table.NETS:
             made = nets[name]
-            for ranks, options in (1, ()), (4, ()), (4, ("--shard", split[name]) if name in split else ("-O0",)):
+            for ranks, options in (1, ()), (4, ()), (3 if name == "switch" else 4, ("--shard", split[name]) if name in split else ("-O0",)):
                 with self.subTest(net=name, ranks=ranks, options=options):
                     self.compare(made, *self.steps(name, made, ranks, *options))
 
@@ -74,7 +75,7 @@ class Layers(Case):
                 self.compare(made, *self.run_from(made, ranks, *sizes, *options))
 
     def test_samples_have_their_parameters(self):
-        for name, parameters in ("vae", 652824), ("lstm", 1834), ("unet_tiny", 32699), ("bert_base", 102267648 + 1538):
+        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("lstm", 1834), ("unet_tiny", 32699), ("bert_base", 102267648 + 1538):
             done = self.ok(run([harness.pcc, self.sample(name + ".dsl"), "--ranks", 8, "--search", "sharding_propagation", "--stats", "-o", self.path("net.plan")]))
             self.assertRegex(done.out, r"(?m)^parameters +%d in " % parameters)
         plan = self.read("net.plan").decode()
@@ -88,6 +89,77 @@ class Layers(Case):
         if run([python, "-c", "import torch"]).code != 0:
             self.skipTest("there is no PyTorch")
         self.ok(run([python, os.path.join(harness.sources, "tests", "run", "layers", "with_torch.py"), "--check"]))
+
+
+# Place p of x has a 1 at word[p], which the router hands to that expert: who wants what is known.
+ROUTED = """import "nn.dsl";
+net n(batch = 2, places = 6, experts = 3, k = 1, capacity = 2) {
+    input word : i32[batch, places];
+    state lost : f32 = zeros;
+    x = one_hot(word, depth = 3);
+    mixed, even, out = moe(x, experts, 4, k = k, capacity = capacity);
+    lost <- out;
+    loss mean(mixed) + 0 * even;
+}
+train { data = raw(word = "word.bin"); optimizer = sgd(lr = 0); steps = 1; }
+"""
+LARGE = "-D", "dim=256", "-D", "hidden=1024", "-D", "places=128", "-D", "batch=16", "-D", "layers=1"
+
+
+class Experts(Case):
+    """Mixtures of experts: what finds no room is counted; one hint sends places to the experts' ranks by AllToAll; a search is no worse than either split."""
+
+    def dropped(self, words, *options, ranks=1):
+        self.write("net.dsl", ROUTED)
+        self.write("word.bin", struct.pack("<%di" % len(words), *words))
+        router = [9.0 * (e == n) + 3.0 * (e == (n + 1) % 3) for e in range(3) for n in range(3)]  # word n: expert n, then n + 1, then n + 2
+        self.write("start", safetensors({"mixed.router.weight": ("F32", [3, 3], router), "mixed.w_up": ("F32", [3, 3, 4], [0.5] * 36), "mixed.w_down": ("F32", [3, 4, 3], [0.5] * 36),
+                                                 "lost": ("F32", [], [0.0])}))
+        plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, *options)
+        done = self.ok(self.local(plan, ranks, "--load", "start", "--save", "after"))
+        return self.saved("after")["lost"][0], done.losses()[0]
+
+    def test_what_finds_no_room_is_dropped_and_counted(self):
+        """An expert takes two places of a row. What a place gives that is taken is (0.5 * 0.5 * 4) of each element, times its weight."""
+        words = [0, 0, 0, 1, 1, 2] + [2, 2, 2, 2, 2, 2]  # 1 is one too many in the first row, 4 in the second
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                lost, loss = self.dropped(words, ranks=ranks)
+                self.assertAlmostEqual(lost, 5 / 12, places=6)
+                weight = 1 / (1 + 2.718281828459045 ** -6 + 2.718281828459045 ** -9)
+                self.assertAlmostEqual(loss, 7 / 12 * weight, places=5)
+        # The second choices come behind all first ones: of the first row 0 0 0 1 1 2, then 1 1 1 2 2 0; of the second six of expert 2, then six of expert 0.
+        lost, _ = self.dropped(words, "-D", "k=2")
+        self.assertAlmostEqual(lost, (1 + 3 + 1 + 1 + 4 + 4) / 24, places=6)
+        self.assertAlmostEqual(self.dropped(words, "-D", "capacity=6")[0], 0, places=6)
+
+    def communications(self, *options):
+        """How many of each kind, the seconds predicted, and the values of the mixture that are gathered."""
+        done = self.ok(run([harness.pcc, self.sample("moe_tiny.dsl"), "-o", self.path("net.plan"), "--stats", "--no-proof", *options]))
+        counts = {kind: int(n) for kind, n in re.findall(r"(?m)^(all_reduce|all_gather|all_to_all|reduce_scatter|exchange) +(\d+)", done.out)}
+        gathered = re.findall(r"(?m)^  (?:all_gather|exchange) +(mixed\S*)", done.out)
+        return counts, float(re.search(r"(?m)^predicted +([\d.]+) ms", done.out)[1]), [name for name in gathered if ".balance." not in name]
+
+    def test_one_hint_gives_all_to_alls(self):
+        """In each block places go to the experts and back, and so do their gradients: four, and no place is gathered anywhere. (On 2 ranks two choices of each place, with room to spare, are more than all
+        places: those are gathered there, of one choice they are not.)"""
+        for ranks, options in (2, ("-D", "k=1")), (4, ()), (8, ()):
+            for search in ("sharding_propagation", "auto"):
+                with self.subTest(ranks=ranks, search=search):
+                    counts, _, gathered = self.communications("--ranks", ranks, "--search", search, *LARGE, *options, "--shard", "mixed.*.up=((%d, 1, 1), (%d, 1, 1))" % (ranks, ranks))
+                    self.assertEqual(counts.get("all_to_all"), 4, counts)
+                    self.assertEqual(gathered, [])
+        self.assertEqual(self.communications("--ranks", 8, "--hints", self.sample("moe_tiny_hints.dsl"))[0].get("all_to_all"), 8, "the sample's own hint")
+
+    def test_a_search_is_no_worse_than_either_split(self):
+        for sizes in ((), LARGE):
+            batch = self.communications("--ranks", 8, "--search", "sharding_propagation", *sizes)[1]
+            experts = self.communications("--ranks", 8, "--search", "sharding_propagation", *sizes, "--hints", self.sample("moe_tiny_hints.dsl"))[1]
+            self.assertLessEqual(self.communications("--ranks", 8, "--search", "auto", *sizes)[1], min(batch, experts))
+
+    def test_numbers_that_mean_nothing_are_refused(self):
+        for options, text in ((("-D", "k=4"), "each place has 1 choice or more"), (("-D", "capacity=0"), "an expert takes at least one place"), (("-D", "k=0"), "each place has 1 choice or more")):
+            self.assertFails(run([harness.pcc, self.write("net.dsl", ROUTED), "-o", self.path("p"), *options]), 1, text)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ NETS = {
     "group_norm": ([4, 9], "conv = conv1d(x, 6, 3, stride = 2, padding = 1); norm = group_norm(conv, 3); last = mean(relu(norm), axes = 2);"),
     "depthwise": ([4, 7, 6], "conv = conv2d(x, 4, 3, padding = 1, groups = 4); norm = group_norm(conv, 2); wide = conv2d(relu(norm), 8, 3, stride = 2, padding = 1, groups = 4);"
                              " last = global_avg_pool(tanh(wide));"),
+    "experts": ([12, 6], "mixed, even, lost = moe(x, 4, 5, k = 2, capacity = 7); last = mean(x + mixed, axes = 1) * even;"),
+    "switch": ([9, 6], "mixed, even, lost = moe(x, 3, 5); last = mean(x + mixed, axes = 1) * even;"),
 }
+EXPERTS = {"experts": (4, 2, 7), "switch": (3, 1, 4)}  # how many, choices of a place, places of a row that an expert takes
 
 
 def numbers(seed, n):
@@ -53,6 +56,37 @@ def labels(step):
     return [(3 * row + step) % CLASSES for row in range(BATCH)]
 
 
+def experts(name, torch):
+    """A mixture of experts, one place after the other."""
+    nn, (many, k, capacity) = torch.nn, EXPERTS[name]
+
+    class Mixture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = nn.Linear(6, many, bias=False)
+            self.w_up, self.w_down = nn.Parameter(torch.empty(many, 6, 5)), nn.Parameter(torch.empty(many, 5, 6))
+
+        def forward(self, x):
+            share = self.router(x).softmax(dim=-1)
+            gate, expert = share.topk(k, dim=-1)
+            if k > 1:
+                gate = gate / gate.sum(dim=-1, keepdim=True)
+            rows, chosen = [], torch.zeros(many, dtype=x.dtype)
+            for b in range(x.shape[0]):
+                places, taken = [torch.zeros(6, dtype=x.dtype) for _ in range(x.shape[1])], [0] * many
+                for choice in range(k):
+                    for place in range(x.shape[1]):
+                        e = int(expert[b, place, choice])
+                        chosen[e] += 1
+                        taken[e] += 1
+                        if taken[e] <= capacity:
+                            places[place] = places[place] + gate[b, place, choice] * ((x[b, place] @ self.w_up[e]).relu() @ self.w_down[e])
+                rows.append(torch.stack(places))
+            return torch.stack(rows), many * (chosen / chosen.sum() * share.mean(dim=(0, 1))).sum()
+
+    return Mixture()
+
+
 def modules(name, torch):
     nn = torch.nn
 
@@ -62,6 +96,8 @@ def modules(name, torch):
             if name in ("lstm", "gru"):
                 self.layer = getattr(nn, name.upper())(5, 7, batch_first=True)
                 self.fc = nn.Linear(7, CLASSES)
+            elif name in EXPERTS:
+                self.mixed, self.fc = experts(name, torch), nn.Linear(6, CLASSES)
             elif name == "every_place":
                 self.layer, self.second, self.fc = nn.LSTM(3, 4, batch_first=True), nn.GRU(4, 6, batch_first=True), nn.Linear(6, CLASSES)
             elif name == "group_norm":
@@ -73,6 +109,9 @@ def modules(name, torch):
         def forward(self, x):
             if name in ("lstm", "gru"):
                 return self.fc(self.layer(x)[0][:, -1])
+            if name in EXPERTS:
+                mixed, even = self.mixed(x)
+                return self.fc((x + mixed).mean(dim=1) * even)
             if name == "every_place":
                 return self.fc(self.second(self.layer(x)[0])[0].mean(dim=1))
             y = self.norm(self.conv(x)).relu()
