@@ -277,6 +277,7 @@ void syntax_block_inside(Parse *parse, Loc loc); /* hints in braces, in brackets
 /* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);
 /* The CALL that stands for `lr 0.1 for encoder.**;` or, without a number, `decay except **.bias;`. The word is a syntax error for other names. */
+Expr *expr_sentence(Parse *parse, const char *word, Loc loc, Expr *first, Expr *words); /* word(first, words..) */
 Expr *expr_paths(Parse *parse, const char *name, const char *word, Loc loc, Expr *number, Expr *paths);
 const char *hints_word(Parse *parse, const char *word, Loc loc); /* of `hints found {`: another word is an error */
 /* The value of `forbid exchange;`: of other names a syntax error. end: the ';'. */

@@ -126,8 +126,6 @@ static bool eval_batch(Lower *lower, const Expr *value) {
 
 /* loss, accuracy, .., f1, f1(macro) */
 static bool eval_metric(Lower *lower, const Expr *value) {
-    const char *names[1 + NMETRICS] = {"loss"};
-    memcpy(names + 1, metric_name, sizeof metric_name);
     const bool macro =
         value->kind == EXPR_CALL && value->nitems == 1 && value->items->kind == EXPR_NAME && !strcmp(value->items->text, "macro");
     Expr name = *value;
@@ -135,7 +133,7 @@ static bool eval_metric(Lower *lower, const Expr *value) {
         name.kind = EXPR_NAME;
         name.text = arena_printf(lower->arena, "%s_macro", value->text);
     }
-    const int chosen = choice(lower, "metric", &name, names, 1 + NMETRICS);
+    const int chosen = choice(lower, "metric", &name, reported_name, 1 + NMETRICS);
     if (chosen > 0) lower->rows.metric[chosen - 1] = lower_span(lower, value->loc);
     return chosen >= 0;
 }

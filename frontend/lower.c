@@ -563,7 +563,8 @@ static bool file_lower(Lower *lower, const Block *first) {
         return false;
     lower->graph->settings.has_generate = blocks[BLOCK_GENERATE] != NULL;
     if (lower->eval ? !block_lower(lower, blocks[lower->of], lower->of == BLOCK_EVAL ? eval_lower : generate_lower)
-                    : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note))
+                    : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note) ||
+                          !watches_complete(lower, blocks[BLOCK_EVAL]))
         return false;
     if (lower->graph->nranks == 1)
         lower->graph->settings.mesh.n = lower->graph->settings.hint_axes.n =

@@ -443,6 +443,14 @@ bool micro_complete(Lower *lower);
 
 bool eval_log(Lower *lower, const Expr *value);
 
+/* ---------------------------------------------------------------- best.c */
+
+bool checkpoint_clauses(Lower *lower, const Expr *words); /* behind `checkpoint every epoch`: keep 3 best f1; NULL: nothing */
+bool eval_early_stop(Lower *lower, const Expr *value);
+bool eval_restore(Lower *lower, const Expr *value);
+/* Whether the net is evaluated while it is trained, by what is watched. eval: the block, NULL: there is none. */
+bool watches_complete(Lower *lower, const Block *eval);
+
 /* ---------------------------------------------------------------- indices.c */
 
 /* Constants that operators take as indices are in range; false after diagnostics. */

@@ -44,7 +44,7 @@ typedef void *yyscan_t;
 %token <real> REAL "a real number"
 %token ARROW "'->'" WRITE "'<-'"
 
-%type <expr> expr metric metrics paths unary power postfix primary subscripts subscript range bound results items item operand arguments argument argument_list init tuple list
+%type <expr> expr number word words metric metrics paths unary power postfix primary subscripts subscript range bound results items item operand arguments argument argument_list init tuple list
 %type <shard> shard clause strategy
 %type <patterns> patterns
 %type <type> type
@@ -192,21 +192,26 @@ entry
         $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_STRING, @4, $4)));
     }
     | NAME NAME paths ';' { $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, $2, @2, NULL, $3)); }
-    | NAME INTEGER FOR paths ';' {
-        Expr *number = expr_new(parse, EXPR_INT, @2);
-        number->integer = $2;
-        $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, "for", @3, number, $4));
-    }
-    | NAME REAL FOR paths ';' {
-        Expr *number = expr_new(parse, EXPR_FLOAT, @2);
-        number->real = $2;
-        $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, "for", @3, number, $4));
-    }
+    | NAME number FOR paths ';' { $$ = entry_new(parse, $1, @1, expr_paths(parse, $1, "for", @3, $2, $4)); }
     | NAME NAME expr ';' { $$ = entry_new(parse, $1, @1, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @3), $2), $3)); }
-    | NAME NAME expr NAME ';' {
-        Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $2), $3);
-        $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)));
-    }
+    | NAME NAME expr words ';' { $$ = entry_new(parse, $1, @1, expr_sentence(parse, $2, loc_join(@2, @4), $3, $4)); }
+    | NAME LOSS expr words ';' { $$ = entry_new(parse, $1, @1, expr_sentence(parse, "loss", loc_join(@2, @4), $3, $4)); }
+    ;
+
+words
+    : word { $$ = expr_add(parse, expr_new(parse, EXPR_LIST, @1), $1); }
+    | words word { $$ = expr_add(parse, $1, $2); }
+    ;
+
+word
+    : NAME { $$ = expr_text(parse, EXPR_NAME, @1, $1); }
+    | LOSS { $$ = expr_text(parse, EXPR_NAME, @1, "loss"); }
+    | number
+    ;
+
+number
+    : INTEGER { $$ = expr_new(parse, EXPR_INT, @1); $$->integer = $1; }
+    | REAL { $$ = expr_new(parse, EXPR_FLOAT, @1); $$->real = $1; }
     ;
 
 paths
@@ -416,8 +421,7 @@ bound
     ;
 
 primary
-    : INTEGER { $$ = expr_new(parse, EXPR_INT, @1); $$->integer = $1; STOP_IF_STOPPED; }
-    | REAL { $$ = expr_new(parse, EXPR_FLOAT, @1); $$->real = $1; STOP_IF_STOPPED; }
+    : number { $$ = $1; STOP_IF_STOPPED; }
     | STRING { $$ = expr_text(parse, EXPR_STRING, @1, $1); STOP_IF_STOPPED; }
     | NAME { $$ = expr_text(parse, EXPR_NAME, @1, $1); STOP_IF_STOPPED; }
     | NAME arguments { $$ = $2; $$->text = $1; $$->loc = @$; STOP_IF_STOPPED; }

@@ -327,17 +327,25 @@ Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
     return number;
 }
 
+static Expr *add_items(Parse *parse, Expr *call, const Expr *list) {
+    for (Expr *item = list->items, *next; item; item = next) {
+        next = item->next;
+        item->next = NULL;
+        expr_add(parse, call, item);
+    }
+    return call;
+}
+
+Expr *expr_sentence(Parse *parse, const char *word, Loc loc, Expr *first, Expr *words) {
+    return add_items(parse, expr_add(parse, expr_text(parse, EXPR_CALL, loc, word), first), words);
+}
+
 Expr *expr_paths(Parse *parse, const char *name, const char *word, Loc loc, Expr *number, Expr *paths) {
     Expr *call = expr_text(parse, EXPR_CALL, number ? loc_join(number->loc, paths->loc) : loc_join(loc, paths->loc), word);
     if (strcmp(name, "lr") != 0 && strcmp(name, "decay") != 0)
         diag_error(parse->diags, here(parse, loc), "expected '=', found %s: only lr and decay are set by parameter", quote(parse, loc));
     if (number) expr_add(parse, call, number);
-    for (Expr *path = paths->items, *next; path; path = next) {
-        next = path->next;
-        path->next = NULL;
-        expr_add(parse, call, path);
-    }
-    return call;
+    return add_items(parse, call, paths);
 }
 
 const char *hints_word(Parse *parse, const char *word, Loc loc) {
@@ -362,7 +370,7 @@ PatternList pattern_mesh(Parse *parse, PatternList list, const char *word, Loc l
 }
 
 Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end) {
-    if (strcmp(name, "forbid") == 0) return value;
+    if (strcmp(name, "forbid") == 0 || strcmp(name, "restore") == 0) return value;
     diag_error(parse->diags, here(parse, end), "expected an expression, found ';'");
     if (strcmp(name, "assert") == 0)
         diag_hint(parse->diags, "an assertion is written assert comm < 2 MiB;");
@@ -396,7 +404,8 @@ static const char *list_expected(const Parse *parse, const char *const *expected
     static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'", "'not'"};
     static const char *const infix[] = {"'+'", "'-'",  "'*'",  "'/'",  "'%'",  "'.'", "'('", "'['",   "'**'",
                                         "'@'", "'=='", "'!='", "'<='", "'>='", "'<'", "'>'", "'and'", "'or'"};
-    bool expression = among(expected, n, "a number") && !among(expected, n, "'='"), operators = !expression && among(expected, n, "'*'");
+    const bool operators = among(expected, n, "'*'"),
+               expression = !operators && among(expected, n, "a number") && !among(expected, n, "'='");
     const char *words[64];
     int nwords = 0;
     if (expression) words[nwords++] = "an expression";
@@ -411,9 +420,12 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (!strcmp(word, "','") && n == 2 + among(expected, n, "'<-'") && among(expected, n, "'='"))
             continue; /* few operators have several results */
         if (!strcmp(word, "end of file")) continue;
-        if (operators && !strcmp(word, "a name")) continue; /* a unit */
+        if (operators &&
+            (!strcmp(word, "a name") || !strcmp(word, "a number") || !strcmp(word, "a real number") || !strcmp(word, "'loss'")))
+            continue; /* a unit, or the words of a setting that reads as a sentence */
         if (!strcmp(word, "a path") && expression) continue;
-        if ((!strcmp(word, "a name") || !strcmp(word, "a text") || !strcmp(word, "a number") || !strcmp(word, "a real number")) &&
+        if ((!strcmp(word, "a name") || !strcmp(word, "a text") || !strcmp(word, "a number") || !strcmp(word, "a real number") ||
+             !strcmp(word, "'loss'")) &&
             among(expected, n, "'='"))
             continue;                                                                 /* settings that read as a sentence */
         if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */

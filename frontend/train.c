@@ -81,21 +81,28 @@ static bool eval_seed(Lower *lower, const Expr *value) {
     return ok;
 }
 
-bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps) {
+/* Whether `steps` stands behind a number. */
+static bool steps_unit(const Expr *what) {
     const Expr *unit = what->next;
-    bool of_steps = unit && !unit->next && unit->kind == EXPR_NAME && (strcmp(unit->text, "steps") == 0 || strcmp(unit->text, "step") == 0);
-    *given = of_steps || (!unit && is_number(lower, what));
+    return unit && unit->kind == EXPR_NAME && (strcmp(unit->text, "steps") == 0 || strcmp(unit->text, "step") == 0);
+}
+
+bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps) {
+    *given = steps_unit(what) || is_number(lower, what);
     return !*given || integer_eval(lower, what, "the number of steps", 1, INT32_MAX, steps);
 }
 
-/* checkpoint every epoch; checkpoint every 100 steps; or every 100; */
+/* checkpoint every epoch; checkpoint every 100 steps; or every 100; and behind it: keep 3 best f1 */
 static bool eval_checkpoint(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
     const Expr *what = value->kind == EXPR_CALL && strcmp(value->text, "every") == 0 ? value->items : NULL;
     bool steps = false;
-    if (what && !what->next && what->kind == EXPR_NAME && strcmp(what->text, "epoch") == 0) return settings->checkpoint_epochs = true;
+    if (what && what->kind == EXPR_NAME && strcmp(what->text, "epoch") == 0) {
+        settings->checkpoint_epochs = true;
+        return checkpoint_clauses(lower, what->next);
+    }
     if (what && !steps_eval(lower, what, &steps, &settings->checkpoint_steps)) return false;
-    if (steps) return true;
+    if (steps) return checkpoint_clauses(lower, steps_unit(what) ? what->next->next : what->next);
     diag_error(lower->diags, lower_span(lower, value->loc), "this does not say when there is a checkpoint");
     diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");
     return false;
@@ -117,6 +124,8 @@ enum {
     ROWS,
     CHECKPOINT,
     KEEP,
+    RESTORE,
+    EARLY_STOP,
     LOG,
     SCHEDULE,
     CLIP,
@@ -139,6 +148,8 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [ROWS] = {"rows", eval_split},
                                   [CHECKPOINT] = {"checkpoint", eval_checkpoint},
                                   [KEEP] = {"keep", eval_keep},
+                                  [RESTORE] = {"restore", eval_restore},
+                                  [EARLY_STOP] = {"early_stop", eval_early_stop},
                                   [LOG] = {"log", eval_log},
                                   [SCHEDULE] = {"schedule", eval_schedule},
                                   [CLIP] = {"clip", eval_clip},
@@ -169,6 +180,11 @@ bool train_lower(Lower *lower, const Block *block) {
         ok = false;
     }
     ok &= scales_matched(lower) && micro_complete(lower);
+    if (settings->restore_best && !settings->watch[WATCH_BEST].metric) {
+        diag_error(lower->diags, lower_span(lower, block->loc), "restore best, and no checkpoint is the best one");
+        diag_hint(lower->diags, "checkpoint every epoch best f1;");
+        ok = false;
+    }
     if (given[KEEP] && !given[CHECKPOINT]) {
         diag_error(lower->diags, lower_span(lower, block->loc), "keep says how many checkpoints stay, and train takes none");
         diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");

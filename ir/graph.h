@@ -229,6 +229,15 @@ typedef struct Schedule {
 } Schedule;
 extern const char *const mode_name[NMODES];
 
+/* Evaluations are compared by a metric: whose checkpoint stays (`checkpoint .. best f1`), and when training ends early (`early_stop f1 patience 3;`). */
+typedef enum { WATCH_BEST, WATCH_STOP, NWATCHES } WatchKind;
+typedef struct Watch {
+    const char *metric; /* "loss", or as metrics are printed: "f1_macro"; NULL: nothing is watched */
+    int64_t patience;   /* evaluations without a better one that end the training; of WATCH_STOP */
+    double delta;       /* only what is better by more than this is better; of WATCH_STOP */
+    Span span;          /* not in texts */
+} Watch;
+
 /* `assert comm < 2 MiB;`: what a plan must keep to. comm: bytes that the busiest rank sends in a step; memory: bytes of a rank; time: predicted seconds of a step. */
 typedef enum { ASSERT_COMM, ASSERT_MEMORY, ASSERT_TIME, NASSERTS } Asserted;
 extern const char *const asserted_name[NASSERTS]; /* "comm" */
@@ -302,6 +311,8 @@ typedef struct Settings {
     int64_t eval_steps;             /* EVAL_STEPS: after so many steps each */
     bool checkpoint_epochs;         /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
+    Watch watch[NWATCHES];
+    bool restore_best; /* training ends with the states of the best checkpoint */
     bool strict_divide;
     int64_t memory_bytes;     /* that a rank may need, 0: not said. Not in texts */
     Span memory_span;         /* where it is said */

@@ -4,14 +4,20 @@
 #include <math.h>
 #include <string.h>
 
-const char *const metric_name[NMETRICS] = {"accuracy",     "top5",     "precision", "recall", "f1",        "precision_macro",
-                                           "recall_macro", "f1_macro", "mae",       "rmse",   "perplexity"};
+const char *const reported_name[1 + NMETRICS] = {"loss",         "accuracy", "top5", "precision", "recall",    "f1", "precision_macro",
+                                                 "recall_macro", "f1_macro", "mae",  "rmse",      "perplexity"};
+const char *const *const metric_name = reported_name + 1;
 
 Metric metric_of(const char *name) {
     int metric = 0;
     while (metric < NMETRICS && strcmp(metric_name[metric], name) != 0)
         metric++;
     return (Metric)metric;
+}
+
+bool metric_rises(const char *reported) {
+    const Metric metric = metric_of(reported);
+    return metric <= METRIC_F1_MACRO;
 }
 
 bool metric_counts(Metric metric) {

@@ -18,8 +18,10 @@ typedef enum {
     METRIC_PERPLEXITY, /* exp of the loss */
     NMETRICS
 } Metric;
-extern const char *const metric_name[NMETRICS]; /* of its report, and as it is printed: "f1_macro" */
-Metric metric_of(const char *name);             /* NMETRICS: it is none */
+extern const char *const reported_name[1 + NMETRICS]; /* "loss", and the metrics' names */
+extern const char *const *const metric_name;          /* of its report, and as it is printed: "f1_macro" */
+Metric metric_of(const char *name);                   /* NMETRICS: it is none */
+bool metric_rises(const char *reported);              /* more of it is better; of a loss and a distance less is */
 /* Whether its report is [3 * classes]: of each class the rows of it that are answered with it, those answered with it, those of it. Others are one sum. */
 bool metric_counts(Metric metric);
 /* n sums over so many rows. A share of nothing is 0. */

@@ -285,6 +285,16 @@ static void print_optimizer(Text *text, const Settings *settings) {
     if (settings->precision != F32) text_printf(text, " precision=%s", dtype_name[settings->precision]);
 }
 
+static void print_watches(Text *text, const Settings *settings) {
+    const Watch *best = &settings->watch[WATCH_BEST], *stop = &settings->watch[WATCH_STOP];
+    if (best->metric) text_printf(text, " best=%s%s", best->metric, settings->restore_best ? " restore_best" : "");
+    if (!stop->metric) return;
+    text_printf(text, " early_stop=%s", stop->metric);
+    put_key(text, "patience", stop->patience);
+    put(text, " delta=");
+    put_double(text, stop->delta);
+}
+
 static void print_settings(const Printing *printing) {
     Text *text = printing->text;
     const Settings *settings = &printing->graph->settings;
@@ -309,6 +319,7 @@ static void print_settings(const Printing *printing) {
         if (settings->checkpoint_epochs) put(text, " checkpoint_epochs");
         if (settings->checkpoint_steps > 0) put_key(text, "checkpoint_steps", settings->checkpoint_steps);
         if (settings->keep > 0) put_key(text, "keep", settings->keep);
+        print_watches(text, settings);
         if (settings->on_nan != ON_NAN_STOP) text_printf(text, " on_nan=%s", on_nan_name[settings->on_nan]);
     }
     text_printf(text, " seed=%llu optimizer=%s lr=", (unsigned long long)settings->seed, optimizer_name[settings->optimizer]);

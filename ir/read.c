@@ -1,5 +1,6 @@
 /* read: a plan's sections and graphs from their text. Each line is checked as it is read; ids, types and layouts are then in range (docs/plan.md). */
 #include "ir/lookup.h"
+#include "ir/metric.h"
 #include "ir/rules.h"
 #include "ir/text.h"
 
@@ -120,12 +121,29 @@ static bool read_log(Scan *scan, Settings *settings) {
                                          scan_integer(scan, "log_rank", -1, INT32_MAX, &settings->log_rank));
 }
 
+static bool read_watch(Scan *scan, const char *key, Watch *watch) {
+    int metric;
+    if (!scan_is_key(scan, key)) return true;
+    if (!scan_choice(scan, key, reported_name, 1 + NMETRICS, &metric)) return false;
+    watch->metric = reported_name[metric];
+    return true;
+}
+
+static bool read_watches(Scan *scan, Settings *settings) {
+    Watch *stop = &settings->watch[WATCH_STOP];
+    if (!read_watch(scan, "best", &settings->watch[WATCH_BEST])) return false;
+    settings->restore_best = settings->watch[WATCH_BEST].metric && scan_is_keyword(scan, "restore_best");
+    return read_watch(scan, "early_stop", stop) &&
+           (!stop->metric || (scan_key(scan, "patience") && scan_integer(scan, "patience", 1, MAX_COUNT, &stop->patience) &&
+                              scan_key(scan, "delta") && scan_double(scan, "delta", &stop->delta)));
+}
+
 static bool read_checkpoints(Scan *scan, Settings *settings) {
     int on_nan = ON_NAN_STOP;
     settings->checkpoint_epochs = scan_is_keyword(scan, "checkpoint_epochs");
     bool ok =
         (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
-        (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep)) &&
+        (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep)) && read_watches(scan, settings) &&
         (!scan_is_key(scan, "on_nan") || scan_choice(scan, "on_nan", on_nan_name, NON_NANS, &on_nan));
     settings->on_nan = (OnNan)on_nan;
     return ok;

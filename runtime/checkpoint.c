@@ -473,13 +473,14 @@ bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bo
     return ok;
 }
 
-void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t now) {
+void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t best, int64_t now) {
     Arena arena;
-    int64_t *steps, kept = 0;
+    int64_t *steps, kept = best > 0 && (keep > 1 || best == now); /* the best may come last in the list */
     arena_init(&arena);
     int n = list_steps(directory, &arena, &steps, false);
-    for (int i = 0; i < n; i++)
-        if (steps[i] > now || (replace && steps[i] != now) || (++kept > keep && keep > 0))
-            remove(checkpoint_path(&arena, directory, steps[i]));
+    for (int i = 0; i < n; i++) {
+        const bool gone = steps[i] > now || (replace && steps[i] != now);
+        if (gone || (steps[i] != best && ++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
+    }
     arena_finish(&arena);
 }

@@ -30,6 +30,6 @@ const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_
  * remove and overwrite each other's files. What killed runs have not finished is removed. An earlier run's that are newer than where this one begins (global_step `begin`) are an error, unless it goes back to one
  * of them: `from`, or NULL; or *replace, which stays true then, with a note, and is false otherwise. Of process 0. */
 bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bool *replace, int *lock, Error *error);
-/* After a save at global_step `now`: removes all but the newest `keep` checkpoints of a directory (0: all stay), and what this run
- * went back behind: checkpoints of later steps. replace: all others, an earlier run's. */
-void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t now);
+/* After a save at global_step `now`: removes all but the newest `keep` checkpoints of a directory (0: all stay), of which the one of step `best` (0: none) is always one,
+ * and what this run went back behind: checkpoints of later steps. replace: all others, an earlier run's. */
+void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t best, int64_t now);

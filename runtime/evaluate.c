@@ -194,6 +194,11 @@ Executor *evaluation_executor(Evaluation *evaluation) {
     return evaluation->executor;
 }
 
+bool evaluation_has(const Evaluation *evaluation, const char *reported) {
+    const Metric metric = metric_of(reported);
+    return metric == NMETRICS ? evaluation->part.graph.loss >= 0 : evaluation->report[metric] >= 0;
+}
+
 void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *memory) {
     int program = plan_find(plan, "eval");
     *memory = (ExecutorMemory){0};

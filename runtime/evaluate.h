@@ -30,5 +30,6 @@ Executor *evaluation_executor(Evaluation *evaluation);
 bool evaluation_run(Evaluation *evaluation, const char *prediction, EvalResult *result, bool *own_failure, Error *error);
 /* "f32[16]", of one row; NULL: the net has none. In the arena. */
 const char *evaluation_row_type(const Evaluation *evaluation, Arena *arena);
+bool evaluation_has(const Evaluation *evaluation, const char *reported); /* whether it says this of the rows: "loss", "f1" */
 /* Memory of a rank beside the program train's, or (alone) all of it. */
 void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *memory);

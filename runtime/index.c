@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ir/metric.h"
 
 /* ---------------------------------------------------------------- writing */
 
@@ -16,6 +19,19 @@ static void describe_number(TensorFile *file, Arena *arena, const char *key, int
     vec_push(arena, &file->metadata, (Metadata){key, arena_printf(arena, "%" PRId64, value)});
 }
 
+static const char *const watched_key[NWATCHES] = {"pcc.best", "pcc.early_stop"};
+
+/* "f1_macro 220 0x1.9p-1 2" */
+static void describe_watched(TensorFile *file, Arena *arena, const Position *position) {
+    for (int kind = 0; kind < NWATCHES; kind++) {
+        const Watched *watched = &position->watched[kind];
+        if (!watched->metric) continue;
+        const char *text =
+            arena_printf(arena, "%s %" PRId64 " %a %" PRId64, watched->metric, watched->step, watched->value, watched->waited);
+        vec_push(arena, &file->metadata, (Metadata){watched_key[kind], text});
+    }
+}
+
 void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t net_hash, bool all_states, const Position *position,
                     const DataOrder *order) {
     vec_push(arena, &file->metadata, (Metadata){"pcc.net", arena_printf(arena, "%016" PRIx64, net_hash)});
@@ -23,6 +39,7 @@ void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t
         describe_number(file, arena, "pcc.epoch", position->epoch);
         describe_number(file, arena, "pcc.step", position->step);
         describe_number(file, arena, "pcc.global_step", position->global_step);
+        describe_watched(file, arena, position);
         vec_push(arena, &file->metadata, (Metadata){"pcc.order", arena_copy(arena, order->words, strlen(order->words))});
         describe_number(file, arena, "pcc.epoch_steps", order->steps);
         describe_number(file, arena, "pcc.step_rows", order->step_rows);
@@ -98,8 +115,27 @@ static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
     return no_checkpoint(file, "pcc.order", error);
 }
 
+static bool read_watched(const TensorFile *file, const char *key, Watched *watched, Error *error) {
+    const char *text = tensors_metadata(file, key);
+    char metric[32];
+    int end = -1, which = 0;
+    *watched = (Watched){0};
+    if (!text) return true;
+    if (sscanf(text, "%31s %" SCNd64 " %la %" SCNd64 "%n", metric, &watched->step, &watched->value, &watched->waited, &end) != 4 ||
+        text[end])
+        return no_checkpoint(file, key, error);
+    while (which <= NMETRICS && strcmp(reported_name[which], metric) != 0)
+        which++;
+    if (which > NMETRICS || watched->step < 0 || watched->step > most_number || watched->waited < 0 || watched->waited > most_number)
+        return no_checkpoint(file, key, error);
+    watched->metric = reported_name[which];
+    return true;
+}
+
 bool index_read(const TensorFile *file, Position *position, DataOrder *order, Error *error) {
     int64_t rows;
+    for (int kind = 0; kind < NWATCHES; kind++)
+        if (!read_watched(file, watched_key[kind], &position->watched[kind], error)) return false;
     bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) && read_number(file, "pcc.step", 1, &position->step, error) &&
               read_number(file, "pcc.global_step", 1, &position->global_step, error) &&
               read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&

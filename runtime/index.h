@@ -4,9 +4,18 @@
 #include "runtime/data/data.h"
 #include "runtime/tensors.h"
 
+/* What evaluations were compared by so far. */
+typedef struct Watched {
+    const char *metric; /* one of reported_name; NULL: nothing yet */
+    double value;       /* of the best */
+    int64_t step;       /* global step behind which it was; 0: there is none */
+    int64_t waited;     /* evaluations since */
+} Watched;
+
 /* Where training stands: the last step that was done, counted from 1; global_step: all that were done, of whatever size. */
 typedef struct Position {
     int64_t epoch, step, global_step;
+    Watched watched[NWATCHES]; /* before the evaluation behind this step */
 } Position;
 
 /* The header of a file of the graph's states, position and order among its metadata where all_states; else parameters alone. */

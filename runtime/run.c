@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "runtime/best.h"
 #include "runtime/checkpoint.h"
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
@@ -28,6 +29,7 @@ struct Training {
     Profile *profile; /* --profile, --trace; or NULL */
     Stop stop;
     int64_t began;      /* global step that this run goes on from */
+    bool enough;        /* early_stop: no evaluation was better for too long */
     int64_t saved_step; /* global step of the last checkpoint of this run, -1: none */
     int argc;           /* what prun was started with, for the command that goes on */
     char *const *argv;
@@ -193,6 +195,7 @@ static bool restore(Run *run, Error *error) {
     if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path,
                 (long long)at->epoch, (long long)settings->epochs);
+    best_forget_others(settings, run->position.watched);
     run->training->replaces = options->overwrite;
     if (ok && leads && saves_checkpoints(run))
         ok = checkpoint_claim(run->training->checkpoints, path, at->global_step, &run->training->replaces, &run->training->lock, error);
@@ -240,6 +243,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
             evaluation_create(&run->plan, run->options, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
         executor_capture(evaluation_executor(run->evaluation), against);
+        if (run->executor && !comm_agree(run->comm, best_check(&run->plan.graph.settings, run->evaluation, error), error)) return false;
     }
     if (!comm_agree(run->comm, check_held(run, error), error)) return false;
     if (run->options->verify) {
@@ -271,7 +275,9 @@ static bool checkpoint(Run *run, Error *error) {
                          true, finite, at, error))
         return false;
     run->training->saved_step = at->global_step;
-    if (run->comm->process == 0) checkpoint_prune(run->training->checkpoints, run->training->replaces, settings->keep, at->global_step);
+    if (run->comm->process == 0)
+        checkpoint_prune(run->training->checkpoints, run->training->replaces, settings->keep, at->watched[WATCH_BEST].step,
+                         at->global_step);
     run->training->replaces = false;
     return true;
 }
@@ -281,6 +287,29 @@ static bool save(Run *run, Error *error) {
     const char *path = run->options->save;
     return !path ||
            checkpoint_save(state_holder(run), run->comm, &run->plan, path, false, run->on_nan == ON_NAN_STOP, &run->position, error);
+}
+
+/* The evaluation behind this step among those before it. One that is the best so far has a checkpoint. */
+static bool compare(Run *run, const EvalResult *result, Error *error) {
+    const Settings *settings = &run->plan.graph.settings;
+    const Watch *watch = settings->watch;
+    Position *at = &run->position;
+    Watched watched[NWATCHES]; /* not before a checkpoint of this step is written: the run that goes on from it evaluates again */
+    bool better[NWATCHES] = {false};
+    memcpy(watched, at->watched, sizeof watched);
+    for (int kind = 0; kind < NWATCHES; kind++)
+        if (watch[kind].metric) best_see(&watch[kind], result, at->global_step, &watched[kind], &better[kind]);
+    if (better[WATCH_BEST] && run->training->saved_step != at->global_step && !checkpoint(run, error)) return false;
+    memcpy(at->watched, watched, sizeof watched);
+    const Watched *stop = &watched[WATCH_STOP];
+    run->training->enough = watch[WATCH_STOP].metric && stop->waited >= watch[WATCH_STOP].patience;
+    if (!run->training->enough || run->comm->process != 0) return true;
+    Text text = {0};
+    best_put_stop(&text, at);
+    log_pause(run);
+    say(run, &text);
+    text_finish(&text);
+    return true;
 }
 
 /* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
@@ -299,8 +328,9 @@ static bool evaluate(Run *run, Error *error) {
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
     if (result.has_loss && !log_evaluation(run, &result, error)) return false;
-    return !run->training->verifier ||
-           verifier_evaluation(run->training->verifier, &result, run->position.epoch, run->position.step, error);
+    if (run->training->verifier && !verifier_evaluation(run->training->verifier, &result, run->position.epoch, run->position.step, error))
+        return false;
+    return !run->executor || run->position.global_step == 0 || compare(run, &result, error);
 }
 
 static bool evaluation_is_due(const Run *run, const Position *at) {
@@ -368,7 +398,10 @@ static bool look_around(Run *run, Error *error) {
 
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->training->verifier && !verifier_before(run->training->verifier, error)) return run->agreed = false;
-    const Position next = {epoch, step, run->position.global_step + 1};
+    Position next = run->position;
+    next.epoch = epoch;
+    next.step = step;
+    next.global_step++;
     double begin = now_seconds();
     bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error)
                                        : executor_step_ahead(run->executor, epoch, step, error);
@@ -410,9 +443,46 @@ static bool end_early(Run *run, Error *error) {
     return true;
 }
 
+/* Checkpoints of a run that this one goes on from may be elsewhere, or gone. */
+static bool find_best(Run *run, Error *error) {
+    Watched *best = &run->position.watched[WATCH_BEST];
+    const char *path = checkpoint_path(&run->arena, run->training->checkpoints, best->step);
+    int64_t there = best->step == 0 || run->comm->process != 0 || access(path, R_OK) == 0;
+    if (!run->comm->table->broadcast(run->comm, &there, sizeof there, error)) return run->agreed = false;
+    if (there) return true;
+    if (run->comm->process == 0) fprintf(stderr, "prun: note: %s: the best checkpoint so far is not there: it counts no more\n", path);
+    *best = (Watched){0};
+    return true;
+}
+
+/* `restore best;` */
+static bool restore_best(Run *run, Error *error) {
+    const Watched *best = &run->position.watched[WATCH_BEST];
+    const Watch *watch = &run->plan.graph.settings.watch[WATCH_BEST];
+    if (!run->plan.graph.settings.restore_best || run->position.global_step == 0) return true;
+    if (best->step == 0) return error_set(error, EXIT_MISMATCH, "restore best: no evaluation has a number as its %s", watch->metric);
+    const char *path = checkpoint_path(&run->arena, run->training->checkpoints, best->step);
+    Position then;
+    DataOrder order;
+    if (best->step != run->position.global_step &&
+        !checkpoint_resume(run->executor, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &then, &order, error))
+        return false;
+    if (run->comm->process != 0) return true;
+    Text text = {0};
+    best_put_restored(&text, best, path);
+    log_pause(run);
+    say(run, &text);
+    text_finish(&text);
+    return true;
+}
+
 /* All steps are done. */
 static bool end_whole(Run *run, Error *error) {
-    return (!evaluates_last(run) || evaluate(run, error)) && save(run, error);
+    return (!evaluates_last(run) || evaluate(run, error)) && restore_best(run, error) && save(run, error);
+}
+
+static bool goes_on(const Run *run) {
+    return !run->training->stop.signal && !run->training->enough;
 }
 
 static bool train(Run *run, Error *error) {
@@ -421,13 +491,14 @@ static bool train(Run *run, Error *error) {
     if (!log_open(run, error)) return false;
     if (run->options->check_replicas && !replicas_check(run, "before the first step", error)) return false;
     if (!evaluates_last(run) && evaluates_again(run) && !evaluate(run, error)) return false;
+    if (!find_best(run, error)) return false;
     int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
     if (step > steps) epoch++, step = 1;
     if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;
     run->training->began = run->seen_step = run->position.global_step;
     stop_open(&run->training->stop, run->training->began);
-    for (; !run->training->stop.signal && epoch <= settings->epochs; epoch++, step = 1)
-        for (; !run->training->stop.signal && step <= steps; step++)
+    for (; goes_on(run) && epoch <= settings->epochs; epoch++, step = 1)
+        for (; goes_on(run) && step <= steps; step++)
             if (!train_step(run, epoch, step, error)) return false;
     if (run->training->stop.signal ? !end_early(run, error) : !end_whole(run, error)) return false;
     stop_close(&run->training->stop);

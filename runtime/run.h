@@ -6,6 +6,7 @@
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together
  *   fuse.c     fused steps, and calls that a device takes together
+ *   best.c     which evaluation is the best, and when there is none for too long
  *   evaluate.c the program eval: metrics over all rows, predictions
  *   generate.c the program generate: text, place by place
  *   resources.c  where it runs: processes, memory, the device
