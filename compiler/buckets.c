@@ -26,7 +26,7 @@ static char *users_of_converts(const Build *b) {
         users[g->values.at[graph_report(g, k)].node] = BY_OTHER;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
-        bool updates = op_table[node->op].op_class == OP_CLASS_UPDATE || node->op == OP_clip || node->op == OP_sum_squares;
+        bool updates = (node->update > 0 && node->op != OP_write) || node->op == OP_clip || node->op == OP_sum_squares;
         int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : updates ? BY_UPDATE : BY_OTHER;
         for (int i = 0; i < node->nin; i++) /* the norm by which gradients are clipped is made of them: it never shares their bucket */
             users[g->values.at[node->in[i]].node] |= (char)(node->op == OP_clip && i > 0 ? BY_OTHER : by);
@@ -108,8 +108,9 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || of[id] != users) continue;
         int root = g->values.at[node->in[0]].node;
         OpClass made = op_table[g->nodes.at[root].op].op_class;
-        bool fits = updates ? made == OP_CLASS_UPDATE
-                            : (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && layout_is_partial(g->values.at[node->in[0]].layout);
+        bool fits = updates ? g->nodes.at[root].update > 0
+                            : g->nodes.at[root].update == 0 && (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) &&
+                                  layout_is_partial(g->values.at[node->in[0]].layout);
         if (fits) members[(*n)++] = (Member){key[root], id};
     }
     qsort(members, (size_t)*n, sizeof *members, member_compare);

@@ -214,6 +214,7 @@ typedef struct Optimizer {
     int nslots;
     const char *slot[2]; /* "w.momentum" */
     bool counts;         /* takes the number of the update */
+    OpCode last;         /* takes the parameter and the direction that `op` gives; OP_input: `op` is all */
 } Optimizer;
 
 static const Optimizer optimizers[NOPTIMIZERS] = {
@@ -222,6 +223,7 @@ static const Optimizer optimizers[NOPTIMIZERS] = {
     [OPTIMIZER_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
     [OPTIMIZER_ADAMW] = {.op = OP_adamw, .nslots = 2, .slot = {"m", "v"}, .counts = true},
     [OPTIMIZER_LION] = {.op = OP_lion, .nslots = 1, .slot = {"m"}},
+    [OPTIMIZER_LAMB] = {.op = OP_lamb_step, .nslots = 2, .slot = {"m", "v"}, .counts = true, .last = OP_lamb},
 };
 
 static void update_attributes(const Settings *settings, const char *parameter, OpCode op, Attr *attr) {
@@ -236,13 +238,20 @@ static void update_attributes(const Settings *settings, const char *parameter, O
                    {"eps", settings->eps}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (op_attr(op, numbers[i].name) >= 0) attr[op_attr(op, numbers[i].name)] = attr_float(numbers[i].number);
-    if (decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(decay);
-    if (settings->nesterov) attr[op_attr(op, "nesterov")] = (Attr){.given = true, .i = 1};
+    if (decay != 0 && op_attr(op, "weight_decay") >= 0) attr[op_attr(op, "weight_decay")] = attr_float(decay);
+    if (settings->nesterov && op_attr(op, "nesterov") >= 0) attr[op_attr(op, "nesterov")] = (Attr){.given = true, .i = 1};
+}
+
+/* The squares of a tensor of the parameter, added up over all of it. */
+static int squares_of(Graph *g, int state, int value) {
+    return graph_emit(g, OP_sum_squares, &value, 1, NULL, arena_printf(g->arena, "norm2_%s", g->values.at[value].name),
+                      g->states.at[state].span);
 }
 
 static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gradient) {
     const Settings *settings = &g->settings;
     const Optimizer *optimizer = &optimizers[settings->optimizer];
+    const int first = g->nodes.n;
     const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
     Attr attr[MAX_ATTRS] = {{0}};
     Span span = g->states.at[state].span;
@@ -254,13 +263,24 @@ static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gr
     }
     in[nin++] = gradient;
     if (optimizer->counts) in[nin++] = update_number(g, numbers, dtype, INPUT_UPDATE);
-    if (scheduled) in[nin++] = update_number(g, numbers, dtype, INPUT_RATE);
+    const int rate = scheduled ? update_number(g, numbers, dtype, INPUT_RATE) : -1;
+    if (scheduled && optimizer->last == OP_input) in[nin++] = rate;
     update_attributes(settings, g->states.at[state].name, optimizer->op, attr);
-    int w = graph_emit(g, optimizer->op, in, nin, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
-    int node = g->values.at[w].node;
+    const char *name = arena_printf(g->arena, "new_%s", g->states.at[state].name);
+    int w = graph_emit(g, optimizer->op, in, nin, attr,
+                       optimizer->last == OP_input ? name : arena_printf(g->arena, "step_%s", g->states.at[state].name), span);
+    const int node = g->values.at[w].node;
+    if (optimizer->last != OP_input) {
+        const int of_w = squares_of(g, state, read), of_u = squares_of(g, state, w), step[] = {read, w, of_w, of_u, rate};
+        Attr own[MAX_ATTRS] = {{0}};
+        update_attributes(settings, g->states.at[state].name, optimizer->last, own);
+        w = graph_emit(g, optimizer->last, step, scheduled ? 5 : 4, own, name, span);
+    }
     graph_write_state(g, state, w, span);
     for (int s = 0; s < optimizer->nslots; s++)
         graph_write_state(g, slot[s], g->nodes.at[node].out[1 + s], span);
+    for (int n = first; n < g->nodes.n; n++)
+        if (!node_is_leaf(&g->nodes.at[n])) g->nodes.at[n].update = 1 + state;
 }
 
 static int as_type(Graph *g, int value, DType dtype, Span span) {
@@ -312,6 +332,8 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
 }
 
 int update_gradient(const Graph *g, const Node *update) {
+    const int direction = op_in(update->op, "u"); /* of an update in two steps the first has the gradient */
+    if (direction >= 0) return update_gradient(g, graph_producer(g, update->in[direction]));
     int gradient = update->in[op_in(update->op, "g")];
     const Node *maker = graph_producer(g, gradient);
     return maker->op == OP_clip ? maker->in[0] : gradient;

@@ -70,7 +70,7 @@ static void place_updates(Scheduler *s, int *key, int end, const int *last_reade
     const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
+        if (node->update == 0 || node->op == OP_write) continue;
         int ready = 0, due = -1, turn = 0;
         for (int i = 0; i < node->nin; i++) {
             const Node *root = &g->nodes.at[root_node(g, node->in[i])];
@@ -81,7 +81,8 @@ static void place_updates(Scheduler *s, int *key, int end, const int *last_reade
             due = bucket->due;
             turn = due == end ? bucket->turn : 0;
         }
-        key[n] = due < 0 ? ready + WINDOW : (due > ready ? due : ready) + 1 + turn;
+        const int behind = op_table[node->op].op_class == OP_CLASS_UPDATE ? WINDOW : 0;
+        key[n] = due < 0 ? ready + behind : (due > ready ? due : ready) + 1 + turn;
     }
     if (s->b->options->optimize > 1) buckets_of_updates(s->b, &s->buckets, key);
     for (int n = 0; n < g->nodes.n; n++) {
@@ -125,7 +126,7 @@ static void order_kernels(Scheduler *s) {
     if (s->b->options->optimize > 0) place_replicas(g, key, count);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (!node_is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE)
+        if (!node_is_leaf(node) && node->op != OP_convert && node->op != OP_write && node->update == 0)
             note_reader(g, node, key[n], last_reader);
     }
     if (s->b->options->optimize > 1) buckets_of_gradients(s->b, &s->buckets, key, count);

@@ -12,15 +12,9 @@
 
 #include "compiler/sharded.h"
 
-/* The state that an update makes anew: the one that its first operand reads. */
-static int updated_state(const Graph *g, const Node *node) {
-    const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
-    assert(read->op == OP_read);
-    return read->state;
-}
-
+/* A node of the update of a state, but for the writes. */
 static bool is_update(const Node *node) {
-    return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
+    return node->update > 0 && node->op != OP_write;
 }
 
 static bool append_all(Layout *layout, int list, const Digit *digits, int n) {
@@ -73,7 +67,7 @@ static void partial_layout(const Graph *g, int gradient, Layout *layout) {
 
 /* The layout in which a state is updated. */
 static const Layout *update_layout(Graph *g, const Node *update, bool in_parts) {
-    const State *state = &g->states.at[updated_state(g, update)];
+    const State *state = &g->states.at[update->update - 1];
     const Shape *shape = &state->type.shape;
     if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < g->settings.shard_bytes) return state->layout;
     Layout partial, split = *state->layout;
@@ -105,7 +99,9 @@ static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradi
     layout_init(&all, 1);
     for (int n = g->nforward; n < g->nodes.n; n++) {
         Layout more, with = all;
-        if (g->nodes.at[n].op != OP_sum_squares || !digits_beyond(of_gradient[g->nodes.at[n].in[0]], &all, &more)) continue;
+        if (g->nodes.at[n].op != OP_sum_squares || is_update(&g->nodes.at[n]) ||
+            !digits_beyond(of_gradient[g->nodes.at[n].in[0]], &all, &more))
+            continue;
         if (append_all(&with, 0, more.digit, layout_count(&more, 0))) all = with;
     }
     return all;
@@ -119,15 +115,6 @@ static const Layout *split_like_all(Graph *g, const Layout *layout, const Shape 
     if (!digits_beyond(all, layout, &more) || layout_count(&more, 0) == 0) return layout;
     if (!split_over(&split, shape, layout_list(&more, 0), layout_count(&more, 0)) || !layout_valid(&split, g->nranks, &why)) return layout;
     return graph_layout(g, &split, shape);
-}
-
-/* The slots that an update alone reads lie as it does. */
-static void slot_layouts(Graph *g, const Node *update, const Layout *layout) {
-    for (int i = 1; i < op_in(update->op, "g"); i++) {
-        const Node *read = &g->nodes.at[g->values.at[update->in[i]].node];
-        assert(read->op == OP_read && !g->states.at[read->state].trainable);
-        g->states.at[read->state].layout = layout;
-    }
 }
 
 /* Gives a node the strategy under which its result 0 (or its operand 0) lies as `layout`, unless it lies so already. */
@@ -154,24 +141,51 @@ static void store_in_parts(Sharded *s, const Layout *const *of_state) {
     }
 }
 
+/* Gives a node of an update its strategy. Tensors of the parameter's shape lie as the update does; sums over such a tensor are made as it lies, and what is computed of them, or
+ * with them, lies as they do. needed: per value, the layout in which nodes of its update take it. */
+static void update_strategy(Sharded *s, int id, const Layout *layout, const Layout **needed) {
+    Graph *g = &s->graph;
+    const Node *node = &g->nodes.at[id];
+    const Shape *shape = &type_of(g, node->out[0])->shape, *of = &type_of(g, node->in[0])->shape;
+    const bool like = shape_equal(shape, &g->states.at[node->update - 1].type.shape);
+    if (like || shape_equal(shape, of))
+        set_strategy(s, id, like ? layout : needed[node->in[0]], true);
+    else
+        set_strategy(s, id, shape_equal(of, &g->states.at[node->update - 1].type.shape) ? layout : needed[node->in[0]], false);
+    Layout own;
+    for (int k = 0; k < node->nout; k++) {
+        strategy_out_layout(node, node->strategy, k, type_of(g, node->out[k])->shape.ndim, &own);
+        layout_complete(&own, &own);
+        needed[node->out[k]] = graph_layout(g, &own, &type_of(g, node->out[k])->shape);
+    }
+    for (int i = 0; i < node->nin; i++) { /* slots, which the update alone reads */
+        const Node *read = graph_producer(g, node->in[i]);
+        if (read->op != OP_read || g->states.at[read->state].trainable) continue;
+        strategy_in_layout(node, node->strategy, i, type_of(g, node->in[i])->shape.ndim, &own);
+        g->states.at[read->state].layout = graph_layout(g, &own, &type_of(g, node->in[i])->shape);
+    }
+}
+
 void updates_assign(Build *b, bool in_parts) {
     Sharded *s = &b->sharded;
     Graph *g = &s->graph;
     const Layout **of_state = arena_alloc(g->arena, sizeof *of_state * (size_t)(g->states.n + 1));       /* in which it is updated */
     const Layout **of_gradient = arena_alloc(g->arena, sizeof *of_gradient * (size_t)(g->values.n + 1)); /* what an update needs */
+    const Layout **needed = arena_alloc(g->arena, sizeof *needed * (size_t)(g->values.n + 1));
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (!is_update(node)) continue;
-        const Layout *layout = update_layout(g, node, in_parts);
-        slot_layouts(g, node, layout);
-        set_strategy(s, n, layout, true);
-        of_state[updated_state(g, node)] = layout;
-        of_gradient[update_gradient(g, node)] = layout;
+        const Layout **layout = &of_state[node->update - 1];
+        if (*layout == NULL) {
+            *layout = update_layout(g, node, in_parts);
+            of_gradient[update_gradient(g, node)] = *layout;
+        }
+        update_strategy(s, n, *layout, needed);
     }
     Layout all = split_of_all_squares(g, of_gradient);
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (node->op != OP_sum_squares && node->op != OP_clip) continue;
+        if ((node->op != OP_sum_squares && node->op != OP_clip) || is_update(node)) continue;
         const Layout *layout = of_gradient[node->in[0]];
         assert(layout != NULL);
         if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);

@@ -78,23 +78,26 @@ static bool eval_momentum(Lower *lower, const Expr *value) {
            nesterov_fits(lower, value);
 }
 
-static bool eval_adams(Lower *lower, const Expr *value, OptimizerKind kind) {
+/* eps, decay: where they are left out. */
+static bool eval_adams(Lower *lower, const Expr *value, OptimizerKind kind, double eps, double decay, const char *example) {
     Settings *s = &lower->graph->settings;
     const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false, NULL},
                                     {"beta1", 0, 1, 0.9, &s->beta1, true, NULL}, /* corrections divide by 1 - beta */
                                     {"beta2", 0, 1, 0.999, &s->beta2, true, NULL},
-                                    {"eps", 0, DBL_MAX, 1e-8, &s->eps, false, NULL},
-                                    {"weight_decay", 0, DBL_MAX, kind == OPTIMIZER_ADAMW ? 0.01 : 0, &s->weight_decay, false, NULL}};
+                                    {"eps", 0, DBL_MAX, eps, &s->eps, false, NULL},
+                                    {"weight_decay", 0, DBL_MAX, decay, &s->weight_decay, false, NULL}};
     s->optimizer = kind;
-    return eval_parameters(lower, value, parameters, 5, 0,
-                           kind == OPTIMIZER_ADAMW ? "optimizer = adamw(lr = 0.001, weight_decay = 0.01);"
-                                                   : "optimizer = adam(lr = 0.001);");
+    return eval_parameters(lower, value, parameters, 5, 0, example);
 }
 static bool eval_adam(Lower *lower, const Expr *value) {
-    return eval_adams(lower, value, OPTIMIZER_ADAM);
+    return eval_adams(lower, value, OPTIMIZER_ADAM, 1e-8, 0, "optimizer = adam(lr = 0.001);");
 }
 static bool eval_adamw(Lower *lower, const Expr *value) {
-    return eval_adams(lower, value, OPTIMIZER_ADAMW);
+    return eval_adams(lower, value, OPTIMIZER_ADAMW, 1e-8, 0.01, "optimizer = adamw(lr = 0.001, weight_decay = 0.01);");
+}
+/* You et al. 2020, algorithm 2, with the numbers of its section 4. */
+static bool eval_lamb(Lower *lower, const Expr *value) {
+    return eval_adams(lower, value, OPTIMIZER_LAMB, 1e-6, 0.01, "optimizer = lamb(lr = 0.001, weight_decay = 0.01);");
 }
 
 /* Chen et al. 2023, algorithm 2, with the learning rate and betas of its table 1. */
@@ -109,10 +112,11 @@ static bool eval_lion(Lower *lower, const Expr *value) {
 }
 
 bool eval_optimizer(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {
-        {"sgd", eval_sgd}, {"momentum", eval_momentum}, {"adam", eval_adam}, {"adamw", eval_adamw}, {"lion", eval_lion}};
-    return call_builtin(lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
-                        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); or adamw(lr = 0.001);");
+    static const Builtin builtins[] = {{"sgd", eval_sgd},     {"momentum", eval_momentum}, {"adam", eval_adam},
+                                       {"adamw", eval_adamw}, {"lion", eval_lion},         {"lamb", eval_lamb}};
+    return call_builtin(
+        lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
+        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); or lamb(lr = 0.001);");
 }
 
 /* ---------------------------------------------------------------- numbers by parameter */

@@ -65,6 +65,7 @@ struct Node {
     bool recompute; /* a forward node whose results are not kept: gradients take those of a copy (compiler/recompute.c). Not in texts */
     int copy_of;    /* computes once more what this node does; 0: none, as node 0 is a leaf */
     int micro;      /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
+    int update;     /* part of the update of state `update` - 1, which lies as that does; 0: of none. Not in texts */
     CommKind comm;  /* op convert: which; from and to are the layouts of in[0] and out[0] */
 };
 
@@ -201,6 +202,7 @@ typedef enum {
     OPTIMIZER_ADAM,
     OPTIMIZER_ADAMW,
     OPTIMIZER_LION,
+    OPTIMIZER_LAMB,
     NOPTIMIZERS
 } OptimizerKind;
 /* Parameters whose paths match the pattern have so many times the learning rate, or the weight decay, of the optimizer; of several lines that match the last holds. */
@@ -262,6 +264,12 @@ typedef struct FoundHint {
     Span span;
 } FoundHint;
 
+/* What a loss is multiplied by, so that gradients of 16 bits do not vanish: GradScaler's numbers. */
+typedef struct LossScale {
+    double init, growth, backoff;
+    int64_t interval; /* so many finite updates in a row before it grows */
+} LossScale;
+
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
 #define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
@@ -285,10 +293,17 @@ typedef struct Settings {
     uint64_t seed; /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;
-    bool nesterov;            /* momentum: the step looks ahead along the slot */
-    double beta1, beta2, eps; /* adam, adamw; lion has no eps */
-    double weight_decay; /* sgd, momentum, adam: added to the gradient, times the parameter; adamw, lion: shrinks the parameter; 0: none */
-    VEC(Scale) scales;   /* of lr and weight_decay, by parameter */
+    bool nesterov;               /* momentum: the step looks ahead along the slot */
+    double beta1, beta2, eps;    /* adam, adamw, lamb; lion has no eps. adafactor: eps is eps1, 0: of the parameter's type */
+    double beta2_decay, eps2, d; /* adafactor */
+    /* sgd, momentum, adam: added to the gradient, times the parameter; lamb: to the direction; adamw, lion, adafactor: shrinks the parameter; 0: none */
+    double weight_decay;
+    bool ema; /* every parameter has an average, which decays by ema_decay a step */
+    double ema_decay;
+    bool averages;        /* an eval takes these averages in place of the parameters */
+    DType compress;       /* in which gradients are reduced: F32, as they are; BF16 */
+    LossScale loss_scale; /* precision F16 */
+    VEC(Scale) scales;    /* of lr and weight_decay, by parameter */
     Schedule schedule;
     int64_t accumulate;    /* batches of a step, whose gradients are averaged; 0, 1: one */
     int64_t micro_batches; /* parts in which each of them is taken, which accumulate counts; 0, 1: it is whole. Not in texts */

@@ -349,7 +349,7 @@ static bool attending(const Graph *graph, const Node *node, Letters *letters, ch
 
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
-    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion;
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb;
 }
 
 /* The first operands and the results have one shape, the operands behind them are single numbers. */
@@ -419,6 +419,8 @@ static bool arity_fits(const Node *node) {
         [OP_adam] = {5, 3},
         [OP_adamw] = {5, 3},
         [OP_lion] = {3, 2},
+        [OP_lamb_step] = {5, 3},
+        [OP_lamb] = {4, 1},
         [OP_sum_squares] = {1, 1},
         [OP_clip] = {2, 1},
         [OP_max] = {1, 1},
@@ -574,11 +576,14 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_adam:
     case OP_adamw:
     case OP_lion:
+    case OP_lamb_step:
+    case OP_lamb:
     case OP_clip:
         letters->elementwise = true;
         return with_numbers(graph, node,
                             node->op == OP_clip       ? 1
                             : node->op == OP_sgd      ? 2
+                            : node->op == OP_lamb     ? 2
                             : node->op == OP_momentum ? 3
                             : node->op == OP_lion     ? 3
                                                       : 4,

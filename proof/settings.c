@@ -20,8 +20,9 @@ static bool differ(Error *error, const char *format, ...) {
 
 /* ---------------------------------------------------------------- the optimizer */
 
-static const OpCode update_op[NOPTIMIZERS] = {[OPTIMIZER_NONE] = OP_write, [OPTIMIZER_SGD] = OP_sgd,     [OPTIMIZER_MOMENTUM] = OP_momentum,
-                                              [OPTIMIZER_ADAM] = OP_adam,  [OPTIMIZER_ADAMW] = OP_adamw, [OPTIMIZER_LION] = OP_lion};
+static const OpCode update_op[NOPTIMIZERS] = {
+    [OPTIMIZER_NONE] = OP_write,  [OPTIMIZER_SGD] = OP_sgd,   [OPTIMIZER_MOMENTUM] = OP_momentum, [OPTIMIZER_ADAM] = OP_adam,
+    [OPTIMIZER_ADAMW] = OP_adamw, [OPTIMIZER_LION] = OP_lion, [OPTIMIZER_LAMB] = OP_lamb_step};
 
 static bool is_update(const Node *node) {
     return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
@@ -86,15 +87,42 @@ static int written_to(const Graph *graph, int value) {
     return -1;
 }
 
-/* Operand k is a state's old value, result k its new one. */
+/* The node that takes a direction, as its operand u; NULL: none. */
+static const Node *taker(const Graph *graph, int direction) {
+    for (int i = graph->values.at[direction].node + 1; i < graph->nodes.n; i++)
+        if (graph->nodes.at[i].op == OP_lamb && graph->nodes.at[i].in[1] == direction) return &graph->nodes.at[i];
+    return NULL;
+}
+
+/* Operand k is a state's old value, result k its new one; a direction is what the new one is made of. */
 static int updated_state(const Graph *graph, const Node *node, int k) {
-    const Node *read = graph_producer(graph, node->in[k]);
-    return read->op == OP_read && written_to(graph, node->out[k]) == read->state ? read->state : -1;
+    const Node *read = graph_producer(graph, node->in[k]), *last = node->op == OP_lamb_step && k == 0 ? taker(graph, node->out[0]) : node;
+    return read->op == OP_read && last && last->in[k] == node->in[k] && written_to(graph, last->out[k]) == read->state ? read->state : -1;
+}
+
+/* The sum of a value's squares. */
+static bool is_squares(const Graph *graph, int value, int of) {
+    const Node *node = graph_producer(graph, value);
+    return node->op == OP_sum_squares && node->in[0] == of;
+}
+
+/* The second half of LAMB: of a direction that the first half makes, and of both norms. */
+static bool lamb_agrees(const Graph *graph, const Node *node, Error *error) {
+    const Node *first = graph_producer(graph, node->in[1]);
+    if (first->op != OP_lamb_step || first->in[0] != node->in[0] || first->out[0] != node->in[1] || taker(graph, node->in[1]) != node)
+        return differ(error, "%s takes no direction of its own", node->name);
+    if (!is_squares(graph, node->in[2], node->in[0]) || !is_squares(graph, node->in[3], node->in[1]))
+        return differ(error, "%s takes other norms than those of its parameter and direction", node->name);
+    const int state = updated_state(graph, first, 0);
+    if (state >= 0 && !numbers_agree(&graph->settings, graph->states.at[state].name, node, error)) return false;
+    if (scheduled(&graph->settings)) return takes_input(graph, node, 4, INPUT_RATE, error);
+    return node->nin == 4 || differ(error, "the header has no schedule, %s takes a rate", node->name);
 }
 
 /* One update: of the header's optimizer and its numbers, of a parameter that is trained and its own slots. taken: per state, the updates that take it. */
 static bool update_agrees(const Graph *graph, const Node *node, int *taken, Error *error) {
     const Settings *settings = &graph->settings;
+    if (node->op == OP_lamb) return lamb_agrees(graph, node, error);
     if (node->op != update_op[settings->optimizer])
         return differ(error, "the header says optimizer=%s, %s is made by %s",
                       settings->optimizer == OPTIMIZER_NONE ? "none" : op_table[update_op[settings->optimizer]].name, node->name,
@@ -116,7 +144,7 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
     bool counts = op_in(node->op, "update") >= 0;
     int next = op_in(node->op, "g") + 1;
     if (counts && !takes_input(graph, node, next++, INPUT_UPDATE, error)) return false;
-    if (scheduled(settings) && !takes_input(graph, node, next++, INPUT_RATE, error)) return false;
+    if (scheduled(settings) && node->op != OP_lamb_step && !takes_input(graph, node, next++, INPUT_RATE, error)) return false;
     return next == node->nin || differ(error, "the header has no schedule, %s takes a rate", node->name);
 }
 
@@ -170,7 +198,8 @@ static bool clips_agree(const Graph *graph, Error *error) {
                 ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name,
                             shown(own, node->attr[op_attr(OP_clip, "norm")].f));
         }
-        if (ok && clip > 0 && is_update(node) && graph_producer(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
+        if (ok && clip > 0 && is_update(node) && op_in(node->op, "g") >= 0 &&
+            graph_producer(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
             ok = differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
     }
     for (int i = 0; ok && i < graph->nodes.n; i++) {

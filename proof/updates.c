@@ -61,6 +61,29 @@ static void lion_row(const void *context, Fe *const *at, const int64_t *stride, 
     }
 }
 
+/* As adam's; the direction has the decay in it, and is a result. */
+static void lamb_step_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[3][i * stride[3]], g = at[6][i * stride[6]];
+        Fe first = fe_add(fe_mul(u->beta1, at[4][i * stride[4]]), fe_mul(u->rest1, g));
+        Fe second = fe_add(fe_mul(u->beta2, at[5][i * stride[5]]), fe_mul(u->rest2, fe_mul(g, g)));
+        Fe step = fe_hash(fe_hash(fe_hash(u->key, first), second), at[7][i * stride[7]]);
+        at[0][i * stride[0]] = fe_add(step, fe_mul(u->decay, w));
+        at[1][i * stride[1]] = first;
+        at[2][i * stride[2]] = second;
+    }
+}
+
+/* w less lr times u times a hash of the two sums of squares. */
+static void lamb_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe ratio = fe_hash(fe_hash(OP_lamb, at[3][i * stride[3]]), at[4][i * stride[4]]);
+        at[0][i * stride[0]] = fe_sub(at[1][i * stride[1]], fe_mul(fe_mul(rate_of(u, at, stride, 4, i), ratio), at[2][i * stride[2]]));
+    }
+}
+
 /* x times a hash of the sum of squares. */
 static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe *key = context;
@@ -77,7 +100,12 @@ static bool number_of(const Node *node, const char *name, Fe *number) {
 
 bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     Fe eps;
-    WalkRow *row = node->op == OP_sgd ? sgd_row : node->op == OP_momentum ? momentum_row : node->op == OP_lion ? lion_row : adam_row;
+    WalkRow *row = node->op == OP_sgd         ? sgd_row
+                   : node->op == OP_momentum  ? momentum_row
+                   : node->op == OP_lion      ? lion_row
+                   : node->op == OP_lamb_step ? lamb_step_row
+                   : node->op == OP_lamb      ? lamb_row
+                                              : adam_row;
     const int nesterov = op_attr(node->op, "nesterov");
     UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw, .nesterov = nesterov >= 0 && node->attr[nesterov].i != 0};
     if (!number_of(node, "lr", &u.lr) || !number_of(node, "momentum", &u.momentum) || !number_of(node, "weight_decay", &u.decay) ||
@@ -86,7 +114,7 @@ bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, ch
     u.rest1 = fe_sub(1, u.beta1);
     u.rest2 = fe_sub(1, u.beta2);
     u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
-    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum || node->op == OP_lion ? 4 : 6);
+    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum || node->op == OP_lion ? 4 : node->op == OP_lamb ? 5 : 6);
     return walk_elements(node, in, out, row, &u, why, n);
 }
 

@@ -235,6 +235,19 @@ static double adam_v_of(const double *x, const Attr *attr) {
 static double adam_w_of(const double *x, const Attr *attr) {
     return x[0] - adam_step(x, attr, adam_m_of(x, attr), adam_v_of(x, attr));
 }
+static double lamb_step_of(const double *x, const Attr *attr) {
+    const double m = attr[0].f * x[1] + (1 - attr[0].f) * x[3], v = attr[1].f * x[2] + (1 - attr[1].f) * x[3] * x[3];
+    return m / (1 - pow(attr[0].f, x[4])) / (sqrt(v / (1 - pow(attr[1].f, x[4]))) + attr[2].f) + attr[3].f * x[0];
+}
+static double lamb_m_of(const double *x, const Attr *attr) {
+    return attr[0].f * x[1] + (1 - attr[0].f) * x[3];
+}
+static double lamb_v_of(const double *x, const Attr *attr) {
+    return attr[1].f * x[2] + (1 - attr[1].f) * x[3] * x[3];
+}
+static double lamb_of(const double *x, const Attr *attr) {
+    return x[0] - attr[0].f * x[4] * (x[2] > 0 && x[3] > 0 ? sqrt(x[2] / x[3]) : 1) * x[1];
+}
 static double clip_of(const double *x, const Attr *attr) {
     return x[0] * fmin(1, attr[0].f / (sqrt(x[1]) + 1e-6));
 }
@@ -382,6 +395,16 @@ bool reference_momentum(const KernelCall *call, Error *error) {
 bool reference_lion(const KernelCall *call, Error *error) {
     (void)error;
     return each_element(call, (ElementFn *const[]){lion_w_of, lion_m_of});
+}
+
+bool reference_lamb_step(const KernelCall *call, Error *error) {
+    (void)error;
+    return each_element(call, (ElementFn *const[]){lamb_step_of, lamb_m_of, lamb_v_of});
+}
+
+bool reference_lamb(const KernelCall *call, Error *error) {
+    (void)error;
+    return each_element(call, (ElementFn *const[]){lamb_of});
 }
 
 bool reference_adam(const KernelCall *call, Error *error) {

@@ -164,6 +164,35 @@ bool kernel_adamw(const KernelCall *call, Error *error) {
     return adams(call, true, error);
 }
 
+/* The direction is adam's: shrink w - lr m' / (..) with the weight decay in the place of shrink, and -1 in that of lr. */
+bool kernel_lamb_step(const KernelCall *call, Error *error) {
+    const double count = number(&call->in[4]);
+    UpdateRun run = {.w = call->in[0].data,
+                     .m = call->in[1].data,
+                     .v = call->in[2].data,
+                     .g = call->in[3].data,
+                     .new_w = call->out[0].data,
+                     .new_m = call->out[1].data,
+                     .new_v = call->out[2].data,
+                     .beta1 = attribute(call, "beta1"),
+                     .beta2 = attribute(call, "beta2"),
+                     .eps = attribute(call, "eps"),
+                     .shrink = attribute(call, "weight_decay")};
+    run.lr = -1 / (1 - pow(run.beta1, count));
+    run.correction = sqrt(1 - pow(run.beta2, count));
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = adam_f32, [F64] = adam_f64}, error);
+}
+
+/* w' = w - lr |w| / |u| u */
+bool kernel_lamb(const KernelCall *call, Error *error) {
+    const double of_w = number(&call->in[2]), of_u = number(&call->in[3]);
+    UpdateRun run = {.w = call->in[0].data,
+                     .g = call->in[1].data,
+                     .new_w = call->out[0].data,
+                     .lr = rate_of(call) * (of_w > 0 && of_u > 0 ? sqrt(of_w) / sqrt(of_u) : 1)};
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = sgd_f32, [F64] = sgd_f64}, error);
+}
+
 /* ---------------------------------------------------------------- sums of squares */
 
 /* Sums of blocks of a fixed length, then those: the result does not depend on the number of threads. */

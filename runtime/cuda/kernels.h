@@ -127,7 +127,7 @@ LAUNCHED kernels_chain(const ChainLaunch *program, cudaStream_t stream);
 enum { UPDATE_TENSORS = 32, SQUARES_BLOCKS = 512 };
 typedef enum UpdateKind { UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_ADAM, UPDATE_LION, UPDATE_CLIP } UpdateKind;
 
-/* One tensor: the parameter w, its gradient g and slots (v of momentum, m and v of adam, m of lion), new and old. Clipping: g becomes new_w. */
+/* One tensor: the parameter w, its gradient g and slots (v of momentum, m and v of adam and lamb, m of lion), new and old. Clipping: g becomes new_w. */
 typedef struct UpdateTensor {
     const void *w, *g, *m, *v;
     void *new_w, *new_m, *new_v;
@@ -138,10 +138,12 @@ typedef struct UpdateTensor {
 /* The same update of several tensors, none of which overlaps another's. */
 typedef struct UpdateTable {
     int kind, dtype, ntensors;
-    int decoupled;     /* adamw: the parameter itself decays, not the gradient */
-    int nesterov;      /* momentum */
-    const void *rate;  /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
-    const void *count; /* adam: the number of the update, from 1 */
+    int decoupled;           /* adamw: the parameter itself decays, not the gradient */
+    int direction;           /* lamb: what adamw would take off a parameter at lr 1 goes to new_w */
+    int nesterov;            /* momentum */
+    const void *rate;        /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
+    const void *count;       /* adam: the number of the update, from 1 */
+    const void *of_w, *of_u; /* lamb: squares of the norms of w and g, whose ratio lr is multiplied by; else NULL */
     double lr, momentum, beta1, beta2, eps, decay;
     double norm; /* of clipping */
     UpdateTensor tensor[UPDATE_TENSORS];

@@ -16,7 +16,8 @@ static const Operand *operand(const KernelCall *call, const char *name) {
 }
 
 static bool is_update(OpCode op) {
-    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_clip;
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb_step || op == OP_lamb ||
+           op == OP_clip;
 }
 
 /* ---------------------------------------------------------------- updates */
@@ -24,17 +25,22 @@ static bool is_update(OpCode op) {
 /* What all calls of a launch have in common. */
 static bool init_table(UpdateTable *table, const KernelCall *call) {
     const Operand *rate = operand(call, call->op == OP_clip ? "s" : "rate"), *count = operand(call, "update");
+    const Operand *of_w = operand(call, "of_w"), *of_u = operand(call, "of_u");
     *table = (UpdateTable){
         .kind = call->op == OP_sgd        ? UPDATE_SGD
+                : call->op == OP_lamb     ? UPDATE_SGD
                 : call->op == OP_momentum ? UPDATE_MOMENTUM
                 : call->op == OP_lion     ? UPDATE_LION
                 : call->op == OP_clip     ? UPDATE_CLIP
                                           : UPDATE_ADAM,
         .dtype = (int)call->in[0].dtype,
         .decoupled = call->op == OP_adamw,
+        .direction = call->op == OP_lamb_step,
         .nesterov = call->op == OP_momentum && call->attr[op_attr(OP_momentum, "nesterov")].i != 0,
         .rate = rate ? rate->data : NULL,
         .count = count ? count->data : NULL,
+        .of_w = of_w ? of_w->data : NULL,
+        .of_u = of_u ? of_u->data : NULL,
         .lr = attribute(call, "lr"),
         .momentum = attribute(call, "momentum"),
         .beta1 = attribute(call, "beta1"),
@@ -47,9 +53,10 @@ static bool init_table(UpdateTable *table, const KernelCall *call) {
 }
 
 static bool tables_agree(const UpdateTable *a, const UpdateTable *b) {
-    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->nesterov == b->nesterov && a->rate == b->rate &&
-           a->count == b->count && a->lr == b->lr && a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
-           a->eps == b->eps && a->decay == b->decay && a->norm == b->norm;
+    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->direction == b->direction &&
+           a->of_w == b->of_w && a->of_u == b->of_u && a->nesterov == b->nesterov && a->rate == b->rate && a->count == b->count &&
+           a->lr == b->lr && a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
+           a->decay == b->decay && a->norm == b->norm;
 }
 
 static const void *data_of(const KernelCall *call, const char *name) {
@@ -61,7 +68,9 @@ static void add_tensor(UpdateTable *table, const KernelCall *call) {
     UpdateTensor *tensor = &table->tensor[table->ntensors++];
     *tensor = (UpdateTensor){
         .w = data_of(call, "w"),
-        .g = data_of(call, call->op == OP_clip ? "x" : "g"),
+        .g = data_of(call, call->op == OP_clip   ? "x"
+                           : call->op == OP_lamb ? "u"
+                                                 : "g"),
         .m = data_of(call, "m"),
         .v = data_of(call, "v"),
         .new_w = call->out[0].data,
@@ -70,7 +79,7 @@ static void add_tensor(UpdateTable *table, const KernelCall *call) {
     };
     if (call->op == OP_momentum) tensor->new_v = call->out[1].data;
     if (call->op == OP_lion) tensor->new_m = call->out[1].data;
-    if (call->op == OP_adam || call->op == OP_adamw) {
+    if (call->op == OP_adam || call->op == OP_adamw || call->op == OP_lamb_step) {
         tensor->new_m = call->out[1].data;
         tensor->new_v = call->out[2].data;
     }
@@ -95,6 +104,12 @@ bool kernel_momentum(const KernelCall *call, Error *error) {
     return update(call, error);
 }
 bool kernel_lion(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_lamb_step(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_lamb(const KernelCall *call, Error *error) {
     return update(call, error);
 }
 bool kernel_adam(const KernelCall *call, Error *error) {

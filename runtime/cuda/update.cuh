@@ -35,7 +35,16 @@ template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const Up
         scalars.correction = (T)sqrt(1 - pow(table.beta2, count));
         scalars.shrink = (T)(table.decoupled ? 1 - lr * table.decay : 1);
         if (table.decoupled) scalars.decay = 0;
+        if (table.direction) {
+            scalars.shrink = scalars.decay;
+            scalars.decay = 0;
+            lr = -1;
+        }
         lr /= 1 - pow(table.beta1, count);
+    }
+    if (kind == UPDATE_SGD && table.of_u) {
+        const double of_w = update_number<T>(table.of_w), of_u = update_number<T>(table.of_u);
+        if (of_w > 0 && of_u > 0) lr *= sqrt(of_w) / sqrt(of_u);
     }
     scalars.lr = (T)lr;
     return scalars;

@@ -666,6 +666,8 @@ seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with
      ("momentum has the net's factor", "kernel_momentum", 'attribute(call, "momentum")', "0"))
 seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_what_pytorch_does"),
      ("nesterov looks ahead", "MOMENTUM", "+ momentum * slot : slot", "+ momentum * v[i] : slot"),
+     ("lamb's decay is part of its direction", "kernel_lamb_step", '.shrink = attribute(call, "weight_decay")', ".shrink = 0"),
+     ("lamb's rate is the ratio of its norms", "kernel_lamb", "sqrt(of_w) / sqrt(of_u)", "of_w / of_u"),
      ("lion's slot has a share of its own", "LION", "slot = beta2 * m[i] + rest2 * g[i]", "slot = beta1 * m[i] + rest1 * g[i]"))
 seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_what_pytorch_does"),
      ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))

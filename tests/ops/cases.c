@@ -450,13 +450,18 @@ void cases_updates(CaseFn *fn, void *context) {
         for (int decoupled = 0; decoupled < 2; decoupled++)
             CASE(.op = decoupled ? OP_adamw : OP_adam, .nin = nin, .in = {x, x, x, x, SCALAR, SCALAR},
                  .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}, .positive = true);
+    CASE(.op = OP_lamb_step, .nin = 5, .in = {x, x, x, x, SCALAR}, .attr = {NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)},
+         .positive = true);
+    for (int nin = 4; nin <= 5; nin++)
+        CASE(.op = OP_lamb, .nin = nin, .in = {x, x, SCALAR, SCALAR, SCALAR}, .attr = {NUMBER(0.1)}, .positive = true);
     CASE(.op = OP_sum_squares, .nin = 1, .in = {x}, .length = 60000, .size = 245);
     CASE(.op = OP_clip, .nin = 2, .in = {x, SCALAR}, .attr = {NUMBER(0.5)}, .positive = true);
 }
 
 /* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
 void cases_whole_table(CaseFn *fn, void *context) {
-    const OpCode positive[] = {OP_log, OP_sqrt, OP_rsqrt, OP_div, OP_sqrt_grad, OP_adam, OP_adamw, OP_clip, OP_attention_grad};
+    const OpCode positive[] = {OP_log,  OP_sqrt,  OP_rsqrt,     OP_div,  OP_sqrt_grad,
+                               OP_adam, OP_adamw, OP_lamb_step, OP_clip, OP_attention_grad};
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};

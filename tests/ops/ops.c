@@ -510,9 +510,12 @@ static void try_updates(void) {
         "net t() { input x : f64[6, 4]; input label : f64[6, 8]; param w : f64[4, 8] = uniform(-1, 1); param b : f64[8] = uniform(-1, 1);\n"
         "h = matmul(x, w) shard ((1, 2), (2, 2)); loss mse(tanh(h + b), label); }\n"
         "train { data = numpy_rand(seed = 3); optimizer = %s; clip = norm(0.1); epochs = 1; steps = 2; }\nparallel { mode = auto; }\n";
-    static const char *const optimizers[] = {
-        "adam(lr = 0.1, eps = 0.01, weight_decay = 0.1)", "adamw(lr = 0.1, eps = 0.01); schedule = linear",
-        "sgd(lr = 0.1, momentum = 0.9, nesterov = true); decay except b; lr 0.5 for w", "lion(lr = 0.1, weight_decay = 0.1)"};
+    static const char *const optimizers[] = {"adam(lr = 0.1, eps = 0.01, weight_decay = 0.1)",
+                                             "adamw(lr = 0.1, eps = 0.01); schedule = linear",
+                                             "sgd(lr = 0.1, momentum = 0.9, nesterov = true); decay except b; lr 0.5 for w",
+                                             "lion(lr = 0.1, weight_decay = 0.1)",
+                                             "lamb(lr = 0.1, eps = 0.01)",
+                                             "lamb(lr = 0.1, weight_decay = 0.1); schedule = linear(warmup = 1)"};
     for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
         Text text = {0};
         Net one, many;

@@ -102,6 +102,17 @@ Test(settings, numbers_are_scaled_by_parameter) {
           {" nesterov weight_decay=", " weight_decay=", "no nesterov, new_w looks ahead", 0});
 }
 
+static const char norms[] =
+    "net n(batch = 4) { input x : f32[batch, 2]; param w : f32[2] = ones; param b : f32[2] = ones; loss mean(x * w + b); }\n"
+    "train { data = normal(seed = 1); optimizer = lamb(lr = 0.25, weight_decay = 0.5); schedule = linear(warmup = 2); decay except b; }\n";
+
+Test(settings, of_lamb_are_those_of_both_its_steps) {
+    JUDGE(norms, 2, {" lr=0.25", " lr=0.5", "the header says lr=0.5, new_w has 0.25", 0},
+          {"weight_decay: 0.5", "weight_decay: 0.25", "weight_decay=0.5, step_w has 0.25", 0},
+          {"optimizer=lamb", "optimizer=adamw", "the header says optimizer=adamw, step_w is made by lamb_step", 0},
+          {"sum_squares (%1)", "sum_squares (%2)", "takes other norms than those of its parameter and direction", 0});
+}
+
 Test(settings, of_the_schedule_and_the_count_are_what_updates_take) {
     JUDGE(everything, 4, {" schedule=linear warmup=2 end=0.125", "", "has no schedule, new_w takes a rate", 0},
           {" kind=rate", " kind=update", "takes no input of kind=rate", 0},

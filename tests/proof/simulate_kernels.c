@@ -84,6 +84,8 @@ static const Way way_of[NOPS] = {
     [OP_adam] = ELEMENT,
     [OP_adamw] = ELEMENT,
     [OP_lion] = ELEMENT,
+    [OP_lamb_step] = ELEMENT,
+    [OP_lamb] = ELEMENT,
     [OP_clip] = ELEMENT,
     [OP_sum_squares] = PRODUCT,
     [OP_write] = ELEMENT,
@@ -295,6 +297,18 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = plus(x[0], negative(times(rate, plus(slot, times(simulate_number(node->attr[3].f), x[0])))));
         return;
     }
+    case OP_lamb_step: {
+        uint32_t beta1 = simulate_number(node->attr[0].f), beta2 = simulate_number(node->attr[1].f);
+        y[1] = plus(times(beta1, x[1]), times(plus(1, negative(beta1)), x[3]));
+        y[2] = plus(times(beta2, x[2]), times(plus(1, negative(beta2)), times(x[3], x[3])));
+        slot = times(y[1], any_function(OP_adam, times(x[4], any_function(OP_adamw, y[2])))); /* over the root */
+        y[0] = plus(slot, times(simulate_number(node->attr[3].f), x[0]));
+        return;
+    }
+    case OP_lamb: /* the ratio of the norms */
+        rate = node->nin > 4 ? times(simulate_number(node->attr[0].f), x[4]) : simulate_number(node->attr[0].f);
+        y[0] = plus(x[0], negative(times(times(rate, any_function(OP_lamb, plus(x[2], times(3, x[3])))), x[1])));
+        return;
     case OP_adam:
     case OP_adamw: {
         uint32_t decay = times(simulate_number(node->attr[4].f), x[0]), beta1 = simulate_number(node->attr[1].f),

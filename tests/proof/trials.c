@@ -252,6 +252,13 @@ const Trial trials[] = {
      .in = {S(7, 5), S(7, 5), S(7, 5), {0}},
      .attr = {REAL(0.5), REAL(0.25), REAL(0.125), REAL(0.5)},
      .hashed = true},
+    {.op = OP_lamb_step,
+     .nin = 5,
+     .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}},
+     .attr = {REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)},
+     .hashed = true},
+    {.op = OP_lamb, .nin = 4, .in = {S(7, 5), S(7, 5), {0}, {0}}, .attr = {REAL(0.5)}, .hashed = true},
+    {.op = OP_lamb, .nin = 5, .in = {S(7, 5), S(7, 5), {0}, {0}, {0}}, .attr = {REAL(0.5)}, .hashed = true},
     {.op = OP_sum_squares, .nin = 1, .in = {S(7, 5)}},
     {.op = OP_clip, .nin = 2, .in = {S(7, 5), {0}}, .attr = {REAL(0.5)}, .hashed = true},
 };

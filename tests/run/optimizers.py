@@ -22,6 +22,7 @@ OPTIMIZERS = {
     "momentum": "optimizer = momentum(lr = 0.05, momentum = 0.9, weight_decay = 0.1); schedule = linear(warmup = 2);",
     "nesterov": "optimizer = sgd(lr = 0.05, momentum = 0.9, weight_decay = 0.1, nesterov = true); decay except b*; lr 0.5 for w2;",
     "lion": "optimizer = lion(lr = 0.001, weight_decay = 0.1);",
+    "lamb": "optimizer = lamb(lr = 0.02, weight_decay = 0.1); schedule = linear(warmup = 2); decay except b;",
     "adam": "optimizer = adam(lr = 0.01, weight_decay = 0.1); clip = norm(0.3);",
     "adamw": "optimizer = adamw(lr = 0.01, weight_decay = 0.1); schedule = cosine(warmup = 3, end = 0.1); clip = norm(0.3);",
 }

@@ -26,6 +26,8 @@ CASES = {
     "adamw": ("optimizer = adamw(lr = 0.01, weight_decay = 0.1);", "AdamW", dict(lr=0.01, weight_decay=0.1), {}, None),
     "by_parameter": ("optimizer = adamw(lr = 0.01, weight_decay = 0.1); decay 0.25 for *; decay except v, s; decay 0.5 for t; decay 1 for w; lr 0.25 for w, *t;", "AdamW", dict(lr=0.01, weight_decay=0.1),
                      {"w": (0.25, 1), "v": (1, 0), "t": (0.25, 0.5), "s": (1, 0)}, None),
+    "lamb": ("optimizer = lamb(lr = 0.01, weight_decay = 0.1); decay except v; lr 0.5 for t;", "Lamb", dict(lr=0.01, weight_decay=0.1),
+             {"v": (1, 0), "t": (0.5, 1)}, None),
     "lion": ("optimizer = lion(lr = 0.01, weight_decay = 0.1);", "Lion", dict(lr=0.01, weight_decay=0.1), {}, None),
 }
 

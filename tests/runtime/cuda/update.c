@@ -9,7 +9,7 @@
 #include "runtime/element.h"
 #include "tests/runtime/cuda/fixture.h"
 
-static const OpCode updates[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion};
+static const OpCode updates[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_lamb_step, OP_lamb};
 static const int64_t sizes[] = {0, 1, 3, 4, 5, 255, 1024, 4095, 4096, 4097, 9001};
 
 static void set(Attr *attr, OpCode op, const char *name, double value) {
@@ -21,9 +21,9 @@ static void set(Attr *attr, OpCode op, const char *name, double value) {
 static KernelCall make_update(Image *image, uint64_t *random, OpCode op, Attr *attr, DType dtype, int64_t n, const Operand *rate,
                               const Operand *count, bool in_place) {
     const Shape shape = {.ndim = 1, .dim = {n}};
-    KernelCall call = {.op = op, .attr = attr, .nin = op_nin(op) - (rate ? 0 : 1), .nout = op_nout(op)};
+    KernelCall call = {.op = op, .attr = attr, .nin = op_nin(op) - (rate || op_in(op, "rate") < 0 ? 0 : 1), .nout = op_nout(op)};
     for (int i = 0; i < call.nin; i++) {
-        if (i == op_in(op, "rate") || i == op_in(op, "update")) {
+        if (i == op_in(op, "rate") || i == op_in(op, "update") || i == op_in(op, "of_w") || i == op_in(op, "of_u")) {
             call.in[i] = i == op_in(op, "rate") ? *rate : *count;
             continue;
         }
@@ -214,7 +214,7 @@ static void check_run(OpCode op, DType dtype, int n, uint64_t seed) {
 }
 
 Test(update, runs_over_tensors_give_what_their_calls_give) {
-    const OpCode ops[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_sum_squares, OP_clip};
+    const OpCode ops[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_lamb_step, OP_lamb, OP_sum_squares, OP_clip};
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         for (int dtype = F32; dtype <= F64; dtype++)
             for (int repeat = 0; repeat < 8; repeat++)
