@@ -1,6 +1,7 @@
 #include "compiler/budget.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "compiler/compiler.h"
 #include "compiler/name.h"
@@ -137,11 +138,14 @@ static bool changes(const Budget *s, int measure) {
     return table[measure].apply(&settings, nranks);
 }
 
-static bool equal(const Measures *a, const Measures *b) {
+static bool equal(const Budget *s, const Measures *a, const Measures *b) {
+    const size_t nmarks = (size_t)s->b->front.chosen.nodes.n;
     bool same = a->n == b->n;
-    for (int k = 0; same && k < a->n; k++)
-        same =
-            a->taken[k].measure == b->taken[k].measure && a->taken[k].share == b->taken[k].share && a->taken[k].marks == b->taken[k].marks;
+    for (int k = 0; same && k < a->n; k++) {
+        const Taken *x = &a->taken[k], *y = &b->taken[k];
+        same = x->measure == y->measure && x->share == y->share && (x->marks == NULL) == (y->marks == NULL) &&
+               (x->marks == NULL || memcmp(x->marks, y->marks, nmarks) == 0);
+    }
     return same;
 }
 
@@ -165,7 +169,7 @@ static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
         return false;
     }
     for (int k = 0; k < s->known.n; k++)
-        if (equal(&s->known.at[k].measures, &try->with)) {
+        if (equal(s, &s->known.at[k].measures, &try->with)) {
             try->cost = s->known.at[k].cost;
             return true;
         }
@@ -292,12 +296,19 @@ static void go_back(Budget *s, const Known *to) {
     s->cost = to->cost;
 }
 
-/* Where much is missing, all that there is is tried first: where that is not nearly enough it is over, else what is best is looked for, one after the other. */
+static bool fits_with(Budget *s, int measure) {
+    Try try;
+    if (!try_measure(s, measure, s->limit, &try)) return false;
+    tried_finish(try.tried);
+    return memory_bytes(&try.cost) <= s->limit;
+}
+
+/* Where much is missing, and computing again is not enough, all that there is is tried first: where that is not nearly enough it is over, else what is best is looked for, one after the other. */
 void budget_fit(Budget *s, double most) {
     const Known begin = now(s);
     Known all = begin;
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit || s->cost.step_s >= most) return;
-    const bool first = (double)memory_bytes(&s->cost) > MUCH * (double)s->limit;
+    const bool first = (double)memory_bytes(&s->cost) > MUCH * (double)s->limit && !fits_with(s, RECOMPUTE);
     if (first) {
         take_all(s);
         all = now(s);

@@ -4,6 +4,7 @@
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/search.h"
+#include "compiler/timeline.h"
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000 };
 #define WORTH 1.005 /* measures that make a step longer by less are as good as none */
@@ -36,6 +37,18 @@ static double measures_s(const Build *b) {
     return seconds;
 }
 
+/* Whether two parts could take less than whole batches with measures: each kernel starts twice, and arithmetic is not less. */
+static bool may_gain(const Build *b, const BuildCost *now) {
+    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    int starts = 0;
+    for (int e = 0; e < b->timeline->events.n; e++) {
+        const Step *step = &b->facts->role->steps.at[b->timeline->events.at[e].step];
+        starts += step->kind == STEP_KERNEL && op_table[step->op].op_class != OP_CLASS_UPDATE &&
+                  b->facts->graph->nodes.at[step->node].copy_of == 0;
+    }
+    return now->kernel_s - measures_s(b) + starts * machine->kernel_s < now->step_s;
+}
+
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
@@ -46,7 +59,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     build_cost(train, &now);
     MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit};
     double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
-    if (best.whole_fits && now.step_s < WORTH * (now.step_s - measures_s(train))) return NULL;
+    if (best.whole_fits && (now.step_s < WORTH * (now.step_s - measures_s(train)) || !may_gain(train, &now))) return NULL;
     for (int parts = 2; may_take(c, parts); parts *= 2) {
         if (least_s == 0 && !may_fit(c, parts, others, need, limit)) continue;
         const SearchTaken *decision = parts_decide(c, parts, least_s);

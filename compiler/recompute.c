@@ -5,6 +5,8 @@
  * it. A copy takes the results of copies where its original takes those of marked nodes, and otherwise the same values, which are kept. It has the strategy, the needs and the
  * layouts of its original: it is the same operation on the same parts, so its results are the same to the last bit. The proof compares the two (proof/copies.c).
  *
+ * In mode data_parallel what the replicas read of a parameter is such a value too where the parameter is gathered again: it is made in each phase of a step, of what is gathered there.
+ *
  * With several batches in a step, what all of them share is kept: the forward pass of a later batch reads it after gradients of an earlier one. */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,8 @@ typedef struct Recompute {
     Build *b;
     Sharded old;
     GraphCopy copy;
-    int *again;      /* per old node: its copy, -1: none yet */
+    int *again;      /* per old node: its last copy, -1: none yet */
+    int *again_in;   /* the phase that this is for */
     VEC(int) from;   /* per new node the old one whose strategy, needs and layouts it has */
     VEC(int) reader; /* per new node: it, or of a copy the first gradient that needs it: old nodes */
     VEC(int) need;   /* copies to be made: old nodes */
@@ -31,16 +34,26 @@ static void keep_shared(Graph *g) {
         }
 }
 
-static bool is_marked(const Graph *g, int value) {
-    const int maker = g->values.at[value].node;
-    return g->nodes.at[maker].recompute && graph_is_forward(g, maker);
+/* Marks what replicas read of parameters that are gathered again. */
+static void mark_replicas(Sharded *s) {
+    Graph *g = &s->graph;
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_replicate && s->regather[node->in[0]] && s->need[n][0] != s->made[node->in[0]]) g->nodes.at[n].recompute = true;
+    }
 }
 
-/* Whether some gradient reads a marked node. */
-static bool any_reader(const Graph *g) {
-    for (int n = g->nforward; n < g->nodes.n; n++)
-        for (int i = 0; !graph_is_forward(g, n) && i < g->nodes.at[n].nin; i++)
-            if (is_marked(g, g->nodes.at[n].in[i])) return true;
+/* Whether a node reads, in this phase, what is not kept from an earlier one. */
+static bool is_dropped(const Graph *g, const int *phase, int value, int reader_phase) {
+    const int maker = g->values.at[value].node;
+    return g->nodes.at[maker].recompute && graph_is_forward(g, maker) && phase[maker] != reader_phase;
+}
+
+static bool any_reader(const Sharded *s) {
+    const Graph *g = &s->graph;
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++)
+            if (is_dropped(g, s->phase, g->nodes.at[n].in[i], s->phase[n])) return true;
     return false;
 }
 
@@ -51,23 +64,26 @@ static int ascending(const void *a, const void *b) {
 /* Notes the copies that a node of the old graph needs before it, in program order. */
 static void note_needs(Recompute *r, int id) {
     const Graph *g = &r->copy.from;
+    const int phase = r->old.phase[id];
     r->need.n = 0;
     for (int next = -1; next < r->need.n; next++) {
         const Node *node = &g->nodes.at[next < 0 ? id : r->need.at[next]];
         for (int i = 0; i < node->nin; i++) {
             const int maker = g->values.at[node->in[i]].node;
-            if (!is_marked(g, node->in[i]) || r->again[maker] != -1) continue;
+            if (!is_dropped(g, r->old.phase, node->in[i], phase) || (r->again[maker] != -1 && r->again_in[maker] == phase)) continue;
             r->again[maker] = -2; /* noted */
+            r->again_in[maker] = phase;
             vec_push(g->arena, &r->need, maker);
         }
     }
     if (r->need.n > 0) qsort(r->need.at, (size_t)r->need.n, sizeof *r->need.at, ascending);
 }
 
-/* What a gradient, or a copy, takes in the place of a value of the old graph. */
-static int taken(const Recompute *r, int value) {
+/* What a node of a phase, or a copy for it, takes in the place of a value of the old graph. */
+static int taken(const Recompute *r, int value, int phase) {
     const Value *v = &r->copy.from.values.at[value];
-    return r->again[v->node] >= 0 ? r->copy.to->nodes.at[r->again[v->node]].out[v->index] : r->copy.value[value];
+    return is_dropped(&r->copy.from, r->old.phase, value, phase) ? r->copy.to->nodes.at[r->again[v->node]].out[v->index]
+                                                                 : r->copy.value[value];
 }
 
 static void compute_again(Recompute *r, int id, int reader) {
@@ -75,7 +91,7 @@ static void compute_again(Recompute *r, int id, int reader) {
     const Node *old = &r->copy.from.nodes.at[id];
     int in[MAX_IN];
     for (int i = 0; i < old->nin; i++)
-        in[i] = taken(r, old->in[i]);
+        in[i] = taken(r, old->in[i], r->old.phase[reader]);
     const char *name = arena_printf(g->arena, "%s.again", old->name);
     const int first = graph_emit(g, old->op, in, old->nin, old->attr, name, old->span), made = g->values.at[first].node;
     Node *node = &g->nodes.at[made];
@@ -93,13 +109,11 @@ static void compute_again(Recompute *r, int id, int reader) {
 
 static void keep(Recompute *r, int id) {
     Node node = copy_operands(&r->copy, id);
-    if (!graph_is_forward(&r->copy.from, id)) {
-        note_needs(r, id);
-        for (int k = 0; k < r->need.n; k++)
-            compute_again(r, r->need.at[k], id);
-        for (int i = 0; i < node.nin; i++)
-            node.in[i] = taken(r, r->copy.from.nodes.at[id].in[i]);
-    }
+    note_needs(r, id);
+    for (int k = 0; k < r->need.n; k++)
+        compute_again(r, r->need.at[k], id);
+    for (int i = 0; i < node.nin; i++)
+        node.in[i] = taken(r, r->copy.from.nodes.at[id].in[i], r->old.phase[id]);
     copy_node(&r->copy, id, node);
     vec_push(r->copy.to->arena, &r->from, id);
     vec_push(r->copy.to->arena, &r->reader, id);
@@ -135,10 +149,12 @@ static void fill(Recompute *r) {
 bool pass_recompute(Build *b) {
     Graph *g = &b->sharded.graph;
     keep_shared(g);
-    if (!any_reader(g)) return true;
+    mark_replicas(&b->sharded);
+    if (!any_reader(&b->sharded)) return true;
     Recompute r = {.b = b, .old = b->sharded};
     copy_begin(&r.copy, g, g->nodes.n + g->nforward, g->values.n + g->nforward);
     r.again = arena_alloc(b->arena, sizeof *r.again * (size_t)(r.copy.from.nodes.n + 1));
+    r.again_in = arena_alloc(b->arena, sizeof *r.again_in * (size_t)(r.copy.from.nodes.n + 1));
     memset(r.again, -1, sizeof *r.again * (size_t)(r.copy.from.nodes.n + 1));
     for (int id = 0; id < r.copy.from.nodes.n; id++) {
         keep(&r, id);

@@ -2,8 +2,10 @@
  *
  * A program is compiled as it is so far and looked at: which values of the forward pass lie in the arena at its fullest step, and what computing each is predicted to take.
  * Values of one kind, of equal layers, are looked at together: what they hold, against the seconds in which they are computed again, with all that they need and that is not kept
- * itself. What is read directly behind that step is kept. The kinds that hold most bytes a second go first, of each as many values as are needed, from the first layer on, which are held longest. A kind that would be computed
- * from values of its own kind, as what layers hand on to each other, is kept: it would be computed, and held, for all layers at once. */
+ * itself. What is read directly behind that step is kept. The kinds that hold most bytes a second go first, of each as many values as are needed, from the first layer on, which are held longest.
+ *
+ * A kind that is computed from values of its own kind, as what layers hand on to each other, would be computed, and held, for all layers at once. Of n such values one in about the square root of n
+ * is kept, so that what lies between two of these, a segment, is computed at once (Chen et al. 2016). One value is computed for each that is not kept, however long segments are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,7 @@ enum { SOON = 32, SOON_SHARE = 64 }; /* steps: at most so many, and such a share
 /* Of the program that is looked at, per node of front.chosen. */
 typedef struct Looked {
     int64_t *held;   /* bytes of its results at the fullest step */
+    int64_t *size;   /* bytes of its results */
     double *seconds; /* that it takes, with its communications */
     bool *soon;      /* read so soon after the fullest step that computing it again would bring nothing */
     int64_t bytes;   /* that a rank needs */
@@ -64,6 +67,11 @@ static void look(const Tried *tried, Looked *looked, Arena *arena) {
         const int chosen = forward_operator(t, value->node);
         if (chosen >= 0) looked->held[chosen] += layout_max_bytes(t->sharded.made[held.values.at[i]], &value->type);
     }
+    for (int n = 0; n < g->nforward; n++)
+        for (int k = 0; k < g->nodes.at[n].nout; k++) {
+            const int v = g->nodes.at[n].out[k];
+            looked->size[chosen_of(t, n)] += layout_max_bytes(t->sharded.made[v], &g->values.at[v].type);
+        }
     for (int e = 0; e < t->timeline->events.n; e++)
         add_seconds(t, &t->timeline->events.at[e], looked->seconds);
     looked->bytes = memory_bytes(&tried->cost);
@@ -74,6 +82,7 @@ static void look(const Tried *tried, Looked *looked, Arena *arena) {
 typedef struct Kind {
     const char *name;
     VEC(int) members; /* nodes that hold bytes and may be marked, in program order */
+    int segment;      /* it is marked in segments of so many values, the last of each kept; 0: it is not */
     double worth;     /* bytes a second when it was last looked at */
 } Kind;
 
@@ -84,6 +93,7 @@ typedef struct Choice {
     bool *marks;
     int *kind;  /* per node: its kind, -1: none */
     int *stamp; /* per node: the last question that came by */
+    int *kept;  /* per node: the last question for which it ends a segment */
     int question;
     VEC(Kind) kinds;
     VEC(int) found; /* what computing again takes: nodes */
@@ -94,14 +104,36 @@ static bool may_mark(const Node *node) {
     return (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && !op_table[node->op].boundary && node->op != OP_replicate;
 }
 
+/* Layers of a loop have a place in their names, "h.*". Where none is, as in h1 = .., h2 = .., numbers are taken for one. */
+static const char *kind_name(Arena *arena, const char *name) {
+    const char *kind = held_kind(arena, name);
+    if (strchr(kind, '*') != NULL) return kind;
+    char *numbered = arena_alloc(arena, strlen(kind) + 1);
+    int n = 0;
+    for (const char *at = kind; *at;) {
+        const size_t digits = strspn(at, "0123456789");
+        numbered[n++] = digits > 0 ? '*' : *at;
+        at += digits > 0 ? digits : 1;
+    }
+    return numbered;
+}
+
+/* What differs in numbers in names alone is of one kind only where one operator makes it, and it holds as much. */
+static bool is_of(const Choice *c, const Kind *kind, const char *name, int node) {
+    const int first = kind->members.at[0];
+    return strcmp(kind->name, name) == 0 &&
+           (strcmp(held_kind(c->arena, c->g->nodes.at[node].name), name) == 0 ||
+            (c->g->nodes.at[first].op == c->g->nodes.at[node].op && c->looked->held[first] == c->looked->held[node]));
+}
+
 static void find_kinds(Choice *c) {
     Map names = {0};
     for (int n = 0; n < c->g->nforward; n++) {
         c->kind[n] = -1;
         if (c->looked->held[n] == 0 || c->looked->soon[n] || c->marks[n] || !may_mark(&c->g->nodes.at[n])) continue;
-        const char *name = held_kind(c->arena, c->g->nodes.at[n].name);
+        const char *name = kind_name(c->arena, c->g->nodes.at[n].name);
         const uint64_t hash = hash_bytes(name, strlen(name));
-        map_each(&names, hash, k) if (strcmp(c->kinds.at[k].name, name) == 0) c->kind[n] = k;
+        map_each(&names, hash, k) if (is_of(c, &c->kinds.at[k], name, n)) c->kind[n] = k;
         if (c->kind[n] < 0) {
             c->kind[n] = c->kinds.n;
             map_add(c->arena, &names, hash, c->kinds.n);
@@ -111,8 +143,9 @@ static void find_kinds(Choice *c) {
     }
 }
 
-/* Collects what computing a value again takes, beside what the same question has collected. False: a value of its own kind. */
-static bool collect(Choice *c, int member) {
+/* Collects what computing a value again takes, beside what the same question has collected: from what is kept on, and in segments from what ends one. False: another value of its kind, and there
+ * are no segments. */
+static bool collect(Choice *c, int member, bool segments) {
     int next = c->found.n;
     if (c->stamp[member] != c->question) vec_push(c->arena, &c->found, member);
     c->stamp[member] = c->question;
@@ -121,8 +154,10 @@ static bool collect(Choice *c, int member) {
         for (int i = 0; i < node->nin; i++) {
             const int maker = c->g->values.at[node->in[i]].node;
             if (!may_mark(&c->g->nodes.at[maker])) continue;
-            if (c->kind[maker] >= 0 && c->kind[maker] == c->kind[member]) return false;
-            if (c->stamp[maker] == c->question || (c->looked->held[maker] > 0 && !c->marks[maker])) continue;
+            const bool own = c->kind[maker] >= 0 && c->kind[maker] == c->kind[member];
+            if (own && !segments) return false;
+            const bool stays = own ? c->kept[maker] == c->question : c->looked->held[maker] > 0;
+            if (c->stamp[maker] == c->question || (stays && !c->marks[maker])) continue;
             c->stamp[maker] = c->question;
             vec_push(c->arena, &c->found, maker);
         }
@@ -130,24 +165,57 @@ static bool collect(Choice *c, int member) {
     return true;
 }
 
-/* Marks values of a kind until `missing` bytes are saved: *saved, in *seconds. With try_only nothing is marked. False: it cannot be computed again. */
-static bool take_kind(Choice *c, const Kind *kind, int64_t missing, bool try_only, int64_t *saved, double *seconds) {
+static void ask(Choice *c) {
     c->question++;
     c->found.n = 0;
+}
+
+/* How many values a segment has, so that those that are kept and those of one segment together hold least; less than 2: there are none. */
+static int segment_length(Choice *c, const Kind *kind) {
+    if (kind->segment > 0) return kind->segment;
+    const int member = kind->members.at[kind->members.n / 2];
+    int64_t held = 0; /* of what is computed again with one value */
+    ask(c);
+    for (int m = 0; m < kind->members.n; m++)
+        c->kept[kind->members.at[m]] = c->question;
+    collect(c, member, true);
+    for (int i = 0; i < c->found.n; i++)
+        if (c->found.at[i] == member || c->marks[c->found.at[i]]) held += c->looked->size[c->found.at[i]];
+    return held == 0 ? 0 : (int)sqrt((double)kind->members.n * (double)c->looked->held[member] / (double)held);
+}
+
+/* Collects values of a kind until `missing` bytes are saved: *saved. segment 0: one by one. False: it cannot be computed so. */
+static bool collect_kind(Choice *c, const Kind *kind, int segment, int64_t missing, int64_t *saved) {
+    ask(c);
     *saved = 0;
-    *seconds = 0;
+    for (int m = segment - 1; segment > 0 && m < kind->members.n; m += segment)
+        c->kept[kind->members.at[m]] = c->question;
     for (int m = 0; m < kind->members.n && *saved < missing; m++) {
-        if (!collect(c, kind->members.at[m])) return false;
-        if (!c->marks[kind->members.at[m]]) *saved += c->looked->held[kind->members.at[m]];
+        const int member = kind->members.at[m];
+        if (c->kept[member] == c->question) continue;
+        if (!collect(c, member, segment > 0)) return false;
+        if (!c->marks[member]) *saved += c->looked->held[member];
+    }
+    return true;
+}
+
+/* Marks values of a kind until `missing` bytes are saved: *saved, in *seconds. With try_only nothing is marked. False: it cannot be computed again. */
+static bool take_kind(Choice *c, Kind *kind, int64_t missing, bool try_only, int64_t *saved, double *seconds) {
+    int segment = 0;
+    *seconds = 0;
+    if (kind->segment > 0 || !collect_kind(c, kind, 0, missing, saved)) {
+        segment = segment_length(c, kind);
+        if (segment < 2 || !collect_kind(c, kind, segment, missing, saved)) return false;
     }
     for (int i = 0; i < c->found.n; i++)
         if (!c->marks[c->found.at[i]]) *seconds += c->looked->seconds[c->found.at[i]];
     for (int i = 0; i < c->found.n && !try_only; i++)
         c->marks[c->found.at[i]] = true;
+    if (!try_only) kind->segment = segment;
     return true;
 }
 
-static double worth_of(Choice *c, const Kind *kind) {
+static double worth_of(Choice *c, Kind *kind) {
     int64_t saved;
     double seconds;
     if (!take_kind(c, kind, INT64_MAX, true, &saved, &seconds)) return -INFINITY;
@@ -172,6 +240,7 @@ bool recompute_choose(const Build *b, const Tried *with, const Measures *measure
     arena_init(&scratch);
     const size_t n = (size_t)g->nodes.n + 1;
     Looked looked = {.held = arena_alloc(&scratch, sizeof *looked.held * n),
+                     .size = arena_alloc(&scratch, sizeof *looked.size * n),
                      .seconds = arena_alloc(&scratch, sizeof *looked.seconds * n),
                      .soon = arena_alloc(&scratch, n)};
     bool *marks = arena_alloc(b->arena, n);
@@ -183,6 +252,7 @@ bool recompute_choose(const Build *b, const Tried *with, const Measures *measure
     Choice c = {.g = g, .arena = &scratch, .looked = &looked, .marks = marks};
     c.kind = arena_alloc(&scratch, sizeof *c.kind * n);
     c.stamp = arena_alloc(&scratch, sizeof *c.stamp * n);
+    c.kept = arena_alloc(&scratch, sizeof *c.kept * n);
     find_kinds(&c);
     bool some = false;
     Text text = {0};

@@ -26,6 +26,7 @@ enum {
                     * mesh, and the work for each */
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
+#define NEAR 1.005
 #define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */
 
 /* Strategies and layouts for the whole net. */
@@ -53,7 +54,8 @@ typedef struct Search {
     double most;   /* ModelInput: of what is found with this `behind` */
     int64_t work;
     bool faster;   /* what saves time is tried without need, too (budget.h) */
-    int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best */
+    int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
+    double worth;  /* that take less than this */
 } Search;
 
 bool searches(const Build *b) {
@@ -89,6 +91,7 @@ static void solve_within(Search *s, Model *model, const char *how, const Mesh *m
     problem_solve(&model->problem, 0, arena, &solution);
     const int64_t most = solution.peak_bytes;
     bool fits = true;
+    model->problem.most = isfinite(s->worth) ? s->worth : 0;
     for (int k = LIMITS - 1; k >= 0 && fits && s->least < most; k--) {
         model->problem.limit_bytes = s->least + (most - s->least) * k / LIMITS;
         problem_solve(&model->problem, LIMITED_WORK, arena, &solution);
@@ -299,15 +302,30 @@ static void forget_equal(Search *s) {
     s->found.n = n;
 }
 
-/* Whether another one was compiled that costs the same to the last bit: they differ in names of axes, or in what costs nothing, and measures do to one what they do to the other. */
+/* Bytes of a rank beyond those that there are, if a limit is known. */
+static int64_t excess(const Search *s, const Found *found) {
+    const int64_t limit = budget_limit(s->b);
+    return limit == 0 || memory_bytes(&found->cost) <= limit ? 0 : memory_bytes(&found->cost) - limit;
+}
+
+static bool is_near(double a, double b, double about) {
+    return fmax(a, b) <= about * fmin(a, b);
+}
+
+/* Whether another one was compiled that costs the same to the last bit, or about the same where that fits: they differ in names of axes, or in what costs nothing, and measures do to one what they do
+ * to the other. */
 static bool is_twin(const Search *s, const Found *found) {
     for (int k = 0; k < s->found.n; k++) {
         const Found *other = &s->found.at[k];
         if (other == found || !other->fitted || other->twin) continue;
         const BuildCost *a = &other->bare, *b = &found->cost;
-        if (a->step_s == b->step_s && a->exposed_s == b->exposed_s && a->kernel_s == b->kernel_s && memory_bytes(a) == memory_bytes(b) &&
-            a->arena_bytes == b->arena_bytes && a->sent_bytes == b->sent_bytes && a->received_bytes == b->received_bytes &&
-            a->flops == b->flops && a->broken == b->broken)
+        const double about = excess(s, other) == 0 ? NEAR : 1;
+        if (is_near(a->step_s, b->step_s, about) && is_near(a->exposed_s, b->exposed_s, about) &&
+            is_near(a->kernel_s, b->kernel_s, about) && is_near((double)memory_bytes(a), (double)memory_bytes(b), about) &&
+            is_near((double)a->arena_bytes, (double)b->arena_bytes, about) &&
+            is_near((double)a->sent_bytes, (double)b->sent_bytes, about) &&
+            is_near((double)a->received_bytes, (double)b->received_bytes, about) && is_near(a->flops, b->flops, about) &&
+            a->broken == b->broken)
             return true;
     }
     return false;
@@ -316,12 +334,6 @@ static bool is_twin(const Search *s, const Found *found) {
 static int by_seconds(const void *a, const void *b) {
     const Found *x = a, *y = b;
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
-}
-
-/* Bytes of a rank beyond those that there are, if a limit is known. */
-static int64_t excess(const Search *s, const Found *found) {
-    const int64_t limit = budget_limit(s->b);
-    return limit == 0 || memory_bytes(&found->cost) <= limit ? 0 : memory_bytes(&found->cost) - limit;
 }
 
 /* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
@@ -428,12 +440,11 @@ static int by_peak(const void *a, const void *b) {
 }
 
 /* Of the solutions from this one on those that are worth compiling: none holds less in less time, none takes longer than what fits; some, and among them the one that holds least. */
-static void keep_promising(Search *s, int first, const Found *best) {
-    const double most = excess(s, best) > 0 ? INFINITY : best->cost.step_s * ABOUT;
+static void keep_promising(Search *s, int first) {
     int n = first;
     qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_peak);
     for (int k = first; k < s->found.n; k++)
-        if (s->found.at[k].seconds < most && (n == first || s->found.at[k].seconds < s->found.at[n - 1].seconds))
+        if (s->found.at[k].seconds < s->worth && (n == first || s->found.at[k].seconds < s->found.at[n - 1].seconds))
             s->found.at[n++] = s->found.at[k];
     s->found.n = n;
     for (int k = 0; n - first > MAX_WITHIN && k < MAX_WITHIN; k++) {
@@ -448,12 +459,13 @@ static int within_memory(Search *s, int best) {
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
+    s->worth = excess(s, &so_far) > 0 ? INFINITY : ABOUT * so_far.cost.step_s;
     s->behind = BEHIND_HALF;
     s->least = least_peak(&s->found.at[large], limit);
     s->most = excess(s, &so_far) > 0 ? 0 : WORTH * so_far.cost.step_s; /* keep_promising keeps nothing that takes as long */
     dynamic_programming(s);
     s->least = 0;
-    keep_promising(s, first, &so_far);
+    keep_promising(s, first);
     forget_equal(s);
     return best_compiled(s);
 }

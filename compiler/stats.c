@@ -85,7 +85,7 @@ static bool recompute_saves(Build *b, Arena *arena, Saved *saved) {
     Error error;
     *saved = (Saved){0};
     for (int n = 0; n < g->nodes.n; n++)
-        saved->kernels += g->nodes.at[n].copy_of > 0;
+        saved->kernels += g->nodes.at[n].copy_of > 0 && g->nodes.at[n].op != OP_replicate; /* of a parameter that is gathered again */
     const bool *none = arena_alloc(arena, (size_t)b->front.chosen.nodes.n + 1);
     if (saved->kernels == 0 || !build_try_with(b, &(Trial){.recompute = none}, &without, &error)) return false;
     build_cost(b, &with);

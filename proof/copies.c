@@ -1,7 +1,7 @@
 /* copies: a node that says that it computes once more what another one does gives the same values.
  *
- * By induction in the order of nodes: both are the same operator with the same attributes and types, and each operand of the copy is the original's own or, of a copy of the
- * node that made that, the same result. Operators are functions of their operands, so the results are equal. What reads a copy thus reads the original's value. */
+ * By induction in the order of nodes: both are the same operator with the same attributes and types, and each operand of the copy is the original's own or, where one is of a node that
+ * computes the other's once more, or both of copies of a third, the same result. Operators are functions of their operands, so the results are equal. What reads a copy thus reads the original's value. */
 #include "ir/rules.h"
 #include "proof/internal.h"
 
@@ -14,10 +14,17 @@ static bool same_operator(const Graph *graph, const Node *copy, const Node *orig
     return same;
 }
 
-/* Whether `value` is `original`, or its maker's copy gives it as the same result. */
+/* The node that a node before the present one computes once more, or itself. Each copy names a node before it. */
+static int computed_by(const Graph *graph, int node) {
+    while (graph->nodes.at[node].copy_of > 0)
+        node = graph->nodes.at[node].copy_of;
+    return node;
+}
+
+/* Whether both are one value, or the same result of one node or its copies. */
 static bool same_value(const Graph *graph, int value, int original) {
     const Value *a = &graph->values.at[value], *b = &graph->values.at[original];
-    return value == original || (b->node > 0 && graph->nodes.at[a->node].copy_of == b->node && a->index == b->index);
+    return value == original || (a->index == b->index && computed_by(graph, a->node) == computed_by(graph, b->node));
 }
 
 bool copies_check(const Graph *graph, Proof *proof, Error *error) {

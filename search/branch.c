@@ -13,8 +13,11 @@ enum {
 };
 #define ROUNDING 1e-12
 
+/* What costs as much is not looked for. */
 static double cutoff(const Search *s) {
-    return !s->found ? INFINITY : s->any ? -INFINITY : s->cost * (1 - ROUNDING);
+    if (s->found && s->any) return -INFINITY;
+    const double most = s->problem->most > 0 ? s->problem->most : INFINITY;
+    return s->found && s->cost < most ? s->cost * (1 - ROUNDING) : most;
 }
 
 bool search_take(Search *s, const Core *core, const int *choice, bool equal) {

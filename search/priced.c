@@ -8,6 +8,7 @@
 static void price_problem(Problem *priced, const Problem *problem, const double *price, int ntimes, double factor, Arena *arena) {
     *priced = *problem;
     priced->limit_bytes = 0;
+    priced->most = 0;
     priced->variables.at = arena_alloc(arena, (size_t)problem->variables.n * sizeof *priced->variables.at);
     double *from = arena_alloc(arena, ((size_t)ntimes + 1) * sizeof *from); /* the sum of the prices before each time */
     for (int time = 0; time < ntimes; time++)

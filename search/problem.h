@@ -28,11 +28,13 @@ typedef struct Problem {
     VEC(Variable) variables;
     VEC(Edge) edges;     /* two variables may have several: their costs add up */
     int64_t limit_bytes; /* 0: none */
+    double most;         /* solutions that cost as much are not looked for; 0: all are */
 } Problem;
 
 typedef struct Solution {
-    int *choice;        /* per variable */
-    bool fits;          /* finite cost, within the limit; otherwise the nearest that was found */
+    int *choice; /* per variable */
+    bool
+        fits; /* finite cost, within the limit; otherwise the nearest that was found, or, where the problem says what it may cost at the most, none */
     double cost, bound; /* seconds; no solution that fits costs less than the bound. Optimal where they are equal (but for rounding) */
     int64_t peak_bytes; /* of the fullest time */
     int64_t work;       /* entries of tables looked at */

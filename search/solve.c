@@ -14,7 +14,8 @@ bool search_problem(Search *s, int64_t work_end, double *bound) {
     core_init(&core, s->problem, &tables, &arena);
     *bound = 0;
     bool whole = search_core(s, &core, NULL, work_end, SEARCH_WHOLE, bound);
-    if (whole) *bound = s->found ? s->cost : INFINITY;
+    const double most = s->problem->most > 0 ? s->problem->most : INFINITY;
+    if (whole) *bound = most;
     if (s->found && *bound > s->cost) *bound = s->cost;
     arena_finish(&arena);
     return whole;
@@ -54,11 +55,13 @@ void problem_solve(const Problem *problem, int64_t work_limit, Arena *arena, Sol
     s.base = s.choice;
     double bound;
     search_problem(&s, work_limit, &bound);
-    if (!s.found) search_nearest(problem, s.work + work_limit / 2, &s);
+    const bool nearest = !s.found && problem->most == 0;
+    if (nearest) search_nearest(problem, s.work + work_limit / 2, &s);
     *solution = (Solution){.choice = s.choice,
                            .cost = problem_cost(problem, s.choice),
                            .bound = bound,
                            .peak_bytes = problem_peak(problem, s.choice),
                            .work = s.work};
-    solution->fits = isfinite(solution->cost) && (problem->limit_bytes == 0 || solution->peak_bytes <= problem->limit_bytes);
+    solution->fits =
+        (s.found || nearest) && isfinite(solution->cost) && (problem->limit_bytes == 0 || solution->peak_bytes <= problem->limit_bytes);
 }

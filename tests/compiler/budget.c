@@ -73,7 +73,11 @@ Test(budget, equal_layers_fit_after_little_work) {
               "%s", compiled_said(&x));
     cr_assert_not_null(x.b->front.search);
     cr_expect_leq(x.b->facts->rank_bytes, (int64_t)160 << 20);
-    cr_expect_leq(x.b->front.search->ncompiled, 46, "%d programs", x.b->front.search->ncompiled);
+    cr_expect_leq(x.b->front.search->ncompiled, 24, "%d programs", x.b->front.search->ncompiled);
+    cr_expect_null(x.c.micro);
+    BuildCost cost;
+    build_cost(x.b, &cost);
+    cr_expect_leq(cost.step_s, 3e-3, "%g s", cost.step_s);
     compiled_finish(&x);
 }
 

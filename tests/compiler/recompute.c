@@ -159,6 +159,54 @@ Test(recompute, a_limit_of_memory_chooses_values) {
     compiled_finish(&again);
 }
 
+/* Layers that hand on to each other all that they keep, in a loop or each with names of its own; without a limit, and with one. */
+static void chain(Compiled *x, bool loop, int layers, const char *memory) {
+    Text text = {0};
+    if (loop) text_printf(&text, "cell layer(x) { param w : f32[32, 32] = normal(0.1); return relu(matmul(x, w)); }\n");
+    text_printf(&text, "net n(batch = 4096) { input x : f32[batch, 32]; h0 = neg(x);\n");
+    for (int i = 1; i <= layers && !loop; i++)
+        text_printf(&text, "param w%d : f32[32, 32] = normal(0.1); h%d = relu(matmul(h%d, w%d));\n", i, i, i - 1, i);
+    if (loop) text_printf(&text, "h = h0; for i in 0..%d { h = layer(h); }\n", layers);
+    text_printf(&text, "loss mean(square(h%s)); }\n", loop ? "" : arena_printf(&x->arena, "%d", layers));
+    text_printf(&text,
+                "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; micro_batches = 1; }\n"
+                "parallel { shard_states = optimizer; regather = none; %s }\n",
+                memory);
+    x->options.overrides.search = "sharding_propagation";
+    cr_assert(compiled_run(x, arena_copy(&x->arena, text.at, text.n)), "%s", compiled_said(x));
+    text_finish(&text);
+}
+
+/* Of n values about one in the square root of n is kept: all together need about twice as many as that at once, and each is computed again at most once. */
+Test(recompute, a_chain_is_computed_again_in_segments) {
+    enum { LAYERS = 100, AT_ONCE = 2 * 10 + 8 }; /* beside the kept ones and a segment: gradients, what is read soon */
+    for (int loop = 0; loop < 2; loop++) {
+        Compiled kept, x;
+        compiled_init(&kept, 2, 2);
+        chain(&kept, loop, LAYERS, "");
+        const int64_t most = needed(&kept), value = 4096 / 2 * 32 * 4, least = most - (LAYERS - AT_ONCE) * value;
+        for (int part = 1; part <= 4; part++) {
+            char memory[64];
+            const int64_t limit = most - (most - least) * part / 4;
+            compiled_init(&x, 2, 2);
+            snprintf(memory, sizeof memory, "memory = %lld;", (long long)limit);
+            chain(&x, loop, LAYERS, memory);
+            cr_expect_leq(needed(&x), limit);
+            int relus = 0, matmuls = 0;
+            for (int i = 0; i < x.graph->nodes.n; i++) {
+                relus += x.graph->nodes.at[i].copy_of > 0 && x.graph->nodes.at[i].op == OP_relu;
+                matmuls += x.graph->nodes.at[i].copy_of > 0 && x.graph->nodes.at[i].op == OP_matmul;
+            }
+            cr_expect_eq(relus, matmuls);
+            cr_expect_leq(relus, LAYERS);
+            cr_expect_leq(relus, (most - limit) / value + 12, "%d values for %lld", relus, (long long)((most - limit) / value));
+            cr_expect_eq(x.b->front.measures->n, 1);
+            compiled_finish(&x);
+        }
+        compiled_finish(&kept);
+    }
+}
+
 /* What is chosen for memory is computed again in all batches of a step. */
 Test(recompute, a_limit_of_memory_holds_for_all_batches_of_a_step) {
     Compiled kept, x;

@@ -67,6 +67,34 @@ Test(states, batches_of_a_step_have_phases_of_their_own) {
     compiled_finish(&x);
 }
 
+/* In mode data_parallel what the replicas read of a parameter is dropped too, and made once more of what is gathered: in each phase of a step once, but for the first parameter's gradient. */
+Test(states, replicas_drop_what_they_gather) {
+    static const char *const train[] = {"", "accumulate = 3;"};
+    for (int several = 0; several < 2; several++) {
+        int64_t arena[2];
+        for (int again = 0; again < 2; again++) {
+            char net[1024];
+            Compiled x;
+            snprintf(net, sizeof net, NET("%s", "mode = data_parallel; bucket = 0; shard_states = parameters; regather = %s;", ""),
+                     train[several], again ? "parameters" : "none");
+            compiled(&x, net, RANKS, 2);
+            assert_layout(layout_of(&x, "v"), "[4@1 -]");
+            cr_expect_eq(gathers(&x), again ? (several ? 3 : 1) * (2 * PARAMS - 1) : PARAMS, "%d gathers", gathers(&x));
+            int copies = 0;
+            for (int n = 0; n < x.graph->nodes.n; n++) {
+                const Node *node = &x.graph->nodes.at[n];
+                if (node->copy_of == 0) continue;
+                cr_expect_eq(node->op, OP_replicate);
+                copies++;
+            }
+            cr_expect_eq(copies, !again ? 0 : several ? 3 * (2 * PARAMS - 1) - PARAMS : PARAMS - 1, "%d copies", copies);
+            arena[again] = x.b->placement.arena_bytes;
+            compiled_finish(&x);
+        }
+        cr_expect_lt(arena[1], arena[0]);
+    }
+}
+
 /* Sequence parallelism: what is split between two products is gathered before the second, dropped, and gathered again for the gradient of its weight. */
 Test(states, activations_are_gathered_again) {
     static const char net[] =

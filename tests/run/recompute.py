@@ -51,6 +51,9 @@ class Recompute(Case):
             built = run([harness.pcc, "net.dsl", "--ranks", flags[1], "-o", "again.plan", *words[1], *EVERYTHING], cwd=self.folder)
             if built.code != 0 or " copy=" not in self.read("again.plan").decode():
                 continue  # a strategy that its operator cannot have; nothing that a gradient reads
+            self.ok(run([harness.pcc, "net.dsl", "--ranks", flags[1], "-o", "kept.plan", *words[1]], cwd=self.folder))
+            if " copy=" in self.read("kept.plan").decode():
+                continue  # replicas whose parameters are gathered again
             with self.subTest(seed=seed):
                 self.compare("net.dsl", words[0][0], words[1])
                 compared += 1
@@ -62,6 +65,24 @@ class Recompute(Case):
         built = self.ok(run([harness.pcc, source, "--ranks", 2, "-o", "net.plan", "--stats=json", *flags], cwd=self.folder))
         memory = json.loads(built.out[built.out.index("{"):])["memory"]
         self.compare(source, 2, flags, ["--memory", str(memory["rank"] - memory["arena"] // 4)])
+
+    def test_segments_of_a_chain_train_alike(self):
+        self.write("net.dsl", '''
+        cell layer(x) { param w : f32[16, 16] = normal(0.3); return relu(matmul(x, w)); }
+        net n(batch = 256) {
+            input x : f32[batch, 16];
+            h = x;
+            for i in 0..40 { h = layer(h); }
+            loss mean(h * h);
+        }
+        train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 3; micro_batches = 1; }
+        parallel { shard_states = optimizer; regather = none; }
+        ''')
+        for ranks in 1, 2, 4:
+            with self.subTest(ranks=ranks):
+                built = self.ok(run([harness.pcc, "net.dsl", "--ranks", ranks, "-o", "net.plan", "--stats=json"], cwd=self.folder))
+                memory = json.loads(built.out[built.out.index("{"):])["memory"]
+                self.compare("net.dsl", ranks, [], ["--memory", str(memory["rank"] - memory["arena"] // 2)])
 
     def test_less_memory_as_predicted(self):
         """--stats says what the plan has, which prun allocates, and what that saves against the plan without."""

@@ -48,6 +48,38 @@ Test(solve, is_what_brute_force_finds_within_a_limit) {
     cr_expect(count[0] > 3000 && count[1] > 100 && count[2] > 100);
 }
 
+/* Where only what costs less than so much is wanted: the best of that, or nothing, and bounds of what there is. */
+Test(solve, what_costs_too_much_is_not_looked_for) {
+    static const double shares[] = {0.5, 1, 1.000001, 1.05, 2};
+    int wanted = 0, none = 0;
+    for (uint64_t seed = 20000; seed < 26000; seed++) {
+        Arena arena;
+        arena_init(&arena);
+        uint64_t random = seed;
+        ProblemKind kind = problem_kind_random(&random);
+        Problem problem;
+        problem_random(&problem, &arena, &random, &kind);
+        const Best best = problem_best(&problem);
+        const double share = shares[random_next(&random) % 5];
+        problem.most = isfinite(best.cost) ? share * best.cost : 1 + share;
+        if (problem.most == 0) problem.most = 1e-300;
+        Solution solution;
+        problem_solve(&problem, 0, &arena, &solution);
+        cr_assert_leq(solution.bound, best.cost, "seed %llu: bound %g, best %g", (unsigned long long)seed, solution.bound, best.cost);
+        if (solution.fits) cr_assert_geq(solution.cost, best.cost);
+        if (best.cost < problem.most) {
+            cr_assert(solution.fits && solution.cost == best.cost && solution.bound == best.cost, "seed %llu: %g, not %g",
+                      (unsigned long long)seed, solution.cost, best.cost);
+            wanted++;
+        } else {
+            cr_assert(solution.fits || solution.bound == problem.most || isinf(best.cost), "seed %llu", (unsigned long long)seed);
+            none++;
+        }
+        arena_finish(&arena);
+    }
+    cr_expect(wanted > 1000 && none > 1000, "%d and %d", wanted, none);
+}
+
 /* Problems of many sizes, too large to try everything, solved with much work and with little: what little finds is a solution, and its bound is one. */
 Test(solve, bounds_hold_when_work_ends_early) {
     int exact = 0, gaps = 0;
