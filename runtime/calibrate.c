@@ -320,9 +320,9 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
     return true;
 }
 
-int calibrate(const char *path, int nranks, const Common *common, int *argc, char ***argv) {
+int calibrate(const char *path, const RunOptions *options, int *argc, char ***argv) {
     Error error = {0};
-    Comm *comm = comm_of_launch(nranks, common, argc, argv, &error);
+    Comm *comm = comm_of_launch(options, argc, argv, &error);
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
         if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */

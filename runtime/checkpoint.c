@@ -367,6 +367,15 @@ static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool
     return found.n;
 }
 
+bool checkpoint_any(const char *directory) {
+    Arena arena;
+    int64_t *steps;
+    arena_init(&arena);
+    const int n = list_steps(directory, &arena, &steps, false);
+    arena_finish(&arena);
+    return n > 0;
+}
+
 /* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for
  * all that is known: loading it says why. */
 static bool is_whole(const char *path, Error *error) {

@@ -24,6 +24,7 @@ bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const cha
  * Collective. */
 bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
                        Position *position, DataOrder *order, Error *error);
+bool checkpoint_any(const char *directory); /* whether there is a complete one */
 /* The file of a directory for a step: "DIRECTORY/step-000000120.safetensors", in the arena. */
 const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_step);
 /* Makes the directory where it is missing and claims it for this run, until *lock is closed or the process ends, however it does: two runs in one directory would

@@ -9,16 +9,22 @@
 
 #include "ir/file.h"
 #include "runtime/backend.h"
+#include "runtime/launch.h"
 #include "runtime/options.h"
 
 static const char usage[] =
     "usage: prun [options] net.plan\n"
     "       mpirun -n RANKS prun [options] net.plan\n"
+    "       prun --nproc RANKS [options] net.plan\n"
     "       mpirun -n RANKS prun --calibrate [FILE]\n"
     "\n"
     "Trains the net of a plan that pcc wrote.\n"
     "\n"
     "  --ranks N           all N ranks in this one process, without MPI\n"
+    "  --nproc N           N ranks, each a process that this prun starts, without MPI; on several nodes each starts its own, with\n"
+    "  --nnodes M --node-rank K --master-addr A --master-port P    where the ranks of all meet: node 0's address, a port there\n"
+    "  --max-restarts R    with --nproc: after a failure start them again, from the latest checkpoint, up to R times\n"
+    "  --start-timeout S   seconds until all ranks have met (default: 300)\n"
     "  --calibrate [FILE]  measure links between ranks and nodes, kernels and memory (about 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
@@ -45,7 +51,9 @@ static const char usage[] =
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --on-nan HOW        where a loss is nan or infinite: stop, and say why, or go (default: as the plan says, else stop)\n"
-    "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
+    "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n";
+/* No string is longer than C asks of a compiler. */
+static const char usage_end[] =
     "  --device D          cpu or cuda (default: a GPU where there is one)\n"
     "  --comm HOW          how ranks on GPUs talk: nccl, ipc or host (default: the first that works)\n"
     "  --tf32              products of f32 round their factors to tf32: faster on GPUs, about 3 digits\n"
@@ -58,11 +66,10 @@ static const char usage[] =
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, what was proved of the plan, how much is read from files\n"
     "  -h, --help          this text\n"
-    "  --version           prun's version\n";
-/* No string is longer than C asks of a compiler. */
-static const char usage_end[] =
+    "  --version           prun's version\n"
     "\n"
     "Options that contradict each other are usage errors.\n"
+    "Without mpirun ranks meet over TCP where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say so, or Slurm's variables.\n"
     "Environment: PRUN_COMM, how ranks of a node exchange data: shared, messages or nodes:N; PRUN_TIMEOUT, seconds that a rank waits (600);\n"
     "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
     "SIGINT, SIGTERM and SIGUSR1 end training after the step under way, with checkpoint and --save; a second SIGINT at once.\n"
@@ -70,6 +77,13 @@ static const char usage_end[] =
 
 enum {
     OPTION_RANKS = 256,
+    OPTION_NPROC,
+    OPTION_NNODES,
+    OPTION_NODE_RANK,
+    OPTION_MASTER_ADDR,
+    OPTION_MASTER_PORT,
+    OPTION_MAX_RESTARTS,
+    OPTION_START_TIMEOUT,
     OPTION_CALIBRATE,
     OPTION_VERIFY,
     OPTION_PRINT,
@@ -109,6 +123,13 @@ enum {
 };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
+    {"nproc", required_argument, NULL, OPTION_NPROC},
+    {"nnodes", required_argument, NULL, OPTION_NNODES},
+    {"node-rank", required_argument, NULL, OPTION_NODE_RANK},
+    {"master-addr", required_argument, NULL, OPTION_MASTER_ADDR},
+    {"master-port", required_argument, NULL, OPTION_MASTER_PORT},
+    {"max-restarts", required_argument, NULL, OPTION_MAX_RESTARTS},
+    {"start-timeout", required_argument, NULL, OPTION_START_TIMEOUT},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
     {"verify", required_argument, NULL, OPTION_VERIFY},
     {"print", required_argument, NULL, OPTION_PRINT},
@@ -152,12 +173,22 @@ static const struct option long_options[] = {
 
 enum { MAX_LOCAL_RANKS = 4096 };
 
-static bool read_count(const char *text, int *count) {
+static bool read_number(const char *text, long least, long most, int *number) {
     char *end;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 1 || value > MAX_LOCAL_RANKS) return false;
-    *count = (int)value;
+    if (end == text || *end || value < least || value > most) return false;
+    *number = (int)value;
     return true;
+}
+
+static bool read_count(const char *text, int *count) {
+    return read_number(text, 1, MAX_LOCAL_RANKS, count);
+}
+
+static bool read_seconds(const char *text, double *seconds) {
+    char *end;
+    *seconds = strtod(text, &end);
+    return end != text && !*end && *seconds >= 0 && *seconds <= 1e6;
 }
 
 /* A number of --generate, --top-k or --seed. */
@@ -182,6 +213,8 @@ static bool is_first(void) {
                *sizes = getenv("OMPI_APP_CTX_NUM_PROCS"); /* "1", "2 2" */
     if (!rank) rank = getenv("PMIX_RANK");
     if (!rank) rank = getenv("PMI_RANK");
+    if (!rank && getenv("MASTER_PORT")) rank = getenv("RANK");
+    if (!rank) rank = getenv("SLURM_PROCID");
     long first = 0;
     for (int i = app && sizes ? atoi(app) : 0; i > 0; i--) {
         char *end;
@@ -223,6 +256,11 @@ enum { NOPTIONS = OPTION_VERSION - OPTION_RANKS + 1 };
 #define OPTION_BIT(name) (UINT64_C(1) << (OPTION_##name - OPTION_RANKS))
 static_assert(NOPTIONS < 64, "a bit for each");
 
+/* Those of --nproc. */
+#define LAUNCH_BITS                                                                                                                        \
+    (OPTION_BIT(NPROC) | OPTION_BIT(NNODES) | OPTION_BIT(NODE_RANK) | OPTION_BIT(MASTER_ADDR) | OPTION_BIT(MASTER_PORT) |                  \
+     OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(START_TIMEOUT))
+
 static const char *option_name(int bit) {
     int i = 0;
     while (long_options[i].val != OPTION_RANKS + bit)
@@ -235,8 +273,9 @@ static const struct Contradiction {
     uint64_t with, out;
     const char *because;
 } contradictions[] = {
+    {OPTION_BIT(RANKS), OPTION_BIT(NPROC), "puts all ranks in one process"},
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
-    {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS)), "measures the machine and runs no plan"},
+    {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS) | LAUNCH_BITS), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
      OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) |
          OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN),
@@ -251,7 +290,32 @@ static const struct Contradiction {
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
 };
 
+/* --nproc and those that go with it. */
+static bool check_launch(uint64_t given, const LaunchOptions *launch) {
+    const uint64_t more = given & LAUNCH_BITS & ~(OPTION_BIT(NPROC) | OPTION_BIT(START_TIMEOUT));
+    for (int b = 0; launch->nproc == 0 && b < NOPTIONS; b++)
+        if (more >> b & 1) {
+            usage_error("--%s is of ranks that prun starts itself: add --nproc N", option_name(b));
+            return false;
+        }
+    if (launch->nproc == 0) return true;
+    if (launched_processes() > 0) {
+        usage_error("--nproc starts the ranks itself: leave out mpirun, or --nproc");
+        return false;
+    }
+    if (launch->nnodes > 1 && (!launch->master_address || launch->master_port == 0 || !(given & OPTION_BIT(NODE_RANK)))) {
+        usage_error("--nnodes %d wants --node-rank, and where the ranks meet: --master-addr and --master-port", launch->nnodes);
+        return false;
+    }
+    if (launch->node_rank >= launch->nnodes) {
+        usage_error("--node-rank is from 0 to %d (--nnodes), not %d", launch->nnodes - 1, launch->node_rank);
+        return false;
+    }
+    return true;
+}
+
 static bool check_options(uint64_t given, const RunOptions *options) {
+    if (!check_launch(given, &options->launch)) return false;
     for (size_t i = 0; i < sizeof contradictions / sizeof *contradictions; i++) {
         const struct Contradiction *rule = &contradictions[i];
         for (int a = 0; a < NOPTIONS; a++)
@@ -305,7 +369,9 @@ static bool check_options(uint64_t given, const RunOptions *options) {
 
 enum { NLONG = sizeof long_options / sizeof *long_options - 1, COMMON_VERSION = NLONG, COMMON_PLAN, COMMON_COMM, COMMON_DEVICE, NCOMMON };
 
+/* Which processes there are each node says for itself. */
 static void note_option(Common *common, Arena *arena, int option, const char *value) {
+    if (option >= OPTION_NPROC && option <= OPTION_START_TIMEOUT) return;
     for (int i = 0; i < NLONG; i++)
         if (long_options[i].val == option)
             common[i].said = !value ? "given" : common[i].said ? arena_printf(arena, "%s, %s", common[i].said, value) : value;
@@ -335,7 +401,7 @@ static int list_devices(void) {
 }
 
 int main(int argc, char **argv) {
-    RunOptions options = {.ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
+    RunOptions options = {.launch = {.nnodes = 1, .start_timeout_s = -1}, .ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
     standard_files();
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
     const char **words = calloc((size_t)argc * 5, sizeof *words); /* of the options that may be repeated */
@@ -358,6 +424,33 @@ int main(int argc, char **argv) {
         case OPTION_RANKS:
             if (!read_count(optarg, &options.nranks))
                 code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
+            break;
+        case OPTION_NPROC:
+            if (!read_count(optarg, &options.launch.nproc))
+                code = usage_error("--nproc takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
+            break;
+        case OPTION_NNODES:
+            if (!read_count(optarg, &options.launch.nnodes))
+                code = usage_error("--nnodes takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
+            break;
+        case OPTION_NODE_RANK:
+            if (!read_number(optarg, 0, MAX_LOCAL_RANKS - 1, &options.launch.node_rank))
+                code = usage_error("--node-rank takes the number of this node, from 0 on, not '%s'", optarg);
+            break;
+        case OPTION_MASTER_ADDR:
+            options.launch.master_address = optarg;
+            break;
+        case OPTION_MASTER_PORT:
+            if (!read_number(optarg, 1, 65535, &options.launch.master_port))
+                code = usage_error("--master-port takes a port from 1 to 65535, not '%s'", optarg);
+            break;
+        case OPTION_MAX_RESTARTS:
+            if (!read_number(optarg, 0, 1000000, &options.launch.max_restarts))
+                code = usage_error("--max-restarts takes a number from 0 on, not '%s'", optarg);
+            break;
+        case OPTION_START_TIMEOUT:
+            if (!read_seconds(optarg, &options.launch.start_timeout_s))
+                code = usage_error("--start-timeout takes seconds, 0: no limit, not '%s'", optarg);
             break;
         case OPTION_CALIBRATE:
             machine = optarg;
@@ -493,15 +586,17 @@ int main(int argc, char **argv) {
         code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
     if (code < 0 && given & OPTION_BIT(DEVICES))
         code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
+    if (code < 0 && given & OPTION_BIT(CALIBRATE) && machine == NULL && optind < argc) machine = argv[optind++];
+    const bool plans = code < 0 && !(given & OPTION_BIT(CALIBRATE));
+    if (plans && optind == argc) code = usage_error("which plan? try 'prun --help'");
+    if (plans && optind < argc - 1) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);
+    if (code < 0 && plans) options.plan = argv[optind];
+    if (code < 0 && options.launch.nproc > 0) code = launch(&options);
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
-        if (machine == NULL && optind < argc) machine = argv[optind++];
         code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])
-                             : calibrate(machine ? machine : "calibrated.machine", options.nranks, common, &argc, &argv);
+                             : calibrate(machine ? machine : "calibrated.machine", &options, &argc, &argv);
     }
-    if (code < 0 && optind == argc) code = usage_error("which plan? try 'prun --help'");
-    if (code < 0 && optind < argc - 1) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);
     if (code < 0) {
-        options.plan = argv[optind];
         options.prints = prints;
         code = run(&options, &argc, &argv);
     }

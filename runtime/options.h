@@ -3,7 +3,18 @@
 #include "runtime/comm/comm.h"
 #include "runtime/match.h"
 
+/* --nproc and what goes with it: ranks that prun starts itself, without MPI. */
+typedef struct LaunchOptions {
+    int nproc; /* processes of this node; 0: prun starts none */
+    int nnodes, node_rank;
+    const char *master_address; /* of node 0; NULL: this one alone */
+    int master_port;            /* 0: any */
+    int max_restarts;
+    double start_timeout_s; /* until all ranks are there; negative: not said */
+} LaunchOptions;
+
 typedef struct RunOptions {
+    LaunchOptions launch;
     const char *plan;   /* path */
     int nranks;         /* --ranks; 0: as the launcher says */
     const char *verify; /* --verify, or NULL */
@@ -38,11 +49,11 @@ typedef struct RunOptions {
 } RunOptions;
 /* Processes of the job as its launcher says, 0 without one. */
 int launched_processes(void);
-/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were given
+/* A launcher's ranks, or else --ranks (or one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were given
  * different things. */
-Comm *comm_of_launch(int nranks, const Common *common, int *argc, char ***argv, Error *error);
+Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error);
 /* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
- * Collective; about 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
-int calibrate(const char *path, int nranks, const Common *common, int *argc, char ***argv);
+ * Collective; about 10 s. Of the options it takes those that say which ranks there are. A file at path that is not empty and no machine file stays. */
+int calibrate(const char *path, const RunOptions *options, int *argc, char ***argv);
 /* Does it all; returns the exit code after saying on stderr what went wrong. */
 int run(const RunOptions *options, int *argc, char ***argv);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/comm/wire.h"
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
 #include "runtime/limits.h"
@@ -27,8 +28,13 @@ int launched_processes(void) {
     return 0;
 }
 
-Comm *comm_of_launch(int nranks, const Common *common, int *argc, char ***argv, Error *error) {
-    return launched_processes() > 1 ? comm_mpi_create(argc, argv, common, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
+Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error) {
+    Meeting meeting;
+    if (launched_processes() > 1) return comm_job_create(argc, argv, NULL, options->common, error);
+    if (options->nranks > 0) return comm_local_create(options->nranks, error);
+    if (!meeting_find(&meeting, error)) return error->text[0] ? NULL : comm_local_create(1, error);
+    if (options->launch.start_timeout_s >= 0) meeting.timeout_s = options->launch.start_timeout_s;
+    return comm_job_create(argc, argv, &meeting, options->common, error);
 }
 
 /* Processes of the job on this node: one when it drives all ranks. */

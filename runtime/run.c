@@ -213,7 +213,7 @@ static bool open_profile(Run *run, Error *error) {
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
-    run->comm = comm_of_launch(run->options->nranks, run->options->common, argc, argv, error);
+    run->comm = comm_of_launch(run->options, argc, argv, error);
     if (!run->comm || !read_plan(run, error)) return false;
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) &&
               check_steps(run, error);

@@ -4,7 +4,8 @@
  *   pull.c    what one rank receives in a request, as a list of pulls; executing them
  *   local.c   all ranks in one process
  *   heap.c    memory shared by the processes of a node
- *   mpi.c     one rank a process: in place through shared memory within a node, messages between nodes
+ *   job.c     one rank a process: in place through shared memory within a node, messages between nodes
+ *   wire.h    such messages: wire_mpi.c, wire_tcp.c; collect.c: collectives of few bytes over them
  *   request.c prepares its requests; transfer.c uses them
  *   watch.c   ends a rank whose mpirun has ended; stale.c: shared memory that jobs have left
  *   agree.c   agreement of all processes, same.c that they have the same in common: over any communicator
@@ -29,7 +30,7 @@ typedef struct CommCounters {
     int64_t sent_bytes, received_bytes, messages; /* counted where data is moved */
 } CommCounters;
 
-/* A communicator drives one rank of the job (mpi) or all of them (local). Every collective call is made once for each driven rank. */
+/* A communicator drives one rank of the job (job) or all of them (local). Every collective call is made once for each driven rank. */
 typedef struct CommTable {
     const char *name;
     /* Prepares a group of transfers that run together, once, before the first step: groups, peers, staging. Collective over all ranks, in
@@ -61,7 +62,7 @@ typedef struct CommTable {
 struct Comm {
     const CommTable *table;
     int nranks;              /* of the job */
-    int nprocesses, process; /* MPI processes and this one's number; 1 and 0 for local */
+    int nprocesses, process; /* processes and this one's number; 1 and 0 for local */
     int ndriven;             /* ranks that this process drives */
     int first_driven;        /* they are first_driven .. first_driven + ndriven - 1 */
     int local_rank, nlocal;  /* on this node */
@@ -79,10 +80,10 @@ Comm *comm_local_create(int nranks, Error *error);
 typedef struct Common {
     const char *what, *said;
 } Common;
-/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes differ in what they must have in common (may be NULL).
- * What fails behind MPI_Init_thread it says itself: *error is reported.
- * prun --ranks N never calls it. */
-Comm *comm_mpi_create(int *argc, char ***argv, const Common *common, Error *error);
+struct Meeting; /* wire.h */
+/* meeting NULL: MPI_Init_thread. NULL and *error when this process was not started by mpirun and so on, or where the processes differ in what they must have in common
+ * (may be NULL); what fails once they know of each other it says itself: *error is reported. prun --ranks N never calls it. */
+Comm *comm_job_create(int *argc, char ***argv, const struct Meeting *meeting, const Common *common, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
  * failed has an error to print (with its rank before it unless all failed), the others' are reported: one message a mistake. */
 bool comm_agree(Comm *comm, bool ok, Error *error);

@@ -1,51 +1,56 @@
-/* What mpi.c (the communicator), request.c and transfer.c (its requests), watch.c and stale.c (its job) share. */
+/* What job.c (the communicator), collect.c, request.c and transfer.c (its requests), watch.c and stale.c (MPI's jobs) share. */
 #pragma once
 #include "runtime/comm/comm.h"
 #include "runtime/comm/heap.h"
-#include <mpi.h>
+#include "runtime/comm/wire.h"
 
 /* How far a rank has come in a request, for the message of a rank that waits for it. */
 typedef enum { PLACE_STARTED, PLACE_MOVING, PLACE_READERS, PLACE_DONE } RequestPlace;
 
-typedef struct MpiComm {
+/* Some ranks of the job, and which of them is this one. */
+typedef struct Group {
+    int n, self;
+    int *rank;
+} Group;
+
+typedef struct JobComm {
     Comm comm; /* first: what callers see */
     CommCounters counters;
-    MPI_Comm world, node; /* node: the ranks that share memory, this one among them */
+    Wire *wire;
+    Group world, node; /* node: the ranks that share memory, this one among them */
     Heap heap;
-    bool shares;      /* the heap is there, and more than one rank is in node */
-    bool heap_failed; /* an allocation found no room: later requests are messages */
-    bool crowded;     /* more ranks than cores: waiting begins with giving way */
-    int nnode, node_self;
+    bool shares;                          /* the heap is there, and more than one rank is in node */
+    bool heap_failed;                     /* an allocation found no room: later requests are messages */
+    bool crowded;                         /* more ranks than cores: waiting begins with giving way */
     int *node_of;                         /* world rank -> number in node, -1: elsewhere */
-    int *rank_of;                         /* the inverse */
     int64_t *offsets;                     /* per number in node: where a control block of request.c is */
     int64_t message_bytes, message_count; /* sent in messages */
     CommRequest *first, **last;           /* the requests in the order of preparation */
     int nrequests;
-    int claim; /* stale_claim */
-    struct Watch *watch;
-} MpiComm;
+} JobComm;
 
-/* MPI's own words for a failure. */
-bool mpi_check(int code, const char *what, Error *error);
+/* collect.c: what (of each rank `bytes`) one member of a group says, or all say. Collective over the group; *error after PRUN_TIMEOUT. */
+bool collect_broadcast(JobComm *job, const Group *group, void *data, int64_t bytes, const char *what,
+                       Error *error); /* from the first member */
+bool collect_gather(JobComm *job, const Group *group, const void *own, int64_t bytes, void *all, const char *what,
+                    Error *error); /* to it */
+bool collect_all_gather(JobComm *job, const Group *group, const void *own, int64_t bytes, void *all, const char *what, Error *error);
 
 /* A wait in progress: spins, then gives way, then sleeps; knows when it has lasted too long. */
 typedef struct Pause {
     double start_s;
     int64_t turns;
     bool messages;  /* messages may arrive while this rank waits: it sleeps only for moments */
-    bool probe;     /* and the caller itself does not call MPI, which must be given time */
+    bool probe;     /* and the caller itself does not look after messages, which must be given time */
     bool announced; /* the peers know that it sleeps */
 } Pause;
 /* Lets others run. False after PRUN_TIMEOUT. */
-bool pause_turn(MpiComm *job, Pause *pause);
-void pause_end(MpiComm *job, Pause *pause);
-/* Waits for one request of MPI's, giving way to others, with an eye on the clock. */
-bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error);
+bool pause_turn(JobComm *job, Pause *pause);
+void pause_end(JobComm *job, Pause *pause);
 /* Wakes the processes of the node with these numbers that sleep. */
-void wake(MpiComm *job, const int *node_ranks, int n);
+void wake(JobComm *job, const int *node_ranks, int n);
 /* What rank (number in node) did last, in words. */
-void rank_describe(MpiComm *job, int node_rank, Text *text);
+void rank_describe(JobComm *job, int node_rank, Text *text);
 
 /* watch.c: from watch_begin on a thread ends this process when its launcher has ended, and when MPI_Init lasts longer than limit_s (0: for ever). NULL: there is no
  * such thread. */
@@ -65,6 +70,6 @@ void stale_remove(void);
 CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error *error);
 bool request_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error);
 CommStatus request_wait(Comm *comm, CommRequest *request, int driven, Error *error);
-void request_destroy(MpiComm *job, CommRequest *request);
+void request_destroy(JobComm *job, CommRequest *request);
 CommRequest *request_next(CommRequest *request);
 void request_describe(const CommRequest *request, Text *text);

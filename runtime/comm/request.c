@@ -1,11 +1,13 @@
-/* Prepares the requests of comm/mpi. Within a node a rank reads what it needs where its peers have it; a control block per rank and request
+/* Prepares the requests of comm/job. Within a node a rank reads what it needs where its peers have it; a control block per rank and request
  * says how far its owner is. Between nodes, one packed message per peer and round. Either way the same pulls, in the same order, so the
  * same bits. */
 #include "runtime/comm/request.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 64 << 10, MESSAGE_CHUNK = 1 << 30, TAGS = 16000 };
+enum { SMALL_BYTES = 64 << 10, TAGS = 16000 };
+static_assert(2 * TAGS < WIRE_TAGS, "one is left for collect.c");
 
 CommRequest *request_next(CommRequest *request) {
     return request->next;
@@ -26,7 +28,7 @@ void request_describe(const CommRequest *request, Text *text) {
 /* ---------------------------------------------------------------- preparation */
 
 typedef struct Sent {
-    MpiComm *job;
+    JobComm *job;
     CommRequest *request;
     int transfer;
     Box source_box, target_box;
@@ -72,25 +74,15 @@ static bool sent_add(void *context, const Piece *piece) {
     return true;
 }
 
-static bool message_open(MpiComm *job, CommRequest *request, Message *message, bool out, Error *error) {
-    message->nparts = (int)((message->bytes + MESSAGE_CHUNK - 1) / MESSAGE_CHUNK);
-    message->parts = arena_alloc(&request->arena, sizeof *message->parts * (size_t)message->nparts);
-    for (int i = 0; i < message->nparts; i++)
-        message->parts[i] = MPI_REQUEST_NULL;
+static bool message_open(JobComm *job, CommRequest *request, Message *message, bool out, Error *error) {
     message->buffer = malloc((size_t)message->bytes);
     if (!message->buffer) return error_set(error, EXIT_ENVIRONMENT, "no memory for a message of %lld bytes", (long long)message->bytes);
-    int tag = request->number % TAGS * 2 + message->round;
-    for (int i = 0; i < message->nparts; i++) {
-        int64_t at = (int64_t)i * MESSAGE_CHUNK, left = message->bytes - at;
-        int n = (int)(left < MESSAGE_CHUNK ? left : MESSAGE_CHUNK);
-        int code = out ? MPI_Send_init(message->buffer + at, n, MPI_BYTE, message->rank, tag, job->world, &message->parts[i])
-                       : MPI_Recv_init(message->buffer + at, n, MPI_BYTE, message->rank, tag, job->world, &message->parts[i]);
-        if (!mpi_check(code, "preparing a message", error)) return false;
-    }
-    return true;
+    const int tag = request->number % TAGS * 2 + message->round;
+    message->wire = job->wire->table->prepare(job->wire, out, message->rank, tag, message->buffer, message->bytes, error);
+    return message->wire != NULL;
 }
 
-static bool messages_open(MpiComm *job, CommRequest *request, Error *error) {
+static bool messages_open(JobComm *job, CommRequest *request, Error *error) {
     int nranks = job->comm.nranks;
     Sent sent = {.job = job, .request = request};
     request->in_of = arena_alloc(&request->arena, 2 * (size_t)nranks * sizeof *request->in_of);
@@ -109,23 +101,20 @@ static bool messages_open(MpiComm *job, CommRequest *request, Error *error) {
 
 /* Takes a control block, tells the node where it is; no shared memory for this request unless every rank of the node has one. A rank without a request (NULL) has none,
  * and takes part all the same. */
-static bool control_open(MpiComm *job, CommRequest *request, int ntransfers, Error *error) {
+static bool control_open(JobComm *job, CommRequest *request, int ntransfers, Error *error) {
     if (!job->shares) return true;
     int64_t bytes = (int64_t)sizeof(Control) + 4 * ntransfers * (int64_t)sizeof(int64_t), at = -1, *all = job->offsets;
     Error full;
     if (request && !job->heap_failed) request->control = heap_alloc(&job->heap, bytes, &full);
     if (request && request->control) {
         memset(request->control, 0, (size_t)bytes);
-        at = (char *)request->control - job->heap.base[job->node_self];
+        at = (char *)request->control - job->heap.base[job->node.self];
     }
-    MPI_Request gather;
-    if (!mpi_check(MPI_Iallgather(&at, 1, MPI_INT64_T, all, 1, MPI_INT64_T, job->node, &gather), "preparing a communication", error))
-        return false;
-    if (!mpi_wait(job, &gather, "preparing a communication", error)) return false;
+    if (!collect_all_gather(job, &job->node, &at, sizeof at, all, "preparing a communication", error)) return false;
     if (!request) return true;
-    request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)job->nnode);
+    request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)job->node.n);
     request->shared = true;
-    for (int i = 0; i < job->nnode; i++) {
+    for (int i = 0; i < job->node.n; i++) {
         if (all[i] < 0)
             request->shared = false;
         else
@@ -135,7 +124,7 @@ static bool control_open(MpiComm *job, CommRequest *request, int ntransfers, Err
 }
 
 /* Two slots for all that peers read here, if that is little. */
-static void slots_open(MpiComm *job, CommRequest *request) {
+static void slots_open(JobComm *job, CommRequest *request) {
     int64_t bytes = 0;
     bool any = false;
     for (int i = 0; i < request->ntransfers; i++) {
@@ -152,7 +141,7 @@ static void slots_open(MpiComm *job, CommRequest *request) {
     request->slot[1] = slots + bytes;
 }
 
-static bool request_open(MpiComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
+static bool request_open(JobComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
     Arena *arena = &request->arena;
     size_t room = (size_t)n + 1;
     request->ntransfers = n;
@@ -189,7 +178,7 @@ static bool request_open(MpiComm *job, CommRequest *request, const Transfer *tra
 }
 
 CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     CommRequest *request = calloc(1, sizeof *request);
     int number = job->nrequests++;
     if (!request) {
@@ -207,17 +196,16 @@ CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error
     return request;
 }
 
-static void message_close(Message *message) {
-    for (int i = 0; message->parts && i < message->nparts; i++)
-        if (message->parts[i] != MPI_REQUEST_NULL) MPI_Request_free(&message->parts[i]);
+static void message_close(JobComm *job, Message *message) {
+    job->wire->table->release(job->wire, message->wire);
     free(message->buffer);
 }
 
-void request_destroy(MpiComm *job, CommRequest *request) {
+void request_destroy(JobComm *job, CommRequest *request) {
     for (int i = 0; i < request->in.n; i++)
-        message_close(&request->in.at[i]);
+        message_close(job, &request->in.at[i]);
     for (int i = 0; i < request->out.n; i++)
-        message_close(&request->out.at[i]);
+        message_close(job, &request->out.at[i]);
     for (int i = 0; request->staged && i < 2 * (request->ntransfers + 1); i++)
         if (request->staged[i]) heap_free(&job->heap, request->staged[i]);
     if (request->slot[0]) heap_free(&job->heap, request->slot[0]);

@@ -1,4 +1,4 @@
-/* A request of comm/mpi: what request.c prepares and transfer.c uses. */
+/* A request of comm/job: what request.c prepares and transfer.c uses. */
 #pragma once
 #include "runtime/comm/job.h"
 #include "runtime/comm/pull.h"
@@ -22,8 +22,7 @@ typedef struct Message {
     int rank, round;
     int64_t bytes;
     char *buffer;
-    MPI_Request *parts; /* persistent; of at most MESSAGE_CHUNK bytes each */
-    int nparts;
+    WireMessage *wire;
     VEC(Packing) packings; /* of a message sent */
 } Message;
 

@@ -1,4 +1,4 @@
-/* A use of a request of comm/mpi: start, and wait, which moves the data. Three points where ranks of a node meet: before sources are read
+/* A use of a request of comm/job: start, and wait, which moves the data. Three points where ranks of a node meet: before sources are read
  * (arrived), before sums are (reduced), and before the sources may change again (done). Small sources are copied into one of two slots by
  * turns: their owner need not wait for its readers, only for those of the turn before the last; so a small all_reduce has two such points.
  *
@@ -17,7 +17,7 @@ static bool flag_reached(const Control *control, Flag flag, uint32_t epoch) {
 }
 
 /* Who is missing, and what each of them did last. */
-static bool flags_late(MpiComm *job, CommRequest *request, const Ints *peers, Flag flag, uint32_t epoch, Error *error) {
+static bool flags_late(JobComm *job, CommRequest *request, const Ints *peers, Flag flag, uint32_t epoch, Error *error) {
     static const char *const missing[] = {"reached it", "added up their part", "read what it has for them"};
     Text text = {0};
     text_printf(&text, "rank %d waits in ", job->comm.process);
@@ -34,50 +34,48 @@ static bool flags_late(MpiComm *job, CommRequest *request, const Ints *peers, Fl
     return false;
 }
 
-static bool flags_wait(MpiComm *job, CommRequest *request, const Ints *peers, Flag flag, uint32_t epoch, Error *error) {
-    bool messages = job->nnode < job->comm.nranks;
+static bool flags_wait(JobComm *job, CommRequest *request, const Ints *peers, Flag flag, uint32_t epoch, Error *error) {
+    bool messages = job->node.n < job->comm.nranks;
     Pause pause = {.messages = messages, .probe = messages};
     for (int i = 0; i < peers->n; i++)
-        while (!flag_reached(request->peer[peers->at[i]], flag, epoch))
+        while (!flag_reached(request->peer[peers->at[i]], flag, epoch)) {
+            if (job->wire->gone >= 0) return wire_gone(job->wire->gone, error);
             if (!pause_turn(job, &pause)) return flags_late(job, request, peers, flag, epoch, error);
+        }
     pause_end(job, &pause);
     return true;
 }
 
-static void flag_raise(MpiComm *job, CommRequest *request, _Atomic uint32_t *flag) {
+static void flag_raise(JobComm *job, CommRequest *request, _Atomic uint32_t *flag) {
     atomic_store(flag, request->epoch);
     wake(job, request->related.at, request->related.n);
 }
 
-static bool message_late(MpiComm *job, CommRequest *request, const Message *messages, int n, int round, bool out, Error *error) {
+static bool message_late(JobComm *job, CommRequest *request, const Message *messages, int n, int round, bool out, Error *error) {
     Text text = {0};
     text_printf(&text, "rank %d waits in ", job->comm.process);
     request_describe(request, &text);
     text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.timeout_s,
                 out ? "taken its message" : "sent theirs");
     const char *comma = " ";
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < messages[i].nparts && messages[i].round == round; k++) {
-            int done = 0;
-            MPI_Request_get_status(messages[i].parts[k], &done, MPI_STATUS_IGNORE);
-            if (done) continue;
-            text_printf(&text, "%s%d", comma, messages[i].rank);
-            comma = ", ";
-            break;
-        }
+    for (int i = 0; i < n; i++) {
+        Error ignored;
+        if (messages[i].round != round || job->wire->table->test(job->wire, messages[i].wire, &ignored) > 0) continue;
+        text_printf(&text, "%s%d", comma, messages[i].rank);
+        comma = ", ";
+    }
     error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "%s", text.at);
     text_finish(&text);
     return false;
 }
 
-static bool messages_wait(MpiComm *job, CommRequest *request, Message *messages, int n, int round, bool out, Error *error) {
+static bool messages_wait(JobComm *job, CommRequest *request, Message *messages, int n, int round, bool out, Error *error) {
     Pause pause = {.messages = true};
     for (int i = 0; i < n; i++) {
         if (messages[i].round != round) continue;
         for (;;) {
-            int done = 0;
-            if (!mpi_check(MPI_Testall(messages[i].nparts, messages[i].parts, &done, MPI_STATUSES_IGNORE), "a message", error))
-                return false;
+            const int done = job->wire->table->test(job->wire, messages[i].wire, error);
+            if (done < 0) return false;
             if (done) break;
             if (!pause_turn(job, &pause)) return message_late(job, request, messages, n, round, out, error);
         }
@@ -88,14 +86,14 @@ static bool messages_wait(MpiComm *job, CommRequest *request, Message *messages,
 
 /* ---------------------------------------------------------------- a use of a request */
 
-static bool messages_receive(CommRequest *request, Error *error) {
+static bool messages_receive(JobComm *job, CommRequest *request, Error *error) {
     for (int i = 0; i < request->in.n; i++)
-        if (!mpi_check(MPI_Startall(request->in.at[i].nparts, request->in.at[i].parts), "receiving", error)) return false;
+        if (!job->wire->table->start(job->wire, request->in.at[i].wire, error)) return false;
     return true;
 }
 
 /* Packs and sends a round's messages. */
-static bool messages_send(MpiComm *job, CommRequest *request, int round, Error *error) {
+static bool messages_send(JobComm *job, CommRequest *request, int round, Error *error) {
     for (int i = 0; i < request->out.n; i++) {
         Message *message = &request->out.at[i];
         if (message->round != round) continue;
@@ -107,7 +105,7 @@ static bool messages_send(MpiComm *job, CommRequest *request, int round, Error *
             job->message_bytes += p->walk.count * bytes;
             job->counters.sent_bytes += p->walk.count * bytes;
         }
-        if (!mpi_check(MPI_Startall(message->nparts, message->parts), "sending", error)) return false;
+        if (!job->wire->table->start(job->wire, message->wire, error)) return false;
         job->message_count++;
         job->counters.messages++;
     }
@@ -115,16 +113,16 @@ static bool messages_send(MpiComm *job, CommRequest *request, int round, Error *
 }
 
 /* Memory in the heap that stands for a tensor that lies elsewhere: which 0 a source, 1 a target. */
-static void *staged(MpiComm *job, CommRequest *request, int which, int transfer, Error *error) {
+static void *staged(JobComm *job, CommRequest *request, int which, int transfer, Error *error) {
     void **at = &request->staged[which * (request->ntransfers + 1) + transfer];
     if (!*at) *at = heap_alloc(&job->heap, which ? request->pulls.target_bytes[transfer] : request->pulls.source_bytes[transfer], error);
     return *at;
 }
 
 /* Chooses where peers read each tensor, copies sources there that are not there yet, and writes down the offsets. */
-static bool sources_publish(MpiComm *job, CommRequest *request, Error *error) {
+static bool sources_publish(JobComm *job, CommRequest *request, Error *error) {
     int n = request->ntransfers, turn = request->epoch & 1;
-    char *slot = request->slot[turn], *base = job->heap.base[job->node_self];
+    char *slot = request->slot[turn], *base = job->heap.base[job->node.self];
     int64_t *at = request->control->at + (ptrdiff_t)turn * 2 * n;
     for (int i = 0; i < n; i++) {
         if (!request->source_read[i]) continue;
@@ -153,15 +151,15 @@ static bool sources_publish(MpiComm *job, CommRequest *request, Error *error) {
     return true;
 }
 
-static void place_set(MpiComm *job, const CommRequest *request, RequestPlace place) {
+static void place_set(JobComm *job, const CommRequest *request, RequestPlace place) {
     if (!job->shares) return;
-    HeapHeader *header = heap_header(&job->heap, job->node_self);
+    HeapHeader *header = heap_header(&job->heap, job->node.self);
     atomic_store_explicit(&header->request, request->number, memory_order_relaxed);
     atomic_store_explicit(&header->place, place, memory_order_relaxed);
 }
 
 bool request_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     (void)driven;
     if (!request_may_start(request->started, comm->process, error)) return false;
     for (int i = 0; i < request->ntransfers; i++) {
@@ -173,7 +171,7 @@ bool request_start(Comm *comm, CommRequest *request, int driven, const void *con
     place_set(job, request, PLACE_STARTED);
     for (int round = 0; round < 2; round++) /* the buffers are free when the sends of the use before are over */
         if (!messages_wait(job, request, request->out.at, request->out.n, round, true, error)) return false;
-    if (!messages_receive(request, error) || !messages_send(job, request, 0, error)) return false;
+    if (!messages_receive(job, request, error) || !messages_send(job, request, 0, error)) return false;
     if (!request->shared) return true;
     if (request->small && !flags_wait(job, request, &request->reader, FLAG_DONE, request->epoch - 2, error)) return false;
     if (!sources_publish(job, request, error)) return false;
@@ -182,7 +180,7 @@ bool request_start(Comm *comm, CommRequest *request, int driven, const void *con
 }
 
 typedef struct Base {
-    MpiComm *job;
+    JobComm *job;
     CommRequest *request;
 } Base;
 
@@ -198,7 +196,7 @@ static const void *source_base(void *context, int transfer, const PullSource *so
 }
 
 /* Everything that this rank receives in a round; counted for the rank that had it, too, where that rank did nothing to send it. */
-static bool round_execute(MpiComm *job, CommRequest *request, int round, void *const *target, Error *error) {
+static bool round_execute(JobComm *job, CommRequest *request, int round, void *const *target, Error *error) {
     if (!messages_wait(job, request, request->in.at, request->in.n, round, false, error)) return false;
     Base base = {.job = job, .request = request};
     pulls_execute(&request->pulls, round, source_base, &base, target);
@@ -208,7 +206,7 @@ static bool round_execute(MpiComm *job, CommRequest *request, int round, void *c
         job->counters.received_bytes += peer->moved_bytes;
         int node = job->node_of[peer->rank];
         if (request->shared && node >= 0) {
-            HeapCount *count = &heap_header(&job->heap, job->node_self)->read[node];
+            HeapCount *count = &heap_header(&job->heap, job->node.self)->read[node];
             count->bytes += peer->moved_bytes;
             count->messages++;
         }
@@ -223,7 +221,7 @@ static void sums_copy(CommRequest *request) {
         if (request->work[i] != request->target[i]) memcpy(request->target[i], request->work[i], (size_t)request->pulls.target_bytes[i]);
 }
 
-static bool request_move(MpiComm *job, CommRequest *request, Error *error) {
+static bool request_move(JobComm *job, CommRequest *request, Error *error) {
     place_set(job, request, PLACE_MOVING);
     if (request->shared && !flags_wait(job, request, &request->provider[0], FLAG_ARRIVED, request->epoch, error)) return false;
     if (!round_execute(job, request, 0, request->work, error)) return false;
@@ -241,7 +239,7 @@ static bool request_move(MpiComm *job, CommRequest *request, Error *error) {
 }
 
 CommStatus request_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     (void)driven;
     if (!request_may_wait(request->started, comm->process, error)) return COMM_FAILED;
     if (!request_move(job, request, error)) return COMM_FAILED;

@@ -1,4 +1,4 @@
-/* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/mpi: sources are there
+/* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/job: sources are there
  * (arrived), sums are made (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers let their
  * streams wait for, and a counter in memory of the host that says that it was recorded: the host waits for other hosts, never for a device.
  */

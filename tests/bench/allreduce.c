@@ -103,7 +103,7 @@ static void bench_size(Comm *comm, int64_t bytes) {
 
 int main(int argc, char **argv) {
     Error error = {0};
-    Comm *comm = comm_mpi_create(&argc, &argv, NULL, &error);
+    Comm *comm = comm_job_create(&argc, &argv, NULL, NULL, &error);
     if (!comm) {
         fprintf(stderr, "allreduce: %s\n", error.text);
         return error.code;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two nodes: network namespaces of this machine with a link between them and a host name each, so that mpirun starts ranks on both and they talk by TCP.
+"""Two nodes: network namespaces of this machine with a link between them and a host name each, so that mpirun starts ranks on both and they talk by TCP; or a prun on each, without MPI.
 
 As root, with ip of iproute2 and unshare, nsenter of util-linux; skipped otherwise. The namespaces live as long as the two processes that hold them.
 """
@@ -48,6 +48,11 @@ class TwoNodes(Case):
         options = {"plm_rsh_agent": self.path("agent"), "btl": "tcp,self", "btl_tcp_if_include": LINK % 0, "oob_tcp_if_include": LINK % 0}
         return inside(self.node[0], harness.mpirun, "--hostfile", self.path("hosts"), "-n", "4", *sum((["--mca", *each] for each in options.items()), []), harness.prun, *words)
 
+    def launched(self, node, *words):
+        """The command that starts two of the four ranks on a node, without MPI."""
+        meeting = "--nproc", "2", "--nnodes", "2", "--node-rank", str(node), "--master-addr", (LINK % 1).split("/")[0], "--master-port", "4711"
+        return inside(self.node[node], harness.prun, *meeting, *words)
+
     def link_bytes(self):
         """Bytes that have come to the second node."""
         counted = self.ok(run(inside(self.node[1], "cat", "/proc/net/dev"))).out
@@ -64,6 +69,36 @@ class TwoNodes(Case):
                 self.assertEqual(there.texts(), here.texts())
                 sent = int(re.search(r"by the busiest, (\d+) by the idlest", there.out)[1])
                 self.assertGreater(self.link_bytes() - before, sent * len(there.texts()) // 4, "what crossed the link")
+
+    def test_losses_are_those_of_one_node_without_mpi(self):
+        plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 4, *SMALL)
+        here = self.ok(self.local(plan, 4))
+        for env, how in ({}, "shared memory and messages"), ({"PRUN_COMM": "messages"}, "messages"):
+            with self.subTest(how):
+                before = self.link_bytes()
+                second = harness.started(self.launched(1, "-v", plan), self, env=env, cwd=self.folder)
+                there = self.ok(run(self.launched(0, "-v", plan), cwd=self.folder, env=env))
+                out, err = second.communicate(timeout=harness.TIMEOUT)
+                self.assertEqual((second.returncode, out), (0, b""), err)
+                self.assertEqual(re.findall(r"(?m)^rank (\d): local rank (\d) of 2, node (\S+), pid \d+, .*, ([a-z ]+)$", there.out),
+                                 [(str(rank), str(rank % 2), "node%d" % (rank // 2 + 1), how) for rank in range(4)])
+                self.assertEqual(there.texts(), here.texts())
+                sent = int(re.search(r"by the busiest, (\d+) by the idlest", there.out)[1])
+                self.assertGreater(self.link_bytes() - before, sent * len(there.texts()) // 4, "what crossed the link")
+
+    def test_a_rank_killed_on_the_other_node_ends_the_job_without_mpi(self):
+        endless = self.write("endless.dsl", harness.edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 5;")))
+        plan = self.compile(endless, "net.plan", "--ranks", 4, *SMALL)
+        second = harness.started(self.launched(1, "-v", plan), self, cwd=self.folder)
+        first = harness.started(self.launched(0, "-v", plan), self, cwd=self.folder)
+        pids = harness.ranks(harness.until(first, b"loss is"))
+        os.kill(pids[3], signal.SIGKILL)
+        began = time.monotonic()
+        ended = [job.communicate(timeout=harness.TIMEOUT)[1].decode() for job in (first, second)]
+        self.assertEqual((first.returncode, second.returncode), (3, 137), str(ended))
+        self.assertRegex(ended[1], r"prun: rank 3 \(process \d+\) was ended by signal 9 \(Killed\)")
+        self.assertLess(time.monotonic() - began, ENDS_S)
+        self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
 
     def test_a_rank_killed_on_the_other_node_ends_the_job(self):
         endless = self.write("endless.dsl", harness.edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 5;")))

@@ -1,6 +1,7 @@
 /* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | late-many | kill | abort |
  * fault-cell | fault-bytes | memory]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
 #include "runtime/comm/comm.h"
+#include "runtime/comm/wire.h"
 #include "tests/runtime/cases.h"
 #ifdef COMMTEST_DEVICE
 #include "tests/runtime/cuda/through.h"
@@ -332,7 +333,9 @@ static int64_t memory(Comm *comm) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "sweep";
     Error error = {0};
-    Comm *comm = comm_mpi_create(&argc, &argv, NULL, &error);
+    Meeting meeting;
+    const bool meets = meeting_find(&meeting, &error);
+    Comm *comm = comm_job_create(&argc, &argv, meets ? &meeting : NULL, NULL, &error);
     if (!comm) {
         fprintf(stderr, "commtest: %s\n", error.text);
         return error.code;

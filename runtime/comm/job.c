@@ -1,4 +1,4 @@
-/* comm/mpi: one rank a process. Ranks of a node read each other's tensors in place (heap.c); ranks of different nodes exchange messages.
+/* comm/job: one rank a process. Ranks of a node read each other's tensors in place (heap.c); ranks of different nodes exchange messages.
  *
  * PRUN_COMM=shared      shared memory within a node, or an error (default: shared memory where there is some)
  * PRUN_COMM=messages    messages everywhere
@@ -13,23 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int64_t CHUNK_BYTES = INT64_C(1) << 30; /* MPI counts are int */
-
-bool mpi_check(int code, const char *what, Error *error) {
-    if (code == MPI_SUCCESS) return true;
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return error_set(error, EXIT_ENVIRONMENT, "%s: %s", what, text);
-}
-
 /* ---------------------------------------------------------------- waiting */
 
 enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16, ENDING_S = 10 };
 static const double YIELD_S = 0.002;
 
 /* Until woken, or for a while: whoever waits for a message must look after it. */
-static void sleep_turn(MpiComm *job, const Pause *pause) {
+static void sleep_turn(JobComm *job, const Pause *pause) {
     struct timespec until;
     if (pause->messages || !job->shares) {
         until = (struct timespec){.tv_nsec = 50000};
@@ -39,15 +29,12 @@ static void sleep_turn(MpiComm *job, const Pause *pause) {
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 20000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-    sem_timedwait(&heap_header(&job->heap, job->node_self)->wake, &until);
+    sem_timedwait(&heap_header(&job->heap, job->node.self)->wake, &until);
 }
 
-bool pause_turn(MpiComm *job, Pause *pause) {
+bool pause_turn(JobComm *job, Pause *pause) {
     int64_t turn = pause->turns++;
-    if (pause->probe) {
-        int some;
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, job->world, &some, MPI_STATUS_IGNORE);
-    }
+    if (pause->probe || pause->announced) job->wire->table->progress(job->wire);
     if (!job->crowded && turn < SPINS) return true;
     if (pause->announced) {
         /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
@@ -60,7 +47,7 @@ bool pause_turn(MpiComm *job, Pause *pause) {
         if (job->comm.timeout_s > 0 && now - pause->start_s >= job->comm.timeout_s) return false;
         if (turn > YIELDS && now - pause->start_s > YIELD_S) {
             pause->announced = true;
-            if (job->shares) atomic_store(&heap_header(&job->heap, job->node_self)->sleeping, 1);
+            if (job->shares) atomic_store(&heap_header(&job->heap, job->node.self)->sleeping, 1);
             return true;
         }
     }
@@ -68,28 +55,28 @@ bool pause_turn(MpiComm *job, Pause *pause) {
     return true;
 }
 
-void pause_end(MpiComm *job, Pause *pause) {
+void pause_end(JobComm *job, Pause *pause) {
     if (!pause->announced || !job->shares) return;
-    HeapHeader *header = heap_header(&job->heap, job->node_self);
+    HeapHeader *header = heap_header(&job->heap, job->node.self);
     atomic_store(&header->sleeping, 0);
     while (sem_trywait(&header->wake) == 0)
         continue; /* wakes that came too late */
 }
 
-void wake(MpiComm *job, const int *node_ranks, int n) {
+void wake(JobComm *job, const int *node_ranks, int n) {
     for (int i = 0; i < n; i++) {
         HeapHeader *header = heap_header(&job->heap, node_ranks[i]);
         if (atomic_load(&header->sleeping)) sem_post(&header->wake);
     }
 }
 
-void rank_describe(MpiComm *job, int node_rank, Text *text) {
+void rank_describe(JobComm *job, int node_rank, Text *text) {
     HeapHeader *header = heap_header(&job->heap, node_rank);
     int number = atomic_load(&header->request);
     CommRequest *request = job->first;
     for (int i = 0; i < number && request; i++)
         request = request_next(request);
-    text_printf(text, "rank %d ", job->rank_of[node_rank]);
+    text_printf(text, "rank %d ", job->node.rank[node_rank]);
     if (number < 0 || !request) {
         text_printf(text, "has not begun any communication");
         return;
@@ -101,27 +88,17 @@ void rank_describe(MpiComm *job, int node_rank, Text *text) {
 
 /* ---------------------------------------------------------------- collectives of processes */
 
-bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error) {
-    Pause pause = {.messages = true};
-    for (;;) {
-        int done = 0;
-        if (!mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), what, error)) return false;
-        if (done) break;
-        if (!pause_turn(job, &pause))
-            return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->comm.timeout_s);
-    }
-    pause_end(job, &pause);
-    return true;
-}
-
 static bool job_barrier(Comm *comm, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
-    MPI_Request request;
-    if (!mpi_check(MPI_Ibarrier(job->world, &request), "barrier", error) || !mpi_wait(job, &request, "barrier", error)) return false;
+    JobComm *job = (JobComm *)comm;
+    char *here = malloc((size_t)comm->nranks);
+    bool ok = here ? collect_all_gather(job, &job->world, "", 1, here, "barrier", error)
+                   : error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
+    free(here);
+    if (!ok) return false;
     job->counters.sent_bytes = job->message_bytes;
     job->counters.messages = job->message_count;
-    for (int i = 0; job->shares && i < job->nnode; i++) {
-        const HeapCount *count = &heap_header(&job->heap, i)->read[job->node_self];
+    for (int i = 0; job->shares && i < job->node.n; i++) {
+        const HeapCount *count = &heap_header(&job->heap, i)->read[job->node.self];
         job->counters.sent_bytes += count->bytes;
         job->counters.messages += count->messages;
     }
@@ -129,57 +106,53 @@ static bool job_barrier(Comm *comm, Error *error) {
 }
 
 static bool job_broadcast(Comm *comm, void *data, int64_t bytes, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
-    for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
-        int n = (int)(bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
-        MPI_Request request;
-        if (!mpi_check(MPI_Ibcast((char *)data + at, n, MPI_BYTE, 0, job->world, &request), "broadcast", error)) return false;
-        if (!mpi_wait(job, &request, "broadcast", error)) return false;
-    }
-    return true;
+    JobComm *job = (JobComm *)comm;
+    return collect_broadcast(job, &job->world, data, bytes, "broadcast", error);
 }
 
 static bool job_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
-    MPI_Request request;
-    if (!mpi_check(MPI_Iallgather(&word, 1, MPI_UINT64_T, words, 1, MPI_UINT64_T, job->world, &request), "gathering words", error))
-        return false;
-    return mpi_wait(job, &request, "gathering words", error);
+    JobComm *job = (JobComm *)comm;
+    return collect_all_gather(job, &job->world, &word, sizeof word, words, "gathering words", error);
 }
 
 static bool job_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     if (width <= 0) return true;
     char *padded = calloc((size_t)width, 1);
     if (!padded) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d bytes of text", width);
     snprintf(padded, (size_t)width, "%s", text);
-    MPI_Request request;
-    bool ok = mpi_check(MPI_Igather(padded, width, MPI_CHAR, texts, width, MPI_CHAR, 0, job->world, &request), "gathering text", error) &&
-              mpi_wait(job, &request, "gathering text", error);
+    const bool ok = collect_gather(job, &job->world, padded, width, texts, "gathering text", error);
     free(padded);
     return ok;
 }
 
+/* Another rank may end the job meanwhile. */
+static void linger(JobComm *job, double seconds) {
+    for (const double until = now_seconds() + seconds; now_seconds() < until;) {
+        job->wire->table->progress(job->wire);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
 static void job_abort(Comm *comm, int code, const char *message) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     /* A file that all ranks read is damaged for them all. And mpirun takes seconds to end a job that several ranks abort in the same moment. */
     int turn = comm->process < 9 ? comm->process : 9;
-    nanosleep(&(struct timespec){.tv_nsec = turn * 100000000L}, NULL);
+    linger(job, turn * 0.1);
     fflush(stdout);
     /* Ranks that wait for one that has stopped give up together, and end when mpirun has heard the first of them. */
     if (job->shares && atomic_exchange(&heap_header(&job->heap, 0)->ending, 1) != 0)
-        sleep(ENDING_S);
+        linger(job, ENDING_S);
     else
         fprintf(stderr, "prun: %s\nprun: rank %d on %s ends the job with exit code %d\n", message, comm->process, comm->node, code);
     fflush(stderr);
-    MPI_Abort(job->world, code);
-    _Exit(code); /* MPI_Abort may return when the job is already being ended */
+    job->wire->table->abort(job->wire, code);
 }
 
 /* ---------------------------------------------------------------- memory */
 
 static void *job_alloc(Comm *comm, int64_t bytes, Error *error) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     if (job->shares && !job->heap_failed) {
         void *data = heap_alloc(&job->heap, bytes, error);
         if (data) return data;
@@ -191,7 +164,7 @@ static void *job_alloc(Comm *comm, int64_t bytes, Error *error) {
 }
 
 static void job_free(Comm *comm, void *data) {
-    MpiComm *job = (MpiComm *)comm;
+    JobComm *job = (JobComm *)comm;
     if (job->shares && data && heap_has(&job->heap, data))
         heap_free(&job->heap, data);
     else
@@ -200,20 +173,17 @@ static void job_free(Comm *comm, void *data) {
 
 /* ---------------------------------------------------------------- beginning and end */
 
-static void job_close(MpiComm *job, bool begun) {
+static void job_close(JobComm *job) {
     while (job->first) {
         CommRequest *request = job->first;
         job->first = request_next(request);
         request_destroy(job, request);
     }
     if (job->heap.base) heap_destroy(&job->heap);
-    if (job->node != MPI_COMM_NULL) MPI_Comm_free(&job->node);
-    if (job->world != MPI_COMM_NULL) MPI_Comm_free(&job->world);
-    if (begun) MPI_Finalize();
-    watch_end(job->watch);
-    if (job->claim >= 0) close(job->claim);
+    if (job->wire) job->wire->table->destroy(job->wire);
     free(job->node_of);
-    free(job->rank_of);
+    free(job->world.rank);
+    free(job->node.rank);
     free(job->offsets);
     free(job);
 }
@@ -222,11 +192,11 @@ static void job_destroy(Comm *comm) {
     if (!comm) return;
     Error ignored;
     job_barrier(comm, &ignored); /* nobody unmaps what a peer still reads */
-    job_close((MpiComm *)comm, true);
+    job_close((JobComm *)comm);
 }
 
-static const CommTable mpi_table = {
-    .name = "mpi",
+static const CommTable job_table = {
+    .name = "job",
     .prepare = request_prepare,
     .start = request_start,
     .wait = request_wait,
@@ -241,9 +211,13 @@ static const CommTable mpi_table = {
 };
 
 /* True on all ranks of node when ok is on all. */
-static bool all_agree(MpiComm *job, bool ok) {
-    int mine = ok, all = 0;
-    return MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, job->node) == MPI_SUCCESS && all;
+static bool all_agree(JobComm *job, bool ok) {
+    Error ignored;
+    int64_t *here = job->offsets, own = ok;
+    bool all = collect_all_gather(job, &job->node, &own, sizeof own, here, "shared memory", &ignored);
+    for (int i = 0; i < job->node.n && all; i++)
+        all = here[i] != 0;
+    return all;
 }
 
 typedef struct HeapName {
@@ -253,22 +227,21 @@ typedef struct HeapName {
 } HeapName;
 
 /* Each rank creates its heap and maps the others'; either all ranks of the node succeed, or none has a heap. */
-static bool heaps_open(MpiComm *job, Error *error) {
+static bool heaps_open(JobComm *job, Error *error) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    HeapName mine = {.bytes = heap_limit(job->nnode)};
+    HeapName mine = {.bytes = heap_limit(job->node.n)};
     mine.token = (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec * 31u + (uint64_t)getpid();
     snprintf(mine.text, sizeof mine.text, "/prun-%ld-%llx-%llx", (long)getpid(), (unsigned long long)stale_job(),
              (unsigned long long)mine.token);
-    if (!mpi_check(MPI_Bcast(&mine.bytes, 1, MPI_INT64_T, 0, job->node), "shared memory", error)) return false;
-    HeapName *names = calloc((size_t)job->nnode, sizeof *names);
-    bool ok = names && heap_create(&job->heap, mine.text, mine.bytes, job->nnode, job->node_self, mine.token, error);
+    if (!collect_broadcast(job, &job->node, &mine.bytes, sizeof mine.bytes, "shared memory", error)) return false;
+    HeapName *names = calloc((size_t)job->node.n, sizeof *names);
+    bool ok = names && heap_create(&job->heap, mine.text, mine.bytes, job->node.n, job->node.self, mine.token, error);
     ok = all_agree(job, ok);
     if (ok) {
-        ok = mpi_check(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, names, (int)sizeof mine, MPI_BYTE, job->node), "shared memory",
-                       error);
-        for (int i = 0; ok && i < job->nnode; i++)
-            if (i != job->node_self) ok = heap_attach(&job->heap, i, names[i].text, names[i].bytes, names[i].token, error);
+        ok = collect_all_gather(job, &job->node, &mine, sizeof mine, names, "shared memory", error);
+        for (int i = 0; ok && i < job->node.n; i++)
+            if (i != job->node.self) ok = heap_attach(&job->heap, i, names[i].text, names[i].bytes, names[i].token, error);
         ok = all_agree(job, ok);
     }
     heap_unlink(&job->heap);
@@ -306,86 +279,62 @@ static bool options_read(Options *options, double *timeout_s, Error *error) {
 }
 
 /* Fills node, its numbers, and local_rank, nlocal of the machine as it is. */
-static bool nodes_find(MpiComm *job, const Options *options, Error *error) {
+static bool nodes_find(JobComm *job, const Options *options, Error *error) {
     Comm *comm = &job->comm;
-    MPI_Comm machine;
-    if (!mpi_check(MPI_Comm_split_type(job->world, MPI_COMM_TYPE_SHARED, comm->process, MPI_INFO_NULL, &machine), "finding nodes", error))
-        return false;
-    MPI_Comm_rank(machine, &comm->local_rank);
-    MPI_Comm_size(machine, &comm->nlocal);
-    int part = options->node_ranks ? comm->process / options->node_ranks : 0;
-    bool ok = mpi_check(MPI_Comm_split(machine, part, comm->process, &job->node), "finding nodes", error);
-    MPI_Comm_free(&machine);
-    if (!ok) return false;
-    MPI_Comm_set_errhandler(job->node, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(job->node, &job->node_self);
-    MPI_Comm_size(job->node, &job->nnode);
-    job->node_of = malloc(sizeof *job->node_of * (size_t)comm->nranks);
-    job->rank_of = malloc(sizeof *job->rank_of * (size_t)job->nnode);
-    job->offsets = malloc(sizeof *job->offsets * (size_t)job->nnode);
-    if (!job->node_of || !job->rank_of || !job->offsets) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
-    if (!mpi_check(MPI_Allgather(&comm->process, 1, MPI_INT, job->rank_of, 1, MPI_INT, job->node), "finding nodes", error)) return false;
-    comm->node_first = job->rank_of[0];
-    for (int i = 0; i < comm->nranks; i++)
+    const size_t n = (size_t)comm->nranks, width = sizeof comm->node;
+    char *names = malloc(n * width);
+    job->node_of = malloc(sizeof *job->node_of * n);
+    job->node.rank = malloc(sizeof *job->node.rank * n);
+    job->offsets = malloc(sizeof *job->offsets * n);
+    bool ok = (names && job->node_of && job->node.rank && job->offsets) ||
+              error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
+    ok = ok && collect_all_gather(job, &job->world, comm->node, (int64_t)width, names, "finding nodes", error);
+    const int each = options->node_ranks ? options->node_ranks : comm->nranks;
+    for (int i = 0; ok && i < comm->nranks; i++) {
+        const bool here = strcmp(names + (size_t)i * width, comm->node) == 0;
         job->node_of[i] = -1;
-    for (int i = 0; i < job->nnode; i++)
-        job->node_of[job->rank_of[i]] = i;
-    return true;
+        if (here && i < comm->process) comm->local_rank++;
+        if (here) comm->nlocal++;
+        if (!here || i / each != comm->process / each) continue;
+        if (i == comm->process) job->node.self = job->node.n;
+        job->node_of[i] = job->node.n;
+        job->node.rank[job->node.n++] = i;
+    }
+    free(names);
+    if (ok) comm->node_first = job->node.rank[0];
+    return ok;
 }
 
 /* All ranks, as far as they need each other to compare what they were told. */
-static bool job_meet(MpiComm *job, Error *error) {
+static bool job_meet(JobComm *job, Error *error) {
     Comm *comm = &job->comm;
-    if (!mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &job->world), "MPI_Comm_dup", error)) return false;
-    MPI_Comm_set_errhandler(job->world, MPI_ERRORS_RETURN);
-    MPI_Comm_size(job->world, &comm->nranks);
-    MPI_Comm_rank(job->world, &comm->process);
-    comm->nprocesses = comm->nranks;
-    comm->first_driven = comm->process;
-    char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
-    int length = 0;
-    MPI_Get_processor_name(name, &length);
-    snprintf(comm->node, sizeof comm->node, "%.255s", name);
+    comm->nranks = comm->nprocesses = job->world.n = job->wire->nranks;
+    comm->process = comm->first_driven = job->world.self = job->wire->rank;
+    memcpy(comm->node, job->wire->node, sizeof comm->node);
+    job->world.rank = malloc(sizeof *job->world.rank * (size_t)comm->nranks);
+    if (!job->world.rank) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
+    for (int i = 0; i < comm->nranks; i++)
+        job->world.rank[i] = i;
     return true;
 }
 
-static bool job_open(MpiComm *job, const Options *options, Error *error) {
+static bool job_open(JobComm *job, const Options *options, Error *error) {
     Comm *comm = &job->comm;
     if (!nodes_find(job, options, error)) return false;
     job->crowded = comm->nlocal > limits_cores("");
-    if (job->nnode > 1 && !options->messages) {
+    if (job->node.n > 1 && !options->messages) {
         Error why = {.reported = true}; /* as long as nothing fails here */
         job->shares = heaps_open(job, &why);
         if (!job->shares && options->shared)
             return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s",
                              why.reported ? "another rank has no shared memory" : why.text);
     }
-    bool all = job->shares && job->nnode == comm->nranks;
+    bool all = job->shares && job->node.n == comm->nranks;
     snprintf(comm->transport, sizeof comm->transport, "%s",
              all           ? "shared memory"
              : job->shares ? "shared memory and messages"
                            : "messages");
     return true;
-}
-
-/* Where addresses are short, MPI_Init may wait for ever, or crash. */
-static bool check_room(Error *error) {
-    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    int64_t need = ((int64_t)256 << 20) + ((int64_t)8 << 20) * (here ? atoi(here) : 1), left = limits_addresses();
-    if (left < 0 || left >= need) return true;
-    if (number && strcmp(number, "0") != 0) return error_reported(error, EXIT_ENVIRONMENT); /* by the node's first */
-    return error_set(
-        error, EXIT_ENVIRONMENT,
-        "not enough memory for Open MPI: it maps up to %lld MiB of addresses, and this process can have %lld (ulimit -v): raise the limit",
-        (long long)(need >> 20), (long long)(left >> 20));
-}
-
-/* What is to be done before MPI_Init, while other ranks may already wait in it. */
-static void job_begin(MpiComm *job) {
-    const char *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    job->claim = stale_claim();
-    if (number && strcmp(number, "0") == 0) stale_remove();
-    job->watch = watch_begin(job->comm.timeout_s);
 }
 
 /* While the others still wait for this rank: mpirun ends all with the first that ends, and what is said later may never be heard. */
@@ -395,30 +344,31 @@ static void say_here(Error *error) {
     error->reported = true;
 }
 
-Comm *comm_mpi_create(int *argc, char ***argv, const Common *common, Error *error) {
-    int begun = 0, level = 0;
-    Options options;
-    Error mistake = {0}; /* in what this process was told: is said when all have been heard */
-    if (!check_room(error)) return NULL;
-    MPI_Initialized(&begun);
-    MpiComm *job = begun ? NULL : calloc(1, sizeof *job);
-    if (!job) {
-        error_set(error, begun ? EXIT_INTERNAL : EXIT_ENVIRONMENT, begun ? "MPI is initialized already" : "no memory for the communicator");
-        return NULL;
-    }
-    job->comm = (Comm){.table = &mpi_table, .ndriven = 1, .counters = &job->counters, .timeout_s = 600};
-    job->world = job->node = MPI_COMM_NULL;
-    job->heap.fd = -1;
-    job->last = &job->first;
-    bool readable = options_read(&options, &job->comm.timeout_s, &mistake);
-    job_begin(job);
-    bool ok = mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread", error);
-    watch_started(job->watch);
-    if (ok && job_meet(job, error) && comm_same(&job->comm, common, EXIT_USAGE, error)) {
-        *error = mistake;
-        if (comm_agree(&job->comm, readable, error) && job_open(job, &options, error)) return &job->comm;
+/* wire: NULL after a failure, of which *error tells. */
+static Comm *job_create(JobComm *job, Wire *wire, const Options *options, const Common *common, bool readable, const Error *mistake,
+                        Error *error) {
+    job->wire = wire;
+    if (wire && job_meet(job, error) && comm_same(&job->comm, common, EXIT_USAGE, error)) {
+        *error = *mistake;
+        if (comm_agree(&job->comm, readable, error) && job_open(job, options, error)) return &job->comm;
     }
     say_here(error);
-    job_close(job, ok);
+    job_close(job);
     return NULL;
+}
+
+Comm *comm_job_create(int *argc, char ***argv, const Meeting *meeting, const Common *common, Error *error) {
+    Options options;
+    Error mistake = {0}; /* in what this process was told: is said when all have been heard */
+    JobComm *job = calloc(1, sizeof *job);
+    if (!job) {
+        error_set(error, EXIT_ENVIRONMENT, "no memory for the communicator");
+        return NULL;
+    }
+    job->comm = (Comm){.table = &job_table, .ndriven = 1, .counters = &job->counters, .timeout_s = 600};
+    job->heap.fd = -1;
+    job->last = &job->first;
+    const bool readable = options_read(&options, &job->comm.timeout_s, &mistake);
+    Wire *wire = meeting ? wire_tcp_open(meeting, error) : wire_mpi_open(argc, argv, job->comm.timeout_s, error);
+    return job_create(job, wire, &options, common, readable, &mistake, error);
 }

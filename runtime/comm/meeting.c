@@ -1,0 +1,388 @@
+/* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other one comes there, says who it is and where it listens
+ * itself, and is told where the others do. Then each connects with those of lower numbers. */
+#include "ir/layout.h"
+#include "runtime/comm/meeting.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double say_every_s = 10, retry_s = 0.05, hello_s = 10;
+static const char magic[8] = "prun 1";
+
+/* What a rank says of itself. */
+typedef struct Hello {
+    char magic[8];
+    int32_t rank, nranks, port;
+} Hello;
+
+/* What rank 0 answers: OK and the places, or why not. */
+typedef struct Answer {
+    int32_t ok;
+    char why[252];
+} Answer;
+
+/* Where a rank listens. */
+typedef struct Place {
+    struct sockaddr_storage address; /* as rank 0 sees it; of rank 0's own machine perhaps a loopback */
+    socklen_t n;
+    int32_t port;
+} Place;
+
+/* ---------------------------------------------------------------- what the environment says */
+
+static bool number_of(const char *name, long least, long most, int *value, Error *error) {
+    const char *text = getenv(name);
+    char *end = NULL;
+    const long number = text ? strtol(text, &end, 10) : 0;
+    if (!text || !*text || *end || number < least || number > most)
+        return error_set(error, EXIT_USAGE, "%s=%s: a number from %ld to %ld is expected", name, text ? text : "", least, most);
+    *value = (int)number;
+    return true;
+}
+
+/* The first of "node[01-04,07],other": node01. */
+static void first_host(const char *list, char *host, size_t n) {
+    const size_t plain = strcspn(list, ",[");
+    int length = snprintf(host, n, "%.*s", (int)(plain < n ? plain : n - 1), list);
+    if (list[plain] == '[' && length >= 0 && (size_t)length < n)
+        snprintf(host + length, n - (size_t)length, "%.*s", (int)strspn(list + plain + 1, "0123456789"), list + plain + 1);
+}
+
+/* Slurm says who this is; a port all ranks of a step make of its number. */
+static bool find_slurm(Meeting *meeting, Error *error) {
+    enum { FIRST_PORT = 20000, PORTS = 20000 };
+    const char *nodes = getenv("SLURM_STEP_NODELIST"), *address = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+    int job = 0, step = 0;
+    if (!number_of("SLURM_PROCID", 0, MAX_RANKS - 1, &meeting->rank, error) ||
+        !number_of("SLURM_NTASKS", 1, MAX_RANKS, &meeting->nranks, error))
+        return false;
+    if (!nodes) nodes = getenv("SLURM_NODELIST");
+    if (!nodes && !address)
+        return error_set(error, EXIT_USAGE, "Slurm does not say which nodes there are (SLURM_STEP_NODELIST); set MASTER_ADDR");
+    if (address)
+        snprintf(meeting->address, sizeof meeting->address, "%s", address);
+    else
+        first_host(nodes, meeting->address, sizeof meeting->address);
+    if (port) return number_of("MASTER_PORT", 1, 65535, &meeting->port, error);
+    if (!number_of("SLURM_JOB_ID", 0, INT32_MAX, &job, error)) return false;
+    if (getenv("SLURM_STEP_ID")) step = atoi(getenv("SLURM_STEP_ID"));
+    meeting->port = FIRST_PORT + (int)(((unsigned)job * 31u + (unsigned)step) % PORTS);
+    return true;
+}
+
+bool meeting_find(Meeting *meeting, Error *error) {
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    int there = 0;
+    error->text[0] = '\0';
+    *meeting = (Meeting){.timeout_s = 300};
+    for (size_t i = 0; i < 4; i++)
+        there += getenv(names[i]) != NULL;
+    if (getenv("RANK") && there == 4) {
+        snprintf(meeting->address, sizeof meeting->address, "%s", getenv("MASTER_ADDR"));
+        bool ok = number_of("WORLD_SIZE", 1, MAX_RANKS, &meeting->nranks, error) &&
+                  number_of("RANK", 0, meeting->nranks - 1, &meeting->rank, error) &&
+                  number_of("MASTER_PORT", 1, 65535, &meeting->port, error);
+        return ok && meeting->nranks > 1;
+    }
+    if (!getenv("SLURM_PROCID") || !getenv("SLURM_NTASKS") || !getenv("SLURM_STEP_ID")) return false;
+    return find_slurm(meeting, error) && meeting->nranks > 1;
+}
+
+/* ---------------------------------------------------------------- sockets */
+
+static void sleep_s(double seconds) {
+    nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+}
+
+static int socket_of(const struct sockaddr *address) {
+    int fd = socket(address->sa_family, SOCK_STREAM, 0), on = 1;
+    if (fd < 0) return -1;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    return fd;
+}
+
+static int connect_to(const struct sockaddr *address, socklen_t n) {
+    int fd = socket_of(address);
+    if (fd >= 0 && connect(fd, address, n) == 0) return fd;
+    const int why = errno;
+    if (fd >= 0) close(fd);
+    errno = why;
+    return -1;
+}
+
+/* All n bytes within a time; false where the other end is silent, or gone. */
+static bool move_all(int fd, bool out, void *data, size_t n, double until) {
+    for (size_t at = 0; at < n;) {
+        const double left = until - now_seconds();
+        struct pollfd one = {.fd = fd, .events = out ? POLLOUT : POLLIN};
+        if (until > 0 && left <= 0) return false;
+        if (poll(&one, 1, until > 0 ? (int)(left * 1e3) + 1 : -1) <= 0) continue;
+        const ssize_t moved =
+            out ? send(fd, (char *)data + at, n - at, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, (char *)data + at, n - at, MSG_DONTWAIT);
+        if (moved < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        if (moved <= 0) return false;
+        at += (size_t)moved;
+    }
+    return true;
+}
+
+/* On every address of this machine; port 0: any, which *port tells. */
+static int listen_at(int *port, int nranks) {
+    struct sockaddr_in6 both = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons((uint16_t)*port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons((uint16_t)*port)};
+    struct sockaddr_storage own;
+    socklen_t n = sizeof own;
+    int on = 1, off = 0, fd = socket_of((struct sockaddr *)&both);
+    const bool six = fd >= 0;
+    if (!six) fd = socket_of((struct sockaddr *)&four);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (six) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    bool ok = (six ? bind(fd, (struct sockaddr *)&both, sizeof both) : bind(fd, (struct sockaddr *)&four, sizeof four)) == 0 &&
+              listen(fd, nranks) == 0 && getsockname(fd, (struct sockaddr *)&own, &n) == 0;
+    if (ok) *port = ntohs(six ? ((struct sockaddr_in6 *)&own)->sin6_port : ((struct sockaddr_in *)&own)->sin_port);
+    if (ok) return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* Of somebody who comes within a time, -1: nobody. */
+static int accept_one(int listening, double wait_s, struct sockaddr_storage *from, socklen_t *n) {
+    struct pollfd one = {.fd = listening, .events = POLLIN};
+    struct sockaddr_storage ignored;
+    socklen_t most = sizeof ignored;
+    if (poll(&one, 1, (int)(wait_s * 1e3) + 1) <= 0) return -1;
+    int fd = accept(listening, (struct sockaddr *)(from ? from : &ignored), n ? n : &most), on = 1;
+    if (fd < 0) return -1;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    return fd;
+}
+
+static bool is_loopback(const struct sockaddr_storage *address) {
+    if (address->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
+}
+
+static void set_port(struct sockaddr_storage *address, int port) {
+    if (address->ss_family == AF_INET)
+        ((struct sockaddr_in *)address)->sin_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
+}
+
+/* ---------------------------------------------------------------- rank 0 */
+
+/* "1, 3 to 5 and 9 more" */
+static void put_missing(Text *text, const int *sockets, int nranks) {
+    enum { SAID = 8 };
+    int said = 0, more = 0;
+    for (int r = 1; r < nranks; r++) {
+        if (sockets[r] >= 0) continue;
+        if (said++ < SAID)
+            text_printf(text, "%s%d", said == 1 ? "" : ", ", r);
+        else
+            more++;
+    }
+    if (more > 0) text_printf(text, " and %d more", more);
+}
+
+static const char *refuse(const Hello *hello, const Meeting *meeting, const int *sockets) {
+    if (hello->nranks != meeting->nranks) return "its job has another number of ranks (is this the port of another job?)";
+    if (hello->rank < 1 || hello->rank >= meeting->nranks) return "there is no such rank in this job";
+    return sockets[hello->rank] >= 0 ? "that rank has come already (is this the port of another job?)" : NULL;
+}
+
+/* Somebody has come: one of the job, or somebody else. */
+static void welcome(int fd, const struct sockaddr_storage *from, socklen_t n, const Meeting *meeting, int *sockets, Place *places) {
+    Hello hello;
+    if (!move_all(fd, false, &hello, sizeof hello, now_seconds() + hello_s) || memcmp(hello.magic, magic, sizeof magic) != 0) {
+        close(fd);
+        return;
+    }
+    const char *why = refuse(&hello, meeting, sockets);
+    if (!why) {
+        sockets[hello.rank] = fd;
+        places[hello.rank] = (Place){.address = *from, .n = n, .port = hello.port};
+        return;
+    }
+    Answer answer = {.ok = 0};
+    snprintf(answer.why, sizeof answer.why, "%s", why);
+    move_all(fd, true, &answer, sizeof answer, now_seconds() + hello_s);
+    close(fd);
+}
+
+static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Place *places, Error *error) {
+    const double begin = now_seconds();
+    double said = begin;
+    for (int there = 1; there < meeting->nranks;) {
+        struct sockaddr_storage from;
+        socklen_t n = sizeof from;
+        Text missing = {0};
+        const int fd = accept_one(listening, 0.5, &from, &n);
+        const double now = now_seconds();
+        if (fd >= 0) welcome(fd, &from, n, meeting, sockets, places);
+        there = 1;
+        for (int r = 1; r < meeting->nranks; r++)
+            there += sockets[r] >= 0;
+        if (there == meeting->nranks) break;
+        put_missing(&missing, sockets, meeting->nranks);
+        const bool late = meeting->timeout_s > 0 && now - begin > meeting->timeout_s;
+        if (late)
+            error_set(error, EXIT_ENVIRONMENT, "of %d ranks %d did not come to %s:%d within %g s (--start-timeout): %s", meeting->nranks,
+                      meeting->nranks - there, meeting->address, meeting->port, meeting->timeout_s, missing.at);
+        else if (now - said > say_every_s) {
+            fprintf(stderr, "prun: note: waiting at %s:%d for %d of %d ranks: %s\n", meeting->address, meeting->port,
+                    meeting->nranks - there, meeting->nranks, missing.at);
+            said = now;
+        }
+        text_finish(&missing);
+        if (late) return false;
+    }
+    return true;
+}
+
+static bool host_meeting(const Meeting *meeting, int *sockets, Error *error) {
+    int port = meeting->port;
+    const int listening = listen_at(&port, meeting->nranks);
+    if (listening < 0)
+        return error_set(error, EXIT_ENVIRONMENT, "port %d, where the ranks are to meet (MASTER_PORT): %s", meeting->port,
+                         errno == EADDRINUSE ? "it is taken by another process" : strerror(errno));
+    Place *places = calloc((size_t)meeting->nranks, sizeof *places);
+    bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
+    ok = ok && wait_for_all(listening, meeting, sockets, places, error);
+    close(listening);
+    Answer answer = {.ok = ok};
+    snprintf(answer.why, sizeof answer.why, "%.*s", (int)sizeof answer.why - 1, ok ? "" : error->text);
+    for (int r = 1; r < meeting->nranks && places; r++) {
+        if (sockets[r] < 0) continue;
+        const double until = now_seconds() + hello_s;
+        if (move_all(sockets[r], true, &answer, sizeof answer, until) &&
+            (!ok || move_all(sockets[r], true, places, (size_t)meeting->nranks * sizeof *places, until)))
+            continue;
+        if (ok) ok = error_set(error, EXIT_ENVIRONMENT, "rank %d has gone before the job began", r);
+    }
+    free(places);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- the others */
+
+/* Address of rank 0, tried until it listens. */
+static int reach_first(const Meeting *meeting, Place *first, double until, Error *error) {
+    const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
+    char port[16];
+    int failure = 0, why = 0;
+    snprintf(port, sizeof port, "%d", meeting->port);
+    do {
+        struct addrinfo *found = NULL;
+        failure = getaddrinfo(meeting->address, port, &want, &found);
+        for (const struct addrinfo *at = failure ? NULL : found; at; at = at->ai_next) {
+            const int fd = connect_to(at->ai_addr, at->ai_addrlen);
+            why = errno;
+            if (fd < 0) continue;
+            memcpy(&first->address, at->ai_addr, at->ai_addrlen);
+            first->n = at->ai_addrlen;
+            freeaddrinfo(found);
+            return fd;
+        }
+        if (found) freeaddrinfo(found);
+        sleep_s(retry_s);
+    } while (until == 0 || now_seconds() < until);
+    error_set(error, EXIT_ENVIRONMENT, "rank %d cannot reach rank 0 at %s:%d within %g s (--start-timeout): %s", meeting->rank,
+              meeting->address, meeting->port, meeting->timeout_s, failure ? gai_strerror(failure) : strerror(why));
+    return -1;
+}
+
+/* Of a lower rank: it listens since before it came to rank 0. One on rank 0's machine is known there by a loopback perhaps, which means another machine here. */
+static int reach(const Place *place, const Place *first) {
+    Place at = is_loopback(&place->address) ? *first : *place;
+    set_port(&at.address, place->port);
+    return connect_to((struct sockaddr *)&at.address, at.n);
+}
+
+static bool join_lower(const Meeting *meeting, const Place *places, const Place *first, int *sockets, Error *error) {
+    for (int r = 1; r < meeting->rank; r++) {
+        Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
+        memcpy(hello.magic, magic, sizeof magic);
+        sockets[r] = reach(&places[r], first);
+        if (sockets[r] < 0 || !move_all(sockets[r], true, &hello, sizeof hello, now_seconds() + hello_s))
+            return error_set(error, EXIT_ENVIRONMENT, "rank %d cannot reach rank %d: %s", meeting->rank, r, strerror(errno));
+    }
+    return true;
+}
+
+static bool await_higher(const Meeting *meeting, int listening, int *sockets, Error *error) {
+    const double until = now_seconds() + (meeting->timeout_s > 0 ? meeting->timeout_s : 1e9);
+    for (int missing = meeting->nranks - 1 - meeting->rank; missing > 0;) {
+        Hello hello;
+        const int fd = accept_one(listening, 0.5, NULL, NULL);
+        const bool heard = fd >= 0 && move_all(fd, false, &hello, sizeof hello, now_seconds() + hello_s);
+        if (heard && memcmp(hello.magic, magic, sizeof magic) == 0 && hello.nranks == meeting->nranks && hello.rank > meeting->rank &&
+            hello.rank < meeting->nranks && sockets[hello.rank] < 0) {
+            sockets[hello.rank] = fd;
+            missing--;
+        } else if (fd >= 0)
+            close(fd);
+        if (missing > 0 && now_seconds() > until)
+            return error_set(error, EXIT_ENVIRONMENT, "rank %d: %d of the ranks behind it did not connect with it", meeting->rank, missing);
+    }
+    return true;
+}
+
+static bool attend_meeting(const Meeting *meeting, int *sockets, Error *error) {
+    Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
+    Answer answer;
+    Place first = {0};
+    int port = 0;
+    const double until = meeting->timeout_s > 0 ? now_seconds() + meeting->timeout_s : 0;
+    const int listening = listen_at(&port, meeting->nranks);
+    if (listening < 0) return error_set(error, EXIT_ENVIRONMENT, "no port to listen at: %s", strerror(errno));
+    memcpy(hello.magic, magic, sizeof magic);
+    hello.port = port;
+    Place *places = calloc((size_t)meeting->nranks, sizeof *places);
+    bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
+    ok = ok && (sockets[0] = reach_first(meeting, &first, until, error)) >= 0;
+    /* Rank 0 may wait for others: what it says then comes a little later than its own time is over. */
+    if (ok && (!move_all(sockets[0], true, &hello, sizeof hello, until) ||
+               !move_all(sockets[0], false, &answer, sizeof answer, until > 0 ? until + hello_s : 0)))
+        ok = error_set(error, EXIT_ENVIRONMENT, "rank %d: rank 0 at %s:%d has ended, or is no prun", meeting->rank, meeting->address,
+                       meeting->port);
+    if (ok && !answer.ok) {
+        answer.why[sizeof answer.why - 1] = '\0';
+        /* That ranks are missing rank 0 says itself. */
+        ok = strstr(answer.why, "did not come") ? error_reported(error, EXIT_ENVIRONMENT)
+                                                : error_set(error, EXIT_ENVIRONMENT, "rank %d is refused at %s:%d: %s", meeting->rank,
+                                                            meeting->address, meeting->port, answer.why);
+    }
+    if (ok && !move_all(sockets[0], false, places, (size_t)meeting->nranks * sizeof *places, now_seconds() + hello_s))
+        ok = error_set(error, EXIT_ENVIRONMENT, "rank %d: rank 0 has ended", meeting->rank);
+    ok = ok && join_lower(meeting, places, &first, sockets, error) && await_higher(meeting, listening, sockets, error);
+    close(listening);
+    free(places);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- all */
+
+bool meeting_hold(const Meeting *meeting, int *sockets, char node[256], Error *error) {
+    gethostname(node, 255);
+    node[255] = '\0';
+    return meeting->rank == 0 ? host_meeting(meeting, sockets, error) : attend_meeting(meeting, sockets, error);
+}

@@ -1,0 +1,180 @@
+/* launch: see launch.h. */
+#include "runtime/launch.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/checkpoint.h"
+
+static const double grace_s = 3; /* for the others when one has failed */
+
+typedef struct Child {
+    pid_t process; /* 0: it has ended */
+    int rank;
+} Child;
+
+static Child *children; /* of this node, for the signal handler */
+static int nchildren;
+static volatile sig_atomic_t told; /* to stop */
+
+static void pass_on(int number) {
+    const int was = errno;
+    told = 1;
+    for (int i = 0; i < nchildren; i++)
+        if (children[i].process > 0) kill(children[i].process, number);
+    errno = was;
+}
+
+static void kill_all(void) {
+    for (int i = 0; i < nchildren; i++)
+        if (children[i].process > 0) kill(children[i].process, SIGKILL);
+}
+
+/* One that nobody has now. */
+static int free_port(Error *error) {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t n = sizeof any;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && getsockname(fd, (struct sockaddr *)&any, &n) == 0;
+    if (!ok) error_set(error, EXIT_ENVIRONMENT, "no port where the ranks could meet: %s", strerror(errno));
+    if (fd >= 0) close(fd);
+    return ok ? ntohs(any.sin_port) : 0;
+}
+
+static void set_number(const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static void set_environment(const LaunchOptions *launch, int local, int port) {
+    set_number("RANK", launch->node_rank * launch->nproc + local);
+    set_number("LOCAL_RANK", local);
+    set_number("WORLD_SIZE", launch->nnodes * launch->nproc);
+    set_number("MASTER_PORT", port);
+    setenv("MASTER_ADDR", launch->master_address ? launch->master_address : "127.0.0.1", 1);
+}
+
+/* In the new process: true. */
+static bool start_one(const LaunchOptions *launch, int local, int port, pid_t parent, Error *error) {
+    fflush(stdout);
+    const pid_t process = fork();
+    if (process < 0) error_set(error, EXIT_ENVIRONMENT, "no process for rank %d: %s", children[local].rank, strerror(errno));
+    if (process != 0) {
+        children[local].process = process > 0 ? process : 0;
+        return false;
+    }
+    nchildren = 0;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGUSR1, SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _Exit(EXIT_ENVIRONMENT); /* it has been killed meanwhile */
+    set_environment(launch, local, port);
+    return true;
+}
+
+/* How the job has ended: its exit code. A rank that a signal has ended is the cause of what others say. */
+static void take_end(const Child *child, int status, int *code) {
+    if (WIFEXITED(status)) {
+        if (*code == EXIT_DONE) *code = WEXITSTATUS(status);
+        return;
+    }
+    const int number = WTERMSIG(status);
+    fprintf(stderr, "prun: rank %d (process %ld) was ended by signal %d (%s)\n", child->rank, (long)child->process, number,
+            strsignal(number));
+    *code = 128 + number;
+}
+
+/* Until all have ended: the exit code. When one has failed the others have a moment to end by themselves. */
+static int wait_for_all(int running) {
+    int code = EXIT_DONE;
+    double until = 0;
+    bool killed = false;
+    while (running > 0) {
+        int status;
+        const pid_t process = waitpid(-1, &status, until > 0 ? WNOHANG : 0);
+        if (process < 0 && errno != EINTR) break;
+        for (int i = 0; process > 0 && i < nchildren; i++) {
+            if (children[i].process != process) continue;
+            if (!killed) take_end(&children[i], status, &code);
+            children[i].process = 0;
+            running--;
+        }
+        if (code != EXIT_DONE && until == 0) until = now_seconds() + grace_s;
+        if (process > 0 || until == 0) continue;
+        if (now_seconds() > until && !killed) {
+            kill_all();
+            killed = true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return code;
+}
+
+/* A mistake in what was asked for would be made again. */
+static bool may_pass(int code) {
+    return code == EXIT_ENVIRONMENT || code >= 128;
+}
+
+static void resume_latest(RunOptions *options, int restart) {
+    Arena arena;
+    arena_init(&arena);
+    const char *directory = options->checkpoint ? options->checkpoint : arena_printf(&arena, "%s.checkpoints", options->plan);
+    const bool any = checkpoint_any(directory);
+    fprintf(stderr, "prun: note: restart %d of %d, %s\n", restart, options->launch.max_restarts,
+            any ? "from the latest checkpoint" : "from the beginning: there is no checkpoint yet");
+    if (any) {
+        options->resume = "latest";
+        options->load = NULL;
+        options->overwrite = false;
+    }
+    arena_finish(&arena);
+}
+
+int launch(RunOptions *options) {
+    const LaunchOptions *launch = &options->launch;
+    const pid_t self = getpid();
+    const struct sigaction handler = {.sa_handler = pass_on};
+    int code = EXIT_DONE;
+    children = calloc((size_t)launch->nproc, sizeof *children);
+    if (!children) {
+        fprintf(stderr, "prun: no memory for %d ranks\n", launch->nproc);
+        return EXIT_ENVIRONMENT;
+    }
+    sigaction(SIGINT, &handler, NULL);
+    sigaction(SIGTERM, &handler, NULL);
+    sigaction(SIGUSR1, &handler, NULL);
+    for (int restart = 0;; restart++) {
+        Error error = {0};
+        int running = 0, port = launch->master_port > 0 ? launch->master_port : free_port(&error);
+        nchildren = launch->nproc;
+        for (int i = 0; i < launch->nproc; i++)
+            children[i] = (Child){.rank = launch->node_rank * launch->nproc + i};
+        for (int i = 0; !error.code && i < launch->nproc; i++) {
+            if (start_one(launch, i, port, self, &error)) {
+                free(children);
+                return -1;
+            }
+            running += children[i].process > 0;
+        }
+        if (error.code) {
+            fprintf(stderr, "prun: %s\n", error.text);
+            kill_all();
+        }
+        code = wait_for_all(running);
+        if (error.code) code = error.code;
+        if (told || !may_pass(code) || restart == launch->max_restarts) break;
+        resume_latest(options, restart + 1);
+    }
+    free(children);
+    return code;
+}

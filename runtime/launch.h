@@ -1,0 +1,7 @@
+/* launch: the ranks of a node as processes of this prun, without MPI. */
+#pragma once
+#include "runtime/options.h"
+
+/* Starts --nproc processes, again after a failure as long as --max-restarts allows, from the latest checkpoint where there is one. In each of them it returns -1, with the
+ * environment that meeting_find reads and what options say of restarts; in this process, when they have ended, the exit code. */
+int launch(RunOptions *options);

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Ranks without MPI: started by prun itself, by the environment, by Slurm's variables; what is said where some do not come, and what becomes of a job of which one is gone."""
+import os
+import re
+import signal
+import socket
+import time
+
+import harness
+from harness import Case, edited, run, started
+from killed import gone
+
+SMALL = "-D", "in_dim=64", "-D", "batch=32"
+ENDS_S = 10  # in which a job ends of which one rank is gone
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return one.getsockname()[1]
+
+
+class Launch(Case):
+    def plan(self, ranks, *edits):
+        self.write("net.dsl", edited(self.sample("mlp_small.dsl"), *edits))
+        return self.compile("net.dsl", "net.plan", "--ranks", ranks, *SMALL)
+
+    def nproc(self, plan, ranks, *options, env=None):
+        return run([harness.prun, "--nproc", ranks, *options, plan], cwd=self.folder, env=env)
+
+    def test_losses_are_those_of_one_process(self):
+        for ranks in 2, 3, 8:
+            plan = self.plan(ranks)
+            for env, how in ({}, "shared memory"), ({"PRUN_COMM": "messages"}, "messages"), ({"PRUN_COMM": "nodes:2"}, "(?:shared memory|shared memory and messages|messages)"):
+                with self.subTest(ranks=ranks, how=how):
+                    there, here = self.ok(self.nproc(plan, ranks, "-v", env=env)), self.ok(self.local(plan, ranks))
+                    self.assertEqual(there.texts(), here.texts())
+                    self.assertEqual(len(re.findall(r"(?m)^rank \d: .*, %s$" % how, there.out)), ranks, str(there))
+
+    def processes(self, plan, ranks, settings):
+        return [started([harness.prun, plan], self, env=settings(rank), cwd=self.folder) for rank in range(ranks)]
+
+    def check_processes(self, settings):
+        plan = self.plan(3)
+        ended = [(*job.communicate(timeout=harness.TIMEOUT), job.returncode) for job in self.processes(plan, 3, settings)]
+        self.assertEqual([code for _, _, code in ended], [0, 0, 0], str(ended))
+        self.assertEqual(harness.Result([], 0, ended[0][0].decode(), "", 0).texts(), self.ok(self.local(plan, 3)).texts())
+        self.assertEqual([out for out, _, _ in ended[1:]], [b"", b""])
+
+    def test_ranks_are_found_in_the_environment(self):
+        port = free_port()
+        self.check_processes(lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)})
+
+    def test_ranks_are_found_in_what_slurm_says(self):
+        self.check_processes(lambda rank: {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": str(os.getpid()),
+                                           "SLURM_STEP_NODELIST": "localhost"})
+
+    def test_without_the_whole_environment_there_is_one_rank(self):
+        self.ok(run([harness.prun, self.plan(1)], env={"RANK": "1", "WORLD_SIZE": "4"}))
+
+    def test_an_environment_that_makes_no_sense_is_said(self):
+        there = {"RANK": "4", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "2000"}
+        self.assertFails(run([harness.prun, self.plan(4)], env=there), 2, "^prun: RANK=4: a number from 0 to 3 is expected\n")
+        self.assertFails(run([harness.prun, self.plan(4)], env={**there, "RANK": "0", "MASTER_PORT": "http"}), 2, "^prun: MASTER_PORT=http: a number from 1 to 65535")
+
+    def test_ranks_that_do_not_come_are_named(self):
+        plan, began = self.plan(4), time.monotonic()
+        meeting = "--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", free_port(), "--start-timeout", 1
+        self.assertFails(self.nproc(plan, 2, *meeting, "--node-rank", 0), 3, r"^prun: of 4 ranks 2 did not come to 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): 2, 3\n$")
+        result = self.nproc(plan, 1, *meeting, "--node-rank", 1)
+        self.assertEqual(result.code, 3)
+        self.assertRegex(result.err, r"^prun: rank 1 cannot reach rank 0 at 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): Connection refused\n")
+        self.assertLess(time.monotonic() - began, ENDS_S)
+
+    def test_a_port_that_is_taken_is_named(self):
+        with socket.socket() as other:
+            other.bind(("", 0))
+            other.listen()
+            port = other.getsockname()[1]
+            result = self.nproc(self.plan(2), 2, "--master-port", port, "--start-timeout", 2)
+        self.assertEqual(result.code, 3)
+        self.assertIn("prun: port %d, where the ranks are to meet (MASTER_PORT): it is taken by another process\n" % port, result.err)
+
+    def test_a_rank_of_another_job_is_refused_and_this_one_goes_on(self):
+        plan, port = self.plan(2), free_port()
+        settings = lambda rank, size: {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+        first = started([harness.prun, plan], self, env=settings(0, 2), cwd=self.folder)
+        stranger = run([harness.prun, plan], cwd=self.folder, env=settings(3, 4))
+        self.assertFails(stranger, 3, r"^prun: rank 3 is refused at localhost:\d+: its job has another number of ranks")
+        with socket.create_connection(("localhost", port)) as noise:
+            noise.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        second = started([harness.prun, plan], self, env=settings(1, 2), cwd=self.folder)
+        for job in first, second:
+            out, err = job.communicate(timeout=harness.TIMEOUT)
+            self.assertEqual(job.returncode, 0, err)
+
+    def endless(self, ranks):
+        return self.plan(ranks, ("steps     = 20;", "steps = 1000000000; log_every = 5;"))
+
+    def test_a_rank_that_is_killed_ends_the_job_and_is_named(self):
+        for env in {}, {"PRUN_COMM": "messages"}:
+            job = started([harness.prun, "--nproc", 4, "-v", self.endless(4)], self, env=env, cwd=self.folder)
+            pids = harness.ranks(harness.until(job, b"loss is"))
+            os.kill(pids[2], signal.SIGKILL)
+            began = time.monotonic()
+            _, err = job.communicate(timeout=harness.TIMEOUT)
+            self.assertEqual(job.returncode, 137)
+            self.assertRegex(err.decode(), r"(?m)^prun: rank 2 \(process %d\) was ended by signal 9 \(Killed\)$" % pids[2])
+            self.assertLess(time.monotonic() - began, ENDS_S)
+            self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
+
+    def test_without_a_launcher_the_others_say_who_is_gone(self):
+        port = free_port()
+        plan = self.endless(3)
+        jobs = self.processes(plan, 3, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)})
+        harness.until(jobs[0], b"loss is")
+        jobs[1].kill()
+        ended = [job.communicate(timeout=harness.TIMEOUT)[1].decode() for job in jobs]
+        self.assertEqual([job.returncode for job in jobs], [3, -9, 3])
+        self.assertIn("rank 1 is gone", ended[0] + ended[2])
+
+    def test_a_launcher_that_is_killed_leaves_no_rank(self):
+        job = started([harness.prun, "--nproc", 3, "-v", self.endless(3)], self, cwd=self.folder)
+        pids = harness.ranks(harness.until(job, b"loss is"))
+        job.kill()
+        until = time.monotonic() + ENDS_S
+        while not all(map(gone, pids.values())) and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [])
+
+    def test_a_signal_ends_training_with_a_checkpoint(self):
+        plan = self.plan(2, ("steps     = 20;", "steps = 1000000000; log_every = 5; checkpoint every epoch;"))
+        job = started([harness.prun, "--nproc", 2, plan], self, cwd=self.folder)
+        harness.until(job, b"loss is")
+        job.send_signal(signal.SIGTERM)
+        _, err = job.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM, err)
+        self.assertIn(b"with a checkpoint; it goes on with", err)
+        self.assertEqual(len([name for name in os.listdir(self.path("net.plan.checkpoints")) if name.startswith("step-")]), 1)
+
+    def test_restarts_go_on_from_the_latest_checkpoint(self):
+        steps = 3000
+        plan = self.plan(2, ("steps     = 20;", "steps = %d; log_every = 100; checkpoint every 500 steps;" % steps))
+        self.ok(self.nproc(plan, 2, "--save", "whole.safetensors", "--checkpoint-dir", self.path("other")))
+        job = started([harness.prun, "--nproc", 2, "--max-restarts", 2, "-v", "--save", self.path("w.safetensors"), plan], self, cwd=self.folder)
+        pids = harness.ranks(harness.until(job, b"step: 1000,"))
+        os.kill(pids[1], signal.SIGKILL)
+        out, err = job.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual(job.returncode, 0, err)
+        self.assertRegex(err.decode(), r"(?s)prun: rank 1 \(process \d+\) was ended by signal 9 .*\nprun: note: restart 1 of 2, from the latest checkpoint\n")
+        self.assertEqual(self.read("w.safetensors"), self.read("whole.safetensors"))
+
+    def test_a_mistake_is_not_made_again(self):
+        result = self.nproc(self.plan(2), 3, "--max-restarts", 5)
+        self.assertFails(result, 1, "this plan is for 2 ranks, 3 were started")
+        self.assertNotIn("restart", result.err)
+
+    def test_usage(self):
+        for options, said in ((("--nproc", 2, "--ranks", 2), "--ranks puts all ranks in one process: leave out --nproc"),
+                              (("--nproc", 0), "--nproc takes a number from 1 to 4096, not '0'"),
+                              (("--nproc", 2, "--nnodes", 2, "--master-port", 70), "--nnodes 2 wants --node-rank, and where the ranks meet"),
+                              (("--nproc", 2, "--node-rank", 1), "--node-rank is from 0 to 0 (--nnodes), not 1"),
+                              (("--max-restarts", 2), "--max-restarts is of ranks that prun starts itself: add --nproc N"),
+                              (("--nproc", 2, "--start-timeout", "soon"), "--start-timeout takes seconds, 0: no limit, not 'soon'")):
+            self.assertFails(run([harness.prun, *options, "net.plan"]), 2, re.escape(said))
+        if harness.mpirun:
+            result = run([harness.mpirun, "-n", 2, harness.prun, "--nproc", 2, "net.plan"])
+            self.assertEqual(result.code, 2)
+            self.assertIn("--nproc starts the ranks itself: leave out mpirun, or --nproc", result.err)
+
+
+if __name__ == "__main__":
+    harness.main()
