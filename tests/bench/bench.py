@@ -7,10 +7,11 @@ import json
 import os
 import platform
 import re
-import resource
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -20,6 +21,12 @@ PEER_PYTHON = os.environ.get("PEER_PYTHON", "python3")
 
 class Failed(Exception):
     """A program that did not do what it was started for; the text is its last words."""
+
+
+def check_ended(command, code, words):
+    if code != 0:  # mpirun's own words come last, prun's notes first
+        said = [line for line in words.splitlines() if line.strip("- ") and ": note: " not in line]
+        raise Failed(f"{os.path.basename(command[0])}: exit code {code}: {said[0] if said else 'no output'}")
 
 
 def run(command, env=None, timeout=600):
@@ -32,18 +39,26 @@ def run(command, env=None, timeout=600):
     except OSError as error:
         raise Failed(f"{command[0]}: {error.strerror}") from None
     seconds = time.perf_counter() - begin
-    if done.returncode != 0:
-        words = (done.stderr + done.stdout).strip().splitlines() or ["no output"]
-        raise Failed(f"{os.path.basename(command[0])}: exit code {done.returncode}: {words[-1]}")
+    check_ended(command, done.returncode, done.stderr + done.stdout)
     return done.stdout, seconds
 
 
-def run_processor_s(command, env=None):
-    """Runs it; (standard output, processor time of it and all that it started)."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out, _ = run(command, env)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return out, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def run_measured(command, env=None, timeout=600):
+    """Runs it: (standard output, processor time of it and all that it started and waited for, bytes that the largest of these had in memory at once)."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            started = subprocess.Popen(command, env={**os.environ, **(env or {})}, stdout=out, stderr=errors)
+        except OSError as error:
+            raise Failed(f"{command[0]}: {error.strerror}") from None
+        timer = threading.Timer(timeout, started.kill)
+        timer.start()
+        _, status, used = os.wait4(started.pid, 0)
+        timer.cancel()
+        started.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), errors.seek(0)
+        text, words = out.read().decode(), errors.read().decode()
+    check_ended(command, started.returncode, words + text)
+    return text, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
 def run_peer(script, *args, before=(), env=None):

@@ -10,9 +10,10 @@ accelerators it refuses to compile for several ("Invalid communication backend: 
 import os
 import sys
 import tempfile
+import time
 
-from bench import (HERE, Failed, Samples, SAMPLES, arguments, begin, bytes_text, figure, finish, goal, peers, print_goals, ratio_text, run, run_peer,
-                   seconds_text, table)
+from bench import (HERE, Failed, Samples, SAMPLES, arguments, begin, bytes_text, figure, finish, goal, peers, print_goals, ratio_text, run, run_measured,
+                   run_peer, seconds_text, table)
 
 BLOCKS = (250, 500, 1000)  # transformer blocks, on BLOCK_RANKS ranks: time and memory must grow as they do
 BLOCK_RANKS = 64
@@ -41,10 +42,9 @@ train {{ data = normal(seed = 1); optimizer = adamw(lr = 0.001); }}
 
 def compile_blocks(pcc, source, folder):
     """One compile: seconds of the process, the most memory that it had at a time."""
-    out, seconds = run(["/usr/bin/env", "python3", "-c", "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
-                        "print('KiB', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
-                        pcc, source, "--ranks", str(BLOCK_RANKS), "-I", SAMPLES, "-o", os.path.join(folder, "blocks.plan")])
-    return {"process_s": seconds, "peak_bytes": figure(r"KiB (\d+)", out) * 1024}
+    begin = time.perf_counter()
+    _, _, peak = run_measured([pcc, source, "--ranks", str(BLOCK_RANKS), "-I", SAMPLES, "-o", os.path.join(folder, "blocks.plan")])
+    return {"process_s": time.perf_counter() - begin, "peak_bytes": peak}
 
 
 def compile_ours(pcc, source, ranks, folder):

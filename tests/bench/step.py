@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Step time of four nets under prun, batch split, beside PyTorch alone and as DistributedDataParallel over gloo, in the same run.
+"""Step time and memory of five nets under prun, batch split, beside PyTorch alone and as DistributedDataParallel over gloo, in the same run.
 
     step.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets gpt_tiny,bert_tiny] [--json FILE]
 
-Same net, same global batch on any number of ranks. Ours runs under mpirun, cores / ranks threads a rank; the step is prun's median. gpt_tiny and bert_tiny begin
-with equal parameters and data on both sides, and their first losses are compared. docs/benchmarks/README.md says more.
+Same net, same global batch on any number of ranks. Ours runs under mpirun, cores / ranks threads a rank; the step is prun's median. gpt_tiny, bert_tiny and resnet18
+begin with equal parameters and data on both sides, and their first losses are compared. docs/benchmarks/README.md says more.
 """
 import array
 import os
@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from bench import (Failed, HERE, Samples, SAMPLES, arguments, begin, bytes_text, cores, figure, finish, goal, mpi_env, peers, print_goals, ratio_text, run,
-                   run_peer, run_processor_s, seconds_text, table)
+                   run_measured, run_peer, seconds_text, table)
 
 RANKS = (1, 2, 4, 8)
 # Tensor parallel: columns of the first product, rows of the second, as Megatron shards two layers; the last one by rows of its weight.
@@ -30,8 +30,19 @@ TRANSFORMERS = {
     "gpt_tiny": {"peer": ["--net", "gpt_tiny", "--lr", "0.001"], "batch": 16, "optimizer": "adamw", "steps": 15, "warmup": 4, "goals": {1: 1.0, 8: 0.75}},
     "bert_tiny": {"peer": ["--net", "bert_tiny", "--lr", "0.00002"], "batch": 16, "optimizer": "adam", "steps": 15, "warmup": 4, "goals": {1: 0.85, 8: 0.42}},
 }
-NETS = {**PERCEPTRONS, **TRANSFORMERS}
+# samples/resnet18.dsl at 32 x 32, trained on files. DDP normalises each rank's share of the batch alone: its losses are others. Steps are small, as the norms of
+# a few places make much of a rounding.
+RESNETS = {
+    "resnet18": {"peer": ["--net", "resnet18", "--lr", "0.0001"], "batch": 64, "optimizer": "momentum", "steps": 15, "warmup": 4, "goals": {1: 1.0, 8: 0.4},
+                 "defines": {"batch": 64, "side": 32},
+                 "edits": (("normal(seed = 1)", 'raw(image = "image.bin", label = "class.bin")'), ("lr = 0.1, momentum = 0.9, weight_decay = 0.0001", "lr = 0.0001, momentum = 0.9"),
+                           ("steps     = 10;", 'steps     = 10;\n    log "{{loss:.7f}}";'))},
+}
+FROM_FILES = {**TRANSFORMERS, **RESNETS}
+NETS = {**PERCEPTRONS, **FROM_FILES}
 BATCHES, PLACES, WORDS = 32, 128, 21128  # of the transformers' data
+IMAGES, TIMES, SIDE, CLASSES = 256, 5, 32, 1000  # of the other: images, so many times
+MEMORY_GOAL = 0.5  # of what PyTorch has taken since it was imported
 COMPARED, TOLERANCE = 3, 1e-5  # losses of both, relative
 WHOLE = ("whole process", "mlp_small")
 
@@ -51,23 +62,26 @@ def write_data(folder):
     write("kind", "i", [int(length // 2 <= place < length) for length in lengths for place in range(PLACES)])
     write("seen", "f", [float(place < length) for length in lengths for place in range(PLACES)])
     write("label", "i", [draw.randrange(2) for _ in range(rows)])
+    write("image", "f", TIMES * [draw.gauss(0, 1) for _ in range(IMAGES * 3 * SIDE * SIDE)])
+    write("class", "i", TIMES * [draw.randrange(CLASSES) for _ in range(IMAGES)])
 
 
 def compile_net(args, name, ranks, folder, steps=None, edits=()):
     """The net to a plan, with that many steps: (plan, FLOPs of a step)."""
-    with open(os.path.join(SAMPLES if name in PERCEPTRONS else os.path.join(HERE, "nets"), name + ".dsl")) as text:
+    net = NETS[name]
+    with open(os.path.join(os.path.join(HERE, "nets") if name in TRANSFORMERS else SAMPLES, name + ".dsl")) as text:
         source = text.read()
-    if steps is not None:
-        source = re.sub(r"steps( *)= \d+;", rf"steps\1= {steps};", source)
-    for old, new in edits:
+    for old, new in (*net.get("edits", ()), *edits):
         if old not in source:
             raise Failed(f"{name}.dsl: no '{old}'")
         source = source.replace(old, new.format(ranks))
+    if steps is not None:
+        source = re.sub(r"steps( *)= \d+;", rf"steps\1= {steps};", source)
     path = os.path.join(folder, f"{name}.dsl")
     plan = os.path.join(folder, f"{name}.{ranks}.{steps}.plan")
     with open(path, "w") as text:
         text.write(source)
-    out, _ = run([args.pcc, path, "--ranks", str(ranks), "-o", plan, "--stats"])
+    out, _ = run([args.pcc, path, "--ranks", str(ranks), "-o", plan, "--stats", *(word for key, value in net.get("defines", {}).items() for word in ("-D", f"{key}={value}"))])
     return plan, figure(r"FLOPs a step +([\d.e+]+)", out)
 
 
@@ -77,12 +91,12 @@ def step_ours(args, name, ranks, folder, edits=(), ncores=None):
     steps = net["steps"] + net["warmup"]
     plan, flops = compile_net(args, name, ranks, folder, steps, edits)
     launched = [*(["taskset", "-c", f"0-{ncores - 1}"] if ncores else []), "mpirun", "-n", str(ranks), args.prun]
-    out, seconds = run_processor_s([*launched, plan], env=mpi_env())
+    out, seconds, peak = run_measured([*launched, plan], env=mpi_env())
     figures = {"step_s": figure(r"time per step: ([\d.]+) ms", out) / 1e3, "sent_bytes": figure(r"sent per rank and step: ([\d.e+]+)", out),
-               "plan_bytes": figure(r"plan: at most (\d+)", out), "flops": flops}
-    if name in TRANSFORMERS:
+               "plan_bytes": figure(r"plan: at most (\d+)", out), "flops": flops, "peak_bytes": peak}
+    if name in FROM_FILES:
         empty, _ = compile_net(args, name, ranks, folder, 0)
-        figures["cpu_s"] = (seconds - run_processor_s([*launched, empty], env=mpi_env())[1]) / steps
+        figures["cpu_s"] = (seconds - run_measured([*launched, empty], env=mpi_env())[1]) / steps
         figures["losses"] = [float(line) for line in out.splitlines() if re.fullmatch(r"\d+\.\d+", line)]
     return figures
 
@@ -95,7 +109,7 @@ def write_parameters(args, name, folder):
 
 def torch_arguments(name, steps, warmup, threads, folder=None):
     net = NETS[name]
-    data = ["--data", folder] if name in TRANSFORMERS else []
+    data = ["--data", folder] if name in FROM_FILES else []
     return ["torch_step.py", *net["peer"], *data, "--batch", net["batch"], "--optimizer", net["optimizer"], "--steps", steps, "--warmup", warmup,
             "--threads", threads]
 
@@ -131,7 +145,7 @@ def measure(args, samples, found, folder):
                 samples.measure(("tensor", name, ranks), lambda: step_ours(args, name, ranks, folder, TENSOR))
             if "torch" in found and ranks > 1:
                 samples.measure(("ddp", name, ranks), lambda: step_ddp(name, ranks, folder))
-        if name in TRANSFORMERS:
+        if name in FROM_FILES:
             samples.measure(("one core", name, 1), lambda: step_ours(args, name, 1, folder, ncores=1))
         for threads in (1, 2) if "torch" in found else ():
             samples.measure(("torch", name, threads), lambda: step_torch(name, threads, folder))
@@ -146,6 +160,8 @@ def losses_differ(name, samples):
     expected = samples.values.get(("torch", name, 2), [{}])[0].get("losses", [])[:COMPARED]
     worst = 0.0
     for key, runs in samples.values.items():
+        if key[0] == "ddp" and name in RESNETS:
+            continue
         for losses in (r["losses"] for r in runs if key[1] == name and "losses" in r):
             for step, (loss, other) in enumerate(zip(losses, expected)):
                 worst = max(worst, abs(loss - other) / abs(other))
@@ -157,7 +173,7 @@ def losses_differ(name, samples):
     return False
 
 
-def report_transformer(name, samples, goals, rounds):
+def report_beside_pytorch(name, samples, goals, rounds):
     torch, ddp = samples.median(("torch", name, 2), "step_s"), samples.median(("ddp", name, 8), "step_s")
     ours = {ranks: samples.median(("prun", name, ranks), "step_s") for ranks in (1, 8)}
     rows = [["step, 1 rank; PyTorch with 2 threads", seconds_text(ours[1]), seconds_text(torch), ratio_text(ours[1], torch)],
@@ -166,7 +182,12 @@ def report_transformer(name, samples, goals, rounds):
                              ("processor time of a step, 8 ranks together", ("prun", name, 8), ("ddp", name, 8))):
         used, theirs = samples.median(mine, "cpu_s"), samples.median(peer, "cpu_s")
         rows.append([what, seconds_text(used), seconds_text(theirs), ratio_text(used, theirs)])
+    peak, theirs = (samples.median((who, name, which), "peak_bytes") for who, which in (("prun", 1), ("torch", 2)))
+    since = theirs and theirs - samples.median(("torch", name, 2), "imported_bytes")
+    for what, bytes_taken in (("memory, 1 rank", theirs), ("of PyTorch's what it took since its import", since)):
+        rows.append([what, bytes_text(peak), bytes_text(bytes_taken), ratio_text(peak, bytes_taken)])
     table(f"{name}: medians of {rounds} rounds", ["", "prun", "PyTorch", "prun / PyTorch"], rows)
+    goal(goals, f"{name}: memory of 1 rank against PyTorch's since its import", peak / since if peak and since else None, MEMORY_GOAL, lambda x: ratio_text(x, 1.0))
     for ranks, peer, other in ((1, "PyTorch with 2 threads", torch), (8, "DDP on 8", ddp)):
         goal(goals, f"{name}: {ranks} rank{'s' * (ranks > 1)} against {peer}", ours[ranks] / other if ours[ranks] and other else None, NETS[name]["goals"][ranks],
              lambda x: ratio_text(x, 1.0))
@@ -220,12 +241,12 @@ def main():
     samples, goals, differ = Samples(), [], False
     with tempfile.TemporaryDirectory() as folder:
         write_data(folder)
-        for name in set(args.nets) & set(TRANSFORMERS):
+        for name in set(args.nets) & set(FROM_FILES):
             write_parameters(args, name, folder)
         for _ in range(args.rounds):
             measure(args, samples, found, folder)
     for name in args.nets:
-        (report_net if name in PERCEPTRONS else report_transformer)(name, samples, goals, args.rounds)
+        (report_net if name in PERCEPTRONS else report_beside_pytorch)(name, samples, goals, args.rounds)
         differ = losses_differ(name, samples) or differ
     if "mlp_small" in args.nets:
         ours, torch = (samples.median((who, *WHOLE), "process_s") for who in ("prun", "torch"))

@@ -1,10 +1,14 @@
 """The nets of step.py in PyTorch, as its users write them, with the parameter names of the .dsl files: `gain` and `shift` of a norm are its weight and bias."""
 import json
 import os
+import sys
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "run", "planes"))
+from with_torch import ResNet18
 
 
 class Attention(nn.Module):
@@ -92,8 +96,18 @@ class Bert(nn.Module):
         return functional.cross_entropy(self.logits(torch.tanh(self.pooled(x[:, 0]))), label)
 
 
-NETS = {"gpt_tiny": Gpt, "bert_tiny": Bert}
-PLACES = 128
+class Classified(ResNet18):
+    """samples/resnet18.dsl"""
+
+    def __init__(self, width=64, classes=1000):
+        super().__init__(width, classes)
+
+    def forward(self, image, label):
+        return functional.cross_entropy(super().forward(image), label)
+
+
+NETS = {"gpt_tiny": Gpt, "bert_tiny": Bert, "resnet18": Classified}
+PLACES, SIDE = 128, 32
 
 
 def load(name, folder):
@@ -107,6 +121,9 @@ def load(name, folder):
             begin, end = tensor["data_offsets"]
             renamed = ".".join({"gain": "weight", "shift": "bias"}.get(part, part) for part in path.split("."))
             values[renamed] = torch.frombuffer(data[begin:end], dtype=torch.float32).reshape(tensor["shape"])
+    for path, value in net.state_dict().items():
+        if path.endswith("num_batches_tracked"):
+            values[path] = value
     net.load_state_dict(values)
     return net
 
@@ -122,6 +139,8 @@ def batches(name, folder, batch, begin, end):
 
     if name == "gpt_tiny":
         operands = rows("text.bin", torch.uint8, PLACES), rows("text.bin", torch.uint8, PLACES, 1)
+    elif name == "resnet18":
+        operands = rows("image.bin", torch.float32, 3 * SIDE * SIDE).view(-1, 3, SIDE, SIDE), rows("class.bin", torch.int32, 1).flatten()
     else:
         operands = (rows("token.bin", torch.int32, PLACES), rows("kind.bin", torch.int32, PLACES), rows("seen.bin", torch.float32, PLACES),
                     rows("label.bin", torch.int32, 1).flatten())

@@ -6,6 +6,7 @@
 
 With --sizes the net is that of samples/mlp*.dsl: no biases, relu between the layers, mean squared error, random numbers. With --net it is one of torch_nets.py: FOLDER has
 NET.safetensors, its parameters as prun saves them, and the files of its inputs. The batch is the global one; every process takes its share.
+imported_bytes, peak_bytes: what one process held in memory before the net, and at most.
 step_s: time of the median step of the slowest process; cpu_s: processor time of a step, of all processes; sent_bytes: what the loopback interface carried, per process and
 step; losses: of every step from the first, of the whole batch.
 """
@@ -37,6 +38,11 @@ def loopback_bytes():
 def processor_s():
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def resident_bytes():
+    """At most, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def peak_flops():
@@ -78,6 +84,7 @@ def main():
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
+    imported = resident_bytes()
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world > 1:
         dist.init_process_group("gloo")
@@ -126,7 +133,7 @@ def main():
         dist.all_reduce(losses)
     if rank == 0:
         result = {"version": torch.__version__, "step_s": float(seconds), "cpu_s": float(used) / args.steps,
-                  "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "sent_bytes": sent / args.steps / world if world > 1 else 0,
+                  "imported_bytes": imported, "peak_bytes": resident_bytes(), "sent_bytes": sent / args.steps / world if world > 1 else 0,
                   "losses": (losses / world).tolist()}
         if args.peak:
             result["peak_flops"] = peak_flops()
