@@ -57,8 +57,7 @@ static char *plane_of_y(const Convolve *c, int64_t image, int64_t group, int64_t
 
 /* ---------------------------------------------------------------- columns */
 
-/* Of a row of results the places [begin, end) that see something of tap k in a row of `size` elements. */
-static void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end) {
+void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end) {
     const int64_t first = window->low - k * window->dilation, behind = size + first;
     *begin = first <= 0 ? 0 : least(parts_of(first, window->stride), places);
     *end = behind <= 0 ? 0 : least(parts_of(behind, window->stride), places);
@@ -329,6 +328,7 @@ static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
         return true;
     }
     if (is_depthwise(&c.planes)) return depthwise(call, error);
+    if (is_by_taps(call->op, &c.planes)) return taps(call, error);
     if (!multiplier_open(call, NULL, 0, 0, &c.by, error)) return false;
     choose_tiles(&c, nthreads);
     int64_t items = c.planes.groups;
@@ -343,7 +343,8 @@ static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
 
 bool convolve_prepare(const KernelCall *call, Error *error) {
     Convolve c;
-    return !convolve_open(call, &c) || is_depthwise(&c.planes) || multiplier_open(call, NULL, 0, 0, &c.by, error);
+    if (!convolve_open(call, &c) || is_depthwise(&c.planes)) return true;
+    return is_by_taps(call->op, &c.planes) ? taps_prepare(call, error) : multiplier_open(call, NULL, 0, 0, &c.by, error);
 }
 
 bool kernel_conv2d(const KernelCall *call, Error *error) {

@@ -582,6 +582,12 @@ seed(unit("ops", "kernels", "kernels/products*"),
      ("a matrix has its own leading dimension", "matrix_of", "rows == 1 || row_stride < columns ? columns : row_stride", "columns"),
      ("what BLAS cannot do is done by a plain loop", "run_whole",
       "!reference_einsum(call, error)", "false"))
+seed(unit("ops", "kernels", "kernels/planes*"),
+     ("a tap's gradient is 0 where it sees nothing", "TURN", "if (back && c->nseen < c->ntaps) memset(row, 0, (size_t)(in * c->ntaps) * sizeof *row);", ""),
+     ("strided windows see places of one remainder side by side", "turned_place", "leaving(p->in[0], down, top) * below(p->in[1], across, left)",
+      "leaving(p->in[0], down, top) * below(p->in[1], across, 0)"),
+     ("a product of whole rows is of rows without edges", "multiply_tap", "t->left == 0 && t->right == p->out[1] && t->line == p->out[1]", "t->line == p->out[1]"),
+     ("what no tap has set begins at 0", "tap_is_whole", "places == c->in_places && p->window[0].stride == 1 && p->window[1].stride == 1", "true"))
 seed(unit("ops", "kernels", "kernels/e*"),
      ("a small product adds up its pieces", "multiply_tile", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
 seed(unit("ops", "kernels", "kernels/movements*"),

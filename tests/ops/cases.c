@@ -419,6 +419,10 @@ void cases_planes(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(3, 6, 5, 7), SHAPE(4, 6, 1, 1), (Attr)INTS(2), none, none, 1);
     convolution(fn, context, SHAPE(40, 16, 1, 1), SHAPE(9, 16, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(30, 64, 3, 2), SHAPE(33, 64, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(5, 17, 9, 8), SHAPE(19, 17, 3, 3), (Attr)INTS(2), one, none, 1); /* many channels: a product a tap */
+    convolution(fn, context, SHAPE(6, 32, 7, 6), SHAPE(36, 16, 3, 2), (Attr)INTS(3, 2), (Attr)INTS(1, 2), (Attr)INTS(1, 2), 2);
+    convolution(fn, context, SHAPE(9, 16, 6, 5), SHAPE(20, 16, 3, 3), none, none, none, 1);
+    convolution(fn, context, SHAPE(150, 16, 2, 3), SHAPE(16, 16, 5, 5), none, (Attr)INTS(2), none, 1);
     convolution(fn, context, SHAPE(1, 2, 100, 70), SHAPE(3, 2, 5, 3), (Attr)INTS(1, 3), (Attr)INTS(0, 5), (Attr)INTS(3, 2), 1);
     convolution(fn, context, SHAPE(2, 8, 6, 6), SHAPE(12, 2, 3, 3), none, one, none, 4);
     convolution(fn, context, SHAPE(3, 9, 7, 5), SHAPE(9, 1, 3, 3), (Attr)INTS(2), (Attr)INTS(1), none, 9);
