@@ -39,37 +39,56 @@ static int64_t place_back(const Planes *p, int64_t at) {
     return row >= 0 && row < p->back[0] && column >= 0 && column < p->back[1] ? row * p->back[1] + column : -1;
 }
 
-/* Ranges are of planes. The largest element: the first of those that tie, the last nan if there is one. */
-#define POOLING(suffix, T)                                                                                                                 \
-    static int64_t largest_##suffix(const Seen *seen, const T *x) {                                                                        \
-        int64_t most = seen->origin + seen->first[0] * seen->step[0] + seen->first[1] * seen->step[1];                                     \
-        T value = x[most];                                                                                                                 \
-        for (int64_t ky = seen->first[0]; ky < seen->end[0]; ky++)                                                                         \
-            for (int64_t kx = seen->first[1]; kx < seen->end[1]; kx++) {                                                                   \
-                const int64_t at = seen->origin + ky * seen->step[0] + kx * seen->step[1];                                                 \
-                if (x[at] <= value || (value != value && x[at] == x[at])) continue;                                                        \
-                most = at;                                                                                                                 \
-                value = x[at];                                                                                                             \
+enum { TOGETHER = 512 }; /* results whose largest elements are found together: rows, or a part of one */
+
+/* Ranges are of planes. The largest element: the first of those that tie, the last nan if there is one. place: where it is in x's plane. */
+#define POOLING(suffix, T, Place)                                                                                                          \
+    /* Of n results of each of so many rows, from (oy, ox) on. */                                                                          \
+    static void largest_##suffix(const Planes *p, const T *x, int64_t oy, int64_t rows, int64_t ox, int64_t n, T *best, Place *place) {    \
+        const Window *down = &p->window[0], *across = &p->window[1];                                                                       \
+        for (int64_t i = 0; i < rows * n; i++)                                                                                             \
+            best[i] = 0, place[i] = -1;                                                                                                    \
+        for (int64_t ky = 0; ky < down->size; ky++)                                                                                        \
+            for (int64_t kx = 0; kx < across->size; kx++) {                                                                                \
+                int64_t begin, end;                                                                                                        \
+                seen_places(across, kx, p->in[1], p->out[1], &begin, &end);                                                                \
+                begin = begin > ox ? begin - ox : 0, end = least(end - ox, n);                                                             \
+                for (int64_t row = 0; row < rows; row++) {                                                                                 \
+                    const int64_t iy = window_place(down, oy + row, ky), from = iy * p->in[1] + window_place(across, ox, kx);              \
+                    T *most = best + row * n;                                                                                              \
+                    Place *where = place + row * n;                                                                                        \
+                    if (iy < 0 || iy >= p->in[0]) continue;                                                                                \
+                    for (int64_t i = begin; i < end; i++) {                                                                                \
+                        const T value = x[from + i * across->stride];                                                                      \
+                        const bool more = (where[i] < 0) | (value > most[i]) | (value != value);                                           \
+                        most[i] = more ? value : most[i];                                                                                  \
+                        where[i] = more ? (Place)(from + i * across->stride) : where[i];                                                   \
+                    }                                                                                                                      \
+                }                                                                                                                          \
             }                                                                                                                              \
-        return most;                                                                                                                       \
     }                                                                                                                                      \
     static void max_part_##suffix(void *context, int64_t begin, int64_t end) {                                                             \
         const Pooling *run = context;                                                                                                      \
         const Planes *p = &run->planes;                                                                                                    \
+        const bool whole = p->back[0] == p->in[0] && p->back[1] == p->in[1]; /* the gradient has no halo */                                \
         for (int64_t n = begin; n < end; n++) {                                                                                            \
             const T *x = (const T *)run->x + n * p->in[0] * p->in[1], *dy = (const T *)run->y;                                             \
-            T *out = (T *)run->out + n * (dy ? p->back[0] * p->back[1] : p->out[0] * p->out[1]);                                           \
+            T *out = (T *)run->out + n * (dy ? p->back[0] * p->back[1] : p->out[0] * p->out[1]), best[TOGETHER];                           \
+            Place place[TOGETHER];                                                                                                         \
             if (dy) {                                                                                                                      \
                 memset(out, 0, sizeof(T) * (size_t)(p->back[0] * p->back[1]));                                                             \
                 dy += n * p->out[0] * p->out[1];                                                                                           \
             }                                                                                                                              \
-            for (int64_t i = 0; i < p->out[0] * p->out[1]; i++) {                                                                          \
-                const Seen seen = seen_by(p, i / p->out[1], i % p->out[1]);                                                                \
-                const int64_t most = largest_##suffix(&seen, x), back = dy ? place_back(p, most) : -1;                                     \
-                if (!dy)                                                                                                                   \
-                    out[i] = x[most];                                                                                                      \
-                else if (back >= 0)                                                                                                        \
-                    out[back] += dy[i];                                                                                                    \
+            for (int64_t i = 0, together; i < p->out[0] * p->out[1]; i += together) {                                                      \
+                const int64_t oy = i / p->out[1], ox = i % p->out[1], columns = least(TOGETHER, p->out[1] - ox);                           \
+                const int64_t rows = columns < p->out[1] ? 1 : least(TOGETHER / columns, p->out[0] - oy);                                  \
+                together = rows * columns;                                                                                                 \
+                largest_##suffix(p, x, oy, rows, ox, columns, best, place);                                                                \
+                if (!dy) memcpy(out + i, best, (size_t)together * sizeof *best);                                                           \
+                for (int64_t k = 0; dy && k < together; k++) {                                                                             \
+                    const int64_t back = whole ? place[k] : place_back(p, place[k]);                                                       \
+                    if (back >= 0) out[back] += dy[i + k];                                                                                 \
+                }                                                                                                                          \
             }                                                                                                                              \
         }                                                                                                                                  \
     }                                                                                                                                      \
@@ -100,7 +119,8 @@ static int64_t place_back(const Planes *p, int64_t at) {
             }                                                                                                                              \
         }                                                                                                                                  \
     }
-FOR_FLOATS(POOLING)
+POOLING(f32, float, int32_t)
+POOLING(f64, double, int64_t)
 
 static bool pooling(const KernelCall *call, const void *x, const void *dy, bool average) {
     PlanesOf of;

@@ -15,7 +15,7 @@ typedef struct ReduceRun {
     const void *in;
     double divisor;
     SumLoops loops;
-    int64_t width; /* columns that are added up together, at most BLOCK */
+    int64_t width; /* columns, or spans, that are added up together: at most BLOCK elements */
 } ReduceRun;
 
 /* Columns for each of so many threads, at most `most`: whole cache lines. */
@@ -64,16 +64,48 @@ static int64_t columns_each(int64_t columns, int nthreads, int64_t most) {
                 out[i * kept->stride[0][last]] = RESULT;                                                                                   \
             }                                                                                                                              \
         }                                                                                                                                  \
+    }                                                                                                                                      \
+    /* Columns of neighbouring spans, then those of each. */                                                                               \
+    static void reduce_spans_##suffix(void *context, int64_t begin, int64_t end) {                                                         \
+        const ReduceRun *run = context;                                                                                                    \
+        const Nest *kept = &run->kept, *gone = &run->gone;                                                                                 \
+        const int last = kept->ndim - 1, inner = gone->ndim - 2;                                                                           \
+        const int64_t all = kept->size[last], blocks = (all + run->width - 1) / run->width, span = gone->size[inner + 1];                  \
+        for (int64_t item = begin; item < end; item++) {                                                                                   \
+            int64_t at[MAX_NEST], offset[MAX_NEST];                                                                                        \
+            const int64_t first = item % blocks * run->width, spans = all - first < run->width ? all - first : run->width;                 \
+            nest_offsets(kept, last, item / blocks, at);                                                                                   \
+            const T *in = (const T *)run->in + at[1] + first * span;                                                                       \
+            Acc sums[BLOCK] = {0};                                                                                                         \
+            for (int64_t i = 0, outer = nest_count(gone, 0, inner); i < outer; i++) {                                                      \
+                nest_offsets(gone, inner, i, offset);                                                                                      \
+                run->loops.rows(sums, in + offset[0], 1, gone->stride[0][inner], gone->size[inner], spans * span);                         \
+            }                                                                                                                              \
+            for (int64_t s = 0; s < spans; s++) {                                                                                          \
+                Acc acc = 0;                                                                                                               \
+                for (int64_t i = 0; i < span; i++)                                                                                         \
+                    acc += sums[s * span + i];                                                                                             \
+                ((T *)run->out)[at[0] + (first + s) * kept->stride[0][last]] = RESULT;                                                     \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 REDUCE(f32, float, double, (float)(acc / run->divisor))
 REDUCE(f64, double, double, acc / run->divisor)
 REDUCE(i32, int32_t, uint32_t, (int32_t)acc) /* only means are divided, and those are of reals */
 REDUCE(i64, int64_t, uint64_t, (int64_t)acc)
 
+/* Whether what is summed are short runs, many of each, and between these the innermost loop of the result: the runs of neighbours are one long row. */
+static bool is_spans(const Nest *kept, const Nest *gone) {
+    const int inner = gone->ndim - 1, last = kept->ndim - 1;
+    return gone->ndim > 1 && gone->stride[0][inner] == 1 && gone->size[inner] <= BLOCK && kept->ndim > 0 &&
+           kept->stride[1][last] == gone->size[inner];
+}
+
 /* Sums in[0] over the dimensions that out[0] does not have and divides by divisor. nest: as nest_reduce gives it, not merged. */
 static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
     static PoolFn *const items[NDTYPES] = {reduce_items_f32, reduce_items_f64, reduce_items_i32, reduce_items_i64};
     static PoolFn *const rows[NDTYPES] = {reduce_rows_f32, reduce_rows_f64, reduce_rows_i32, reduce_rows_i64};
+    static PoolFn *const spans[NDTYPES] = {reduce_spans_f32, reduce_spans_f64, reduce_spans_i32, reduce_spans_i64};
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t nout = shape_elements(&out->local), nin = shape_elements(&in->local);
     if (nout == 0) return true;
@@ -85,10 +117,12 @@ static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
     bool row = nest_divide(nest, &run.kept, &run.gone); /* blocks of columns are added up together */
     int last = run.kept.ndim - 1;
     int64_t each = nin / nout;
-    if (row) {
-        run.width = columns_each(run.kept.size[last], pool_threads(call_pool(call)), BLOCK);
-        int64_t blocks = (run.kept.size[last] + run.width - 1) / run.width;
-        pool_run(call_pool(call), nest_count(&run.kept, 0, last) * blocks, 1 + GRAIN / (each * run.width), rows[out->dtype], &run);
+    if (row || is_spans(&run.kept, &run.gone)) {
+        const int64_t columns = run.kept.size[last], span = row ? 1 : run.gone.size[run.gone.ndim - 1];
+        run.width = columns_each(columns * span, pool_threads(call_pool(call)), BLOCK) / span;
+        if (run.width < 1) run.width = 1;
+        pool_run(call_pool(call), nest_count(&run.kept, 0, last) * parts_of(columns, run.width), 1 + GRAIN / (each * run.width),
+                 (row ? rows : spans)[out->dtype], &run);
     } else {
         pool_run(call_pool(call), nout, 1 + GRAIN / each, items[out->dtype], &run);
     }

@@ -587,6 +587,7 @@ seed(unit("ops", "kernels", "kernels/planes*"),
      ("strided windows see places of one remainder side by side", "turned_place", "leaving(p->in[0], down, top) * below(p->in[1], across, left)",
       "leaving(p->in[0], down, top) * below(p->in[1], across, 0)"),
      ("a product of whole rows is of rows without edges", "multiply_tap", "t->left == 0 && t->right == p->out[1] && t->line == p->out[1]", "t->line == p->out[1]"),
+     ("a window sees the first of the elements that tie", "POOLING", "(value > most[i])", "(value >= most[i])"),
      ("what no tap has set begins at 0", "tap_is_whole", "places == c->in_places && p->window[0].stride == 1 && p->window[1].stride == 1", "true"))
 seed(unit("ops", "kernels", "kernels/e*"),
      ("a small product adds up its pieces", "multiply_tile", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
@@ -597,6 +598,7 @@ seed(unit("runtime", "kernels"),
      ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
+     ("all columns of a span are added up", "REDUCE", "for (int64_t i = 0; i < span; i++)", "for (int64_t i = 1; i < span; i++)"),
      ("a mean over replicas is divided in place too", "kernel_replica_sum", "one && !call->attr[0].i", "one"))
 seed(OPS,
      ("a mean divides by the global count", "nest_reduce", "(double)in->global.dim[d]", "(double)in->local.dim[d]"),
