@@ -157,7 +157,8 @@ cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
         apart  = flat - reshape(running_mean, shape = [channels, 1]);
         spread = reshape(running_var, shape = [channels, 1]);
     }
-    scaled = apart * rsqrt(spread + eps) * reshape(weight, shape = [channels, 1]) + reshape(bias, shape = [channels, 1]);
+    scale  = rsqrt(spread + eps) * reshape(weight, shape = [channels, 1]);
+    scaled = apart * scale + reshape(bias, shape = [channels, 1]);
     if ndim(x) == 2 {
         y = reshape(scaled, shape = [size(x, 0), channels]);
     } else if ndim(x) == 3 {
