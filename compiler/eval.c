@@ -64,8 +64,35 @@ static void follower_init(Build *e, const char *name, const Build *train, Graph 
     e->front.graph.settings.accumulate = 0;
 }
 
+static bool change_is_given(const RowChange *change) {
+    return change->one_hot || change->standardize || change->scale != 0 || change->nmeans > 0;
+}
+
+/* What an eval's own files hold is changed as train's is, unless they say otherwise; what is standardized is so by the rows of training. */
+static bool take_changes(const Build *train, Graph *graph) {
+    const Graph *theirs = &train->front.graph;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        Input *own = &graph->inputs.at[i];
+        const DataFile *file = NULL;
+        for (int k = 0; k < theirs->inputs.n; k++)
+            if (theirs->inputs.at[k].file.format != FILE_NONE && strcmp(theirs->inputs.at[k].name, own->name) == 0)
+                file = &theirs->inputs.at[k].file;
+        if (own->file.format == FILE_NONE) continue;
+        const bool standardizes = own->file.change.standardize, means = own->file.missing == MISSING_MEAN;
+        if ((standardizes && !(file && file->change.standardize)) || (means && !(file && file->missing == MISSING_MEAN))) {
+            diag_error(train->diags, own->span, "input %s of the eval has means of the rows of training, and train's data does not say %s",
+                       own->name, standardizes ? "standardize = true" : "missing = mean");
+            return false;
+        }
+        if (file && own->file.tokens == TOKENS_NONE && !change_is_given(&own->file.change)) own->file.change = file->change;
+        if (file && own->file.missing == MISSING_ERROR && file->missing == MISSING_MEAN && own->file.format == FILE_CSV)
+            own->file.missing = MISSING_MEAN;
+    }
+    return true;
+}
+
 bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows) {
-    if (!take_states(train, graph)) return false;
+    if (!take_states(train, graph) || !take_changes(train, graph)) return false;
     follower_init(e, "eval", train, graph);
     e->front.rows = *rows;
     return true;

@@ -47,13 +47,13 @@ static bool eval_numpy_rand(Lower *lower, const Expr *value) {
     return check_numpy_rand(lower, value, argument[1]);
 }
 
-static Input *input_find(Graph *graph, const char *name) {
+Input *input_find(Graph *graph, const char *name) {
     for (int i = 0; i < graph_declared(graph); i++)
         if (!strcmp(graph->inputs.at[i].name, name)) return &graph->inputs.at[i];
     return NULL;
 }
 
-static bool unknown_input(Lower *lower, const Expr *item) {
+bool unknown_input(Lower *lower, const Expr *item) {
     const Graph *graph = lower->graph;
     const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(graph_declared(graph) + 1));
     for (int i = 0; i < graph_declared(graph); i++)
@@ -129,227 +129,6 @@ static bool eval_per_rank(Lower *lower, const Expr *value) {
     return ok;
 }
 
-/* ---------------------------------------------------------------- files */
-
-/* The source's directory before the path, unless it is absolute. */
-static const char *joined(const Lower *lower, const char *path) {
-    return path[0] == '/' ? path : arena_printf(lower->arena, "%s%s", lower->directory, path);
-}
-
-static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
-    if (input->type.shape.ndim > (input->type.hidden ? 1 : 0)) return true;
-    diag_error(lower->diags, lower_span(lower, expr->loc), "input %s is a single number: it has no rows", input->name);
-    diag_note(lower->diags, input->span, "%s is declared here", input->name);
-    return false;
-}
-
-/* column = 3, column = -1 or column = "price". */
-static bool eval_column(Lower *lower, const Expr *value, DataFile *file) {
-    if (value->kind != EXPR_STRING) return integer_eval(lower, value, "column", -INT32_MAX, INT32_MAX, &file->column);
-    if (value->text[0] == '\0')
-        return diag_error(lower->diags, lower_span(lower, value->loc), "a column without a name is counted: column = 2, or -1, the last"),
-               false;
-    file->heading = value->text;
-    return true;
-}
-
-/* separator = ";", or "\t": one character that stands in no number and in no quote. */
-static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
-    const char *text = value->kind == EXPR_STRING ? value->text : "";
-    file->separator = strcmp(text, "\\t") == 0 ? '\t' : text[0];
-    bool one = file->separator == '\t' || (strlen(text) == 1 && text[0] > ' ' && text[0] <= '~');
-    if (one && !strchr("\"+-.", file->separator) && !(text[0] >= '0' && text[0] <= '9') &&
-        !((text[0] | 32) >= 'a' && (text[0] | 32) <= 'z'))
-        return true;
-    diag_error(lower->diags, lower_span(lower, value->loc), "a separator is the character between columns: \",\", \";\", \"|\" or \"\\t\"");
-    return false;
-}
-
-/* missing = drop, error, or a number. */
-static bool eval_missing(Lower *lower, const Expr *value, DataFile *file) {
-    if (value->kind == EXPR_NAME && !is_number(lower, value)) {
-        const int missing = choice(lower, "missing", value, missing_name, MISSING_FILL);
-        if (missing >= 0) file->missing = (Missing)missing;
-        return missing >= 0;
-    }
-    file->missing = MISSING_FILL;
-    return real_eval(lower, value, "missing", -1e300, 1e300, &file->fill);
-}
-
-/* classes = ["neg", "pos"]: labels by name. */
-static bool eval_classes(Lower *lower, const Expr *value, DataFile *file) {
-    const char *names = "";
-    bool ok = value->kind == EXPR_LIST && value->nitems > 0;
-    for (const Expr *item = ok ? value->items : NULL; item; item = item->next) {
-        ok &= item->kind == EXPR_STRING && item->text[0] != '\0' && strlen(item->text) < MAX_CLASS_BYTES;
-        if (ok) names = arena_printf(lower->arena, "%s%s%s", names, names[0] ? "\n" : "", item->text);
-    }
-    file->classes = names;
-    if (!ok)
-        diag_error(lower->diags, lower_span(lower, value->loc), "classes are the labels' names in a list: classes = [\"no\", \"yes\"]");
-    return ok;
-}
-
-/* tokens = wordpiece("vocab.txt", lowercase = false) */
-static bool eval_tokens(Lower *lower, const Expr *value, DataFile *file) {
-    static const char *const parameters[] = {"vocabulary", "lowercase"}, *const truths[] = {"false", "true"};
-    const Expr *argument[2] = {NULL};
-    if (value->kind != EXPR_CALL || strcmp(value->text, "wordpiece") != 0) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "tokens are made by wordpiece(\"vocab.txt\", lowercase = false)");
-        return false;
-    }
-    if (!call_arguments(lower, value, parameters, 2, 1, argument)) return false;
-    if (argument[0]->kind != EXPR_STRING || argument[0]->text[0] == '\0') {
-        diag_error(lower->diags, lower_span(lower, argument[0]->loc), "a vocabulary is the path of a text, a token a line: \"vocab.txt\"");
-        return false;
-    }
-    const int lowercase = argument[1] ? choice(lower, "lowercase", argument[1], truths, 2) : 0;
-    file->vocabulary = joined(lower, argument[0]->text);
-    file->lowercase = lowercase == 1;
-    file->tokens = TOKENS_IDS;
-    return lowercase >= 0;
-}
-
-typedef enum { CSV_COLUMN = 3, CSV_SEPARATOR, CSV_MISSING, CSV_CLASSES, CSV_TOKENS, CSV_GIVE, NCSV_ARGUMENTS } CsvArgument;
-
-/* The arguments of csv(..) that other formats do not have. */
-static bool eval_csv_arguments(Lower *lower, const Expr *const *argument, DataFile *file) {
-    if ((argument[CSV_COLUMN] && !eval_column(lower, argument[CSV_COLUMN], file)) ||
-        (argument[CSV_SEPARATOR] && !eval_separator(lower, argument[CSV_SEPARATOR], file)) ||
-        (argument[CSV_MISSING] && !eval_missing(lower, argument[CSV_MISSING], file)) ||
-        (argument[CSV_CLASSES] && !eval_classes(lower, argument[CSV_CLASSES], file)) ||
-        (argument[CSV_TOKENS] && !eval_tokens(lower, argument[CSV_TOKENS], file)))
-        return false;
-    const Expr *give = argument[CSV_GIVE], *wrong = file->tokens == TOKENS_NONE ? give : file->classes ? argument[CSV_CLASSES] : NULL;
-    if (wrong) {
-        diag_error(lower->diags, lower_span(lower, wrong->loc), "%s",
-                   wrong == give ? "give is for a column of texts, which has tokens = wordpiece(..)"
-                                 : "a column holds texts or the names of classes, not both");
-        return false;
-    }
-    if (file->tokens != TOKENS_NONE && file->missing == MISSING_FILL) {
-        diag_error(lower->diags, lower_span(lower, argument[CSV_MISSING]->loc), "a number stands for no text: missing = drop or error");
-        return false;
-    }
-    const int part = give ? choice(lower, "give", give, token_part_name + 1, NTOKEN_PARTS - 1) : -1;
-    if (part >= 0) file->tokens = (TokenPart)(part + 1);
-    return !give || part >= 0;
-}
-
-/* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
-static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFile *file) {
-    static const char *const parameters[][NCSV_ARGUMENTS] = {
-        [FILE_NPY] = {"path", "first", "rows"},
-        [FILE_IDX] = {"path", "first", "rows"},
-        [FILE_CSV] = {"path", "first", "rows", "column", "separator", "missing", "classes", "tokens", "give"},
-        [FILE_RAW] = {"path", "first", "rows", "type", "offset"}};
-    static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = NCSV_ARGUMENTS, [FILE_RAW] = 5};
-    const Expr *argument[NCSV_ARGUMENTS] = {NULL}, *path = value;
-    if (value->kind == EXPR_CALL) {
-        int named = FILE_NONE + 1;
-        while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
-            named++;
-        if (named == NFILE_FORMATS || (format != FILE_NONE && named != (int)format)) {
-            diag_error(lower->diags, lower_span(lower, value->loc), "a file of rows is npy(..), idx(..), csv(..) or raw(..), not %s(..)",
-                       value->text);
-            return false;
-        }
-        format = (FileFormat)named;
-        if (!call_arguments(lower, value, parameters[format], nparameters[format], 1, argument)) return false;
-        path = argument[0];
-    }
-    if (path->kind != EXPR_STRING || path->text[0] == '\0') {
-        diag_error(lower->diags, lower_span(lower, path->loc), "the path of a file is a text: \"x.npy\"");
-        return false;
-    }
-    if (format == FILE_NONE) {
-        diag_error(lower->diags, lower_span(lower, value->loc),
-                   "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..)");
-        return false;
-    }
-    *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
-    if (argument[1] && !integer_eval(lower, argument[1], "first", 0, INT64_MAX / 16, &file->first)) return false;
-    if (argument[2] && !integer_eval(lower, argument[2], "rows", 1, INT64_MAX / 16, &file->rows)) return false;
-    if (format == FILE_CSV) return eval_csv_arguments(lower, argument, file);
-    if (argument[3]) {
-        int element = choice(lower, "type", argument[3], file_element_name, NFILE_ELEMENTS);
-        if (element < 0) return false;
-        file->stored = file_element_name[element];
-    }
-    return !argument[4] || integer_eval(lower, argument[4], "offset", 0, INT32_MAX, &file->offset);
-}
-
-static int64_t row_elements(const Input *input) {
-    int64_t elements = 1;
-    for (int d = input->type.hidden + 1; d < input->type.shape.ndim; d++)
-        elements *= input->type.shape.dim[d];
-    return elements;
-}
-
-/* csv("d.csv"): the columns from the first one named on belong to the inputs one after the other. */
-static bool columns_in_turn(Lower *lower, const Expr *value) {
-    Graph *graph = lower->graph;
-    int64_t column = 0;
-    for (int i = 0; i < graph_declared(graph); i++) {
-        Input *input = &graph->inputs.at[i];
-        if (!input_has_rows(lower, value, input) || !eval_file(lower, value, FILE_CSV, &input->file)) return false;
-        if (input->file.column < 0 && input->file.column + column >= 0) {
-            diag_error(lower->diags, lower_span(lower, value->loc), "input %s would be behind the last column", input->name);
-            return false;
-        }
-        input->file.column += column;
-        column += input->file.tokens == TOKENS_NONE ? row_elements(input) : 1;
-    }
-    return true;
-}
-
-static bool eval_files_of(Lower *lower, const Expr *value, FileFormat format) {
-    Graph *graph = lower->graph;
-    bool ok = true;
-    graph->settings.data = DATA_FILES;
-    if (format == FILE_CSV && value->items && value->items->kind != EXPR_KEYWORD) return columns_in_turn(lower, value);
-    for (const Expr *item = value->items; item; item = item->next) {
-        Span span = lower_span(lower, item->loc);
-        if (item->kind != EXPR_KEYWORD) {
-            diag_error(lower->diags, span, "files belong to inputs by name: %s(x = \"x.%s\", ...)", value->text, value->text);
-            return false;
-        }
-        Input *input = input_find(graph, item->text);
-        if (!input) {
-            ok = unknown_input(lower, item);
-        } else if (input->file.format != FILE_NONE) {
-            diag_error(lower->diags, span, "input %s is given twice", input->name);
-            ok = false;
-        } else {
-            ok &= input_has_rows(lower, item, input) && eval_file(lower, item->items, format, &input->file);
-        }
-    }
-    for (int i = 0; ok && i < graph_declared(graph); i++) {
-        const Input *input = &graph->inputs.at[i];
-        if (input->file.format != FILE_NONE || lower->eval) continue; /* eval_lower sees what an eval can do without */
-        diag_error(lower->diags, lower_span(lower, value->loc), "%s does not give input %s", value->text, input->name);
-        diag_note(lower->diags, input->span, "%s is declared here", input->name);
-        ok = false;
-    }
-    return ok;
-}
-
-static bool eval_npy(Lower *lower, const Expr *value) {
-    return eval_files_of(lower, value, FILE_NPY);
-}
-static bool eval_idx(Lower *lower, const Expr *value) {
-    return eval_files_of(lower, value, FILE_IDX);
-}
-static bool eval_csv(Lower *lower, const Expr *value) {
-    return eval_files_of(lower, value, FILE_CSV);
-}
-static bool eval_raw(Lower *lower, const Expr *value) {
-    return eval_files_of(lower, value, FILE_RAW);
-}
-static bool eval_mixed(Lower *lower, const Expr *value) {
-    return eval_files_of(lower, value, FILE_NONE);
-}
-
 /* ---------------------------------------------------------------- random rows */
 
 static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
@@ -383,14 +162,16 @@ static bool eval_uniform(Lower *lower, const Expr *value) {
 bool eval_data(Lower *lower, const Expr *value) {
     static const Builtin builtins[] = {{"numpy_rand", eval_numpy_rand},
                                        {"per_rank", eval_per_rank},
-                                       {"npy", eval_npy},
-                                       {"idx", eval_idx},
-                                       {"csv", eval_csv},
-                                       {"raw", eval_raw},
-                                       {"files", eval_mixed},
+                                       {"npy", eval_files},
+                                       {"idx", eval_files},
+                                       {"csv", eval_files},
+                                       {"raw", eval_files},
+                                       {"cifar10", NULL},
+                                       {"pictures", NULL},
+                                       {"files", eval_files},
                                        {"normal", eval_normal},
                                        {"uniform", eval_uniform}};
-    return call_builtin(lower, value, "data source", builtins, 9,
+    return call_builtin(lower, value, "data source", builtins, (int)(sizeof builtins / sizeof *builtins),
                         "data = numpy_rand(seed = 1); npy(x = \"x.npy\", ...), idx(..), csv(..), raw(..), normal(seed = 1); or, in mode "
                         "data_parallel, per_rank(x = [...], ...)");
 }

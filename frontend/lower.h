@@ -414,9 +414,16 @@ bool generate_lower(Lower *lower, const Block *block); /* likewise */
 bool eval_data(Lower *lower, const Expr *value);
 bool eval_order(Lower *lower, const Expr *value);
 bool eval_last(Lower *lower, const Expr *value);
-bool eval_split(Lower *lower, const Expr *value); /* rows = split(..) */
+bool eval_split(Lower *lower, const Expr *value);   /* rows = split(..) */
+Input *input_find(Graph *graph, const char *name);  /* of those that the net declares; NULL: there is none */
+bool unknown_input(Lower *lower, const Expr *item); /* false after a diagnostic: x = .. names no input */
 /* Settings that only make sense together; before them the block's are evaluated. steps_given: the block says how many. */
 bool data_complete(Lower *lower, const Block *block, bool steps_given);
+
+/* ---------------------------------------------------------------- files.c */
+
+/* npy(x = ..), csv(..), files(..) and so on, as value->text says. */
+bool eval_files(Lower *lower, const Expr *value);
 
 /* ---------------------------------------------------------------- optimizer.c */
 

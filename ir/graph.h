@@ -115,17 +115,41 @@ static inline bool state_is_own(const State *state) {
 }
 
 /* Files of rows: the first dimension of what they hold counts rows. */
-typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS } FileFormat;
+typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, FILE_CIFAR10, FILE_PICTURES, NFILE_FORMATS } FileFormat;
 extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
 enum { NFILE_ELEMENTS = 9 };
 extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "bf16" */
-/* CSV: a field that is missing is an error; has its whole row left out; is a number. */
-typedef enum { MISSING_ERROR, MISSING_DROP, MISSING_FILL, NMISSINGS } Missing;
+static inline bool file_has_pictures(FileFormat format) {
+    return format == FILE_CIFAR10 || format == FILE_PICTURES;
+}
+/* CSV: a field that is missing is an error; has its whole row left out; is the mean of its column in the rows of training; is a number. */
+typedef enum { MISSING_ERROR, MISSING_DROP, MISSING_MEAN, MISSING_FILL, NMISSINGS } Missing;
 extern const char *const missing_name[NMISSINGS];
 /* CSV: what an input has of a column of texts: the numbers of their tokens; 1 where there is one and 0 behind the last; 0, which tells the first of two texts. */
 typedef enum { TOKENS_NONE, TOKENS_IDS, TOKENS_MASK, TOKENS_TYPES, NTOKEN_PARTS } TokenPart;
 extern const char *const token_part_name[NTOKEN_PARTS];
+/* What makes tokens of a text: BERT's vocabulary; each byte is one; each character, whose number is its place in an alphabet. */
+typedef enum { TOKENIZER_WORDPIECE, TOKENIZER_BYTES, TOKENIZER_CHARACTERS, NTOKENIZERS } Tokenizer;
+extern const char *const tokenizer_name[NTOKENIZERS];
 enum { MAX_CLASS_BYTES = 256 }; /* of a label's name */
+/* What is made of the numbers of a row: (number * scale - mean) / deviation. */
+enum { MAX_CHANNELS = 16 };
+typedef struct RowChange {
+    bool one_hot;     /* an integer of the file is as many elements as the input's last dimension has: 1 at its place, else 0 */
+    bool standardize; /* mean and deviation are those of the rows of training, of each element of a row */
+    double scale;     /* 0: 1 */
+    int nmeans;       /* given: none; one for all; or one for each index of the row's first dimension, a channel */
+    double mean[MAX_CHANNELS], deviation[MAX_CHANNELS];
+} RowChange;
+enum { MAX_PICTURE_SIDE = 1 << 14 };
+/* How a picture becomes one of the input's size: it is resized, gets a border, a part is cut out, which may be flipped; last it is resized to the input's size. 0: not that. */
+typedef struct PictureChange {
+    bool label;                 /* the input has the picture's class, not the picture */
+    bool flip;                  /* left and right change sides, of every second picture by chance */
+    bool random;                /* the part is cut out at a place that chance says, and flip holds; else in the middle */
+    int64_t pad;                /* zeros around it */
+    int64_t resize[2], crop[2]; /* height and width. resize[1] 0: the shorter side, in proportion */
+} PictureChange;
 typedef struct DataFile {
     FileFormat format;
     const char *path;    /* the source's directory joined; relative to where prun is started, else beside the plan */
@@ -134,11 +158,15 @@ typedef struct DataFile {
     const char *heading; /* CSV: the name of a column, in the first line; NULL or "": columns are counted from the first */
     int separator;       /* CSV: the character between columns; 0: the comma, semicolon or tab of which the first line has most */
     Missing missing;
-    double fill;         /* MISSING_FILL: the number */
-    const char *classes; /* CSV: the names of labels 0, 1, .., one a line; NULL or "": the column holds numbers */
+    double fill; /* MISSING_FILL: the number */
+    const char *
+        classes; /* CSV, folders of pictures: the names of labels 0, 1, .., one a line; NULL or "": the column holds numbers; the folders' names in their order */
     TokenPart tokens;
-    const char *vocabulary; /* of texts: the path of the tokens' list, as path */
-    bool lowercase;         /* of texts: without capitals and accents */
+    const char *vocabulary; /* of texts: the path of the tokens' list, as path; of characters: the alphabet itself */
+    Tokenizer tokenizer;
+    bool lowercase;   /* of wordpiece: without capitals and accents */
+    RowChange change; /* of any format */
+    PictureChange picture;
     int64_t offset; /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored; /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;

@@ -11,8 +11,9 @@ const char *const init_name[] = {"zeros", "ones", "normal", "uniform", "literal"
 const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "explicit"};
 const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "normal", "uniform"};
 const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64", "f16", "bf16"};
-const char *const missing_name[] = {"error", "drop", "fill"}, *const token_part_name[] = {"none", "ids", "mask", "types"};
-const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
+const char *const missing_name[] = {"error", "drop", "mean", "fill"}, *const token_part_name[] = {"none", "ids", "mask", "types"};
+const char *const tokenizer_name[] = {"wordpiece", "bytes", "characters"};
+const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw", "cifar10", "pictures"};
 const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "random", "token", "place"};
 const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};
 const char *const regather_name[] = {"none", "parameters", "all"};
@@ -408,6 +409,32 @@ static void print_states(Printing *printing, bool caches) {
     }
 }
 
+static void print_change(Text *text, const RowChange *change) {
+    if (change->one_hot) put(text, " one_hot");
+    if (change->standardize) put(text, " standardize");
+    if (change->scale != 0) {
+        put(text, " scale=");
+        put_double(text, change->scale);
+    }
+    for (int i = 0; i < change->nmeans; i++) {
+        put(text, " mean=");
+        put_double(text, change->mean[i]);
+        put(text, " deviation=");
+        put_double(text, change->deviation[i]);
+    }
+}
+
+static void print_picture(Text *text, const PictureChange *picture) {
+    if (picture->label) put(text, " label");
+    for (int i = 0; i < 2; i++)
+        if (picture->resize[i] > 0) put_key(text, "resize", picture->resize[i]);
+    if (picture->pad > 0) put_key(text, "pad", picture->pad);
+    for (int i = 0; i < 2; i++)
+        if (picture->crop[i] > 0) put_key(text, "crop", picture->crop[i]);
+    if (picture->flip) put(text, " flip");
+    if (picture->random) put(text, " random");
+}
+
 static void print_file(Text *text, const DataFile *file) {
     text_printf(text, " file=%s ", file_format_name[file->format]);
     put_quoted(text, file->path);
@@ -429,10 +456,16 @@ static void print_file(Text *text, const DataFile *file) {
         put_quoted(text, file->classes);
     }
     if (file->tokens != TOKENS_NONE) {
-        text_printf(text, " tokens=%s vocabulary=", token_part_name[file->tokens]);
-        put_quoted(text, file->vocabulary);
-        put_key(text, "lowercase", file->lowercase);
+        text_printf(text, " tokens=%s", token_part_name[file->tokens]);
+        if (file->tokenizer != TOKENIZER_WORDPIECE) text_printf(text, " tokenizer=%s", tokenizer_name[file->tokenizer]);
+        if (file->tokenizer != TOKENIZER_BYTES) {
+            put(text, " vocabulary=");
+            put_quoted(text, file->vocabulary);
+        }
+        if (file->tokenizer == TOKENIZER_WORDPIECE) put_key(text, "lowercase", file->lowercase);
     }
+    print_change(text, &file->change);
+    if (file_has_pictures(file->format)) print_picture(text, &file->picture);
     if (file->format == FILE_RAW && file->offset >= 0) put_key(text, "offset", file->offset);
     if (file->stored && file->stored[0]) text_printf(text, " stored=%s", file->stored);
 }

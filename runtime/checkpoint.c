@@ -1,6 +1,7 @@
 /* checkpoint: states in files, and back. */
 #include "runtime/checkpoint.h"
 #include "runtime/element.h"
+#include "runtime/figures.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -150,6 +151,7 @@ static void describe(Output *out, Arena *arena, const Executor *executor, const 
     VEC(Layout) layouts = {0};
     executor_order(executor, &order);
     index_describe(&out->file, arena, &plan->graph, plan->net_hash, all_states, position, &order);
+    figures_describe(&out->file, arena, executor);
     out->sums.tensor = -1;
     if (!all_states) return;
     for (int i = 0; i < plan->graph.states.n; i++) {
@@ -315,6 +317,7 @@ static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *p
     if (ok && !rules) ok = index_read(&file, position, order, error) && find_states(&file, graph, matches, error);
     ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, matches, graph->states.n, damaged, error) &&
          comm_agree(comm, read_boxes(&file, executor, comm, graph, matches, error), error);
+    ok = ok && comm_agree(comm, figures_load(&file, executor, error), error);
     if (ok && rules && comm->process == 0) match_report(&file, graph, matches);
     if (ok && !rules && comm->process == 0) note_left_out(&file, &sums, graph);
     tensors_close(&file);

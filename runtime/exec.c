@@ -261,6 +261,14 @@ void executor_order(const Executor *executor, DataOrder *order) {
     data_order(executor->data, order);
 }
 
+DataSource *executor_data(const Executor *executor) {
+    return executor->data;
+}
+
+const Graph *executor_graph(const Executor *executor) {
+    return &executor->plan->graph;
+}
+
 int64_t executor_data_bytes(const Executor *executor) {
     return data_bytes_read(executor->data);
 }

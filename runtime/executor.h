@@ -36,7 +36,9 @@ int64_t executor_steps(const Executor *executor); /* of an epoch */
 int64_t executor_batch(const Executor *executor); /* rows of a step's batch, all replicas together */
 double executor_held_bytes(const Executor *executor, const char **path); /* data_held_bytes of its data */
 void executor_order(const Executor *executor, DataOrder *order);         /* of its data */
-double executor_rate(const Executor *executor);                          /* learning rate of the step done last */
+DataSource *executor_data(const Executor *executor);
+const Graph *executor_graph(const Executor *executor);
+double executor_rate(const Executor *executor);        /* learning rate of the step done last */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
 /* Updates done so far, which the next one's corrections depend on; a run that is resumed, or checked, begins with others. The schedule of the learning rate counts
  * `ahead` more: where a run goes on with another batch size, so many steps of this size, less those that were done. */

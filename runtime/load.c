@@ -521,6 +521,8 @@ bool load_local(Executor *executor, Error *error) {
     const bool *used = inputs_used(executor);
     executor->data = data_open(&plan->graph, used, executor->plan_directory, error);
     if (!executor->data) return false;
+    if (executor->lender) data_share_figures(executor->data, executor->lender->data);
+    if (strcmp(executor->program->name, "train") == 0 && !data_find_figures(executor->data, error)) return false;
     int64_t elements = 0;
     for (int i = 0; i < plan->graph.states.n; i++)
         elements += shape_elements(&plan->graph.states.at[i].type.shape);

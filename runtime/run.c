@@ -9,6 +9,7 @@
 #include "runtime/best.h"
 #include "runtime/checkpoint.h"
 #include "runtime/evaluate.h"
+#include "runtime/figures.h"
 #include "runtime/generate.h"
 #include "runtime/log.h"
 #include "runtime/profile.h"
@@ -183,6 +184,7 @@ static bool restore(Run *run, Error *error) {
         !checkpoint_resume(holder, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &run->position, &then, error))
         return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
+    if (!told_by_first(run, figures_known(holder, path ? path : options->load, error), error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (!told_by_first(run, run->comm->process != 0 || !options->save || checkpoint_can_save(options->save, error), error)) return false;
     if (!run->executor) return true;

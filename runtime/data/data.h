@@ -6,6 +6,7 @@
  *   stream.c   bytes of a file from its beginning, through gzip where it is compressed
  *   csv.c      a record of CSV as fields
  *   wordpiece.c BERT's tokens of a text
+ *   tokens.c   a text as numbers: wordpiece.c's, bytes, characters
  *   table.c    rows of CSV as numbers: columns, missing fields, names of labels, texts
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
  *   source.c   the inputs at each step, one batch ahead
@@ -46,6 +47,13 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place,
 int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
 /* ": rows.csv:17:9", or ": x.npy, row 15 (from 0), element 3": where an element of a step's input stands, by its place in the whole input; nothing where it is in no file. */
 void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const int64_t *index, Text *text);
+/* Means and deviations of the rows of training, which inputs that are standardized, or have means in place of missing fields, are read with. A source of training finds them; others
+ * have those of training, or of a file. data_figures: n is 0 where they are not known; NULL: the input needs none. */
+struct Figures;
+const struct Figures *data_figures(const DataSource *data, int input);
+bool data_find_figures(DataSource *data, Error *error);
+void data_share_figures(DataSource *data, const DataSource *of); /* by the names of inputs; `of` lasts longer */
+bool data_set_figures(DataSource *data, int input, const struct Figures *figures, Error *error);
 /* How rows come: the same ones in each step; those of files, each once an epoch; generated, none twice. */
 typedef enum { FLOW_SAME, FLOW_EPOCHS, FLOW_ENDLESS } DataFlow;
 /* Which rows stand where. Sources with equal words have the same row at each place of an epoch, or of all epochs where rows are endless, however many rows a step

@@ -20,8 +20,13 @@ struct Rows {
     int64_t count;     /* rows of the file */
     int64_t used;      /* of them, from file.first on */
     int64_t elements;  /* of a row, as the input has it */
-    int64_t row_bytes; /* as they are held: stored, or doubles of a text */
-    int64_t begin;     /* of the first row in the file, uncompressed */
+    int64_t hot;       /* elements that are made of one number; 1: as many as there are */
+    int64_t width;     /* numbers of a row, as the file has it */
+    int64_t row_bytes; /* as they are held: stored, or as table.h parses them */
+    Rows *texts;       /* reads them, NULL: this does */
+    Figures given;     /* the change's, one for each number */
+    const Figures *figures;
+    int64_t begin; /* of the first row in the file, uncompressed */
     bool streamed;
     Table table; /* CSV */
     int fd;      /* not streamed */
@@ -49,13 +54,17 @@ bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
             snprintf(why, n, "%g, and it must be one of the integers 0 .. %lld", value, (long long)file->range - 1);
         return false;
     }
-    if (file->format == ROWS_CSV && dtype == I64 && fabs(value) > 9007199254740992.0) {
+    if (file->format == FILE_CSV && dtype == I64 && fabs(value) > 9007199254740992.0) {
         snprintf(why, n, "about %.0f: a CSV's integers are exact up to 2^53; .npy and raw files hold any", value);
         return false;
     }
     if (dtype_is_float(dtype) || (value >= least && value <= most && integral)) return true;
     snprintf(why, n, "%g, which is no %s", value, dtype_name[dtype]);
     return false;
+}
+
+static double change_scale(const RowChange *change) {
+    return change->scale != 0 ? change->scale : 1;
 }
 
 /* gzip's deflate makes at most so many bytes of one (zlib.net/zlib_tech.html: 1032:1). */
@@ -115,12 +124,13 @@ static bool check_row(const Rows *rows, const Shape *shape, Error *error) {
     int64_t elements = 0, count = 0;
     if (shape->ndim == 0) return rows_fail(rows, error, "a single number: it has no rows");
     memcpy(row.dim, shape->dim + 1, sizeof *row.dim * (size_t)row.ndim);
-    if (shape_count(&row, &elements) && elements == rows->elements && shape_count(shape, &count)) return true;
+    if (shape_count(&row, &elements) && elements == rows->width && shape_count(shape, &count)) return true;
     Text text = {0};
     text_printf(&text, "a row of the file is ");
     shape_print(&text, &row);
     text_printf(&text, ", a row of the input ");
     shape_print(&text, &rows->file.row);
+    if (rows->hot > 1) text_printf(&text, ", one_hot: %lld number%s", (long long)rows->width, rows->width == 1 ? "" : "s");
     rows_fail(rows, error, text.at);
     text_finish(&text);
     return false;
@@ -136,15 +146,15 @@ static bool check_type(const Rows *rows, Error *error) {
 static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     Shape shape = {.ndim = 1};
     rows->streamed = stream_compressed(stream);
-    bool raw = rows->file.format == ROWS_RAW;
+    bool raw = rows->file.format == FILE_RAW;
     if (raw) {
         rows->stored = rows->file.stored;
     } else {
-        bool ok = rows->file.format == ROWS_NPY ? read_npy_header(rows, stream, &shape, error) : idx_header(rows, stream, &shape, error);
+        bool ok = rows->file.format == FILE_NPY ? read_npy_header(rows, stream, &shape, error) : idx_header(rows, stream, &shape, error);
         if (!ok || !check_row(rows, &shape, error)) return false;
         rows->count = shape.dim[0];
     }
-    if (!check_type(rows, error) || !mul_checked(rows->elements, stored_bytes[rows->stored.kind], &rows->row_bytes)) return false;
+    if (!check_type(rows, error) || !mul_checked(rows->width, stored_bytes[rows->stored.kind], &rows->row_bytes)) return false;
     int64_t bytes, size = stream_file_bytes(stream);
     if (raw && rows->streamed) return rows_fail(rows, error, "a raw file cannot be compressed: how many rows it has is its size");
     if (raw) {
@@ -177,11 +187,28 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
 
 /* ---------------------------------------------------------------- opening */
 
+static bool figures_alloc(Figures *figures, int64_t n) {
+    *figures = (Figures){n, malloc((size_t)n * sizeof(double) + 1), malloc((size_t)n * sizeof(double) + 1)};
+    return figures->mean && figures->deviation;
+}
+
+bool figures_copy(Figures *to, const Figures *from) {
+    if (!figures_alloc(to, from->n)) return figures_finish(to), false;
+    memcpy(to->mean, from->mean, (size_t)from->n * sizeof *to->mean);
+    memcpy(to->deviation, from->deviation, (size_t)from->n * sizeof *to->deviation);
+    return true;
+}
+
+void figures_finish(Figures *figures) {
+    free(figures->mean);
+    free(figures->deviation);
+    *figures = (Figures){0};
+}
+
 static bool open_csv(Rows *rows, Stream *stream, Error *error) {
     rows->streamed = true;
-    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes))
-        return rows_fail(rows, error, "a row of so many columns is not read");
-    const bool ok = table_open(&rows->table, &rows->file, rows->path, rows->elements, error) && table_count(&rows->table, stream, error);
+    if (!table_row_bytes(&rows->file, rows->width, &rows->row_bytes)) return rows_fail(rows, error, "a row of so many columns is not read");
+    const bool ok = table_open(&rows->table, &rows->file, rows->path, rows->width, error) && table_count(&rows->table, stream, error);
     rows->count = rows->table.count;
     return ok;
 }
@@ -190,6 +217,7 @@ void rows_close(Rows *rows) {
     if (!rows) return;
     if (rows->fd >= 0) close(rows->fd);
     table_close(&rows->table);
+    figures_finish(&rows->given);
     free(rows->path);
     free(rows->held_row);
     free(rows->held);
@@ -208,8 +236,23 @@ static bool use_part(Rows *rows, Error *error) {
     return rows_fail(rows, error, text);
 }
 
-Rows *rows_open(const RowFile *file, Error *error) {
+/* The change's means and deviations, one for each number of a row: of one, or of the index of its first dimension. */
+static bool spread_figures(Rows *rows, Error *error) {
+    const RowChange *change = &rows->file.change;
+    if (change->nmeans == 0) return true;
+    const int64_t n = rows->width, each = (n + change->nmeans - 1) / change->nmeans;
+    if (!figures_alloc(&rows->given, n)) return rows_fail(rows, error, "out of memory");
+    for (int64_t i = 0; i < n; i++) {
+        rows->given.mean[i] = change->mean[i / each];
+        rows->given.deviation[i] = change->deviation[i / each];
+    }
+    rows->figures = &rows->given;
+    return true;
+}
+
+static Rows *rows_new(const RowFile *file, Error *error) {
     Rows *rows = calloc(1, sizeof *rows);
+    const Shape *row = &file->row;
     if (rows) rows->fd = -1;
     if (rows) rows->path = malloc(strlen(file->path) + 1);
     if (!rows || !rows->path) {
@@ -219,14 +262,45 @@ Rows *rows_open(const RowFile *file, Error *error) {
     }
     memcpy(rows->path, file->path, strlen(file->path) + 1);
     rows->file = *file;
+    rows->hot = file->change.one_hot && row->ndim > 0 && row->dim[row->ndim - 1] > 0 ? row->dim[row->ndim - 1] : 1;
+    if (file->change.one_hot) rows->file.range = rows->hot;
+    if (shape_count(row, &rows->elements) && (rows->width = rows->elements / rows->hot, spread_figures(rows, error))) return rows;
+    if (error->code == 0) error_set(error, EXIT_ENVIRONMENT, "the row is too large");
+    rows_close(rows);
+    return NULL;
+}
+
+/* Whether the other's texts are these, of which it may have another part. */
+static bool same_texts(const RowFile *a, const RowFile *b, int64_t elements, int64_t other_elements) {
+    const bool words = !a->vocabulary || !b->vocabulary ? a->vocabulary == b->vocabulary : strcmp(a->vocabulary, b->vocabulary) == 0;
+    const bool headings = !a->heading || !b->heading ? a->heading == b->heading : strcmp(a->heading, b->heading) == 0;
+    return a->format == FILE_CSV && b->format == FILE_CSV && a->tokens != TOKENS_NONE && b->tokens == TOKENS_IDS &&
+           strcmp(a->path, b->path) == 0 && words && headings && a->first == b->first && a->rows == b->rows &&
+           a->first_column == b->first_column && a->separator == b->separator && a->missing == b->missing && a->tokenizer == b->tokenizer &&
+           a->lowercase == b->lowercase && elements == other_elements &&
+           (a->tokens != TOKENS_IDS || (a->range == b->range && a->dtype == b->dtype));
+}
+
+Rows *rows_open_part(const RowFile *file, Rows *texts, Error *error) {
+    int64_t elements;
+    *error = (Error){0};
+    if (texts->texts || !shape_count(&file->row, &elements) || !same_texts(file, &texts->file, elements, texts->elements)) return NULL;
+    Rows *rows = rows_new(file, error);
+    if (rows) rows->texts = texts;
+    return rows;
+}
+
+Rows *rows_open(const RowFile *file, Error *error) {
+    *error = (Error){0};
+    Rows *rows = rows_new(file, error);
+    if (!rows) return NULL;
     Error failure = {0};
     Stream *stream = stream_open(file->path, &failure);
-    bool ok = stream && (shape_count(&file->row, &rows->elements) || error_set(&failure, EXIT_ENVIRONMENT, "the row is too large"));
-    ok = ok && (file->format == ROWS_CSV ? open_csv(rows, stream, &failure) : open_binary(rows, stream, &failure));
+    bool ok = stream && (file->format == FILE_CSV ? open_csv(rows, stream, &failure) : open_binary(rows, stream, &failure));
     if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
     ok = ok && use_part(rows, &failure);
     if (ok) rows->file_bytes = stream_file_bytes(stream);
-    if (ok) rows->bytes_read = file->format == ROWS_CSV ? stream_bytes_read(stream) : 0;
+    if (ok) rows->bytes_read = file->format == FILE_CSV ? stream_bytes_read(stream) : 0;
     stream_close(stream);
     if (ok) return rows;
     *error = failure;
@@ -236,26 +310,27 @@ Rows *rows_open(const RowFile *file, Error *error) {
 }
 
 int64_t rows_count(const Rows *rows) {
-    return rows->used;
+    return rows->texts ? rows->texts->used : rows->used;
 }
 
 void rows_describe(const Rows *rows, Text *text) {
-    const char *elements = rows->file.format == ROWS_CSV ? "text" : file_element_name[rows->stored.kind];
+    if (rows->texts) rows = rows->texts;
+    const char *elements = rows->file.format == FILE_CSV ? "text" : file_element_name[rows->stored.kind];
     text_printf(text, "%lld rows of %lld elements (%s) in %lld bytes", (long long)rows->count, (long long)rows->elements, elements,
                 (long long)rows->file_bytes);
     if (rows->table.dropped > 0) text_printf(text, ", %lld more left out for a missing field", (long long)rows->table.dropped);
 }
 
 int64_t rows_all(const Rows *rows) {
-    return rows->count;
+    return rows->texts ? rows->texts->count : rows->count;
 }
 
 int64_t rows_dropped(const Rows *rows) {
-    return rows->table.dropped;
+    return rows->texts ? rows->texts->table.dropped : rows->table.dropped;
 }
 
 bool rows_streamed(const Rows *rows) {
-    return rows->streamed;
+    return rows->texts || rows->streamed;
 }
 
 int64_t rows_bytes_read(const Rows *rows) {
@@ -271,8 +346,10 @@ double rows_bytes_of(const Rows *rows, int64_t n) {
 }
 
 void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
+    if (rows->texts) rows = rows->texts;
     row += rows->file.first;
-    if (rows->file.format != ROWS_CSV) {
+    element /= rows->hot;
+    if (rows->file.format != FILE_CSV) {
         text_printf(text, ": %s, row %lld (from 0), element %lld", rows->path, (long long)row, (long long)element);
         return;
     }
@@ -293,21 +370,48 @@ static int64_t find_held(const Rows *rows, int64_t row) {
     return low < rows->nheld && rows->held_row[low] == row ? low : -1;
 }
 
-static bool hold_binary(Rows *rows, Stream *stream, Error *error) {
+static bool stream_binary(Rows *rows, Stream *stream, const int64_t *row, int64_t n, unsigned char *bytes, RowSink *sink, void *context,
+                          Error *error) {
     int64_t at = 0; /* row that comes next in the stream */
     if (!stream_read(stream, NULL, rows->begin, error)) return false;
-    for (int64_t i = 0; i < rows->nheld; i++) {
-        if (!stream_read(stream, NULL, (rows->held_row[i] - at) * rows->row_bytes, error)) return false;
-        if (!stream_read(stream, rows->held + i * rows->row_bytes, rows->row_bytes, error)) return false;
-        at = rows->held_row[i] + 1;
+    for (int64_t i = 0; i < n; i++) {
+        if (!stream_read(stream, NULL, (row[i] - at) * rows->row_bytes, error)) return false;
+        if (!stream_read(stream, bytes, rows->row_bytes, error)) return false;
+        sink(context, i, bytes);
+        at = row[i] + 1;
     }
     /* What is behind is read too: damage anywhere is found in the first epoch, and on every rank. */
     bool at_end;
-    if (!stream_read(stream, NULL, (rows->count - at) * rows->row_bytes, error) || !stream_at_end(stream, &at_end, error)) return false;
-    return at_end || rows_fail(rows, error, "has more bytes than its header says");
+    if (!stream_read(stream, NULL, (rows->count - at) * rows->row_bytes, error)) return false;
+    if (rows->file.format == FILE_RAW) return true; /* a last row may not be whole */
+    return stream_at_end(stream, &at_end, error) && (at_end || rows_fail(rows, error, "has more bytes than its header says"));
+}
+
+/* Gives the sink the rows of the file with these numbers, ascending. */
+static bool stream_rows(Rows *rows, const int64_t *row, int64_t n, RowSink *sink, void *context, Error *error) {
+    Error failure = {0};
+    Stream *stream = stream_open(rows->path, &failure);
+    unsigned char *bytes = malloc((size_t)rows->row_bytes + 1);
+    bool ok = stream && (bytes || rows_fail(rows, &failure, "out of memory"));
+    if (ok && rows->file.format == FILE_CSV)
+        ok = table_read(&rows->table, stream, row, n, sink, context, &failure);
+    else if (ok)
+        ok = stream_binary(rows, stream, row, n, bytes, sink, context, &failure);
+    if (stream) rows->bytes_read += stream_bytes_read(stream);
+    stream_close(stream);
+    free(bytes);
+    if (ok) return true;
+    *error = failure;
+    return error_prefix(error, "input %s: ", rows->file.input);
+}
+
+static void hold_row(void *context, int64_t i, const void *row) {
+    const Rows *rows = context;
+    memcpy(rows->held + i * rows->row_bytes, row, (size_t)rows->row_bytes);
 }
 
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
+    if (rows->texts) return rows_hold(rows->texts, row, n, error);
     if (!rows->streamed) return true;
     bool there = n <= rows->nheld;
     for (int64_t i = 0; there && i < n; i++)
@@ -322,18 +426,75 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
         return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: out of memory for a rank's rows", rows->file.input, rows->path);
     for (int64_t i = 0; i < n; i++)
         rows->held_row[i] = rows->file.first + row[i];
+    if (!stream_rows(rows, rows->held_row, n, hold_row, rows, error)) return false;
     rows->nheld = n;
-    Error failure = {0};
-    Stream *stream = stream_open(rows->path, &failure);
-    bool ok = stream &&
-              (rows->file.format == ROWS_CSV ? table_read(&rows->table, stream, rows->held_row, n, (double *)(void *)rows->held, &failure)
-                                             : hold_binary(rows, stream, &failure));
-    if (stream) rows->bytes_read += stream_bytes_read(stream);
-    stream_close(stream);
-    if (ok) return true;
-    rows->nheld = 0;
-    *error = failure;
-    return error_prefix(error, "input %s: ", rows->file.input);
+    return true;
+}
+
+/* ---------------------------------------------------------------- figures */
+
+bool rows_need_figures(const Rows *rows) {
+    return rows->file.change.standardize || (rows->file.format == FILE_CSV && rows->file.missing == MISSING_MEAN);
+}
+
+void rows_set_figures(Rows *rows, const Figures *figures) {
+    rows->figures = figures;
+}
+
+int64_t rows_width(const Rows *rows) {
+    return rows->width;
+}
+
+static double number_of(const Rows *rows, const void *row, int64_t i) {
+    if (rows->file.format == FILE_CSV) return ((const double *)row)[i];
+    return stored_element((const unsigned char *)row + i * stored_bytes[rows->stored.kind], rows->stored);
+}
+
+/* Welford 1962: mean and sum of squared distances, row by row. */
+typedef struct Finding {
+    const Rows *rows;
+    Figures *figures;
+    int64_t *seen; /* of each place, numbers that are there */
+    double scale;
+} Finding;
+
+static void find_row(void *context, int64_t i, const void *row) {
+    const Finding *finding = context;
+    (void)i;
+    for (int64_t k = 0; k < finding->figures->n; k++) {
+        const double number = number_of(finding->rows, row, k) * finding->scale;
+        if (isnan(number)) continue;
+        const double far = number - finding->figures->mean[k];
+        finding->figures->mean[k] += far / (double)++finding->seen[k];
+        finding->figures->deviation[k] += far * (number - finding->figures->mean[k]);
+    }
+}
+
+bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error) {
+    Finding finding = {rows, figures, calloc((size_t)rows->width + 1, sizeof *finding.seen), change_scale(&rows->file.change)};
+    int64_t *own = malloc((size_t)n * sizeof *own + 1); /* as the file counts them */
+    bool ok = (finding.seen && own && figures_alloc(figures, rows->width)) || rows_fail(rows, error, "out of memory");
+    for (int64_t i = 0; ok && i < n; i++)
+        own[i] = rows->file.first + row[i];
+    if (ok) {
+        memset(figures->mean, 0, (size_t)rows->width * sizeof *figures->mean);
+        memset(figures->deviation, 0, (size_t)rows->width * sizeof *figures->deviation);
+        ok = stream_rows(rows, own, n, find_row, &finding, error);
+    }
+    for (int64_t k = 0; ok && k < rows->width; k++) {
+        figures->deviation[k] = finding.seen[k] > 0 ? sqrt(figures->deviation[k] / (double)finding.seen[k]) : 0;
+        if (!(figures->deviation[k] > 0)) figures->deviation[k] = 1;
+        if (finding.seen[k] > 0 && isfinite(figures->mean[k]) && isfinite(figures->deviation[k])) continue;
+        char text[160];
+        snprintf(text, sizeof text, "number %lld of a row %s in the rows of training: it has no mean", (long long)k,
+                 finding.seen[k] > 0 ? "is infinite or too large" : "is nowhere");
+        rows_fail(rows, error, text);
+        ok = error_prefix(error, "input %s: ", rows->file.input);
+    }
+    free(finding.seen);
+    free(own);
+    if (!ok) figures_finish(figures);
+    return ok;
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -362,29 +523,57 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, 
     return rows->scratch;
 }
 
-bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
-    bool text = rows->file.format == ROWS_CSV;
-    int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
-    if (row < 0 || row >= rows->used || first < 0 || n < 0 || first + n > rows->elements)
-        return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", rows->file.input, (long long)row);
-    row += rows->file.first;
-    if (n == 0) return true;
-    const unsigned char *from = part_bytes(rows, row, first * bytes, n * bytes, error);
+/* A part of the tokens of a text, which another may have read. */
+static bool read_tokens(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
+    Rows *texts = rows->texts ? rows->texts : rows;
+    const unsigned char *from = part_bytes(texts, row, 0, texts->row_bytes, error);
     if (!from) return error_prefix(error, "input %s: ", rows->file.input);
-    const DType dtype = rows->file.dtype;
+    const int32_t *used = (const void *)from, *ids = used + 1;
+    const TokenPart part = rows->file.tokens;
+    for (int64_t i = 0; i < n; i++)
+        element_put(to, rows->file.dtype, i, part == TOKENS_IDS ? ids[first + i] : part == TOKENS_MASK ? first + i < *used : 0);
+    return true;
+}
+
+/* What the input has of a number of the file. */
+static double changed(const Rows *rows, double number, int64_t element) {
+    const RowChange *change = &rows->file.change;
+    if (change->one_hot) return number == (double)(element % rows->hot);
+    const Figures *figures = rows->figures;
+    number = isnan(number) && rows->file.missing == MISSING_MEAN && figures ? figures->mean[element] : number * change_scale(change);
+    return figures && (change->standardize || change->nmeans > 0) ? (number - figures->mean[element]) / figures->deviation[element]
+                                                                  : number;
+}
+
+bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error) {
+    const RowFile *file = &rows->file;
+    const bool text = file->format == FILE_CSV;
+    const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
+    if (row < 0 || row >= rows_count(rows) || first < 0 || n < 0 || first + n > rows->elements)
+        return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", file->input, (long long)row);
+    if (rows_need_figures(rows) && (!rows->figures || rows->figures->n == 0))
+        return error_set(error, EXIT_INTERNAL, "input %s: the means of its rows are not known", file->input);
+    row += file->first;
+    if (n == 0) return true;
+    if (file->tokens != TOKENS_NONE) return read_tokens(rows, row, first, n, to, error);
+    const int64_t begin = first / rows->hot, end = (first + n - 1) / rows->hot + 1;
+    const unsigned char *from = part_bytes(rows, row, begin * bytes, (end - begin) * bytes, error);
+    if (!from) return error_prefix(error, "input %s: ", file->input);
+    (void)epoch;
     for (int64_t i = 0; i < n; i++) {
-        double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
+        const unsigned char *at = from + ((first + i) / rows->hot - begin) * bytes;
+        const double value = text ? *(const double *)(const void *)at : stored_element(at, rows->stored);
         char why[160], words[200];
-        if (dtype == I64 && !text && stored_is_integer(rows->stored) && rows->file.range == 0) {
-            ((int64_t *)to)[i] = stored_integer(from + i * bytes, rows->stored);
+        if (file->dtype == I64 && !text && stored_is_integer(rows->stored) && file->range == 0) {
+            ((int64_t *)to)[i] = stored_integer(at, rows->stored);
             continue;
         }
-        if (!rows_value_fits(&rows->file, value, why, sizeof why)) {
+        if (!rows_value_fits(file, value, why, sizeof why)) {
             snprintf(words, sizeof words, "row %lld holds %s", (long long)row, why);
             rows_fail(rows, error, words);
-            return error_prefix(error, "input %s: ", rows->file.input);
+            return error_prefix(error, "input %s: ", file->input);
         }
-        element_put(to, dtype, i, value);
+        element_put(to, file->dtype, i, changed(rows, value, first + i));
     }
     return true;
 }

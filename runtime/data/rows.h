@@ -76,10 +76,9 @@ void csv_place(const Record *record, const char *at, int64_t *line, int64_t *col
 struct RowFile;
 bool rows_value_fits(const struct RowFile *file, double value, char *why, size_t n);
 
-typedef enum { ROWS_NPY, ROWS_IDX, ROWS_CSV, ROWS_RAW } RowFormat;
 /* What is to be opened. */
 typedef struct RowFile {
-    RowFormat format;
+    FileFormat format;
     const char *path;
     const char *input;   /* whose data it is, for messages */
     Shape row;           /* of one row as the net sees it; a file may have another shape of as many elements */
@@ -88,14 +87,19 @@ typedef struct RowFile {
     int64_t offset;      /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
     int64_t
         first_column; /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
-    const char *heading;    /* CSV: the name of a column in the first line, NULL: none */
-    int separator;          /* CSV: between columns, 0: csv_separator of the first line */
-    Missing missing;        /* CSV: what becomes of a row with a field that is missing */
-    double fill;            /* CSV, MISSING_FILL: the number in its place */
-    const char *classes;    /* CSV: names of labels, one a line, which are their numbers from 0; NULL: fields are numbers */
+    const char *heading; /* CSV: the name of a column in the first line, NULL: none */
+    int separator;       /* CSV: between columns, 0: csv_separator of the first line */
+    Missing missing;     /* CSV: what becomes of a row with a field that is missing */
+    double fill;         /* CSV, MISSING_FILL: the number in its place */
+    const char *
+        classes; /* CSV, pictures: names of labels, one a line, which are their numbers from 0; NULL: fields are numbers, and folders sorted */
     TokenPart tokens;       /* CSV: the column holds texts, of which the input has this */
-    const char *vocabulary; /* of texts: wordpiece.h's file */
+    const char *vocabulary; /* of texts: wordpiece.h's file, or the alphabet */
+    Tokenizer tokenizer;
     bool lowercase;
+    RowChange change;
+    PictureChange picture;
+    uint64_t seed; /* of what is by chance in pictures */
     int64_t range; /* elements must be integers in [0, range); 0: anything */
     DType dtype;   /* the input's */
 } RowFile;
@@ -111,8 +115,22 @@ void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 element
  * these rows are kept. Announcing what is there already costs nothing. */
 bool rows_streamed(const Rows *rows);
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
-/* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. */
-bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error);
+/* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
+bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);
+/* Rows of a CSV's texts, of which another input has another part: `texts` reads them, and lasts longer. NULL with error->code 0: they are not the same texts. */
+Rows *rows_open_part(const RowFile *file, Rows *texts, Error *error);
+/* Means and deviations of the numbers of a row. */
+typedef struct Figures {
+    int64_t n; /* 0: not known */
+    double *mean, *deviation;
+} Figures;
+bool rows_need_figures(const Rows *rows);
+/* Finds them in the rows with these numbers, ascending: in each place those that are no missing fields; a deviation of 0 is 1, as where all are equal. */
+bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error);
+void rows_set_figures(Rows *rows, const Figures *figures); /* borrowed; read when rows are */
+int64_t rows_width(const Rows *rows);                      /* numbers of a row, as the file has it */
+bool figures_copy(Figures *to, const Figures *from);       /* false: no memory */
+void figures_finish(Figures *figures);
 int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
 int64_t rows_bytes_held(const Rows *rows);
 /* ": rows.csv:17:9" or ": x.npy, row 15 (from 0), element 3": where an element of a row stands in its file. */

@@ -28,10 +28,13 @@ typedef enum { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
 struct DataSource {
     const Graph *graph;
     Arena arena;
-    const double **drawn; /* numpy_rand: per input, `rows` rows without the hidden dimension */
-    int64_t *rows;        /* per input */
-    Rows **file;          /* per input, NULL: none */
-    int64_t *part;        /* of a split: which row of the files is row i of the data; NULL: that one */
+    const double **drawn;  /* numpy_rand: per input, `rows` rows without the hidden dimension */
+    int64_t *rows;         /* per input */
+    Rows **file;           /* per input, NULL: none */
+    int *texts;            /* per input: the one whose file reads its texts too; else itself */
+    Figures *figures;      /* per input: of its rows, where they need some and this source has found them */
+    const Figures **known; /* per input: those that hold, maybe another source's */
+    int64_t *part;         /* of a split: which row of the files is row i of the data; NULL: that one */
     Sampler sampler;
     int64_t batch, steps;
     VEC(Take) takes;
@@ -144,13 +147,11 @@ static int64_t index_checked(const Graph *graph, int input) {
 }
 
 static bool open_file(DataSource *data, int i, const char *plan_directory, Error *error) {
-    static const RowFormat formats[NFILE_FORMATS] = {
-        [FILE_NPY] = ROWS_NPY, [FILE_IDX] = ROWS_IDX, [FILE_CSV] = ROWS_CSV, [FILE_RAW] = ROWS_RAW};
     const Input *input = &data->graph->inputs.at[i];
     Shape own = own_shape(&input->type);
     if (input->file.format == FILE_NONE || own.ndim == 0)
         return error_set(error, EXIT_REJECTED, "input %s has no file of rows", input->name);
-    RowFile file = {.format = formats[input->file.format],
+    RowFile file = {.format = input->file.format,
                     .input = input->name,
                     .row = {.ndim = own.ndim - 1},
                     .first_column = input->file.column,
@@ -160,17 +161,33 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .fill = input->file.fill,
                     .classes = input->file.classes && input->file.classes[0] ? input->file.classes : NULL,
                     .tokens = input->file.tokens,
+                    .tokenizer = input->file.tokenizer,
+                    .vocabulary = input->file.vocabulary,
                     .lowercase = input->file.lowercase,
+                    .change = input->file.change,
+                    .picture = input->file.picture,
+                    .seed = data->graph->settings.seed,
                     .offset = input->file.offset,
                     .first = input->file.first,
                     .rows = input->file.rows,
                     .dtype = input->type.dtype,
                     .range = index_checked(data->graph, i)};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
-    if (file.tokens != TOKENS_NONE) file.vocabulary = file_find(input->file.vocabulary, plan_directory, &data->arena);
+    if (file.tokens != TOKENS_NONE && file.tokenizer == TOKENIZER_WORDPIECE)
+        file.vocabulary = file_find(input->file.vocabulary, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
     memcpy(file.row.dim, own.dim + 1, sizeof *own.dim * (size_t)file.row.ndim);
-    data->file[i] = rows_open(&file, error);
+    data->texts[i] = i;
+    error->code = 0;
+    for (int k = 0; !data->file[i] && error->code == 0 && k < i; k++) {
+        if (data->file[k]) data->file[i] = rows_open_part(&file, data->file[k], error);
+        if (data->file[i]) data->texts[i] = k;
+    }
+    if (!data->file[i] && error->code == 0) data->file[i] = rows_open(&file, error);
+    if (data->file[i] && rows_need_figures(data->file[i])) {
+        data->known[i] = &data->figures[i];
+        rows_set_figures(data->file[i], data->known[i]);
+    }
     return data->file[i] != NULL;
 }
 
@@ -186,6 +203,9 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
     int first = -1;
     int64_t rows = INT64_MAX;
     data->file = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->file);
+    data->texts = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->texts);
+    data->figures = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->figures);
+    data->known = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->known);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->kind != INPUT_DATA || input->micro > 0 || (used && !used[i])) continue;
@@ -265,8 +285,10 @@ void data_close(DataSource *data) {
     if (data->running) pthread_join(data->thread, NULL);
     pthread_cond_destroy(&data->changed);
     pthread_mutex_destroy(&data->lock);
-    for (int i = 0; data->file && i < data->graph->inputs.n; i++)
+    for (int i = 0; data->file && i < data->graph->inputs.n; i++) {
         rows_close(data->file[i]);
+        figures_finish(&data->figures[i]);
+    }
     for (int i = 0; i < data->takes.n; i++)
         free(data->takes.at[i].ready);
     sampler_finish(&data->sampler);
@@ -319,6 +341,10 @@ const Common *data_common(const DataSource *data, Arena *arena) {
         Text text = {0};
         if (!data->file[i]) continue;
         rows_describe(data->file[i], &text);
+        const Figures *figures = data->known[i];
+        if (figures && figures->n > 0)
+            text_printf(&text, ", means %016llx",
+                        (unsigned long long)hash_bytes((const char *)figures->mean, (size_t)figures->n * sizeof *figures->mean));
         common[n++] = (Common){arena_printf(arena, "the data of %s (%s)", graph->inputs.at[i].name, graph->inputs.at[i].file.path),
                                arena_copy(arena, text.at, text.n)};
         text_finish(&text);
@@ -367,6 +393,54 @@ void data_filter(DataSource *data, DataFilter *filter, void *context) {
     data->filter_context = context;
 }
 
+/* ---------------------------------------------------------------- means and deviations */
+
+const Figures *data_figures(const DataSource *data, int input) {
+    return data->known ? data->known[input] : NULL;
+}
+
+bool data_set_figures(DataSource *data, int input, const Figures *figures, Error *error) {
+    Figures *own = &data->figures[input];
+    const int64_t n = rows_width(data->file[input]);
+    if (figures->n != n)
+        return error_set(error, EXIT_ENVIRONMENT, "input %s has %lld numbers a row, and their means are %lld",
+                         data->graph->inputs.at[input].name, (long long)n, (long long)figures->n);
+    figures_finish(own);
+    return figures_copy(own, figures) || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+}
+
+void data_share_figures(DataSource *data, const DataSource *of) {
+    const Graph *graph = data->graph;
+    for (int i = 0; data->known && of->known && i < graph->inputs.n; i++)
+        for (int k = 0; data->known[i] && k < of->graph->inputs.n; k++) {
+            if (!of->known[k] || strcmp(graph->inputs.at[i].name, of->graph->inputs.at[k].name) != 0) continue;
+            data->known[i] = of->known[k];
+            rows_set_figures(data->file[i], data->known[i]);
+        }
+}
+
+static int compare_rows(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+bool data_find_figures(DataSource *data, Error *error) {
+    bool ok = true;
+    for (int i = 0; ok && data->known && i < data->graph->inputs.n; i++) {
+        if (!data->known[i]) continue;
+        const int64_t n = data->part ? data->sampler.rows : rows_count(data->file[i]);
+        int64_t *row = malloc((size_t)n * sizeof *row + 1);
+        for (int64_t k = 0; row && k < n; k++)
+            row[k] = data->part ? data->part[k] : k;
+        if (row && data->part) qsort(row, (size_t)n, sizeof *row, compare_rows);
+        figures_finish(&data->figures[i]);
+        ok = row ? rows_find_figures(data->file[i], row, n, &data->figures[i], error)
+                 : error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of the rows of training");
+        free(row);
+    }
+    return ok;
+}
+
 /* ---------------------------------------------------------------- one take of one step */
 
 /* Element of the whole input at a multi-index: sources whose batch is always the same. */
@@ -402,7 +476,7 @@ static int64_t row_of_file(const DataSource *data, int64_t step, int64_t place) 
 typedef bool RunFn(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error);
 
 static bool run_of_file(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
-    return rows_read(data->file[source_of(data->graph, input)], row_of_file(data, step, place), first, n, to, error);
+    return rows_read(data->file[source_of(data->graph, input)], row_of_file(data, step, place), data->sampler.epoch, first, n, to, error);
 }
 
 static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
@@ -481,9 +555,9 @@ static bool fill_rows(DataSource *data, const Take *take, int64_t step, RunFn *r
     return true;
 }
 
-static int compare_rows(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+/* The input whose file holds an input's rows. */
+static int holder_of(const DataSource *data, int input) {
+    return data->texts[source_of(data->graph, input)];
 }
 
 /* Rows of a step's batch in a part that is asked for. */
@@ -498,9 +572,9 @@ double data_held_bytes(const DataSource *data, const char **path) {
     *path = NULL;
     for (int i = 0; data->file && i < data->graph->inputs.n; i++) {
         int64_t rows = 0;
-        if (!data->file[i] || !rows_streamed(data->file[i])) continue;
+        if (!data->file[i] || data->texts[i] != i || !rows_streamed(data->file[i])) continue;
         for (int t = 0; t < data->takes.n; t++)
-            if (source_of(data->graph, data->takes.at[t].input) == i) rows += data->steps * take_rows(data, &data->takes.at[t]);
+            if (holder_of(data, data->takes.at[t].input) == i) rows += data->steps * take_rows(data, &data->takes.at[t]);
         if (rows > data->sampler.rows) rows = data->sampler.rows; /* the same ones in several parts are held once */
         double own = rows_bytes_of(data->file[i], rows);
         bytes += own;
@@ -520,11 +594,11 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     int64_t *row = NULL, cap = 0;
     for (int i = 0; ok && i < data->graph->inputs.n; i++) {
         int64_t n = 0;
-        if (!data->file[i] || !rows_streamed(data->file[i])) continue;
+        if (!data->file[i] || data->texts[i] != i || !rows_streamed(data->file[i])) continue;
         for (int t = 0; ok && t < data->takes.n; t++) {
             const Take *take = &data->takes.at[t];
             const TensorType *type = &data->graph->inputs.at[i].type;
-            if (source_of(data->graph, take->input) != i || take_rows(data, take) == 0) continue;
+            if (holder_of(data, take->input) != i || take_rows(data, take) == 0) continue;
             int dim = type->hidden;
             int64_t each = take->box.end[dim] - take->box.begin[dim], more = data->steps * take_rows(data, take);
             if (n + more > cap) {

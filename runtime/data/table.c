@@ -1,10 +1,11 @@
 /* table: see table.h. What the fields of a record are is csv.c's; here are the columns of an input, what stands for a field that is missing, labels by name, and texts as tokens. */
 #include "runtime/data/table.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/data/wordpiece.h"
+#include "runtime/data/tokens.h"
 
 /* What is wrong at a place of a record. */
 static bool fail_at(const Table *table, const Record *record, const char *at, Error *error, const char *what) {
@@ -26,7 +27,7 @@ static int shown(const Field *field) {
 /* ---------------------------------------------------------------- the first line */
 
 static int64_t width(const Table *table) {
-    return table->wordpiece ? 1 : table->elements;
+    return table->tokens ? 1 : table->elements;
 }
 
 static bool unknown_column(const Table *table, const Record *record, Error *error) {
@@ -136,8 +137,8 @@ static bool parse_number(const Table *table, const Record *record, const Field *
     const RowFile *file = table->file;
     char text[160];
     const bool missing = file->missing == MISSING_ERROR ? field->n == 0 && !field->broken : is_missing(field);
-    if (missing && file->missing == MISSING_FILL) {
-        *value = file->fill;
+    if (missing && file->missing >= MISSING_MEAN) {
+        *value = file->missing == MISSING_FILL ? file->fill : (double)NAN;
         return true;
     }
     if (missing) {
@@ -156,9 +157,8 @@ static bool parse_number(const Table *table, const Record *record, const Field *
     return fail_at(table, record, field->text, error, text);
 }
 
-/* The tokens of a text, or what goes with them. */
-static bool parse_text(const Table *table, const Record *record, const Field *field, double *number, Error *error) {
-    const RowFile *file = table->file;
+static bool parse_text(const Table *table, const Record *record, const Field *field, Error *error) {
+    int32_t *used = table->parsed, *ids = used + 1;
     char why[160];
     size_t bad = 0, n = 0;
     if (is_missing(field)) {
@@ -172,24 +172,22 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
         plain[n++] = field->text[i];
         i += quoted && field->text[i] == '"'; /* two for one */
     }
-    const int64_t used = wordpiece_encode(table->wordpiece, plain, n, table->elements, table->ids, &bad);
+    *used = (int32_t)tokens_encode(table->tokens, plain, n, ids, &bad, why, sizeof why);
     free(plain);
-    if (used < 0) {
+    if (*used < 0) {
         const char *at = field->text;
         for (size_t i = 0; i < bad; i++)
             at += 1 + (quoted && *at == '"');
-        return fail_at(table, record, at, error, "the text is not UTF-8");
+        return fail_at(table, record, at, error, why);
     }
-    for (int64_t i = 0; i < table->elements; i++) {
-        const double value = file->tokens == TOKENS_IDS ? table->ids[i] : file->tokens == TOKENS_MASK ? i < used : 0;
-        if (!rows_value_fits(file, value, why, sizeof why)) return fail_at(table, record, field->text, error, why);
-        if (number) number[i] = value;
-    }
+    for (int64_t i = 0; table->file->tokens == TOKENS_IDS && i < table->elements; i++)
+        if (!rows_value_fits(table->file, ids[i], why, sizeof why)) return fail_at(table, record, field->text, error, why);
     return true;
 }
 
-/* What the input takes of a record; number NULL: only whether that is there, and fits the input. */
-static bool parse(const Table *table, const Record *record, double *number, Error *error) {
+/* What the input takes of a record, to table->parsed. */
+static bool parse(const Table *table, const Record *record, Error *error) {
+    double *number = table->parsed;
     const char *at = NULL;
     Field field;
     char why[160];
@@ -198,34 +196,35 @@ static bool parse(const Table *table, const Record *record, double *number, Erro
         if (!csv_field(record, table->separator, &at, &field))
             return fail_at(table, record, record->text + record->n, error, "the row is too short");
         if (column < table->first_column) continue;
-        if (table->wordpiece) return parse_text(table, record, &field, number, error);
+        if (table->tokens) return parse_text(table, record, &field, error);
         if (!parse_number(table, record, &field, column, &value, error)) return false;
         if (!rows_value_fits(table->file, value, why, sizeof why)) return fail_at(table, record, field.text, error, why);
-        if (number) number[column - table->first_column] = value;
+        number[column - table->first_column] = value;
     }
     return true;
 }
 
 /* ---------------------------------------------------------------- the whole file */
 
+bool table_row_bytes(const RowFile *file, int64_t elements, int64_t *bytes) {
+    return file->tokens == TOKENS_NONE ? mul_checked(elements, sizeof(double), bytes) : mul_checked(elements + 1, sizeof(int32_t), bytes);
+}
+
 bool table_open(Table *table, const RowFile *file, const char *path, int64_t elements, Error *error) {
+    int64_t bytes;
     *table = (Table){.file = file, .path = path, .elements = elements};
-    if (file->tokens == TOKENS_NONE) return true;
-    if (elements < 2)
-        return error_set(error, EXIT_ENVIRONMENT, "%s: a row of %lld tokens has no room for [CLS] and [SEP]", path, (long long)elements);
-    table->ids = malloc((size_t)elements * sizeof *table->ids);
-    if (!table->ids) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", path);
-    table->wordpiece = wordpiece_open(file->vocabulary, file->lowercase, error);
-    if (table->wordpiece) return true;
+    if (!table_row_bytes(file, elements, &bytes) || !(table->parsed = malloc((size_t)bytes + 1)))
+        return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory for a row", path);
+    if (file->tokens == TOKENS_NONE || (table->tokens = tokens_open(file, elements, error))) return true;
     table_close(table);
     return false;
 }
 
 void table_close(Table *table) {
-    wordpiece_close(table->wordpiece);
-    free(table->ids);
-    table->wordpiece = NULL;
-    table->ids = NULL;
+    tokens_close(table->tokens);
+    free(table->parsed);
+    table->tokens = NULL;
+    table->parsed = NULL;
 }
 
 static bool count_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
@@ -245,7 +244,7 @@ static bool count_record(Table *table, const Record *record, int64_t row, void *
         return fail_at(table, record, columns > table->columns ? field.begin : record->text + record->n, error, text);
     }
     if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
-    return *began == 0 || behind < 0 || (table->file->rows > 0 && behind >= table->file->rows) || parse(table, record, NULL, error);
+    return *began == 0 || behind < 0 || (table->file->rows > 0 && behind >= table->file->rows) || parse(table, record, error);
 }
 
 bool table_count(Table *table, Stream *stream, Error *error) {
@@ -256,17 +255,20 @@ bool table_count(Table *table, Stream *stream, Error *error) {
 typedef struct Wanted {
     const int64_t *row;
     int64_t n, next; /* of row: the one that comes next */
-    double *numbers;
+    RowSink *sink;
+    void *context;
 } Wanted;
 
 static bool read_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
     Wanted *wanted = context;
     if (wanted->next >= wanted->n || wanted->row[wanted->next] != row) return true;
-    return parse(table, record, wanted->numbers + wanted->next++ * table->elements, error);
+    if (!parse(table, record, error)) return false;
+    wanted->sink(wanted->context, wanted->next++, table->parsed);
+    return true;
 }
 
-bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, double *numbers, Error *error) {
-    Wanted wanted = {row, n, 0, numbers};
+bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, RowSink *sink, void *context, Error *error) {
+    Wanted wanted = {row, n, 0, sink, context};
     if (!each_record(table, stream, read_record, &wanted, error)) return false;
     return wanted.next == n || error_set(error, EXIT_ENVIRONMENT, "%s: has become shorter", table->path);
 }
@@ -284,7 +286,7 @@ static bool put_place(Table *table, const Record *record, int64_t row, void *con
     int64_t line, column;
     if (row != place->row) return true;
     for (int64_t i = 0;
-         i <= table->first_column + (table->wordpiece ? 0 : place->element) && csv_field(record, table->separator, &at, &field);)
+         i <= table->first_column + (table->tokens ? 0 : place->element) && csv_field(record, table->separator, &at, &field);)
         i++;
     csv_place(record, field.text, &line, &column);
     text_printf(place->text, ": %s:%lld:%lld", table->path, (long long)line, (long long)column);

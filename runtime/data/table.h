@@ -1,25 +1,29 @@
-/* table: the rows of a CSV, as the numbers that an input takes of each. */
+/* table: the rows of a CSV, as the numbers, or the tokens of a text, that an input takes of each. */
 #pragma once
 #include "runtime/data/rows.h"
 
 typedef struct Table {
     const RowFile *file; /* the owner's, as all that it points to */
     const char *path;
-    int64_t elements;              /* of a row, as the input has it */
+    int64_t elements;              /* of a row: numbers of the file, or places for tokens */
     int separator;                 /* between columns */
     int64_t columns, first_column; /* of the file; the input's first */
     bool headed;                   /* the first line names columns */
     int64_t count, dropped;        /* rows; those that were left out, which the others do not count */
-    struct Wordpiece *wordpiece;   /* of texts, else NULL */
-    int32_t *ids;                  /* of texts: room for a row's tokens */
+    struct Tokens *tokens;         /* of texts, else NULL */
+    void *parsed;                  /* room for a row */
 } Table;
+/* A row as it is parsed: `elements` doubles, nan where a field is missing whose mean stands for it; of texts how many tokens there are, and `elements` numbers, all int32_t. */
+bool table_row_bytes(const RowFile *file, int64_t elements, int64_t *bytes);
 /* Opens the vocabulary of texts. False with *error, closed. */
 bool table_open(Table *table, const RowFile *file, const char *path, int64_t elements, Error *error);
 void table_close(Table *table); /* takes a zeroed one */
 /* Goes through the file once: counts its rows and sees that each is as wide as the first; as far as that goes in a second or less, also that those that are used hold what the
  * input takes, so that a wrong file is said before training. */
 bool table_count(Table *table, Stream *stream, Error *error);
-/* The numbers of the rows with these numbers, ascending, row after row. */
-bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, double *numbers, Error *error);
+/* Takes row number i of those that are asked for, as the file or the parser has it. */
+typedef void RowSink(void *context, int64_t i, const void *row);
+/* Gives the sink the rows with these numbers, ascending. */
+bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, RowSink *sink, void *context, Error *error);
 /* ": rows.csv:17:9": where an element of a row stands; nothing if it cannot be found. Another thread may be reading. */
 void table_where(const Table *table, int64_t row, int64_t element, Text *text);

@@ -710,6 +710,15 @@ seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_
      ("a checkpoint's boxes are compared", "compare_boxes", "ok && first >= 0", "false"),
      ("the boxes of an optimizer's states are compared too", "compare_boxes",
       "ok = matches[i].tensor < 0 || checksums_compare(", "ok = matches[i].tensor < 0 || 2 * i >= n || checksums_compare("))
+seed(script("changes", "runtime/prun", "Changes.test_an_eval_is_standardized_by_the_rows_of_training_which_the_saved_file_keeps",
+            "Changes.test_training_agrees_with_one_rank_and_a_resumed_one_keeps_its_means"),
+     ("rows are standardized by those of training alone", "data_find_figures", "row[k] = data->part ? data->part[k] : k", "row[k] = k"),
+     ("an eval's rows are standardized by those of training", "data_share_figures", "data->known[i] = of->known[k]", "data->known[i] = of->known[k == 0]"),
+     ("a mean is that of fields that are there", "find_row", "if (isnan(number)) continue", "if (isnan(number)) { finding->seen[k]++; continue; }"),
+     ("means that a file has hold", "load", "ok = ok && comm_agree(comm, figures_load(&file, executor, error), error)", "ok = ok && true"))
+seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_an_alphabet", "Data.test_a_text_that_several_inputs_read_is_tokenized_once"),
+     ("a text of several inputs is tokenized once", "same_texts", "b->tokens == TOKENS_IDS", "false"),
+     ("the places behind a text's characters hold none of them", "tokens_encode", "tokens->kind == TOKENIZER_CHARACTERS ? tokens->nletters : 0", "0"))
 seed(script("weights", "runtime/prun", "Weights.test_a_transposed_matrix_is_loaded_on_any_split"),
      ("a transposed matrix is transposed on any split", "tensors_read_transposed", "c * rows + r", "r * columns + c"))
 seed(unit("compiler", "eval"),

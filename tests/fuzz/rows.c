@@ -31,13 +31,13 @@ static void see_rows(Rows *rows, DType dtype, Seen *seen, Error *error) {
     seen->ok = rows_hold(rows, row, n, error);
     for (int i = 0; seen->ok && i < n; i++) {
         double elements[WIDTH]; /* room for any type */
-        seen->ok = rows_read(rows, row[i], 0, WIDTH, elements, error);
+        seen->ok = rows_read(rows, row[i], 0, 0, WIDTH, elements, error);
         for (int k = 0; seen->ok && k < WIDTH; k++)
             seen->element[seen->nread++] = element_at(elements, dtype, k);
     }
 }
 
-static void see(const char *path, RowFormat format, const struct Wanted *want, Seen *seen) {
+static void see(const char *path, FileFormat format, const struct Wanted *want, Seen *seen) {
     RowFile file = {.format = format,
                     .path = path,
                     .input = "x",
@@ -88,13 +88,12 @@ static void try_source(const char *path, FileFormat format) {
 }
 
 bool try_rows(FileFormat format, const unsigned char *bytes, size_t n) {
-    static const RowFormat formats[NFILE_FORMATS] = {[FILE_NPY] = ROWS_NPY, [FILE_IDX] = ROWS_IDX, [FILE_CSV] = ROWS_CSV};
     bool is_packed = n > 1 && bytes[0] == 0x1f && bytes[1] == 0x8b, any = false;
     Seen plain[NWANTED], packed;
     char path[FUZZ_PATH];
     file_put(path, bytes, n, false);
     for (int i = 0; i < NWANTED; i++) {
-        see(path, formats[format], &wanted[i], &plain[i]);
+        see(path, format, &wanted[i], &plain[i]);
         any |= plain[i].ok;
     }
     try_source(path, format);
@@ -102,7 +101,7 @@ bool try_rows(FileFormat format, const unsigned char *bytes, size_t n) {
     if (is_packed || n == 0) return any;
     file_put(path, bytes, n, true);
     for (int i = 0; i < NWANTED; i++) {
-        see(path, formats[format], &wanted[i], &packed);
+        see(path, format, &wanted[i], &packed);
         require(packed.ok == plain[i].ok, "compressed it is read otherwise");
         require(!packed.ok || (packed.count == plain[i].count && packed.nread == plain[i].nread), "compressed it has other rows");
         require(!packed.ok || memcmp(packed.element, plain[i].element, (size_t)packed.nread * sizeof *packed.element) == 0,

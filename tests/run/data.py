@@ -238,6 +238,28 @@ class Data(Case):
         self.write("vocab.txt", "[PAD]\n")
         self.assertFails(self.local(plan, 1), 3, r"vocab\.txt: no line is \[UNK\]")
 
+    def test_texts_are_bytes_or_characters_of_an_alphabet(self):
+        self.write("r.csv", "t,n\nab,1\n\"a'\u00e9b\",2\n")
+        for tokens, padding, rows in (("bytes", 0, [list(b"ab"), list("a'\u00e9b".encode())[:4]]), ('characters("ab\u00e9\'c")', 5, [[0, 1], [0, 3, 2, 1]])):
+            self.write("net.dsl", """net n(batch = 2) { input t : i32[batch, 4]; input s : f32[batch, 4]; param w : f32[1] = ones; y = cast(t, to = f32) * 2 + s; loss mean(w) + 0 * mean(y); }
+                train { data = DATA; optimizer = sgd(lr = 1); }
+                eval { every = never; predict = y; data = DATA; }""".replace("DATA", 'files(t = csv("r.csv", tokens = %s), s = csv("r.csv", tokens = %s, give = mask))' % (tokens, tokens)))
+            for ranks in 1, 2:
+                self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--predict", self.path("y.npy")))
+                expected = [2 * number + there for row in rows for number, there in [(id, 1) for id in row] + [(padding, 0)] * (4 - len(row))]
+                self.assertEqual(list(struct.unpack("<8f", self.read("y.npy")[128:])), expected)
+        for text, words in (("t,n\nab,1\nabx,2\n", r"r\.csv:3:3: 'x' \(U\+0078\) is not in the alphabet"), (b"t,n\nab,1\na\xc3,2\n", r"r\.csv:3:2: the text is not UTF-8")):
+            self.write("r.csv", text)
+            self.assertFails(self.local(self.path("net.plan"), 2, "--predict", self.path("y.npy")), 3, words)
+
+    def test_a_text_that_several_inputs_read_is_tokenized_once(self):
+        """What prun has read of the file is its size for counting the rows, and once more for the tokens."""
+        self.write("r.csv", self.REVIEWS)
+        size = len(self.REVIEWS)
+        plan = self.compile(self.reviews("missing = drop,"), "net.plan")
+        # Texts, and the labels beside them.
+        self.assertIn("read from files of rows, for all ranks: %d bytes" % (2 * 2 * size), self.ok(self.local(plan, 1, "-v")).out)
+
     def test_a_number_stands_for_a_missing_field(self):
         self.write("x.csv", "a,b\n1,2\n,4\n5,nan\n7,8\n")
         plan = self.compile(self.net("input x : f64[4, 2]; param w : f64[2] = ones;", "sum(x * w)", 'data = csv(x = csv("x.csv", missing = 0.5)); optimizer = sgd(lr = 1e-300);'), "net.plan")

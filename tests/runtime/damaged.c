@@ -70,7 +70,7 @@ static bool read_rows(const RowFile *file) {
     if (!rows) return check_error(&error), false;
     const int64_t held[] = {0, rows_count(rows) - 1};
     float row[8];
-    bool ok = rows_hold(rows, held, held[1] > 0 ? 2 : 1, &error) && rows_read(rows, held[1], 0, 4, row, &error);
+    bool ok = rows_hold(rows, held, held[1] > 0 ? 2 : 1, &error) && rows_read(rows, held[1], 0, 0, 4, row, &error);
     if (!ok) check_error(&error);
     rows_close(rows);
     return ok;
@@ -81,7 +81,7 @@ static int trials(void) {
     return more ? atoi(more) : 600;
 }
 
-static void try_rows(const Bytes *good, RowFormat format, bool compressed, uint64_t seed) {
+static void try_rows(const Bytes *good, FileFormat format, bool compressed, uint64_t seed) {
     char path[] = "/tmp/test-damaged-XXXXXX";
     int fd = mkstemp(path), read = 0;
     cr_assert(fd >= 0);
@@ -106,21 +106,21 @@ Test(damaged, npy_files) {
     int header = snprintf((char *)good.at + 10, 118, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }");
     memset(good.at + 10 + header, ' ', (size_t)(118 - header));
     memcpy(good.at, "\x93NUMPY\x01\x00\x76\x00", 10);
-    try_rows(&good, ROWS_NPY, false, 1);
-    try_rows(&good, ROWS_NPY, true, 2);
+    try_rows(&good, FILE_NPY, false, 1);
+    try_rows(&good, FILE_NPY, true, 2);
 }
 
 Test(damaged, idx_files) {
     Bytes good = {.at = {0, 0, 8, 2, 0, 0, 0, 5, 0, 0, 0, 4}, .n = 12 + 20};
-    try_rows(&good, ROWS_IDX, false, 3);
-    try_rows(&good, ROWS_IDX, true, 4);
+    try_rows(&good, FILE_IDX, false, 3);
+    try_rows(&good, FILE_IDX, true, 4);
 }
 
 Test(damaged, csv_files) {
     Bytes good;
     good.n = (size_t)snprintf((char *)good.at, sizeof good.at, "a,b,c,d\n1,2,3,4\n-5e3,0.25,7,8\n9,10,11,12\n");
-    try_rows(&good, ROWS_CSV, false, 5);
-    try_rows(&good, ROWS_CSV, true, 6);
+    try_rows(&good, FILE_CSV, false, 5);
+    try_rows(&good, FILE_CSV, true, 6);
 }
 
 Test(damaged, compressed_bytes_themselves) {
@@ -134,7 +134,7 @@ Test(damaged, compressed_bytes_themselves) {
     Bytes packed;
     packed.n = fread(packed.at, 1, sizeof packed.at, in);
     fclose(in);
-    RowFile file = {.format = ROWS_IDX, .path = path, .input = "x", .row = {.ndim = 1, .dim = {4}}, .dtype = F32};
+    RowFile file = {.format = FILE_IDX, .path = path, .input = "x", .row = {.ndim = 1, .dim = {4}}, .dtype = F32};
     uint64_t seed = 7;
     for (int i = 0; i < trials(); i++) {
         Bytes bytes = packed;

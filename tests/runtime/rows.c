@@ -42,7 +42,7 @@ static size_t idx_images(unsigned char *bytes) {
 }
 
 static RowFile images(const char *at) {
-    return (RowFile){.format = ROWS_IDX, .path = at, .input = "x", .row = {.ndim = 1, .dim = {4}}, .dtype = F32};
+    return (RowFile){.format = FILE_IDX, .path = at, .input = "x", .row = {.ndim = 1, .dim = {4}}, .dtype = F32};
 }
 
 static Rows *must_open(const RowFile *file) {
@@ -63,7 +63,7 @@ static void must_fail(const RowFile *file, const char *words) {
 static void expect_row(Rows *rows, int64_t row, int64_t first, int64_t n, double begin) {
     float got[16];
     Error error = {0};
-    cr_assert(rows_read(rows, row, first, n, got, &error), "%s", error.text);
+    cr_assert(rows_read(rows, row, 0, first, n, got, &error), "%s", error.text);
     for (int64_t i = 0; i < n; i++)
         cr_assert_eq(got[i], (float)(begin + (double)i), "row %d element %d", (int)row, (int)i);
 }
@@ -103,7 +103,7 @@ Test(rows, compressed_files_are_streamed_and_only_a_ranks_rows_are_held) {
     cr_assert(rows_hold(rows, (const int64_t[]){4}, 1, &error));
     cr_assert_eq(rows_bytes_read(rows), before, "what is held is not read again");
     float none[4];
-    cr_assert(!rows_read(rows, 0, 0, 4, none, &error), "row 0 is not held");
+    cr_assert(!rows_read(rows, 0, 0, 0, 4, none, &error), "row 0 is not held");
     rows_close(rows);
 }
 
@@ -127,7 +127,7 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
         memcpy(bytes, "\x93NUMPY\x01\x00\x76\x00", 10);
         bytes[127] = '\n';
         memcpy(bytes + 128 + 2 * kinds[k].n, kinds[k].element, kinds[k].n);
-        RowFile file = {.format = ROWS_NPY,
+        RowFile file = {.format = FILE_NPY,
                         .path = write_file("x.npy", bytes, 128 + 3 * kinds[k].n, false),
                         .input = "x",
                         .row = {.ndim = 1, .dim = {1}},
@@ -135,7 +135,7 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
         Rows *rows = must_open(&file);
         double got;
         Error error;
-        cr_assert(rows_read(rows, 2, 0, 1, &got, &error));
+        cr_assert(rows_read(rows, 2, 0, 0, 1, &got, &error));
         cr_assert_eq(got, kinds[k].value, "%s: %g", kinds[k].descr, got);
         rows_close(rows);
     }
@@ -144,7 +144,7 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
 Test(rows, csv_columns_by_number_with_or_without_a_heading) {
     static const char text[] = "a, b ,label\n1,2.5,0\n\n-3e1,4,1\r\n5,6,2";
     Error error = {0};
-    RowFile file = {.format = ROWS_CSV,
+    RowFile file = {.format = FILE_CSV,
                     .path = write_file("d.csv", text, sizeof text - 1, false),
                     .input = "x",
                     .row = {.ndim = 1, .dim = {2}},
@@ -157,11 +157,11 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
     Rows *rest = must_open(&behind);
     cr_assert_eq(rows_count(rest), 2);
     double last[2];
-    cr_assert(rows_hold(rest, (const int64_t[]){1}, 1, &error) && rows_read(rest, 1, 0, 2, last, &error), "%s", error.text);
+    cr_assert(rows_hold(rest, (const int64_t[]){1}, 1, &error) && rows_read(rest, 1, 0, 0, 2, last, &error), "%s", error.text);
     cr_assert(last[0] == 5 && last[1] == 6);
     rows_close(rest);
     double got[2];
-    cr_assert(rows_read(rows, 1, 0, 2, got, &error));
+    cr_assert(rows_read(rows, 1, 0, 0, 2, got, &error));
     cr_assert_eq(got[0], -30);
     cr_assert_eq(got[1], 4);
     rows_close(rows);
@@ -171,7 +171,7 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
     rows = must_open(&file);
     cr_assert(rows_hold(rows, (const int64_t[]){0, 1}, 2, &error), "%s", error.text);
     int32_t label;
-    cr_assert(rows_read(rows, 1, 0, 1, &label, &error));
+    cr_assert(rows_read(rows, 1, 0, 0, 1, &label, &error));
     cr_assert_eq(label, 1);
     rows_close(rows);
 }
@@ -180,7 +180,7 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
 static void csv_rows(const char *text, size_t n, int64_t count, const char *words) {
     Error error = {0};
     RowFile file = {
-        .format = ROWS_CSV, .path = write_file("d.csv", text, n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+        .format = FILE_CSV, .path = write_file("d.csv", text, n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
     Rows *rows = rows_open(&file, &error);
     cr_assert_eq(rows != NULL, words == NULL, "%s", error.text);
     cr_assert(words ? strstr(error.text, words) != NULL : rows_count(rows) == count, "%s: %s", text, error.text);
@@ -220,7 +220,7 @@ Test(rows, csv_rows_have_one_width_and_one_separator) {
     CSV("a,b,c\n1,2,3\n4,5\n", 0, "d.csv:3:4: 2 columns, and the first line has 3");
     CSV("1\t\t2\n", 0, "d.csv:1:3: column 1 is empty");
     static const char bars[] = "a|b|c\n1|2|3\n";
-    RowFile file = {.format = ROWS_CSV,
+    RowFile file = {.format = FILE_CSV,
                     .path = write_file("d.csv", bars, sizeof bars - 1, false),
                     .input = "x",
                     .row = {.ndim = 1, .dim = {3}},
@@ -234,7 +234,7 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     static const char text[] = "year,\"price, \"\"net\"\"\",2020\n1,2,3\n4,5,6\n";
     Error error = {0};
     RowFile file = {
-        .format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64};
+        .format = FILE_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64};
     static const struct {
         const char *heading;
         int64_t column;
@@ -244,14 +244,14 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
         double found = 0;
         file.heading = cases[i].heading, file.first_column = cases[i].column;
         Rows *rows = must_open(&file);
-        cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 1, &found, &error), "%s", error.text);
+        cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 0, 1, &found, &error), "%s", error.text);
         cr_assert_eq(found, cases[i].found);
         rows_close(rows);
     }
     file.heading = "prize";
     must_fail(&file, "d.csv:1:1: there is no column 'prize': the first line has year, price, \"\"net\"\", 2020");
     static const char plain[] = "1,2,3\n4,5,6\n";
-    file = (RowFile){.format = ROWS_CSV,
+    file = (RowFile){.format = FILE_CSV,
                      .path = write_file("d.csv", plain, sizeof plain - 1, false),
                      .input = "x",
                      .row = {.ndim = 1, .dim = {2}},
@@ -259,7 +259,7 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
                      .first_column = -2};
     Rows *rows = must_open(&file);
     double found[2];
-    cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 2, found, &error), "%s", error.text);
+    cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 0, 2, found, &error), "%s", error.text);
     cr_assert(found[0] == 5 && found[1] == 6);
     Text where = {0};
     rows_where(rows, 1, 1, &where);
@@ -271,7 +271,7 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     file.first_column = -4;
     must_fail(&file, "3 columns, and the input takes 2 from column -4 on");
     static const char twice[] = "a,b,a\n1,2,3\n", torn[] = "1,\"2\"0,3\n";
-    file = (RowFile){.format = ROWS_CSV,
+    file = (RowFile){.format = FILE_CSV,
                      .path = write_file("d.csv", twice, sizeof twice - 1, false),
                      .input = "x",
                      .row = {.ndim = 0},
@@ -325,7 +325,7 @@ Test(rows, csv_of_many_blocks) {
     for (int i = 0; i < ROWS; i++)
         text_printf(&text, i % 7 ? "%d,%d\n" : "\"%d\",\"%d\"\r\n", i, 2 * i);
     Error error = {0};
-    RowFile file = {.format = ROWS_CSV,
+    RowFile file = {.format = FILE_CSV,
                     .path = write_file("d.csv", text.at, text.n, false),
                     .input = "x",
                     .row = {.ndim = 1, .dim = {2}},
@@ -338,7 +338,7 @@ Test(rows, csv_of_many_blocks) {
     cr_assert(rows_hold(rows, all, ROWS, &error), "%s", error.text);
     for (int64_t i = 0; i < ROWS; i++) {
         double found[2];
-        cr_assert(rows_read(rows, i, 0, 2, found, &error) && found[0] == (double)i && found[1] == (double)(2 * i));
+        cr_assert(rows_read(rows, i, 0, 0, 2, found, &error) && found[0] == (double)i && found[1] == (double)(2 * i));
     }
     free(all);
     text_finish(&text);
@@ -347,7 +347,7 @@ Test(rows, csv_of_many_blocks) {
 
 Test(rows, raw_files_are_rows_of_the_inputs_shape) {
     const float numbers[] = {0, 1, 2, 3, 10, 11, 12, 13};
-    RowFile file = {.format = ROWS_RAW,
+    RowFile file = {.format = FILE_RAW,
                     .path = write_file("x.bin", numbers, sizeof numbers, false),
                     .input = "x",
                     .row = {.ndim = 2, .dim = {2, 2}},
@@ -363,7 +363,7 @@ Test(rows, raw_files_are_rows_of_the_inputs_shape) {
     cr_assert_eq(rows_count(rows), 1);
     float row[4];
     Error error;
-    cr_assert(rows_read(rows, 0, 0, 4, row, &error));
+    cr_assert(rows_read(rows, 0, 0, 0, 4, row, &error));
     cr_assert(row[0] == 1 && row[3] == 10);
     rows_close(rows);
     file.offset = -1;
@@ -388,10 +388,10 @@ Test(rows, what_is_wrong_with_a_file_is_said) {
     file.row.dim[0] = 5;
     must_fail(&file, "a row of the file is [2, 2], a row of the input [5]");
     file = images(write_file("x.npy", bytes, n, false));
-    file.format = ROWS_NPY;
+    file.format = FILE_NPY;
     must_fail(&file, "not a .npy file");
     static const char csv[] = "1,2\n3,x\n";
-    file = (RowFile){.format = ROWS_CSV,
+    file = (RowFile){.format = FILE_CSV,
                      .path = write_file("d.csv", csv, sizeof csv - 1, false),
                      .input = "x",
                      .row = {.ndim = 1, .dim = {3}},

@@ -1,0 +1,416 @@
+/* Files of rows: what a data source such as csv(x = csv("d.csv", column = 3), ..) says of each. */
+#include "frontend/lower.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/lookup.h"
+
+/* The source's directory before the path, unless it is absolute. */
+static const char *joined(const Lower *lower, const char *path) {
+    return path[0] == '/' ? path : arena_printf(lower->arena, "%s%s", lower->directory, path);
+}
+
+static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
+    if (input->type.shape.ndim > (input->type.hidden ? 1 : 0)) return true;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "input %s is a single number: it has no rows", input->name);
+    diag_note(lower->diags, input->span, "%s is declared here", input->name);
+    return false;
+}
+
+/* column = 3, column = -1 or column = "price". */
+static bool eval_column(Lower *lower, const Expr *value, DataFile *file) {
+    if (value->kind != EXPR_STRING) return integer_eval(lower, value, "column", -INT32_MAX, INT32_MAX, &file->column);
+    if (value->text[0] == '\0')
+        return diag_error(lower->diags, lower_span(lower, value->loc), "a column without a name is counted: column = 2, or -1, the last"),
+               false;
+    file->heading = value->text;
+    return true;
+}
+
+/* separator = ";", or "\t": one character that stands in no number and in no quote. */
+static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
+    const char *text = value->kind == EXPR_STRING ? value->text : "";
+    file->separator = strcmp(text, "\\t") == 0 ? '\t' : text[0];
+    bool one = file->separator == '\t' || (strlen(text) == 1 && text[0] > ' ' && text[0] <= '~');
+    if (one && !strchr("\"+-.", file->separator) && !(text[0] >= '0' && text[0] <= '9') &&
+        !((text[0] | 32) >= 'a' && (text[0] | 32) <= 'z'))
+        return true;
+    diag_error(lower->diags, lower_span(lower, value->loc), "a separator is the character between columns: \",\", \";\", \"|\" or \"\\t\"");
+    return false;
+}
+
+/* missing = drop, error, mean, or a number. */
+static bool eval_missing(Lower *lower, const Expr *value, DataFile *file) {
+    if (value->kind == EXPR_NAME && !is_number(lower, value)) {
+        const int missing = choice(lower, "missing", value, missing_name, MISSING_FILL);
+        if (missing >= 0) file->missing = (Missing)missing;
+        return missing >= 0;
+    }
+    file->missing = MISSING_FILL;
+    return real_eval(lower, value, "missing", -1e300, 1e300, &file->fill);
+}
+
+/* classes = ["neg", "pos"]: labels by name. */
+static bool eval_classes(Lower *lower, const Expr *value, DataFile *file) {
+    const char *names = "";
+    bool ok = value->kind == EXPR_LIST && value->nitems > 0;
+    for (const Expr *item = ok ? value->items : NULL; item; item = item->next) {
+        ok &= item->kind == EXPR_STRING && item->text[0] != '\0' && strlen(item->text) < MAX_CLASS_BYTES;
+        if (ok) names = arena_printf(lower->arena, "%s%s%s", names, names[0] ? "\n" : "", item->text);
+    }
+    file->classes = names;
+    if (!ok)
+        diag_error(lower->diags, lower_span(lower, value->loc), "classes are the labels' names in a list: classes = [\"no\", \"yes\"]");
+    return ok;
+}
+
+/* standardize = true; or false. */
+static bool eval_truth(Lower *lower, const char *what, const Expr *value, bool *is) {
+    static const char *const truths[] = {"false", "true"};
+    const int truth = choice(lower, what, value, truths, 2);
+    *is = truth == 1;
+    return truth >= 0;
+}
+
+/* tokens = bytes, or characters("abc "). */
+static bool eval_letters(Lower *lower, const Expr *value, DataFile *file) {
+    static const char *const parameters[] = {"alphabet"};
+    const Expr *argument[1] = {NULL};
+    file->tokens = TOKENS_IDS;
+    file->tokenizer = value->kind == EXPR_CALL ? TOKENIZER_CHARACTERS : TOKENIZER_BYTES;
+    if (file->tokenizer == TOKENIZER_BYTES) return true;
+    if (!call_arguments(lower, value, parameters, 1, 1, argument)) return false;
+    file->vocabulary = argument[0]->kind == EXPR_STRING ? argument[0]->text : "";
+    if (file->vocabulary[0]) return true;
+    diag_error(lower->diags, lower_span(lower, argument[0]->loc), "an alphabet is a text with the characters of token 0, 1, ..: \"abc \"");
+    return false;
+}
+
+/* tokens = wordpiece("vocab.txt", lowercase = false), or others. */
+static bool eval_tokens(Lower *lower, const Expr *value, DataFile *file) {
+    static const char *const parameters[] = {"vocabulary", "lowercase"};
+    const Expr *argument[2] = {NULL};
+    if ((value->kind == EXPR_NAME && strcmp(value->text, "bytes") == 0) ||
+        (value->kind == EXPR_CALL && strcmp(value->text, "characters") == 0))
+        return eval_letters(lower, value, file);
+    if (value->kind != EXPR_CALL || strcmp(value->text, "wordpiece") != 0) {
+        diag_error(lower->diags, lower_span(lower, value->loc),
+                   "tokens are made by wordpiece(\"vocab.txt\", lowercase = false), characters(\"abc \"), or are bytes");
+        return false;
+    }
+    if (!call_arguments(lower, value, parameters, 2, 1, argument)) return false;
+    if (argument[0]->kind != EXPR_STRING || argument[0]->text[0] == '\0') {
+        diag_error(lower->diags, lower_span(lower, argument[0]->loc), "a vocabulary is the path of a text, a token a line: \"vocab.txt\"");
+        return false;
+    }
+    file->vocabulary = joined(lower, argument[0]->text);
+    file->tokens = TOKENS_IDS;
+    return !argument[1] || eval_truth(lower, "lowercase", argument[1], &file->lowercase);
+}
+
+/* A number, or several in brackets, to an array with room for `most`; *n: how many. */
+static bool eval_list(Lower *lower, const char *what, const Expr *value, double least, double *numbers, int *n, int most) {
+    *n = 0;
+    if (value->kind != EXPR_LIST) return *n = 1, real_eval(lower, value, what, least, 1e300, numbers);
+    if (value->nitems < 1 || value->nitems > most)
+        return diag_error(lower->diags, lower_span(lower, value->loc), "%s is a number, or 1 to %d of them: %s = [..]", what, most, what),
+               false;
+    for (const Expr *item = value->items; item; item = item->next)
+        if (!real_eval(lower, item, what, least, 1e300, &numbers[(*n)++])) return false;
+    return true;
+}
+
+/* crop = 32, or [32, 48]: height and width. */
+static bool eval_size(Lower *lower, const char *what, const Expr *value, int64_t size[2], bool square) {
+    const Expr *height = value->kind == EXPR_LIST ? value->items : value, *width = value->kind == EXPR_LIST && height ? height->next : NULL;
+    if (value->kind == EXPR_LIST && value->nitems != 2)
+        return diag_error(lower->diags, lower_span(lower, value->loc), "%s is a number, or a height and a width: %s = [32, 48]", what,
+                          what),
+               false;
+    if (!integer_eval(lower, height, what, 1, MAX_PICTURE_SIDE, &size[0])) return false;
+    if (!width && square) size[1] = size[0];
+    return !width || integer_eval(lower, width, what, 1, MAX_PICTURE_SIDE, &size[1]);
+}
+
+/* The arguments of all formats. */
+typedef enum {
+    ARG_PATH,
+    ARG_FIRST,
+    ARG_ROWS,
+    ARG_COLUMN,
+    ARG_SEPARATOR,
+    ARG_MISSING,
+    ARG_CLASSES,
+    ARG_TOKENS,
+    ARG_GIVE,
+    ARG_TYPE,
+    ARG_OFFSET,
+    ARG_RESIZE,
+    ARG_PAD,
+    ARG_CROP,
+    ARG_FLIP,
+    ARG_SCALE,
+    ARG_MEAN,
+    ARG_DEVIATION,
+    ARG_STANDARDIZE,
+    ARG_ONE_HOT,
+    NARGUMENTS
+} Argument;
+static const char *const argument_name[NARGUMENTS] = {"path",   "first", "rows", "column",    "separator",   "missing", "classes",
+                                                      "tokens", "give",  "type", "offset",    "resize",      "pad",     "crop",
+                                                      "flip",   "scale", "mean", "deviation", "standardize", "one_hot"};
+/* Those that a format has, in the order in which they may stand without their names. */
+static const Argument arguments_of[NFILE_FORMATS][NARGUMENTS + 1] = {
+    [FILE_NPY] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
+    [FILE_IDX] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
+    [FILE_CSV] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_COLUMN, ARG_SEPARATOR, ARG_MISSING, ARG_CLASSES, ARG_TOKENS, ARG_GIVE, ARG_SCALE,
+                  ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
+    [FILE_RAW] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_TYPE, ARG_OFFSET, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT,
+                  NARGUMENTS},
+    [FILE_CIFAR10] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_RESIZE, ARG_PAD, ARG_CROP, ARG_FLIP, ARG_SCALE, ARG_MEAN, ARG_DEVIATION,
+                      ARG_ONE_HOT, NARGUMENTS},
+    [FILE_PICTURES] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_CLASSES, ARG_RESIZE, ARG_PAD, ARG_CROP, ARG_FLIP, ARG_SCALE, ARG_MEAN,
+                       ARG_DEVIATION, ARG_ONE_HOT, NARGUMENTS},
+};
+
+static bool eval_argument(Lower *lower, Argument argument, const Expr *value, DataFile *file) {
+    RowChange *change = &file->change;
+    PictureChange *picture = &file->picture;
+    const char *name = argument_name[argument];
+    int index;
+    switch (argument) {
+    case ARG_FIRST:
+        return integer_eval(lower, value, name, 0, INT64_MAX / 16, &file->first);
+    case ARG_ROWS:
+        return integer_eval(lower, value, name, 1, INT64_MAX / 16, &file->rows);
+    case ARG_COLUMN:
+        return eval_column(lower, value, file);
+    case ARG_SEPARATOR:
+        return eval_separator(lower, value, file);
+    case ARG_MISSING:
+        return eval_missing(lower, value, file);
+    case ARG_CLASSES:
+        return eval_classes(lower, value, file);
+    case ARG_TOKENS:
+        return eval_tokens(lower, value, file);
+    case ARG_GIVE:
+        index = choice(lower, name, value, token_part_name + 1, NTOKEN_PARTS - 1);
+        if (index >= 0 && file->tokens != TOKENS_NONE) file->tokens = (TokenPart)(index + 1);
+        return index >= 0;
+    case ARG_TYPE:
+        index = choice(lower, name, value, file_element_name, NFILE_ELEMENTS);
+        if (index >= 0) file->stored = file_element_name[index];
+        return index >= 0;
+    case ARG_OFFSET:
+        return integer_eval(lower, value, name, 0, INT32_MAX, &file->offset);
+    case ARG_RESIZE:
+        return eval_size(lower, name, value, picture->resize, false);
+    case ARG_PAD:
+        return integer_eval(lower, value, name, 0, MAX_PICTURE_SIDE, &picture->pad);
+    case ARG_CROP:
+        return eval_size(lower, name, value, picture->crop, true);
+    case ARG_FLIP:
+        return eval_truth(lower, name, value, &picture->flip);
+    case ARG_SCALE:
+        return real_eval(lower, value, name, -1e300, 1e300, &change->scale);
+    case ARG_MEAN:
+        return eval_list(lower, name, value, -1e300, change->mean, &change->nmeans, MAX_CHANNELS);
+    case ARG_DEVIATION:
+        return eval_list(lower, name, value, 1e-300, change->deviation, &index, MAX_CHANNELS);
+    case ARG_STANDARDIZE:
+        return eval_truth(lower, name, value, &change->standardize);
+    case ARG_ONE_HOT:
+        return eval_truth(lower, name, value, &change->one_hot);
+    case ARG_PATH:
+    case NARGUMENTS:
+        break;
+    }
+    return true;
+}
+
+/* What is wrong with arguments that are right alone, at *at; NULL: nothing. */
+static const char *arguments_clash(Lower *lower, const Expr *const *argument, const Input *input, const DataFile *file, const Expr **at) {
+    const RowChange *change = &file->change;
+    const bool tokens = file->tokens != TOKENS_NONE, mean = argument[ARG_MEAN] || argument[ARG_DEVIATION];
+    const int hidden = input->type.hidden, ndim = input->type.shape.ndim - hidden - 1;
+    static const Argument changes[] = {ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT};
+    if (argument[ARG_GIVE] && !tokens) return *at = argument[ARG_GIVE], "give is for a column of texts, which has tokens = wordpiece(..)";
+    if (tokens && file->classes) return *at = argument[ARG_CLASSES], "a column holds texts or the names of classes, not both";
+    if (tokens && file->missing > MISSING_DROP) return *at = argument[ARG_MISSING], "a number stands for no text: missing = drop or error";
+    for (size_t i = 0; tokens && i < sizeof changes / sizeof *changes; i++)
+        if ((*at = argument[changes[i]]))
+            return arena_printf(lower->arena, "%s is for numbers, and tokens are none", argument_name[changes[i]]);
+    if (change->one_hot && (ndim < 1 || argument[ARG_SCALE] || mean || change->standardize || file->missing >= MISSING_MEAN))
+        return *at = argument[ARG_ONE_HOT],
+               ndim < 1 ? "of one number a row nothing is one_hot: its last dimension is the number of classes"
+                        : "what is one_hot is 0 or 1: it has no other scale, mean or deviation, and no field is missing";
+    if (change->standardize && mean)
+        return *at = argument[ARG_STANDARDIZE], "standardize finds mean and deviation in the rows of training: they are not given";
+    if (file->missing == MISSING_MEAN && file->classes) return *at = argument[ARG_MISSING], "labels have no mean";
+    const bool found = change->standardize || file->missing == MISSING_MEAN;
+    if (dtype_is_float(input->type.dtype) || file->picture.label) return NULL;
+    *at = change->standardize   ? argument[ARG_STANDARDIZE]
+          : found               ? argument[ARG_MISSING]
+          : argument[ARG_SCALE] ? argument[ARG_SCALE]
+                                : argument[ARG_MEAN];
+    if (found || change->scale != 0 || change->nmeans > 0)
+        return arena_printf(lower->arena, "input %s is %s: integers and truth values stay as they are", input->name,
+                            dtype_name[input->type.dtype]);
+    return NULL;
+}
+
+/* Means and deviations are as many as each other and one, or one a channel. */
+static bool channels_fit(Lower *lower, const Expr *const *argument, const Input *input, DataFile *file) {
+    RowChange *change = &file->change;
+    const Expr *mean = argument[ARG_MEAN], *deviation = argument[ARG_DEVIATION];
+    const int first = input->type.hidden + 1;
+    const int64_t channels = input->type.shape.ndim > first ? input->type.shape.dim[first] : 1;
+    if (!mean && !deviation) return true;
+    const int nmeans = !mean                     ? 1
+                       : mean->kind == EXPR_LIST ? mean->nitems
+                                                 : 1,
+              ndeviations = !deviation                     ? 1
+                            : deviation->kind == EXPR_LIST ? deviation->nitems
+                                                           : 1;
+    change->nmeans = nmeans > ndeviations ? nmeans : ndeviations;
+    if ((nmeans > 1 && nmeans != channels) || (ndeviations > 1 && ndeviations != channels)) {
+        const Expr *wrong = nmeans > 1 && nmeans != channels ? mean : deviation;
+        diag_error(lower->diags, lower_span(lower, wrong->loc), "%d numbers, and a row of input %s has %lld channel%s, its first dimension",
+                   wrong->nitems, input->name, (long long)channels, channels == 1 ? "" : "s");
+        diag_note(lower->diags, input->span, "%s is declared %s here", input->name, type_text(lower, &input->type));
+        return false;
+    }
+    for (int i = 0; i < change->nmeans; i++) {
+        if (!mean || i >= nmeans) change->mean[i] = mean ? change->mean[0] : 0;
+        if (!deviation || i >= ndeviations) change->deviation[i] = deviation ? change->deviation[0] : 1;
+    }
+    return true;
+}
+
+/* A real input has the picture, [3, height, width], [1, height, width] or [height, width]; one of integers, or one_hot, its class. */
+static bool picture_fits(Lower *lower, const Expr *value, const Input *input, DataFile *file) {
+    const int first = input->type.hidden + 1, ndim = input->type.shape.ndim - first;
+    const int64_t channels = ndim == 3 ? input->type.shape.dim[first] : 1;
+    if (!file_has_pictures(file->format)) return true;
+    file->picture.label = !dtype_is_float(input->type.dtype) || file->change.one_hot;
+    file->picture.random = !lower->eval && !file->picture.label;
+    if (file->picture.label) {
+        file->picture = (PictureChange){.label = true};
+        file->change = (RowChange){.one_hot = file->change.one_hot};
+        return true;
+    }
+    file->picture.random = file->picture.random && (file->picture.crop[0] > 0 || file->picture.flip);
+    file->picture.flip = file->picture.flip && file->picture.random;
+    if ((ndim == 2 || ndim == 3) && (channels == 1 || channels == 3) && input->type.shape.dim[first + ndim - 1] <= MAX_PICTURE_SIDE &&
+        input->type.shape.dim[first + ndim - 2] <= MAX_PICTURE_SIDE)
+        return true;
+    diag_error(lower->diags, lower_span(lower, value->loc),
+               "a picture is [batch, 3, height, width], or without colours [batch, height, width], and input %s is %s", input->name,
+               type_text(lower, &input->type));
+    diag_note(lower->diags, input->span, "%s is declared here", input->name);
+    return false;
+}
+
+/* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
+static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const Input *input, DataFile *file) {
+    const Expr *argument[NARGUMENTS] = {NULL}, *path = value;
+    if (value->kind == EXPR_CALL) {
+        const char *names[NARGUMENTS] = {NULL};
+        const Expr *own[NARGUMENTS] = {NULL};
+        int named = FILE_NONE + 1, n = 0;
+        while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
+            named++;
+        if (named == NFILE_FORMATS || (format != FILE_NONE && named != (int)format)) {
+            diag_error(lower->diags, lower_span(lower, value->loc),
+                       "a file of rows is npy(..), idx(..), csv(..), raw(..), cifar10(..) or pictures(..), not %s(..)", value->text);
+            return false;
+        }
+        format = (FileFormat)named;
+        for (; arguments_of[format][n] < NARGUMENTS; n++)
+            names[n] = argument_name[arguments_of[format][n]];
+        if (!call_arguments(lower, value, names, n, 1, own)) return false;
+        for (int i = 0; i < n; i++)
+            argument[arguments_of[format][i]] = own[i];
+        path = argument[ARG_PATH];
+    }
+    if (path->kind != EXPR_STRING || path->text[0] == '\0') {
+        diag_error(lower->diags, lower_span(lower, path->loc), "the path of a file is a text: \"x.npy\"");
+        return false;
+    }
+    if (format == FILE_NONE) {
+        diag_error(lower->diags, lower_span(lower, value->loc),
+                   "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..), cifar10(..), pictures(..)");
+        return false;
+    }
+    *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
+    for (int i = 0; i < NARGUMENTS; i++)
+        if (argument[i] && !eval_argument(lower, (Argument)i, argument[i], file)) return false;
+    if (!picture_fits(lower, value, input, file)) return false;
+    const Expr *at = NULL;
+    const char *clash = arguments_clash(lower, argument, input, file, &at);
+    if (clash) return diag_error(lower->diags, lower_span(lower, at ? at->loc : value->loc), "%s", clash), false;
+    return file->picture.label || channels_fit(lower, argument, input, file);
+}
+
+/* Numbers of a row in the file: those of the input, but for what is one_hot, or a text. */
+static int64_t file_columns(const Input *input) {
+    int64_t elements = 1;
+    const int ndim = input->type.shape.ndim - input->file.change.one_hot;
+    for (int d = input->type.hidden + 1; d < ndim; d++)
+        elements *= input->type.shape.dim[d];
+    return input->file.tokens == TOKENS_NONE ? elements : 1;
+}
+
+/* csv("d.csv"): the columns from the first one named on belong to the inputs one after the other. Pictures: each input has of them what its type says. */
+static bool inputs_in_turn(Lower *lower, const Expr *value, FileFormat format) {
+    Graph *graph = lower->graph;
+    int64_t column = 0;
+    for (int i = 0; i < graph_declared(graph); i++) {
+        Input *input = &graph->inputs.at[i];
+        if (!input_has_rows(lower, value, input) || !eval_file(lower, value, format, input, &input->file)) return false;
+        if (format != FILE_CSV) continue;
+        if (input->file.column < 0 && input->file.column + column >= 0) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "input %s would be behind the last column", input->name);
+            return false;
+        }
+        input->file.column += column;
+        column += file_columns(input);
+    }
+    return true;
+}
+
+bool eval_files(Lower *lower, const Expr *value) {
+    Graph *graph = lower->graph;
+    FileFormat format = FILE_NONE;
+    bool ok = true;
+    for (int f = FILE_NONE + 1; f < NFILE_FORMATS; f++)
+        if (strcmp(file_format_name[f], value->text) == 0) format = (FileFormat)f;
+    graph->settings.data = DATA_FILES;
+    if ((format == FILE_CSV || file_has_pictures(format)) && value->items && value->items->kind != EXPR_KEYWORD)
+        return inputs_in_turn(lower, value, format);
+    for (const Expr *item = value->items; item; item = item->next) {
+        Span span = lower_span(lower, item->loc);
+        if (item->kind != EXPR_KEYWORD) {
+            diag_error(lower->diags, span, "files belong to inputs by name: %s(x = \"x.%s\", ...)", value->text, value->text);
+            return false;
+        }
+        Input *input = input_find(graph, item->text);
+        if (!input) {
+            ok = unknown_input(lower, item);
+        } else if (input->file.format != FILE_NONE) {
+            diag_error(lower->diags, span, "input %s is given twice", input->name);
+            ok = false;
+        } else {
+            ok &= input_has_rows(lower, item, input) && eval_file(lower, item->items, format, input, &input->file);
+        }
+    }
+    for (int i = 0; ok && i < graph_declared(graph); i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->file.format != FILE_NONE || lower->eval) continue; /* eval_lower sees what an eval can do without */
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s does not give input %s", value->text, input->name);
+        diag_note(lower->diags, input->span, "%s is declared here", input->name);
+        ok = false;
+    }
+    return ok;
+}

@@ -1,0 +1,10 @@
+/* figures: means and deviations of the rows of training, in a file's metadata: "pcc.mean.x" and "pcc.deviation.x" of input x, numbers with blanks between. */
+#pragma once
+#include "runtime/executor.h"
+#include "runtime/tensors.h"
+
+void figures_describe(TensorFile *file, Arena *arena, const Executor *executor);
+/* Those of a file, in place of what the executor has; of an input that the file knows nothing of, these stay. EXIT_ENVIRONMENT: they are damaged, or of other rows. */
+bool figures_load(const TensorFile *file, Executor *executor, Error *error);
+/* Whether all that are needed are known; from: the file that was loaded, or NULL. */
+bool figures_known(const Executor *executor, const char *from, Error *error);
