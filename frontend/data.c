@@ -166,14 +166,15 @@ bool eval_data(Lower *lower, const Expr *value) {
                                        {"idx", eval_files},
                                        {"csv", eval_files},
                                        {"raw", eval_files},
-                                       {"cifar10", NULL},
-                                       {"pictures", NULL},
+                                       {"cifar10", eval_files},
+                                       {"pictures", eval_files},
                                        {"files", eval_files},
                                        {"normal", eval_normal},
                                        {"uniform", eval_uniform}};
-    return call_builtin(lower, value, "data source", builtins, (int)(sizeof builtins / sizeof *builtins),
-                        "data = numpy_rand(seed = 1); npy(x = \"x.npy\", ...), idx(..), csv(..), raw(..), normal(seed = 1); or, in mode "
-                        "data_parallel, per_rank(x = [...], ...)");
+    return call_builtin(
+        lower, value, "data source", builtins, (int)(sizeof builtins / sizeof *builtins),
+        "data = numpy_rand(seed = 1); npy(x = \"x.npy\", ...), idx(..), csv(..), raw(..), cifar10(..), pictures(..), normal(seed = 1); or, in mode "
+        "data_parallel, per_rank(x = [...], ...)");
 }
 
 /* order = file; or shuffle(seed = 0). */

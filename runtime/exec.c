@@ -28,7 +28,7 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
 
 static void note_rows(const Executor *executor) {
     Text text = {0};
-    data_left_out(executor->data, &text);
+    data_note(executor->data, &text);
     for (char *line = text.at, *end; line && *line; line = end + 1) {
         end = strchr(line, '\n');
         fprintf(stderr, "prun: note: %s: %.*s\n", executor->program->name, (int)(end - line), line);

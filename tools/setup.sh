@@ -3,7 +3,7 @@
 #   tools/setup.sh            what the build and prun need
 #   tools/setup.sh --tests    and what the tests need
 set -eu
-packages="gcc libc6-dev meson ninja-build pkg-config flex bison libfl-dev openmpi-bin libopenmpi-dev libopenblas-dev libdnnl-dev libxxhash-dev zlib1g-dev libcjson-dev libutf8proc-dev"
+packages="gcc libc6-dev meson ninja-build pkg-config flex bison libfl-dev openmpi-bin libopenmpi-dev libopenblas-dev libdnnl-dev libxxhash-dev zlib1g-dev libcjson-dev libutf8proc-dev libpng-dev libjpeg62-turbo-dev"
 for arg in "$@"; do
     case $arg in
     --tests) packages="$packages libcriterion-dev python3 g++ iproute2 clang-format" ;;

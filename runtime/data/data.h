@@ -8,6 +8,7 @@
  *   wordpiece.c BERT's tokens of a text
  *   tokens.c   a text as numbers: wordpiece.c's, bytes, characters
  *   table.c    rows of CSV as numbers: columns, missing fields, names of labels, texts
+ *   pictures.c CIFAR-10, folders of pictures; decode.c PNG and JPEG, pixels.c sizes and parts
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
  *   source.c   the inputs at each step, one batch ahead
  *   file.c     where a file that a net names is
@@ -38,8 +39,8 @@ bool data_changes(const DataSource *data);  /* false: every step's batch is the 
 int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_rows(const DataSource *data);  /* of an epoch, without filler */
-/* "d.csv: 1 of 7766 rows is left out: a field is missing", a line for each such file; nothing where there is none. */
-void data_left_out(const DataSource *data, Text *text);
+/* "d.csv: 1 of 7766 rows is left out: a field is missing", "photos: 200 pictures of 2 classes: 0 cat, 1 dog": lines for each file of which there is something to say. */
+void data_note(const DataSource *data, Text *text);
 /* What the files of the inputs are, in the arena: all processes must have the same. */
 const Common *data_common(const DataSource *data, Arena *arena);
 int64_t data_row(const DataSource *data, int64_t step, int64_t place,

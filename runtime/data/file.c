@@ -1,10 +1,17 @@
 /* file: where a file that a net names is. */
+#include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/data/data.h"
 
 static bool is_readable(const char *path) {
+    if (strchr(path, '*')) { /* of several files */
+        glob_t found = {0};
+        const bool any = glob(path, 0, NULL, &found) == 0;
+        globfree(&found);
+        return any;
+    }
     return access(path, R_OK) == 0; /* not opened: that of a pipe waits for who writes it */
 }
 

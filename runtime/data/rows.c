@@ -9,6 +9,7 @@
 
 #include "ir/npy.h"
 #include "runtime/data/data.h"
+#include "runtime/data/pictures.h"
 #include "runtime/data/rows.h"
 #include "runtime/data/table.h"
 #include "runtime/element.h"
@@ -28,8 +29,10 @@ struct Rows {
     const Figures *figures;
     int64_t begin; /* of the first row in the file, uncompressed */
     bool streamed;
-    Table table; /* CSV */
-    int fd;      /* not streamed */
+    Table table;                          /* CSV */
+    Pictures *pictures;                   /* NULL: the rows are none */
+    unsigned char label[sizeof(int64_t)]; /* of a picture, as STORED_I64 */
+    int fd;                               /* not streamed */
     int64_t nheld, *held_row;
     unsigned char *held;
     int64_t file_bytes, bytes_read;
@@ -213,8 +216,20 @@ static bool open_csv(Rows *rows, Stream *stream, Error *error) {
     return ok;
 }
 
+static bool open_pictures(Rows *rows, Error *error) {
+    const bool label = rows->file.picture.label;
+    rows->stored = (Stored){label ? STORED_I64 : STORED_U8, false};
+    if (label && rows->width != 1)
+        return error_set(error, EXIT_ENVIRONMENT, "%s: a picture has one label, and a row of the input %lld", rows->path,
+                         (long long)rows->width);
+    rows->pictures = pictures_open(&rows->file, error);
+    rows->count = rows->pictures ? pictures_count(rows->pictures) : 0;
+    return rows->pictures != NULL;
+}
+
 void rows_close(Rows *rows) {
     if (!rows) return;
+    pictures_close(rows->pictures);
     if (rows->fd >= 0) close(rows->fd);
     table_close(&rows->table);
     figures_finish(&rows->given);
@@ -295,12 +310,14 @@ Rows *rows_open(const RowFile *file, Error *error) {
     Rows *rows = rows_new(file, error);
     if (!rows) return NULL;
     Error failure = {0};
-    Stream *stream = stream_open(file->path, &failure);
-    bool ok = stream && (file->format == FILE_CSV ? open_csv(rows, stream, &failure) : open_binary(rows, stream, &failure));
+    Stream *stream = file_has_pictures(file->format) ? NULL : stream_open(file->path, &failure);
+    bool ok = file_has_pictures(file->format)
+                  ? open_pictures(rows, &failure)
+                  : stream && (file->format == FILE_CSV ? open_csv(rows, stream, &failure) : open_binary(rows, stream, &failure));
     if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
     ok = ok && use_part(rows, &failure);
-    if (ok) rows->file_bytes = stream_file_bytes(stream);
-    if (ok) rows->bytes_read = file->format == FILE_CSV ? stream_bytes_read(stream) : 0;
+    if (ok && stream) rows->file_bytes = stream_file_bytes(stream);
+    if (ok && stream) rows->bytes_read = file->format == FILE_CSV ? stream_bytes_read(stream) : 0;
     stream_close(stream);
     if (ok) return rows;
     *error = failure;
@@ -316,6 +333,10 @@ int64_t rows_count(const Rows *rows) {
 void rows_describe(const Rows *rows, Text *text) {
     if (rows->texts) rows = rows->texts;
     const char *elements = rows->file.format == FILE_CSV ? "text" : file_element_name[rows->stored.kind];
+    if (rows->pictures) {
+        pictures_describe(rows->pictures, text);
+        return;
+    }
     text_printf(text, "%lld rows of %lld elements (%s) in %lld bytes", (long long)rows->count, (long long)rows->elements, elements,
                 (long long)rows->file_bytes);
     if (rows->table.dropped > 0) text_printf(text, ", %lld more left out for a missing field", (long long)rows->table.dropped);
@@ -323,6 +344,14 @@ void rows_describe(const Rows *rows, Text *text) {
 
 int64_t rows_all(const Rows *rows) {
     return rows->texts ? rows->texts->count : rows->count;
+}
+
+void rows_note(const Rows *rows, Text *text) {
+    const int64_t dropped = rows_dropped(rows);
+    if (rows->pictures) pictures_note(rows->pictures, text);
+    if (dropped > 0)
+        text_printf(text, "%s: %lld of %lld rows %s left out: a field is missing\n", rows->path, (long long)dropped,
+                    (long long)(dropped + rows_all(rows)), dropped == 1 ? "is" : "are");
 }
 
 int64_t rows_dropped(const Rows *rows) {
@@ -334,7 +363,7 @@ bool rows_streamed(const Rows *rows) {
 }
 
 int64_t rows_bytes_read(const Rows *rows) {
-    return rows->bytes_read;
+    return rows->pictures ? pictures_bytes_read(rows->pictures) : rows->bytes_read;
 }
 
 int64_t rows_bytes_held(const Rows *rows) {
@@ -349,6 +378,12 @@ void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
     if (rows->texts) rows = rows->texts;
     row += rows->file.first;
     element /= rows->hot;
+    if (rows->pictures) {
+        text_printf(text, ": ");
+        pictures_where(rows->pictures, row, text);
+        text_printf(text, ", element %lld", (long long)element);
+        return;
+    }
     if (rows->file.format != FILE_CSV) {
         text_printf(text, ": %s, row %lld (from 0), element %lld", rows->path, (long long)row, (long long)element);
         return;
@@ -499,8 +534,22 @@ bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figur
 
 /* ---------------------------------------------------------------- reading */
 
+/* Of a picture: its elements, or its label. */
+static const unsigned char *picture_bytes(Rows *rows, int64_t row, int64_t epoch, int64_t offset, Error *error) {
+    int64_t label;
+    if (!rows->file.picture.label) {
+        const unsigned char *elements = pictures_read(rows->pictures, row, epoch, error);
+        return elements ? elements + offset : NULL;
+    }
+    if (!pictures_label(rows->pictures, row, &label, error)) return NULL;
+    for (size_t i = 0; i < sizeof rows->label; i++)
+        rows->label[i] = (unsigned char)(label >> 8 * i);
+    return rows->label;
+}
+
 /* The stored bytes of a part of a row, or NULL. */
-static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, int64_t bytes, Error *error) {
+static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, int64_t offset, int64_t bytes, Error *error) {
+    if (rows->pictures) return picture_bytes(rows, row, epoch, offset, error);
     if (rows->streamed) {
         int64_t at = find_held(rows, row);
         if (at < 0) return error_set(error, EXIT_INTERNAL, "row %lld is not held", (long long)row), NULL;
@@ -526,7 +575,7 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, 
 /* A part of the tokens of a text, which another may have read. */
 static bool read_tokens(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
     Rows *texts = rows->texts ? rows->texts : rows;
-    const unsigned char *from = part_bytes(texts, row, 0, texts->row_bytes, error);
+    const unsigned char *from = part_bytes(texts, row, 0, 0, texts->row_bytes, error);
     if (!from) return error_prefix(error, "input %s: ", rows->file.input);
     const int32_t *used = (const void *)from, *ids = used + 1;
     const TokenPart part = rows->file.tokens;
@@ -545,6 +594,21 @@ static double changed(const Rows *rows, double number, int64_t element) {
                                                                   : number;
 }
 
+/* Bytes as f32, of which a channel has 256 at most. */
+static void read_bytes(const Rows *rows, const unsigned char *from, int64_t first, int64_t n, float *to) {
+    const int nmeans = rows->file.change.nmeans > 0 ? rows->file.change.nmeans : 1;
+    const int64_t each = (rows->width + nmeans - 1) / nmeans;
+    float of_byte[256];
+    for (int64_t i = 0; i < n;) {
+        const int64_t channel = (first + i) / each, end = (channel + 1) * each - first < n ? (channel + 1) * each - first : n;
+        const bool few = end - i < 256;
+        for (int byte = 0; !few && byte < 256; byte++)
+            of_byte[byte] = (float)changed(rows, byte, first + i);
+        for (; i < end; i++)
+            to[i] = few ? (float)changed(rows, from[i], first + i) : of_byte[from[i]];
+    }
+}
+
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error) {
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV;
@@ -557,9 +621,12 @@ bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n,
     if (n == 0) return true;
     if (file->tokens != TOKENS_NONE) return read_tokens(rows, row, first, n, to, error);
     const int64_t begin = first / rows->hot, end = (first + n - 1) / rows->hot + 1;
-    const unsigned char *from = part_bytes(rows, row, begin * bytes, (end - begin) * bytes, error);
+    const unsigned char *from = part_bytes(rows, row, epoch, begin * bytes, (end - begin) * bytes, error);
     if (!from) return error_prefix(error, "input %s: ", file->input);
-    (void)epoch;
+    if (rows->stored.kind == STORED_U8 && !text && file->dtype == F32 && file->range == 0 && !file->change.standardize) {
+        read_bytes(rows, from, first, n, to);
+        return true;
+    }
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *at = from + ((first + i) / rows->hot - begin) * bytes;
         const double value = text ? *(const double *)(const void *)at : stored_element(at, rows->stored);

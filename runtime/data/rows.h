@@ -114,6 +114,8 @@ void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 element
 /* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
  * these rows are kept. Announcing what is there already costs nothing. */
 bool rows_streamed(const Rows *rows);
+void rows_note(const Rows *rows,
+               Text *text); /* what a user is told of the file before training, a line each: rows left out, classes found; maybe nothing */
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);

@@ -320,17 +320,14 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *fill
     return from_files(data) ? sampler_row(&data->sampler, step - 1, place, filler) : (step - 1) * data->batch + place;
 }
 
-void data_left_out(const DataSource *data, Text *text) {
+void data_note(const DataSource *data, Text *text) {
     const Graph *graph = data->graph;
     for (int i = 0; data->file && i < graph->inputs.n; i++) {
-        const int64_t dropped = data->file[i] ? rows_dropped(data->file[i]) : 0;
-        bool said = dropped == 0;
+        bool said = !data->file[i];
         for (int k = 0; !said && k < i; k++)
-            said = data->file[k] && rows_dropped(data->file[k]) > 0 &&
-                   strcmp(graph->inputs.at[k].file.path, graph->inputs.at[i].file.path) == 0;
-        if (!said)
-            text_printf(text, "%s: %lld of %lld rows %s left out: a field is missing\n", graph->inputs.at[i].file.path, (long long)dropped,
-                        (long long)(dropped + rows_all(data->file[i])), dropped == 1 ? "is" : "are");
+            said = data->file[k] && strcmp(graph->inputs.at[k].file.path, graph->inputs.at[i].file.path) == 0 &&
+                   (rows_dropped(data->file[k]) > 0 || file_has_pictures(graph->inputs.at[k].file.format));
+        if (!said) rows_note(data->file[i], text);
     }
 }
 

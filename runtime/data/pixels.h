@@ -1,0 +1,19 @@
+/* pixels: pictures in memory: read from PNG and JPEG, resized, cut. */
+#pragma once
+#include "ir/base.h"
+
+enum { PIXEL_CHANNELS = 3, MAX_PIXELS = 1 << 26 };
+/* Red, green and blue of each pixel, row after row, a byte each. */
+typedef struct Pixels {
+    int64_t height, width;
+    unsigned char *at;
+    size_t room; /* bytes of at, which grows */
+} Pixels;
+bool pixels_size(Pixels *pixels, int64_t height, int64_t width); /* its elements are then any; false: no memory */
+void pixels_finish(Pixels *pixels);
+/* A file's bytes as a picture: a grey one has its grey three times, transparency is left out. False, and why in *error (EXIT_ENVIRONMENT, with the path). */
+bool pixels_decode(Pixels *pixels, const char *path, const unsigned char *bytes, size_t n, Error *error);
+/* Another size, bilinear; where it becomes smaller over all pixels that a new one covers: digit for digit as Pillow's Image.resize(.., BILINEAR). */
+bool pixels_resize(const Pixels *from, int64_t height, int64_t width, Pixels *to);
+/* A part, which may reach beyond the picture, where it is black; flip: left and right change sides. */
+bool pixels_cut(const Pixels *from, int64_t top, int64_t left, int64_t height, int64_t width, bool flip, Pixels *to);

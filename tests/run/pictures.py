@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Rows that are pictures: CIFAR-10's files, folders of PNG and JPEG; their sizes, parts and flips, which are the same on any number of ranks. pictures.json has what
+Pillow 12 makes of the same pictures: files of JPEG with their pixels, other sizes, grey."""
+import base64
+import itertools
+import json
+import os
+import re
+import struct
+import unittest
+import zlib
+
+import harness
+from harness import Case
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def png(pixels, kind=2, depth=8, palette=None):
+    """A PNG of rows of pixels, each a tuple of its elements; kind: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA."""
+    height, width = len(pixels), len(pixels[0])
+    rows = b"".join(b"\0" + b"".join(struct.pack(">%d%s" % (len(pixel), "B" if depth == 8 else "H"), *pixel) for pixel in row) for row in pixels)
+    chunk = lambda name, body: struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)) + \
+        (chunk(b"PLTE", bytes(itertools.chain(*palette))) if palette else b"") + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def formula(height, width, seed):
+    """The picture that pictures.json was made of."""
+    return [[tuple((seed * 37 + y * 53 + x * 29 + c * 71 + x * y % 7 * 11) % 256 for c in range(3)) for x in range(width)] for y in range(height)]
+
+
+def planes(pixels):
+    """As a net has them: red, green, blue."""
+    return [pixel[c] for c in range(3) for row in pixels for pixel in row]
+
+
+def part(pixels, top, left, height, width, flip=False):
+    whole = [[pixels[y][x] if 0 <= y < len(pixels) and 0 <= x < len(pixels[0]) else (0, 0, 0) for x in range(left, left + width)] for y in range(top, top + height)]
+    return [row[::-1] for row in whole] if flip else whole
+
+
+class Pictures(Case):
+    def folder_of(self, name, files):
+        """files: "class/file.png" -> bytes."""
+        for path, content in files.items():
+            os.makedirs(os.path.dirname(self.path(name, path)), exist_ok=True)
+            self.write(os.path.join(name, path), content)
+
+    def predict(self, shape, data, ranks=1, predicted="x", batch=2):
+        """What the input has of each row, in their order; x is a picture, k its label."""
+        self.write("net.dsl", """net n(batch = %d) { input x : f32[batch, %s]; input k : i32[batch]; param w : f32[1] = ones; y = cast(k, to = f32) * 1; loss mean(x * w) + 0 * sum(y); }
+            train { data = %s; last = pad; optimizer = sgd(lr = 1); }
+            eval { every = never; predict = %s; data = %s; }""" % (batch, shape, data, predicted, data))
+        result = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--predict", self.path("y.npy")))
+        body = self.read("y.npy")
+        body = body[10 + struct.unpack("<H", body[8:10])[0]:]
+        return list(struct.unpack("<%df" % (len(body) // 4), body)), result
+
+    def test_cifar10_of_several_files(self):
+        rows = [bytes([r % 10]) + bytes((r * 31 + i * 7 + i // 1024 * 5) % 256 for i in range(3072)) for r in range(11)]
+        self.write("data_batch_1.bin", b"".join(rows[:7]))
+        self.write("data_batch_2.bin", b"".join(rows[7:]))
+        for ranks in 1, 2:
+            found, _ = self.predict("3, 32, 32", 'cifar10("data_batch_*.bin")', ranks)
+            self.assertEqual(found, [byte for row in rows for byte in row[1:]])
+            self.assertEqual(self.predict("3, 32, 32", 'cifar10("data_batch_*.bin")', ranks, "y")[0], [row[0] for row in rows])
+        found, _ = self.predict("3, 32, 32", 'cifar10(x = cifar10("data_batch_2.bin", scale = 1.0 / 255, mean = [0.1, 0.2, 0.3], deviation = 0.5, first = 1, rows = 2), k = cifar10("data_batch_2.bin", first = 1, rows = 2))')
+        self.assertClose(found, [(byte / 255 - [0.1, 0.2, 0.3][i // 1024]) / 0.5 for row in rows[8:10] for i, byte in enumerate(row[1:])], absolute=1e-6)
+        self.write("data_batch_2.bin", rows[0] + b"\x0b" + rows[1][1:])
+        plan = self.path("net.plan")
+        self.assertFails(self.local(plan, 1, "--predict", self.path("y.npy")), 3, r"data_batch_2\.bin has 2 rows|has 2 rows")
+        self.predict("3, 32, 32", 'cifar10("data_batch_1.bin")')
+        self.write("data_batch_1.bin", rows[0] + b"\x0b" + rows[1][1:])
+        self.assertFails(self.local(plan, 1), 3, r"data_batch_1\.bin: row 1 has label 11, and CIFAR-10's are 0 \.\. 9")
+        self.write("data_batch_1.bin", rows[0] + b"1")
+        self.assertFails(self.local(plan, 1), 3, r"data_batch_1\.bin: 3074 bytes are no whole number of CIFAR-10's rows of 3073 bytes")
+
+    def test_folders_are_classes_and_pngs_of_all_kinds_are_pixels(self):
+        pixels = formula(3, 4, 1)
+        grey = [[(pixel[0],) for pixel in row] for row in pixels]
+        colours = [(i * 9 % 256, i * 5, 255 - i) for i in range(12)]
+        self.folder_of("p", {
+            "dog/a.png": png(pixels), "dog/b.PNG": png([[pixel + (y * 60,) for pixel in row] for y, row in enumerate(pixels)], 6), "cat/1.png": png(grey, 0),
+            "cat/2.png": png([[tuple(257 * element for element in pixel) for pixel in row] for row in pixels], 2, 16), "cat/in/3.png": png([[(4 * y + x,) for x in range(4)] for y in range(3)], 3, palette=colours),
+            "owl/z.png": png([[pixel + (7,) for pixel in row] for row in grey], 4), "owl/notes.txt": b"none", ".git/x.png": b""})
+        same = [pixel * 3 for row in grey for pixel in row]
+        expected = [[same[4 * y:4 * y + 4] for y in range(3)], pixels, [[colours[4 * y + x] for x in range(4)] for y in range(3)], pixels, pixels, [same[4 * y:4 * y + 4] for y in range(3)]]
+        for ranks in 1, 2:
+            found, result = self.predict("3, 3, 4", 'pictures("p")', ranks)
+            self.assertEqual(found, [element for row in expected for element in planes(row)])
+            self.assertEqual(re.findall("note: eval: (.*)", result.err), ["p: 6 pictures of 3 classes: 0 cat, 1 dog, 2 owl", "p: 1 file is left out: no name of .png, .jpg or .jpeg"])
+            self.assertEqual(self.predict("3, 3, 4", 'pictures("p")', ranks, "y")[0], [0, 0, 0, 1, 1, 2])
+        self.assertEqual(self.predict("3, 3, 4", 'pictures("p", classes = ["owl", "dog", "eel", "cat"])', 1, "y")[0], [0, 1, 1, 3, 3, 3])
+        plan = self.compile(self.write("net.dsl", self.read("net.dsl").decode().replace('"eel", "cat"', '"eel"')), "net.plan")
+        self.assertFails(self.local(plan, 1), 3, r"p/cat: the folder's name is none of the classes")
+
+    def test_jpegs_are_what_pillow_reads(self):
+        with open(os.path.join(HERE, "pictures.json"), encoding="utf-8") as file:
+            known = json.load(file)["jpeg"]
+        names = ["baseline", "progressive", "grey"]
+        self.folder_of("p", {"a/%d.jpg" % i: base64.b64decode(known[name]["file"]) for i, name in enumerate(names)})
+        found, _ = self.predict("3, 11, 13", 'pictures("p")')
+        size = 3 * 11 * 13
+        for i, name in enumerate(names):
+            pixels = known[name]["pixels"]
+            self.assertClose(found[size * i:size * (i + 1)], [pixels[3 * k + c] for c in range(3) for k in range(11 * 13)], absolute=2, what=name)
+
+    def test_other_sizes_and_grey_are_pillows(self):
+        with open(os.path.join(HERE, "pictures.json"), encoding="utf-8") as file:
+            known = json.load(file)
+        for case in known["resized"]:
+            (h, w), (height, width), pixels = case["from"], case["to"], case["pixels"]
+            self.folder_of("p", {"a/1.png": png(formula(h, w, h + w))})
+            expected = [pixels[3 * k + c] for c in range(3) for k in range(height * width)]
+            for change in "", ", resize = [%d, %d]" % (height, width):
+                self.assertEqual(self.predict("3, %d, %d" % (height, width), 'pictures("p"%s)' % change, batch=1)[0], expected, case["to"])
+        self.folder_of("p", {"a/1.png": png(formula(5, 6, 11))})
+        for shape in "1, 5, 6", "5, 6":
+            self.assertEqual(self.predict(shape, 'pictures("p")', batch=1)[0], known["grey"])
+        # The shorter side is 5 already; the middle of what is larger.
+        self.assertEqual(self.predict("3, 5, 3", 'pictures("p", resize = 5, crop = [5, 3])', batch=1)[0], planes(part(formula(5, 6, 11), 0, 2, 5, 3)))
+        self.assertEqual(self.predict("3, 4, 4", 'pictures("p", pad = 1, crop = 4)', batch=1)[0], planes(part(formula(5, 6, 11), 1, 1, 4, 4)))
+
+    def test_random_parts_and_flips_are_the_same_on_any_ranks_and_others_in_each_epoch(self):
+        count, side = 8, 4
+        pixels = [formula(side, side, r) for r in range(count)]
+        self.folder_of("p", {"a/%d.png" % r: png(pixels[r]) for r in range(count)})
+        weights = [((i * 7919) % 1009) / 1009 for i in range(3 * side * side)]
+        variants = {}
+        for r in range(count):
+            for y, x, flip in itertools.product((-1, 0, 1), (-1, 0, 1), (False, True)):
+                variants[r, y, x, flip] = sum(map(lambda a, b: a * b, planes(part(pixels[r], y, x, side, side, flip)), weights))
+        seen = {}
+        for ranks, batch in (1, 1), (1, 4), (2, 4), (4, 4), (3, 4):
+            self.write("net.dsl", """net n(batch = %d) { input x : f64[batch, 3, 4, 4]; param w : f64[48] = %s; loss sum(reshape(x, shape = [batch, 48]) * w); }
+                train { data = pictures(x = pictures("p", pad = 1, crop = 4, flip = true)); order = shuffle(seed = 2); optimizer = sgd(lr = 1e-300); epochs = 6; seed = 5; log "{loss:.9f}"; }"""
+                       % (batch, weights))
+            for start in (self.local, self.mpi) if harness.mpirun and ranks > 1 else (self.local,):
+                plan = self.compile("net.dsl", "net.plan", "--ranks", ranks)
+                losses = [float(word) for word in re.findall(r"^-?\d+\.\d{9}$", self.ok(start(plan, ranks)).out, re.M)]
+                self.assertEqual(len(losses), 6 * count // batch)
+                seen[ranks, batch, start] = losses
+        single = seen.pop((1, 1, self.local))
+        for key, losses in seen.items():
+            self.assertClose(losses, [sum(single[4 * i:4 * i + 4]) for i in range(12)], relative=1e-9, what=key)
+        found = [min(variants, key=lambda key: abs(variants[key] - loss)) for loss in single]
+        for loss, key in zip(single, found):
+            self.assertAlmostEqual(loss, variants[key], delta=1e-6)
+        for epoch in range(6):
+            self.assertEqual(sorted(key[0] for key in found[count * epoch:count * (epoch + 1)]), list(range(count)))
+        # 48 draws of 18: the chance of fewer than 10 is below one in ten thousand, and the seed is fixed.
+        self.assertGreaterEqual(len({key[1:] for key in found}), 10)
+        self.assertGreater(len({key[1:] for key in found if key[0] == 0}), 1)
+
+    def assertFails(self, result, code, pattern):
+        """The notes that name the classes do not count."""
+        result.err = "".join(line for line in result.err.splitlines(True) if not line.startswith("prun: note: "))
+        super().assertFails(result, code, pattern)
+
+    def test_a_picture_that_is_damaged_is_named(self):
+        with open(os.path.join(HERE, "pictures.json"), encoding="utf-8") as file:
+            jpeg = {name: base64.b64decode(known["file"]) for name, known in json.load(file)["jpeg"].items()}
+        good = png(formula(4, 4, 1))
+        self.folder_of("p", {"a/1.png": good, "a/2.png": good})
+        self.predict("3, 4, 4", 'pictures("p")')
+        plan = self.path("net.plan")
+        for bad, words in ((b"", "neither PNG nor JPEG"), (b"GIF89a" + bytes(40), "neither PNG nor JPEG"), (good[:-20], "the PNG picture cannot be read: the file ends early"),
+                           (good[:50] + bytes([good[50] ^ 1]) + good[51:], "the PNG picture cannot be read: "), (jpeg["baseline"][:400], "the JPEG picture cannot be read: "),
+                           (jpeg["baseline"][:-30], "the JPEG picture cannot be read: "), (jpeg["cmyk"], "the JPEG picture cannot be read: "),
+                           (good[:16] + struct.pack(">II", 60000, 4) + good[24:29] + struct.pack(">I", zlib.crc32(good[12:16] + struct.pack(">II", 60000, 4) + good[24:29])) + good[33:], "the PNG picture cannot be read: ")):
+            self.write("p/a/2.png", bad)
+            for options in [], ["--predict", self.path("y.npy")]:
+                self.assertFails(self.local(plan, 1, *options), 3, r"input x: \S*p/a/2\.png: " + words)
+        self.write("p/a/2.png", good)
+        self.write("net.dsl", self.read("net.dsl").decode().replace('pictures("p")', 'pictures("p", crop = 5)'))
+        self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"p/a/1\.png: the picture is 4 x 4, and a part of 5 x 5 is cut out: resize or pad it")
+        os.remove(self.path("p/a/1.png"))
+        os.remove(self.path("p/a/2.png"))
+        self.assertFails(self.local(plan, 1), 3, r"p/a: holds no picture: no name ends in \.png, \.jpg or \.jpeg")
+        os.rmdir(self.path("p/a"))
+        self.assertFails(self.local(plan, 1), 3, r"p: holds no folders: pictures lie in a folder for each class")
+        os.rmdir(self.path("p"))
+        self.assertFails(self.local(plan, 1), 3, r"p: No such file or directory")
+
+
+if __name__ == "__main__":
+    harness.main()
