@@ -716,6 +716,13 @@ seed(script("changes", "runtime/prun", "Changes.test_an_eval_is_standardized_by_
      ("an eval's rows are standardized by those of training", "data_share_figures", "data->known[i] = of->known[k]", "data->known[i] = of->known[k == 0]"),
      ("a mean is that of fields that are there", "find_row", "if (isnan(number)) continue", "if (isnan(number)) { finding->seen[k]++; continue; }"),
      ("means that a file has hold", "load", "ok = ok && comm_agree(comm, figures_load(&file, executor, error), error)", "ok = ok && true"))
+seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_are_the_same_on_any_ranks_and_others_in_each_epoch"),
+     ("parts of pictures are others in each epoch", "change_picture", "(uint64_t)epoch * (uint64_t)pictures->count + (uint64_t)row", "(uint64_t)row"),
+     ("parts of pictures are by the row, not by the place in a batch", "run_of_file", "data->sampler.epoch, first", "data->sampler.epoch * data->batch + place, first"),
+     ("a picture that is ready is that of the row", "pictures_read", "pictures->ready_row == row", "pictures->ready_row >= 0"))
+seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_pngs_of_all_kinds_are_pixels", "Pictures.test_cifar10_of_several_files"),
+     ("classes are in the order of their names", "names_in", "qsort(names->at, (size_t)names->n, sizeof *names->at, by_name)", "(void)by_name"),
+     ("a byte's number is of its channel", "read_bytes", "(channel + 1) * each - first < n ? (channel + 1) * each - first : n", "n"))
 seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_an_alphabet", "Data.test_a_text_that_several_inputs_read_is_tokenized_once"),
      ("a text of several inputs is tokenized once", "same_texts", "b->tokens == TOKENS_IDS", "false"),
      ("the places behind a text's characters hold none of them", "tokens_encode", "tokens->kind == TOKENIZER_CHARACTERS ? tokens->nletters : 0", "0"))

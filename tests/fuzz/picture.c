@@ -11,7 +11,8 @@ Verdict try_bytes(const unsigned char *bytes, size_t n) {
     const bool ok = pixels_decode(&pixels, path, bytes, n, &error);
     uint64_t sum = 0;
     if (!ok) require_error(&error, path);
-    require(!ok || (pixels.height > 0 && pixels.width > 0 && pixels.height * pixels.width <= MAX_PIXELS), "a picture of another size than allowed");
+    require(!ok || (pixels.height > 0 && pixels.width > 0 && pixels.height * pixels.width <= MAX_PIXELS),
+            "a picture of another size than allowed");
     if (ok && pixels.height * pixels.width <= 1 << 16) {
         for (int64_t i = 0; i < pixels.height * pixels.width * PIXEL_CHANNELS; i++)
             sum += pixels.at[i]; /* all of them are there */
