@@ -609,6 +609,21 @@ static void read_bytes(const Rows *rows, const unsigned char *from, int64_t firs
     }
 }
 
+/* Numbers as real ones, of which none is one_hot. */
+static void read_floats(const Rows *rows, const unsigned char *from, int64_t first, int64_t n, void *to) {
+    const RowFile *file = &rows->file;
+    const bool text = file->format == FILE_CSV, plain = file->change.scale == 0 && !rows->figures;
+    const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
+    for (int64_t i = 0; i < n; i++, from += bytes) {
+        const double value = text ? *(const double *)(const void *)from : stored_element(from, rows->stored),
+                     number = plain ? value : changed(rows, value, first + i);
+        if (file->dtype == F32)
+            ((float *)to)[i] = (float)number;
+        else
+            element_put(to, file->dtype, i, number);
+    }
+}
+
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error) {
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV;
@@ -625,6 +640,10 @@ bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n,
     if (!from) return error_prefix(error, "input %s: ", file->input);
     if (rows->stored.kind == STORED_U8 && !text && file->dtype == F32 && file->range == 0 && !file->change.standardize) {
         read_bytes(rows, from, first, n, to);
+        return true;
+    }
+    if (dtype_is_float(file->dtype) && file->range == 0) { /* any number fits */
+        read_floats(rows, from, first, n, to);
         return true;
     }
     for (int64_t i = 0; i < n; i++) {
