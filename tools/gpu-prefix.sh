@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packs what tests/gpu.sh needs of Debian packages on a machine with a GPU where nothing can be fetched: Open MPI, OpenBLAS, Criterion, cJSON, zlib, utf8proc, xxhash, flex,
+# Packs what tests/gpu.sh needs of Debian packages on a machine with a GPU where nothing can be fetched: Open MPI, OpenBLAS, Criterion, cJSON, zlib, utf8proc, libpng, libjpeg, xxhash, flex,
 # bison, pkgconf, unpacked and not installed. That machine has nvcc, gcc, meson, ninja and python3, and a C library no older than this machine's.
 #   tools/gpu-prefix.sh [FILE]     (default: deps/gpu-prefix.tar.gz), on a Debian machine that has the lists of packages (apt-get update). Then, there:
 #   tests/gpu.sh --prefix FILE
@@ -11,7 +11,7 @@ case $#$file in
 *) echo "usage: tools/gpu-prefix.sh [FILE.tar.gz]     packs the packages that tests/gpu.sh needs" >&2; exit 2 ;;
 esac
 limit_mib=40 # with the sources it is to travel in 64
-roots="openmpi-bin libopenmpi-dev libopenblas0-pthread libopenblas-pthread-dev libcriterion-dev libcjson-dev zlib1g-dev libutf8proc-dev flex bison libfl-dev libxxhash-dev pkgconf"
+roots="openmpi-bin libopenmpi-dev libopenblas0-pthread libopenblas-pthread-dev libcriterion-dev libcjson-dev zlib1g-dev libutf8proc-dev libpng-dev libjpeg62-turbo-dev flex bison libfl-dev libxxhash-dev pkgconf"
 # Part of every machine with a compiler, or of use to nobody here: the C library, the toolchain, what packages are installed with, what talks to the network, graphics.
 left_out='libc6|libc6-dev|libc-.*|libcrypt.*|linux-libc-dev|gcc.*|cpp.*|gfortran.*|binutils.*|libbinutils|libgcc-.*|libgfortran-.*|libstdc\+\+.*|lib.+san[0-9]|libatomic1
 libcc1.*|libctf.*|libgomp1|libgprofng.*|libisl.*|libitm1|libmpc3|libmpfr6|libgmp10|libquadmath-dev|perl.*|libperl.*|libgdbm.*|libdb5.*|dpkg|tar|debconf.*|adduser|passwd|debianutils
