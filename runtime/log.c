@@ -1,5 +1,6 @@
 /* log: what is printed as training goes. */
 #include "runtime/log.h"
+#include "runtime/metrics.h"
 #include "runtime/print.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 struct RunLog {
-    FILE *metrics;                   /* rank 0: JSON lines; or NULL */
+    MetricsFile *metrics;            /* rank 0; or NULL */
     FILE **rank_file;                /* per driven rank; or NULL */
     int64_t *pid;                    /* per rank */
     int64_t *local_rank;             /* per rank */
@@ -101,42 +102,15 @@ static FILE *open_file(const char *path, bool append, Error *error) {
     return file;
 }
 
-/* Of the metrics of an earlier run, those up to a step, with or without its evaluation: what is behind is cut off in one piece, so that the file is whole at any moment. A last line
- * without an end is what a run that was killed has left. What is no file, a pipe say, holds nothing. */
-static bool cut_metrics(const char *path, int64_t global_step, bool evaluated, Error *error) {
-    static const char key[] = "\"global_step\": ";
-    struct stat about;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return true;
-    FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t room = 0;
-    off_t kept = 0;
-    bool ok = true, behind = false;
-    if (!file) return errno == ENOENT || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be read: %s", path, strerror(errno));
-    for (ssize_t n; ok && !behind && (n = getline(&line, &room, file)) > 0;) {
-        const char *at = strstr(line, key);
-        if (line[n - 1] != '\n') break;
-        ok = line[0] == '{' && at;
-        const int64_t step = ok ? strtoll(at + sizeof key - 1, NULL, 10) : 0;
-        behind = step > global_step || (step == global_step && !evaluated && strstr(line, "\"eval\": true"));
-        if (!behind) kept += n;
-    }
-    free(line);
-    fclose(file);
-    if (!ok)
-        return error_set(error, EXIT_ENVIRONMENT,
-                         "%s: holds something else than the metrics of the run that is resumed: --metrics names another file", path);
-    return truncate(path, kept) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
-}
-
 static bool open_files(Run *run, Error *error) {
     RunLog *log = run->log;
     const RunOptions *options = run->options;
     bool resumed = options->resume != NULL;
-    const bool has_metrics = options->metrics && run->comm->process == 0;
-    if (has_metrics && resumed && run->executor && !cut_metrics(options->metrics, run->position.global_step, !evaluates_again(run), error))
-        return false;
-    if (has_metrics && !(log->metrics = open_file(options->metrics, resumed, error))) return false;
+    if (options->metrics && run->comm->process == 0) {
+        const Position *at = run->executor ? &run->position : NULL;
+        log->metrics = metrics_open(options->metrics, run->evaluation, resumed, at, !evaluates_again(run), error);
+        if (!log->metrics) return false;
+    }
     if (!options->log_directory) return true;
     if (mkdir(options->log_directory, 0777) != 0 && errno != EEXIST)
         return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", options->log_directory, strerror(errno));
@@ -171,7 +145,7 @@ void log_close(Run *run) {
     RunLog *log = run->log;
     if (!log) return;
     log_pause(run);
-    if (log->metrics) fclose(log->metrics);
+    metrics_close(log->metrics);
     for (int i = 0; log->rank_file && i < run->comm->ndriven; i++)
         if (log->rank_file[i]) fclose(log->rank_file[i]);
 }
@@ -311,26 +285,14 @@ static bool write_rank_files(Run *run, Error *error) {
     return true;
 }
 
-static void put_json_number(Text *text, const char *key, double value) {
-    char number[NUMBER_MAX];
-    number_print(number, value);
-    text_printf(text, ", \"%s\": %s", key, isfinite(value) ? number : "null");
-}
-
 static bool write_metrics(Run *run, double loss, double now, Error *error) {
     RunLog *log = run->log;
-    const Position *at = &run->position;
-    Text text = {0};
-    text_printf(&text, "{\"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step, at->global_step);
-    put_json_number(&text, "loss", loss);
-    put_json_number(&text, "lr", executor_rate(run->executor));
-    put_json_number(&text, "seconds", now - log->begin);
-    put_json_number(&text, "samples_per_s", log->samples_per_s);
-    text_printf(&text, "}\n");
-    bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
-    text_finish(&text);
-    return ok ||
-           (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
+    const Record record = {
+        .at = &run->position,
+        .n = 4,
+        .measured = {
+            {"loss", loss}, {"lr", executor_rate(run->executor)}, {"seconds", now - log->begin}, {"samples_per_s", log->samples_per_s}}};
+    return metrics_write(log->metrics, &record, error) || (run->agreed = false);
 }
 
 static bool is_due(const Run *run, int64_t global_step) {
@@ -389,21 +351,12 @@ static void put_evaluation(Text *text, const Run *run, const EvalResult *result)
 }
 
 static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
-    RunLog *log = run->log;
-    const Position *at = &run->position;
-    Text text = {0};
-    text_printf(&text, "{\"eval\": true, \"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step,
-                at->global_step);
-    put_json_number(&text, "loss", result->loss);
+    Record record = {.at = &run->position, .eval = true, .rows = result->rows};
+    record.measured[record.n++] = (Measured){"loss", result->loss};
     for (Metric metric = 0; metric < NMETRICS; metric++)
-        if (result->has[metric]) put_json_number(&text, metric_name[metric], result->metric[metric]);
-    text_printf(&text, ", \"rows\": %" PRId64, result->rows);
-    put_json_number(&text, "seconds", now_seconds() - log->begin);
-    text_printf(&text, "}\n");
-    bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
-    text_finish(&text);
-    return ok ||
-           (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
+        if (result->has[metric]) record.measured[record.n++] = (Measured){metric_name[metric], result->metric[metric]};
+    record.measured[record.n++] = (Measured){"seconds", now_seconds() - run->log->begin};
+    return metrics_write(run->log->metrics, &record, error) || (run->agreed = false);
 }
 
 bool log_evaluation(Run *run, const EvalResult *result, Error *error) {

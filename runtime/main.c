@@ -48,7 +48,8 @@ static const char usage[] =
     "  --prompt TEXT       what the text begins with; --prompt-tokens 1,2,3 where tokens are no characters\n"
     "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n"
     "  --logits FILE       write the logits of each place, a line of numbers each\n"
-    "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
+    "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed;\n"
+    "                      a table where FILE ends in .csv, TensorBoard's events where it is a directory (runs/)\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --on-nan HOW        where a loss is nan or infinite: stop, and say why, or go (default: as the plan says, else stop)\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n";

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What prun prints as training goes: templates, a progress line on a terminal, metrics, a file per rank."""
+import csv
 import json
 import os
 import pty
 import re
+import struct
 import subprocess
 import unittest
 
@@ -11,6 +13,59 @@ import harness
 from harness import Case, edited, run
 
 LINE = 'log_every = 50;\n    log "%s";'
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def records(data):
+    """The records of a TFRecord file, their checksums compared."""
+    masked = lambda part: ((crc32c(part) >> 15 | crc32c(part) << 17) + 0xa282ead8) & 0xffffffff
+    while data:
+        n, head, = struct.unpack("<QI", data[:12])
+        body, = struct.unpack("<I", data[12 + n:16 + n])
+        assert head == masked(data[:8]) and body == masked(data[12:12 + n]), "a checksum differs"
+        yield data[12:12 + n]
+        data = data[16 + n:]
+
+
+def fields(data):
+    """Of a message of Protocol Buffers: field -> values."""
+    found, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = varint()
+        n = {1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            value = varint()
+        else:
+            n = varint() if n is None else n
+            value = data[at:at + n]
+            at += n
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def scalars(summary):
+    values = [fields(value) for value in fields(summary).get(1, [])]
+    return {value[1][0].decode(): struct.unpack("<f", value[2][0])[0] for value in values}
 
 
 class Log(Case):
@@ -93,6 +148,59 @@ class Log(Case):
             self.write("m.json", other)
             self.assertFails(self.local(plan, 2, "--metrics", "m.json", "--resume", "latest"), 3, "holds something else than the metrics")
             self.assertEqual(self.read("m.json"), other)
+
+    def evaluated(self, name="net.plan"):
+        """A net that is evaluated at steps 200 and 400, with a checkpoint there."""
+        self.write("eval.dsl", """net n(batch = 4) {
+            input x : f32[batch, 3]; input label : i32[batch];
+            param w : f32[3, 2] = normal(0.1);
+            loss cross_entropy(matmul(x, w), label);
+        }
+        train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 500; log_every = 100; checkpoint every 200 steps; }
+        eval { data = normal(seed = 2); steps = 2; every = 200 steps; metrics = loss, accuracy; }
+        """)
+        return self.compile("eval.dsl", name, "--ranks", 2)
+
+    def test_metrics_as_a_table(self):
+        plan = self.evaluated()
+        self.ok(self.local(plan, 2, "--metrics", "m.csv", "--checkpoint-dir", "a"))
+        self.ok(self.local(plan, 2, "--metrics", "m.json", "--checkpoint-dir", "b"))
+        rows = lambda: list(csv.DictReader(self.read("m.csv").decode().splitlines()))
+        whole, lines = rows(), [json.loads(line) for line in self.read("m.json").decode().splitlines()]
+        self.assertEqual(list(whole[0]), ["epoch", "step", "global_step", "eval", "rows", "loss", "lr", "seconds", "samples_per_s", "accuracy"])
+        self.assertEqual([(row["global_step"], row["eval"]) for row in whole],
+                         [("100", "0"), ("200", "0"), ("200", "1"), ("300", "0"), ("400", "0"), ("400", "1"), ("500", "0")])
+        for row, line in zip(whole, lines):
+            self.assertEqual([float(row["loss"]), row["eval"] == "1", row["rows"]], [line["loss"], line.get("eval", False), str(line.get("rows", ""))])
+            self.assertEqual(row["accuracy"], "%g" % line["accuracy"] if "accuracy" in line else "")
+        text = self.read("m.csv")
+        for rest in b"", b"1,5":
+            self.write("m.csv", text + rest)
+            self.ok(self.local(plan, 2, "--metrics", "m.csv", "--checkpoint-dir", "a", "--resume", "latest"))
+            self.assertEqual([(row["global_step"], row["eval"], row["loss"]) for row in rows()], [(row["global_step"], row["eval"], row["loss"]) for row in whole])
+        self.write("m.csv", "a,b\n1,2\n")
+        self.assertFails(self.local(plan, 2, "--metrics", "m.csv", "--checkpoint-dir", "a", "--resume", "latest"), 3, "holds something else than the metrics")
+
+    def test_metrics_as_events_of_tensorboard(self):
+        plan = self.evaluated()
+        self.ok(self.local(plan, 2, "--metrics", "m.json", "--checkpoint-dir", "a"))
+        self.ok(self.local(plan, 2, "--metrics", "runs/", "--checkpoint-dir", "b"))
+        name, = os.listdir(self.path("runs"))
+        self.assertRegex(name, r"^events\.out\.tfevents\.\d+\..*\.\d+$")
+        events = [fields(event) for event in records(self.read("runs", name))]
+        self.assertEqual(events[0][3], [b"brain.Event:2"])
+        self.assertEqual((events[1].get(2, [0]), fields(events[1][7][0])), ([0], {1: [1]}))
+        found = [(event[2][0], scalars(event[5][0])) for event in events[2:]]
+        lines = [json.loads(line) for line in self.read("m.json").decode().splitlines()]
+        self.assertEqual([step for step, _ in found], [line["global_step"] for line in lines])
+        for (_, numbers), line in zip(found, lines):
+            kind = "eval" if line.get("eval") else "train"
+            self.assertEqual(sorted(numbers), sorted(kind + "/" + key for key in line if key in ("loss", "lr", "samples_per_s", "accuracy")))
+            self.assertEqual(numbers[kind + "/loss"], struct.unpack("<f", struct.pack("<f", line["loss"]))[0])
+        self.ok(self.local(plan, 2, "--metrics", "runs", "--checkpoint-dir", "b", "--resume", "latest"))
+        again, = set(os.listdir(self.path("runs"))) - {name}
+        events = [fields(event) for event in records(self.read("runs", again))]
+        self.assertEqual((events[1][2], [event[2][0] for event in events[2:]]), ([401], [400, 500]))
 
     def test_a_terminal_sees_progress_and_a_file_does_not(self):
         plan = self.plan('"{loss}"', [("steps     = 500;", "steps     = 300000;"), ("log_every = 50", "log_every = 300000")])
