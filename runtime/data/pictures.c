@@ -207,6 +207,18 @@ void pictures_close(Pictures *pictures) {
     free(pictures);
 }
 
+bool pictures_look(Pictures *pictures, Error *error) {
+    static const double BUDGET_S = 0.7;
+    const double began = now_seconds();
+    const RowFile *file = &pictures->file;
+    const int64_t end = file->rows > 0 && file->rows < pictures->count - file->first ? file->first + file->rows : pictures->count;
+    for (int64_t row = file->first; row < end && now_seconds() - began < BUDGET_S; row++) {
+        int64_t label;
+        if (file->picture.label ? !pictures_label(pictures, row, &label, error) : !pictures_read(pictures, row, 0, error)) return false;
+    }
+    return true;
+}
+
 int64_t pictures_count(const Pictures *pictures) {
     return pictures->count;
 }

@@ -6,6 +6,8 @@ typedef struct Pictures Pictures;
 /* file->path: of CIFAR-10 a file, or several by one * in the last name; else a folder with a folder for each class. NULL and *error (EXIT_ENVIRONMENT, with a path). */
 Pictures *pictures_open(const RowFile *file, Error *error);
 void pictures_close(Pictures *pictures); /* takes NULL */
+/* Reads the rows that are used, as far as that goes in a second or less, so that a picture that cannot be read is said before training. */
+bool pictures_look(Pictures *pictures, Error *error);
 int64_t pictures_count(const Pictures *pictures);
 /* What all processes must have alike; and what a user is told of a folder: its classes, and what is left out. */
 void pictures_describe(const Pictures *pictures, Text *text);

@@ -224,7 +224,7 @@ static bool open_pictures(Rows *rows, Error *error) {
                          (long long)rows->width);
     rows->pictures = pictures_open(&rows->file, error);
     rows->count = rows->pictures ? pictures_count(rows->pictures) : 0;
-    return rows->pictures != NULL;
+    return rows->pictures && pictures_look(rows->pictures, error);
 }
 
 void rows_close(Rows *rows) {

@@ -720,6 +720,9 @@ seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_ar
      ("parts of pictures are others in each epoch", "change_picture", "(uint64_t)epoch * (uint64_t)pictures->count + (uint64_t)row", "(uint64_t)row"),
      ("parts of pictures are by the row, not by the place in a batch", "run_of_file", "data->sampler.epoch, first", "data->sampler.epoch * data->batch + place, first"),
      ("a picture that is ready is that of the row", "pictures_read", "pictures->ready_row == row", "pictures->ready_row >= 0"))
+seed(script("pictures", "runtime/prun", "Pictures.test_a_picture_that_is_damaged_is_named"),
+     ("pictures are looked at before training", "open_pictures", "rows->pictures && pictures_look(rows->pictures, error)", "rows->pictures != NULL"),
+     ("what libjpeg warns of is damage", "jpeg_warns", "level < 0", "level < -1"))
 seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_pngs_of_all_kinds_are_pixels", "Pictures.test_cifar10_of_several_files"),
      ("classes are in the order of their names", "names_in", "qsort(names->at, (size_t)names->n, sizeof *names->at, by_name)", "(void)by_name"),
      ("a byte's number is of its channel", "read_bytes", "(channel + 1) * each - first < n ? (channel + 1) * each - first : n", "n"))

@@ -175,6 +175,11 @@ class Pictures(Case):
         self.write("p/a/2.png", good)
         self.write("net.dsl", self.read("net.dsl").decode().replace('pictures("p")', 'pictures("p", crop = 5)'))
         self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"p/a/1\.png: the picture is 4 x 4, and a part of 5 x 5 is cut out: resize or pad it")
+        # Of an eval, and behind the first batch, before training.
+        self.folder_of("q", {"a/%d.png" % r: good for r in range(9)})
+        self.write("q/a/7.png", good[:-20])
+        self.write("net.dsl", self.read("net.dsl").decode().replace('pictures("p", crop = 5)', 'pictures("p")', 1).replace('pictures("p", crop = 5)', 'pictures("q")').replace("every = never", "every = end"))
+        self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"^prun: input x: \S*q/a/7\.png: the PNG picture cannot be read: ")
         os.remove(self.path("p/a/1.png"))
         os.remove(self.path("p/a/2.png"))
         self.assertFails(self.local(plan, 1), 3, r"p/a: holds no picture: no name ends in \.png, \.jpg or \.jpeg")
