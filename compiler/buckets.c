@@ -4,11 +4,15 @@
  * ranks, no copy is made, and every sum is added in the same order as without.
  *
  * A bucket is under way until the end of the backward pass, unless more than two buckets' size would be: then the oldest is waited for first.
- * That bounds the memory that gradients take. */
+ * That bounds the memory that gradients take.
+ *
+ * Conversions of values are joined too where many small ones are needed at about one time, of the rows that are looked up in 26 tables, say, as long as that is faster by the machine's figures. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/buckets.h"
+#include "compiler/prefetch.h"
 
 #define FIRST_BUCKET_BYTES ((int64_t)1 << 20)
 
@@ -124,6 +128,107 @@ void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end) {
     fill(b, buckets, members, n, size < FIRST_BUCKET_BYTES ? size : FIRST_BUCKET_BYTES);
     limit_flight(b, buckets, end);
 }
+
+/* ---------------------------------------------------------------- conversions of values */
+
+enum { FEW = 4, NEAR = 64 }; /* so many are worth a bucket; kernels between its users */
+
+typedef struct Joined {
+    int node, source, user; /* the convert; positions of the kernel that makes its source, and of its first user */
+    double seconds, end;    /* that it takes; when what of it runs beside kernels is over, if it is alone */
+} Joined;
+
+static int by_user(const void *a, const void *b) {
+    const Joined *x = a, *y = b;
+    return x->user != y->user ? x->user - y->user : x->source != y->source ? x->source - y->source : x->node - y->node;
+}
+
+/* Conversions of what kernels make that are in no bucket, as they are used. */
+static Joined *conversions_of_values(Build *b, const Buckets *buckets, const int *position, int *n) {
+    const Graph *g = &b->spmd.graph;
+    Joined *all = arena_alloc(b->arena, sizeof *all * (size_t)(g->nodes.n + 1));
+    *n = 0;
+    for (int id = 0; id < g->nodes.n; id++) {
+        const Node *node = &g->nodes.at[id];
+        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || buckets->of[id] >= 0 || position[id] < 0) continue;
+        const int source = g->values.at[node->in[0]].node;
+        if (g->nodes.at[source].op != OP_convert && !node_is_leaf(&g->nodes.at[source]))
+            all[(*n)++] = (Joined){.node = id, .source = position[source], .user = position[id]};
+    }
+    qsort(all, (size_t)*n, sizeof *all, by_user);
+    return all;
+}
+
+static int by_source(const void *a, const void *b) {
+    const Joined *x = a, *y = b;
+    return x->source != y->source ? x->source - y->source : by_user(a, b);
+}
+
+/* Whether less is waited for where n conversions, as they are used, are one: it starts with the last source, and is needed with the first user. As the timeline counts it. */
+static bool is_faster(const Build *b, Joined *joined, int n, const double *begin) {
+    const Graph *g = &b->spmd.graph;
+    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    const int first_user = joined[0].user;
+    double apart = 0, link = 0, together = 0, most = 0;
+    qsort(joined, (size_t)n, sizeof *joined, by_source);
+    for (int m = 0; m < n; m++) {
+        const Node *node = &g->nodes.at[joined[m].node];
+        const Value *from = &g->values.at[node->in[0]], *to = &g->values.at[node->out[0]];
+        const int64_t out = b->spmd.box_bytes[node->in[0]], in = b->spmd.box_bytes[node->out[0]];
+        const MoveSeconds its =
+            step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, in > out ? in - out : out, g->nranks);
+        joined[m].seconds = move_seconds(its);
+        joined[m].end = link = fmax(link, begin[joined[m].source + 1]) + machine->overlap * joined[m].seconds;
+        most = fmax(most, its.messages_s);
+        together += its.bytes_s;
+    }
+    together += most;
+    const double end = begin[joined[n - 1].source + 1] + machine->overlap * together, use = begin[first_user];
+    qsort(joined, (size_t)n, sizeof *joined, by_user);
+    for (int m = 0; m < n; m++)
+        apart += fmax(0, joined[m].end - begin[joined[m].user] - apart) + (1 - machine->overlap) * joined[m].seconds;
+    return fmax(0, end - use) + (1 - machine->overlap) * together < apart;
+}
+
+/* The conversions from the first of n on that may be one with it, and are in no other: *bucket, and as they are used. */
+static void gather_bucket(const Build *b, const Joined *all, int n, const bool *taken, Bucket *bucket, Joined *joined) {
+    const Graph *g = &b->spmd.graph;
+    const Node *first = &g->nodes.at[all[0].node];
+    *bucket = (Bucket){.kind = first->comm, .dtype = g->values.at[first->in[0]].type.dtype};
+    for (int k = 0; k < n && bucket->tensor_bytes < g->settings.bucket_bytes && all[k].user - all[0].user < NEAR; k++) {
+        const Node *node = &g->nodes.at[all[k].node];
+        const int64_t from = b->spmd.box_bytes[node->in[0]], to = b->spmd.box_bytes[node->out[0]];
+        if (taken[all[k].node] || node->comm != bucket->kind || g->values.at[node->in[0]].type.dtype != bucket->dtype ||
+            all[k].source >= all[0].user)
+            continue;
+        joined[bucket->members.n] = all[k];
+        vec_push(b->arena, &bucket->members, all[k].node);
+        bucket->tensor_bytes += from > to ? from : to;
+    }
+}
+
+void buckets_of_values(Build *b, Buckets *buckets, const int *order, int n, const int *position) {
+    int nall;
+    const Joined *all = conversions_of_values(b, buckets, position, &nall);
+    if (b->spmd.graph.settings.bucket_bytes == 0 || nall < FEW) return;
+    const double *begin = kernels_begin(b, order, n);
+    Joined *joined = arena_alloc(b->arena, sizeof *joined * (size_t)nall);
+    bool *taken = arena_alloc(b->arena, (size_t)b->spmd.graph.nodes.n + 1); /* joined, or found to be faster apart */
+    for (int first = 0; first < nall; first++) {
+        Bucket bucket;
+        if (taken[all[first].node]) continue;
+        gather_bucket(b, all + first, nall - first, taken, &bucket, joined);
+        if (bucket.members.n < FEW) continue;
+        const bool faster = is_faster(b, joined, bucket.members.n, begin);
+        for (int m = 0; m < bucket.members.n; m++) {
+            taken[bucket.members.at[m]] = true;
+            if (faster) buckets->of[bucket.members.at[m]] = buckets->at.n;
+        }
+        if (faster) vec_push(b->arena, &buckets->at, bucket);
+    }
+}
+
+/* ---------------------------------------------------------------- gathers of states */
 
 void buckets_of_updates(Build *b, Buckets *buckets, const int *key) {
     int n;

@@ -25,6 +25,16 @@ static double gather_seconds(const Build *b, const Machine *machine, const Node 
            move_seconds(step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, received, g->nranks));
 }
 
+double *kernels_begin(const Build *b, const int *order, int n) {
+    const Graph *g = &b->spmd.graph;
+    double *begin = arena_alloc(b->arena, sizeof *begin * ((size_t)n + 1));
+    for (int p = 0; p < n; p++) {
+        const Node *node = &g->nodes.at[order[p]];
+        begin[p + 1] = begin[p] + operator_seconds(b->options->machine, g, node, node->strategy);
+    }
+    return begin;
+}
+
 void prefetch_starts(const Build *b, const int *order, int n, const int *position, int *start) {
     const Graph *g = &b->spmd.graph;
     const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
@@ -37,11 +47,7 @@ void prefetch_starts(const Build *b, const int *order, int n, const int *positio
     }
     if (gathers.n == 0 || machine->overlap == 0) return;
     qsort(gathers.at, (size_t)gathers.n, sizeof *gathers.at, by_use);
-    double *begin = arena_alloc(b->arena, sizeof *begin * ((size_t)n + 1)); /* per position: when its kernel begins */
-    for (int p = 0; p < n; p++) {
-        const Node *node = &g->nodes.at[order[p]];
-        begin[p + 1] = begin[p] + operator_seconds(machine, g, node, node->strategy);
-    }
+    const double *begin = kernels_begin(b, order, n);
     int p = n;
     double next = begin[n];
     for (int k = gathers.n - 1; k >= 0; k--) {

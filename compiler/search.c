@@ -21,9 +21,11 @@ enum {
     COMPILED_NODES = 60000,
     MAX_WITHIN = 3,
     LIMITS = 4,
-    LIMITED_WORK = 1 << 25
+    LIMITED_WORK = 1 << 25,
+    MAX_JOINED = 2,
+    JOINED = 8
 }; /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about; of solutions that hold less; limits of memory that are tried for them on a
-                    * mesh, and the work for each */
+    * mesh, and the work for each; of solutions where conversions are joined, about so many */
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
@@ -48,10 +50,11 @@ typedef struct Search {
     Build *b;
     Arena arena;
     VEC(Found) found;
-    VEC(Budget *) all; /* of what was compiled */
-    Moves *moves;
-    double behind; /* ModelInput */
-    double most;   /* ModelInput: of what is found with this `behind` */
+    VEC(Budget *) all;      /* of what was compiled */
+    const Machine *machine; /* of the model */
+    Moves *moves;           /* on it */
+    double behind;          /* ModelInput */
+    double most;            /* ModelInput: of what is found with this `behind` */
     int64_t work;
     bool faster;   /* what saves time is tried without need, too (budget.h) */
     int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
@@ -109,7 +112,7 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
     model_init(&model,
                &(ModelInput){.graph = &s->b->front.graph,
                              .out_layout = s->b->front.propagation.out_layout,
-                             .machine = s->b->options->machine,
+                             .machine = s->machine,
                              .mesh = *mesh,
                              .base = base,
                              .moves = s->moves,
@@ -276,7 +279,8 @@ static void trim_found(Found *found) {
 
 static void search_open(Search *s) {
     arena_init(&s->arena);
-    s->moves = moves_create(&s->arena, s->b->options->machine, s->b->front.graph.nranks);
+    s->machine = s->b->options->machine;
+    s->moves = moves_create(&s->arena, s->machine, s->b->front.graph.nranks);
 }
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
@@ -397,6 +401,44 @@ static int best_of_model(const Search *s) {
     for (int k = 1; k < s->found.n; k++)
         if (s->found.at[k].seconds < s->found.at[best].seconds) best = k;
     return best;
+}
+
+/* Whether so many operators stand side by side, none behind another, that their conversions can run as one (buckets.h). */
+static bool is_wide(Search *s) {
+    const Graph *g = &s->b->front.graph;
+    int *depth = arena_alloc(&s->arena, sizeof *depth * ((size_t)g->nforward + 1)),
+        *width = arena_alloc(&s->arena, sizeof *width * ((size_t)g->nforward + 1));
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node_is_leaf(node)) continue;
+        for (int i = 0; i < node->nin; i++) {
+            const int before = depth[g->values.at[node->in[i]].node];
+            depth[n] = before > depth[n] ? before : depth[n];
+        }
+        if (++width[++depth[n]] == JOINED) return true;
+    }
+    return false;
+}
+
+/* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes. The best of all. */
+static int with_joined(Search *s, int best) {
+    if (best < 0 || !is_wide(s)) return best;
+    Machine *machine = arena_alloc(&s->arena, sizeof *machine);
+    *machine = s->machine != NULL ? *s->machine : machine_cpu;
+    machine->rank.latency_s /= JOINED;
+    machine->node.latency_s /= JOINED;
+    s->machine = machine;
+    s->moves = moves_create(&s->arena, machine, s->b->front.graph.nranks);
+    s->behind = BEHIND_HALF;
+    s->most = 0;
+    const int first = s->found.n;
+    dynamic_programming(s);
+    qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_seconds);
+    if (s->found.n > first + MAX_JOINED) s->found.n = first + MAX_JOINED;
+    for (int k = first; k < s->found.n; k++)
+        s->found.at[k].bound = 0; /* of another machine */
+    forget_equal(s);
+    return best_compiled(s);
 }
 
 /* ---- within a limit of memory */
@@ -626,7 +668,7 @@ static const BuildCost *best_of_all(Search *s) {
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);
-    const int best = within_memory(s, best_compiled(s));
+    const int best = within_memory(s, with_joined(s, best_compiled(s)));
     if (best < 0) return NULL;
     trim_found(&s->found.at[best]);
     finish(s, best, bound);

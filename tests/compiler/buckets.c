@@ -1,6 +1,7 @@
 #include "compile.h"
 
 #include "compiler/buckets.h"
+#include "compiler/oracle.h"
 
 /* Layers whose weights have 512 KiB; gradients become ready from the last layer to the first. */
 static void compile_updated(Compiled *x, int layers, const char *bucket, int optimize, bool whole_updates) {
@@ -217,4 +218,79 @@ Test(buckets, the_norm_of_gradients_is_in_no_bucket_of_theirs) {
                                "parallel { mode = semi_auto; dataset = auto; }\n"),
               "%s", x.c.error.text);
     compiled_finish(&x);
+}
+
+/* Rows looked up in tables that are split by columns: of so many bytes each, and needed side by side. */
+static void compile_tables(Compiled *x, int tables, int rows, const char *bucket, int optimize, BuildCost *cost) {
+    Text text = {0};
+    text_printf(&text, "net n() { input label : f32[%d, 1]; param w : f32[%d, 1] = normal(0.1);\n", rows, 64 * tables);
+    for (int i = 0; i < tables; i++)
+        text_printf(&text, "input i%d : i32[%d]; param t%d : f32[1000, 64] = normal(0.1); e%d = embedding(t%d, i%d) shard ((1, 4), (1));\n",
+                    i, rows, i, i, i, i);
+    text_printf(&text, "all = concat(");
+    for (int i = 0; i < tables; i++)
+        text_printf(&text, "e%d, ", i);
+    text_printf(&text,
+                "axis = 1);\n loss mse(matmul(all, w) shard ((1, 1), (1, 1)), label); }\n"
+                "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\nparallel { mode = semi_auto; %s }\n",
+                bucket);
+    compiled_init(x, 4, optimize);
+    x->options.machine = &machine_gpu8;
+    cr_assert(compiled_run(x, text.at), "%s", compiled_said(x));
+    build_cost(x->b, cost);
+    text_finish(&text);
+}
+
+/* The buckets of conversions of values in the plan, and the members of the last. */
+static int value_buckets(const Compiled *x, int *members) {
+    int n = 0, last = 0;
+    *members = 0;
+    for (int i = 0; i < x->b->placement.order.n; i++) {
+        const Item item = x->b->placement.order.at[i];
+        const Node *node = &x->b->spmd.graph.nodes.at[item.node];
+        if (item.bucket == 0 || item.wait || node->comm == COMM_ALL_REDUCE || node->comm == COMM_REDUCE_SCATTER ||
+            graph_producer(&x->b->spmd.graph, node->in[0])->update > 0)
+            continue;
+        *members = item.bucket == last ? *members + 1 : 1;
+        n += item.bucket != last;
+        last = item.bucket;
+    }
+    return n;
+}
+
+Test(buckets, many_small_conversions_are_one) {
+    Compiled x, apart;
+    BuildCost cost, without;
+    int members;
+    compile_tables(&x, 8, 256, "", 2, &cost);
+    cr_expect_eq(value_buckets(&x, &members), 2, "of rows, and of their gradients");
+    cr_expect_eq(members, 8);
+    compile_tables(&apart, 8, 256, "bucket = 0;", 2, &without);
+    cr_expect_eq(value_buckets(&apart, &members), 0);
+    cr_expect_lt(cost.communication_s, without.communication_s - 6 * machine_gpu8.rank.latency_s);
+    cr_expect_lt(cost.step_s, without.step_s);
+    compiled_finish(&x);
+    compiled_finish(&apart);
+    compile_tables(&x, 3, 256, "", 2, &cost);
+    cr_expect_eq(value_buckets(&x, &members), 0, "a few are not");
+    compiled_finish(&x);
+    compile_tables(&x, 8, 256, "", 1, &cost);
+    cr_expect_eq(value_buckets(&x, &members), 0, "none below -O2");
+    compiled_finish(&x);
+    compile_tables(&x, 8, 256, "bucket = 60 KiB;", 2, &cost);
+    cr_expect_eq(value_buckets(&x, &members), 4, "16 KiB each: %d", value_buckets(&x, &members));
+    compiled_finish(&x);
+}
+
+/* Large ones run behind the kernels between, so that joining them does not always pay. */
+Test(buckets, conversions_are_joined_only_where_that_is_faster) {
+    for (int rows = 64; rows <= 1 << 19; rows *= 2) {
+        Compiled x, apart;
+        BuildCost cost, without;
+        compile_tables(&x, 8, rows, "bucket = 100 GiB;", 2, &cost);
+        compile_tables(&apart, 8, rows, "bucket = 0;", 2, &without);
+        cr_expect_leq(cost.step_s, without.step_s, "%d rows: %g s, apart %g s", rows, cost.step_s, without.step_s);
+        compiled_finish(&x);
+        compiled_finish(&apart);
+    }
 }

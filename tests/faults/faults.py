@@ -309,6 +309,8 @@ seed(unit("compiler", "recompute"),
 seed(PROVED,
      ("a copy says what it is a copy of", "compute_again", "node->copy_of = r->copy.node[id]", "node->copy_of = r->copy.node[id] + 1"))
 seed(unit("compiler", "buckets"),
+     ("conversions are joined only where that is faster", "buckets_of_values", "if (faster) buckets->of", "buckets->of"),
+     ("what is joined is there before the first is used", "gather_bucket", "all[k].source >= all[0].user", "false"),
      ("a bucket is full at its limit", "fill", "if (bucket->tensor_bytes < limit) continue", "continue"),
      ("gradients in flight are bounded", "limit_flight", "flight > most", "false"),
      ("a bucket is waited for as a whole", "steps_check", "if (!bucket_wait(walk, step, walk->pending[step->request])) return false;", ""))

@@ -57,6 +57,33 @@ class Buckets(Case):
         self.check("data_parallel")
         self.check("data_parallel", "--whole-updates", type="f64")
 
+    def test_conversions_of_values(self):
+        """Rows of tables that are split by columns, and a sum of tables that are split by rows: conversions of several kinds, joined, with the bits of conversions one by one."""
+        tables = range(6)
+        text = """net n() {
+            input label : f32[16, 1]; param w : f32[48, 1] = normal(0.3);
+            %s
+            all = concat(%s, axis = 1);
+            loss mse(matmul(all, w), label);
+        }
+        train { data = normal(seed = 3); optimizer = momentum(lr = 0.01, momentum = 0.9); steps = 4; }
+        parallel { mode = semi_auto; bucket = BYTES; }
+        """ % ("\n".join("input i%d : i32[16]; param t%d : f32[32, 8] = normal(0.2); e%d = embedding(t%d, i%d) shard (%%s);" % ((i,) * 5) for i in tables),
+               ", ".join("e%d" % i for i in tables))
+        for strategy in "(1, 4), (1)", "(4, 1), (1)", "(1, 2), (2)", "(1, 1), (4)":
+            found = []
+            for bucket in "0", "25 MiB":
+                source = self.write("net.dsl", (text % ((strategy,) * len(tables))).replace("BYTES", bucket))
+                plan = self.path("net.plan")
+                self.ok(run(harness.compiling(source, "-o", plan, "--ranks", 4)))
+                self.ok(run(harness.compiling(source, "-o", self.path("one.plan"))))
+                self.ok(self.local(plan, 4, "--verify=" + self.path("one.plan")))
+                found.append((self.losses(self.local(plan, 4)), self.losses(self.mpi(plan, 4)), self.starts(plan)))
+            with self.subTest(strategy=strategy):
+                self.assertEqual(found[0][:2], found[1][:2])
+                self.assertEqual(found[0][0], found[0][1])
+                self.assertGreater(found[0][2][1], found[1][2][1])
+
     def test_global_modes(self):
         self.check("semi_auto")
         self.check("semi_auto", "--whole-updates")
