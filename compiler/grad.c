@@ -224,7 +224,75 @@ static const Optimizer optimizers[NOPTIMIZERS] = {
     [OPTIMIZER_ADAMW] = {.op = OP_adamw, .nslots = 2, .slot = {"m", "v"}, .counts = true},
     [OPTIMIZER_LION] = {.op = OP_lion, .nslots = 1, .slot = {"m"}},
     [OPTIMIZER_LAMB] = {.op = OP_lamb_step, .nslots = 2, .slot = {"m", "v"}, .counts = true, .last = OP_lamb},
+    [OPTIMIZER_LAZY_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
 };
+
+static int as_type(Graph *g, int value, DType dtype, Span span) {
+    Attr attr[MAX_ATTRS] = {{0}};
+    if (g->values.at[value].type.dtype == dtype) return value;
+    attr[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
+    return graph_emit(g, OP_cast, &value, 1, attr, g->values.at[value].name, span);
+}
+
+/* Those of tables that are only looked up, by the rows that occur. */
+static const Optimizer of_rows[NOPTIMIZERS] = {
+    [OPTIMIZER_SGD] = {.op = OP_embedding_sgd},
+    [OPTIMIZER_LAZY_ADAM] = {.op = OP_lazy_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
+};
+
+/* Rows of a table's gradient, [.., d], and which they are of, [..]. */
+typedef struct RowGradient {
+    int g, index;
+} RowGradient;
+
+/* A value of one dimension less, or two: its first ones as one. */
+static int flattened(Graph *g, int value, int kept) {
+    const TensorType *type = &g->values.at[value].type;
+    const int ndim = type->shape.ndim;
+    Attr shape[MAX_ATTRS] = {{.given = true, .n = kept + 1}};
+    if (ndim == kept + 1) return value;
+    shape[0].ints[0] = 1;
+    for (int d = 0; d < ndim - kept; d++)
+        shape[0].ints[0] *= type->shape.dim[d];
+    for (int d = 0; d < kept; d++)
+        shape[0].ints[1 + d] = type->shape.dim[ndim - kept + d];
+    return graph_emit(g, OP_reshape, &value, 1, shape, g->values.at[value].name, graph_producer(g, value)->span);
+}
+
+/* Both behind each other. */
+static int joined(Graph *g, int a, int b, int kept) {
+    const int parts[2] = {flattened(g, a, kept), flattened(g, b, kept)};
+    return graph_emit(g, OP_concat, parts, 2, NULL, g->values.at[a].name, graph_producer(g, a)->span);
+}
+
+/* Whether a gradient is of lookups alone; of how many rows. */
+static bool is_of_rows(const Graph *g, int gradient, int64_t *rows) {
+    const Node *maker = graph_producer(g, gradient);
+    if (maker->op == OP_add) return is_of_rows(g, maker->in[0], rows) && is_of_rows(g, maker->in[1], rows);
+    if (maker->op != OP_embedding_grad || g->values.at[gradient].type.hidden) return false;
+    *rows += shape_elements(&g->values.at[maker->in[1]].type.shape);
+    return true;
+}
+
+static RowGradient row_gradient(Graph *g, int gradient) {
+    const Node maker = *graph_producer(g, gradient); /* a copy: joining adds nodes */
+    if (maker.op != OP_add) return (RowGradient){maker.in[0], maker.in[1]};
+    const RowGradient a = row_gradient(g, maker.in[0]), b = row_gradient(g, maker.in[1]);
+    const bool wide = g->values.at[a.index].type.dtype == I64 || g->values.at[b.index].type.dtype == I64;
+    const DType dtype = wide ? I64 : I32;
+    return (RowGradient){joined(g, a.g, b.g, 1), joined(g, as_type(g, a.index, dtype, maker.span), as_type(g, b.index, dtype, maker.span), 0)};
+}
+
+/* Whether a state is updated by the rows that occur. With sgd that is what the whole gradient would do too, and it is done where it has no more rows than the table; lazy_adam is another optimizer
+ * than adam for rows that do not occur. */
+static bool updates_rows(const Graph *g, int state, int gradient) {
+    const Settings *settings = &g->settings;
+    int64_t rows = 0;
+    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || !is_of_rows(g, gradient, &rows)) return false;
+    if (settings->optimizer == OPTIMIZER_LAZY_ADAM) return true;
+    return settings->weight_decay * settings_scale(settings, SCALE_DECAY, g->states.at[state].name) == 0 &&
+           rows <= g->states.at[state].type.shape.dim[0];
+}
 
 static void update_attributes(const Settings *settings, const char *parameter, OpCode op, Attr *attr) {
     const double decay = settings->weight_decay * settings_scale(settings, SCALE_DECAY, parameter);
@@ -250,7 +318,10 @@ static int squares_of(Graph *g, int state, int value) {
 
 static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gradient) {
     const Settings *settings = &g->settings;
-    const Optimizer *optimizer = &optimizers[settings->optimizer];
+    const bool by_rows = updates_rows(g, state, gradient);
+    const Optimizer *optimizer = by_rows ? &of_rows[settings->optimizer] : &optimizers[settings->optimizer];
+    RowGradient rows = {.g = gradient};
+    if (by_rows) rows = row_gradient(g, gradient);
     const int first = g->nodes.n;
     const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
     Attr attr[MAX_ATTRS] = {{0}};
@@ -261,7 +332,8 @@ static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gr
         slot[s] = slot_add(g, state, optimizer->slot[s]);
         in[nin++] = graph_read_state(g, slot[s], 0, g->states.at[slot[s]].name, span);
     }
-    in[nin++] = gradient;
+    in[nin++] = rows.g;
+    if (by_rows) in[nin++] = rows.index;
     if (optimizer->counts) in[nin++] = update_number(g, numbers, dtype, INPUT_UPDATE);
     const int rate = scheduled ? update_number(g, numbers, dtype, INPUT_RATE) : -1;
     if (scheduled && optimizer->last == OP_input) in[nin++] = rate;
@@ -281,13 +353,6 @@ static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gr
         graph_write_state(g, slot[s], g->nodes.at[node].out[1 + s], span);
     for (int n = first; n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n])) g->nodes.at[n].update = 1 + state;
-}
-
-static int as_type(Graph *g, int value, DType dtype, Span span) {
-    Attr attr[MAX_ATTRS] = {{0}};
-    if (g->values.at[value].type.dtype == dtype) return value;
-    attr[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
-    return graph_emit(g, OP_cast, &value, 1, attr, g->values.at[value].name, span);
 }
 
 typedef struct BySize {

@@ -69,6 +69,7 @@ static void partial_layout(const Graph *g, int gradient, Layout *layout) {
 static const Layout *update_layout(Graph *g, const Node *update, bool in_parts) {
     const State *state = &g->states.at[update->update - 1];
     const Shape *shape = &state->type.shape;
+    if (op_updates_rows(update->op)) return state->layout; /* only the rows that occur are touched, where they lie */
     if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < g->settings.shard_bytes) return state->layout;
     Layout partial, split = *state->layout;
     partial_layout(g, update_gradient(g, update), &partial);
@@ -160,7 +161,7 @@ static void update_strategy(Sharded *s, int id, const Layout *layout, const Layo
     }
     for (int i = 0; i < node->nin; i++) { /* slots, which the update alone reads */
         const Node *read = graph_producer(g, node->in[i]);
-        if (read->op != OP_read || g->states.at[read->state].trainable) continue;
+        if (read->op != OP_read || read->state == node->update - 1 || g->states.at[read->state].parameter != node->update - 1) continue;
         strategy_in_layout(node, node->strategy, i, type_of(g, node->in[i])->shape.ndim, &own);
         g->states.at[read->state].layout = graph_layout(g, &own, &type_of(g, node->in[i])->shape);
     }

@@ -111,12 +111,23 @@ static bool eval_lion(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lion(lr = 0.0001, weight_decay = 0.1);");
 }
 
+/* PyTorch's SparseAdam for tables, its Adam for what has no sparse gradient. */
+static bool eval_lazy_adam(Lower *lower, const Expr *value) {
+    Settings *s = &lower->graph->settings;
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false, NULL},
+                                    {"beta1", 0, 1, 0.9, &s->beta1, true, NULL},
+                                    {"beta2", 0, 1, 0.999, &s->beta2, true, NULL},
+                                    {"eps", 0, DBL_MAX, 1e-8, &s->eps, false, NULL}};
+    s->optimizer = OPTIMIZER_LAZY_ADAM;
+    return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");
+}
+
 bool eval_optimizer(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {{"sgd", eval_sgd},     {"momentum", eval_momentum}, {"adam", eval_adam},
-                                       {"adamw", eval_adamw}, {"lion", eval_lion},         {"lamb", eval_lamb}};
+    static const Builtin builtins[] = {{"sgd", eval_sgd},   {"momentum", eval_momentum}, {"adam", eval_adam},          {"adamw", eval_adamw},
+                                       {"lion", eval_lion}, {"lamb", eval_lamb},         {"lazy_adam", eval_lazy_adam}};
     return call_builtin(
         lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
-        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); or lamb(lr = 0.001);");
+        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); lamb(lr = 0.001); or lazy_adam(lr = 0.001);");
 }
 
 /* ---------------------------------------------------------------- numbers by parameter */

@@ -231,6 +231,7 @@ typedef enum {
     OPTIMIZER_ADAMW,
     OPTIMIZER_LION,
     OPTIMIZER_LAMB,
+    OPTIMIZER_LAZY_ADAM, /* of tables that are only looked up, by the rows that occur; adam of the others */
     NOPTIMIZERS
 } OptimizerKind;
 /* Parameters whose paths match the pattern have so many times the learning rate, or the weight decay, of the optimizer; of several lines that match the last holds. */

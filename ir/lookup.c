@@ -119,6 +119,40 @@ bool rule_embedding_grad(const TensorType *in, int nin, const Attr *attr, Rule *
     return true;
 }
 
+/* w, its slots, g [.., d], index [..], numbers -> w and its slots. Indices are whole: each row is updated once, by all of them. */
+static bool table_update(const TensorType *in, int nin, int g, Rule *rule, RuleError *error) {
+    const Shape *w = &in[0].shape, *rows = &in[g].shape, *index = &in[g + 1].shape;
+    if (w->ndim != 2) return rule_reject(error, 0, -1, "%%0 has %d dimension%s, a table of rows has 2", w->ndim, w->ndim == 1 ? "" : "s");
+    for (int i = 1; i < g; i++)
+        if (!shape_equal(&in[i].shape, w)) return rule_reject(error, i, -1, "%%%d is of another shape than %%0", i);
+    bool fits = rows->ndim == index->ndim + 1 && rows->dim[index->ndim] == w->dim[1];
+    for (int d = 0; d < index->ndim && fits; d++)
+        fits = rows->dim[d] == index->dim[d];
+    if (!fits) return rule_reject(error, g + 1, -1, "%%%d is no index of the rows %%%d of %%0", g + 1, g);
+    for (int i = g + 2; i < nin; i++)
+        if (in[i].shape.ndim > 0) return rule_reject(error, i, -1, "%%%d is not a single number", i);
+    factors_of_operand(rule, &in[0]);
+    for (int i = 1; i < g; i++)
+        memcpy(rule->in[i], rule->in[0], sizeof rule->in[0]);
+    rule->in[g][index->ndim] = rule->in[0][1];
+    for (int o = 0; o < g; o++) {
+        rule->result[o] = in[o];
+        memcpy(rule->out[o], rule->in[0], sizeof rule->in[0]);
+    }
+    rule->index_range = w->dim[0];
+    return true;
+}
+
+bool rule_embedding_sgd(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)attr;
+    return table_update(in, nin, 1, rule, error);
+}
+
+bool rule_lazy_adam(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)attr;
+    return table_update(in, nin, 3, rule, error);
+}
+
 bool rule_cross_entropy(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin;
     const char *reduction = attr[0].given && attr[0].text ? attr[0].text : "mean";

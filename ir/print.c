@@ -22,7 +22,7 @@ const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const on_nan_name[] = {"stop", "go"};
 const char *const schedule_name[] = {"constant", "linear", "cosine"};
 const char *const scale_name[] = {"lr", "decay"};
-const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw", "lion", "lamb"};
+const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw", "lion", "lamb", "lazy_adam"};
 
 /* ---------------------------------------------------------------- tokens */
 
@@ -265,7 +265,8 @@ static void put_number(Text *text, const char *key, double number) {
 
 /* What only some optimizers have. */
 static void print_optimizer(Text *text, const Settings *settings) {
-    if (settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB) {
+    if (settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB ||
+        settings->optimizer == OPTIMIZER_LAZY_ADAM) {
         put_number(text, "beta1", settings->beta1);
         put_number(text, "beta2", settings->beta2);
         put_number(text, "eps", settings->eps);

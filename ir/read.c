@@ -164,7 +164,8 @@ static bool read_precision(Scan *scan, Settings *settings) {
 
 static bool read_optimizer(Scan *scan, Settings *settings) {
     int schedule;
-    if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB) &&
+    if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB ||
+         settings->optimizer == OPTIMIZER_LAZY_ADAM) &&
         (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2) ||
          !read_number_key(scan, "eps", &settings->eps)))
         return false;

@@ -363,10 +363,14 @@ bool op_only_moves(OpCode op) {
     return false;
 }
 
+bool op_updates_rows(OpCode op) {
+    return op_table[op].op_class == OP_CLASS_UPDATE && op_in(op, "index") >= 0;
+}
+
 bool op_elementwise(OpCode op) {
     const char *letters = op_table[op].letters, *arrow = letters ? strstr(letters, "->") : NULL;
     const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->...": of rows */
-    return op_table[op].in_place || (none && strncmp(arrow + 2, "...", 3) == 0);
+    return (op_table[op].in_place && !op_updates_rows(op)) || (none && strncmp(arrow + 2, "...", 3) == 0);
 }
 
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */

@@ -91,6 +91,8 @@ RuleFn rule_pick_grad; /* {classes}: dy: [..], index: [..] -> [.., classes]; fac
 RuleFn rule_first;     /* {axis}: x -> x without the axis; factors are x's dimensions, that of the axis contracted */
 RuleFn rule_one_hot;   /* {depth, to}: index: [..] -> [.., depth]; factors are the index's dimensions, depth is one that stays whole */
 RuleFn rule_embedding; /* table: [rows, d], index: [..] -> [.., d]; factors are rows, which is contracted, d, and the index's dimensions */
+RuleFn rule_embedding_sgd;  /* w: [rows, d], g: [.., d], index: [..], rate -> w; factors are w's, what index and g have before d is whole */
+RuleFn rule_lazy_adam;      /* the same with slots: w, m, v, g, index, update, rate */
 RuleFn rule_embedding_grad; /* {rows}: dy: [.., d], index: [..] -> [rows, d]; factors are dy's dimensions, of which d is kept, and rows */
 RuleFn rule_cross_entropy;  /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
 

@@ -252,6 +252,7 @@ typedef struct GradientCheck {
     Arena arena;
     FieldTensor *values;
     int *gradient; /* per state: the value that its update takes as its gradient, -1: none */
+    int *index;    /* per state: of a table, the value that says to which of its rows those of `gradient` belong; -1: it is of the state's shape */
     int norm;      /* the value by whose root the gradients are clipped, negative: none */
     bool *forward; /* per node: the loss depends on it */
 } GradientCheck;
@@ -284,24 +285,21 @@ static bool updates_find(GradientCheck *g, int *ngradients, char *why, size_t n)
         const Node *node = &g->graph->nodes.at[i];
         if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
         const Node *read = graph_producer(g->graph, node->in[0]);
-        int gradient = -1;
         if (node->op == OP_lamb) continue; /* of a direction that lamb_step makes of the gradient */
-        for (int k = 0; k < node->nin; k++) {
-            char name[64];
-            op_in_name(node->op, k, name, sizeof name);
-            if (strcmp(name, "g") == 0) gradient = node->in[k];
-        }
+        const int at = op_in(node->op, "g"), by = op_in(node->op, "index");
+        int gradient = at < 0 ? -1 : node->in[at];
         if (read->op != OP_read || gradient < 0) {
             snprintf(why, n, "%s updates no state", node->name);
             return false;
         }
         const State *state = &g->graph->states.at[read->state];
-        if (g->gradient[read->state] >= 0 || !shape_equal(&state->type.shape, &g->graph->values.at[gradient].type.shape)) {
+        if (g->gradient[read->state] >= 0 || (by < 0 && !shape_equal(&state->type.shape, &g->graph->values.at[gradient].type.shape))) {
             snprintf(why, n, "state %s is updated twice, or by a gradient of another shape", state->name);
             return false;
         }
         if (!unclip(g, node, &gradient, &norm, why, n)) return false;
         g->gradient[read->state] = gradient;
+        if (by >= 0) g->index[read->state] = node->in[by];
         (*ngradients)++;
     }
     g->norm = norm;
@@ -348,6 +346,17 @@ static bool derivative(const GradientCheck *g, int only, Fe *result, char *why, 
     return ok;
 }
 
+/* Of a table: its rows where the index says, which are what the gradient has one for each of. What an index that means nothing says counts 0. */
+static Fe along_rows(const FieldTensor *gradient, const FieldTensor *index, const FieldTensor *direction) {
+    const int64_t width = direction->global.dim[1];
+    Fe sum = 0;
+    for (int64_t i = 0; i < shape_elements(&index->global); i++) {
+        const int64_t row = fe_signed(index->at[i]);
+        if (row >= 0 && row < direction->global.dim[0]) sum = fe_add(sum, fe_dot(gradient->at + i * width, direction->at + row * width, width));
+    }
+    return sum;
+}
+
 /* <gradient of the state, its direction> */
 static bool along_gradient(GradientCheck *g, int state, Fe *result, char *why, size_t n) {
     *result = 0;
@@ -359,7 +368,10 @@ static bool along_gradient(GradientCheck *g, int state, Fe *result, char *why, s
     direction.at = room(&arena, &direction);
     const Node read = {.op = OP_read, .state = state};
     bool ok = field_leaf(g->graph, &read, g->seed + DIRECTION, &direction, why, n);
-    if (ok) *result = fe_dot(gradient->at, direction.at, shape_elements(&direction.global));
+    const int index = g->index[state];
+    if (ok)
+        *result = index < 0 ? fe_dot(gradient->at, direction.at, shape_elements(&direction.global))
+                            : along_rows(gradient, &g->values[index], &direction);
     arena_finish(&arena);
     return ok;
 }
@@ -404,16 +416,19 @@ bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *w
     arena_init(&g.arena);
     g.values = arena_alloc(&g.arena, sizeof *g.values * (size_t)(graph->values.n + 1));
     g.gradient = arena_alloc(&g.arena, sizeof *g.gradient * (size_t)(graph->states.n + 1));
+    g.index = arena_alloc(&g.arena, sizeof *g.index * (size_t)(graph->states.n + 1));
     for (int s = 0; s < graph->states.n; s++)
-        g.gradient[s] = -1;
+        g.gradient[s] = g.index[s] = -1;
     bool *needed = arena_alloc(&g.arena, (size_t)graph->nodes.n + 1);
     g.forward = arena_alloc(&g.arena, (size_t)graph->nodes.n + 1);
     g.forward[graph->values.at[graph->loss].node] = true;
     mark_operands(graph, graph->nodes.n, g.forward);
     bool ok = updates_find(&g, ngradients, why, n);
     memcpy(needed, g.forward, (size_t)graph->nodes.n);
-    for (int s = 0; s < graph->states.n; s++)
+    for (int s = 0; s < graph->states.n; s++) {
         if (g.gradient[s] >= 0) needed[graph->values.at[g.gradient[s]].node] = true;
+        if (g.index[s] >= 0) needed[graph->values.at[g.index[s]].node] = true;
+    }
     if (ok && g.norm >= 0) needed[graph->values.at[g.norm].node] = true;
     mark_operands(graph, graph->nodes.n, needed);
     ok = ok && evaluate(graph, graph->nodes.n, needed, seed, &g.arena, g.values, why, n) && gradients_compare(&g, why, n) &&

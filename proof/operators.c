@@ -349,7 +349,8 @@ static bool attending(const Graph *graph, const Node *node, Letters *letters, ch
 
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
-    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb;
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb ||
+           op == OP_embedding_sgd || op == OP_lazy_adam;
 }
 
 /* The first operands and the results have one shape, the operands behind them are single numbers. */
@@ -389,6 +390,29 @@ static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_
     return true;
 }
 
+/* The update of a table by the rows that occur: the table, its slots and the results have its letters; the gradient's rows and the indices are whole, so that every rank sees
+ * all that a row of its part gets. */
+static bool table_rows(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const int g = node->nout; /* behind the table and its slots */
+    const Plain table = plain_of(graph, node->in[0]), rows = plain_of(graph, node->in[g]), index = plain_of(graph, node->in[g + 1]);
+    if (table.ndim != 2 || table.hidden > 0 || rows.ndim != index.ndim + 1 || rows.dim[index.ndim] != table.dim[1] ||
+        memcmp(rows.dim, index.dim, sizeof *rows.dim * (size_t)index.ndim) != 0)
+        return fail(why, n, "not a row of the table for each index");
+    for (int i = g + 2; i < node->nin; i++)
+        if (graph->values.at[node->in[i]].type.shape.ndim > 0) return fail(why, n, "an operand that must be one number has dimensions");
+    const int8_t row = (int8_t)letter_new(letters, table.dim[0]), column = (int8_t)letter_new(letters, table.dim[1]);
+    for (int i = 0; i < g; i++) {
+        const Plain in = plain_of(graph, node->in[i]), out = plain_of(graph, node->out[i]);
+        if (in.ndim != 2 || out.ndim != 2 || memcmp(in.dim, table.dim, sizeof *in.dim * 2) != 0 ||
+            memcmp(out.dim, table.dim, sizeof *out.dim * 2) != 0)
+            return fail(why, n, "a slot or result of another shape than the table");
+        letters->in[i][0] = letters->out[i][0] = row;
+        letters->in[i][1] = letters->out[i][1] = column;
+    }
+    letters->in[g][index.ndim] = column;
+    return true;
+}
+
 /* Operators whose last operand may be missing. */
 static bool takes_mask(OpCode op) {
     return op == OP_dot_product_attention || op == OP_attention_grad || op == OP_attention_most || op == OP_attention_sums;
@@ -421,6 +445,8 @@ static bool arity_fits(const Node *node) {
         [OP_lion] = {3, 2},
         [OP_lamb_step] = {5, 3},
         [OP_lamb] = {4, 1},
+        [OP_embedding_sgd] = {3, 1},
+        [OP_lazy_adam] = {6, 3},
         [OP_sum_squares] = {1, 1},
         [OP_clip] = {2, 1},
         [OP_max] = {1, 1},
@@ -484,7 +510,7 @@ static bool arity_fits(const Node *node) {
 static int index_operand(OpCode op) {
     const bool second =
         op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad || op == OP_gather || op == OP_gather_grad;
-    return second ? 1 : op == OP_one_hot ? 0 : -1;
+    return second ? 1 : op == OP_one_hot ? 0 : op == OP_embedding_sgd ? 2 : op == OP_lazy_adam ? 4 : -1;
 }
 
 static bool is_comparison(OpCode op) {
@@ -522,7 +548,7 @@ static bool types_fit(const Graph *graph, const Node *node) {
 
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     letters->n = 0;
-    letters->reshape = letters->flat = letters->view = letters->places = letters->elementwise = false;
+    letters->reshape = letters->flat = letters->view = letters->places = letters->elementwise = letters->by_rows = false;
     letters->linear = LINEAR_IN_NONE;
     letters->grouped = -1;
     letters->reduction = node->op == OP_max || node->op == OP_attention_most ? REDUCE_MAX
@@ -588,6 +614,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
                             : node->op == OP_lion     ? 3
                                                       : 4,
                             letters, why, n);
+    case OP_embedding_sgd:
+    case OP_lazy_adam:
+        letters->by_rows = true;
+        return table_rows(graph, node, letters, why, n);
     case OP_sum_squares: {
         Plain x = plain_of(graph, node->in[0]);
         if (plain_of(graph, node->out[0]).ndim > 0) return fail(why, n, "the sum of squares is one number");

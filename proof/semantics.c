@@ -684,6 +684,8 @@ static const Semantics semantics[NOPS] = {
     [OP_momentum] = {.kernel = update_kernel, .cost = 2},
     [OP_adam] = {.kernel = update_kernel, .cost = 8},
     [OP_adamw] = {.kernel = update_kernel, .cost = 8},
+    [OP_embedding_sgd] = {.kernel = table_update_kernel, .cost = 4},
+    [OP_lazy_adam] = {.kernel = table_update_kernel, .cost = 8},
     [OP_lion] = {.kernel = update_kernel, .cost = 5},
     [OP_lamb_step] = {.kernel = update_kernel, .cost = 8},
     [OP_lamb] = {.kernel = update_kernel, .cost = 3},

@@ -22,7 +22,11 @@ static bool differ(Error *error, const char *format, ...) {
 
 static const OpCode update_op[NOPTIMIZERS] = {
     [OPTIMIZER_NONE] = OP_write,  [OPTIMIZER_SGD] = OP_sgd,   [OPTIMIZER_MOMENTUM] = OP_momentum, [OPTIMIZER_ADAM] = OP_adam,
-    [OPTIMIZER_ADAMW] = OP_adamw, [OPTIMIZER_LION] = OP_lion, [OPTIMIZER_LAMB] = OP_lamb_step};
+    [OPTIMIZER_ADAMW] = OP_adamw, [OPTIMIZER_LION] = OP_lion, [OPTIMIZER_LAMB] = OP_lamb_step,    [OPTIMIZER_LAZY_ADAM] = OP_adam};
+/* Of a table whose gradient is that of looking it up: by the rows that occur. */
+static OpCode table_update_op(OptimizerKind optimizer) {
+    return optimizer == OPTIMIZER_SGD ? OP_embedding_sgd : optimizer == OPTIMIZER_LAZY_ADAM ? OP_lazy_adam : update_op[optimizer];
+}
 
 static bool is_update(const Node *node) {
     return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
@@ -66,9 +70,11 @@ static bool numbers_agree(const Settings *settings, const char *parameter, const
                       settings->nesterov ? "does not look ahead" : "looks ahead");
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         int a = op_attr(node->op, said[i].name);
-        if (a >= 0 && node->attr[a].f != said[i].number)
+        const bool decays = op_updates_rows(node->op) && strcmp(said[i].name, "weight_decay") == 0; /* none */
+        const double has = a >= 0 ? node->attr[a].f : 0;
+        if ((a >= 0 || decays) && has != said[i].number)
             return differ(error, "the header says %s=%s, %s has %s", said[i].name, shown(header, said[i].number), node->name,
-                          shown(own, node->attr[a].f));
+                          shown(own, has));
     }
     return true;
 }
@@ -123,7 +129,7 @@ static bool lamb_agrees(const Graph *graph, const Node *node, Error *error) {
 static bool update_agrees(const Graph *graph, const Node *node, int *taken, Error *error) {
     const Settings *settings = &graph->settings;
     if (node->op == OP_lamb) return lamb_agrees(graph, node, error);
-    if (node->op != update_op[settings->optimizer])
+    if (node->op != update_op[settings->optimizer] && node->op != table_update_op(settings->optimizer))
         return differ(error, "the header says optimizer=%s, %s is made by %s",
                       settings->optimizer == OPTIMIZER_NONE ? "none" : op_table[update_op[settings->optimizer]].name, node->name,
                       op_table[node->op].name);
@@ -142,7 +148,7 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
     }
     if (!numbers_agree(settings, graph->states.at[parameter].name, node, error)) return false;
     bool counts = op_in(node->op, "update") >= 0;
-    int next = op_in(node->op, "g") + 1;
+    int next = op_in(node->op, op_in(node->op, "index") < 0 ? "g" : "index") + 1;
     if (counts && !takes_input(graph, node, next++, INPUT_UPDATE, error)) return false;
     if (scheduled(settings) && node->op != OP_lamb_step && !takes_input(graph, node, next++, INPUT_RATE, error)) return false;
     return next == node->nin || differ(error, "the header has no schedule, %s takes a rate", node->name);

@@ -160,6 +160,13 @@ static bool are_views(const RoleCheck *walk, const Step *step, const Letters *le
 
 /* ---------------------------------------------------------------- results over operands */
 
+/* Whether a step that updates rows alone may store its results over this operand: it is the table or a slot, and neither the gradient nor the indices. */
+static bool is_table(const RoleCheck *walk, const Step *step, int operand) {
+    for (int i = step->nout; i < step->nin; i++)
+        if (step->in[i] == operand) return false;
+    return walk->first == walk->end;
+}
+
 /* Whether element i of each result of a member needs just element i of its operands that are as large as this one; of this one too, if it reads it. */
 static bool goes_by_element(const RoleCheck *walk, const Step *step, int operand, bool reads_it) {
     const Role *role = walk->role;
@@ -173,7 +180,8 @@ static bool goes_by_element(const RoleCheck *walk, const Step *step, int operand
         const Layout *own_layout = role->instances.at[step->out[k]].layout;
         const Shape *own_shape = &value_of(walk, step->out[k])->type.shape;
         const bool same = layout_equal(layout, own_layout) && shape_equal(shape, own_shape);
-        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (letters.elementwise && (same || !reads_it))))
+        const bool element = letters.elementwise || (letters.by_rows && is_table(walk, step, operand));
+        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (element && (same || !reads_it))))
             return false;
     }
     return true;

@@ -1,6 +1,8 @@
 /* updates: what optimizers and the clipping of gradients compute, over the field. */
 #include "proof/walk.h"
 
+#include <stdlib.h>
+
 /* Numbers of an optimizer. A schedule's rate multiplies lr, per element as it is an operand: its stride is 0, and without one it is 1. */
 typedef struct UpdateNumbers {
     Fe lr, momentum, decay, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
@@ -116,6 +118,60 @@ bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, ch
     u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
     u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum || node->op == OP_lion ? 4 : node->op == OP_lamb ? 5 : 6);
     return walk_elements(node, in, out, row, &u, why, n);
+}
+
+/* g has a row for each index: a row of the table gets the sum of those that name it, and what no index names stays. */
+static bool table_fits(const Node *node, const FieldTensor *in, const FieldTensor *out) {
+    const FieldTensor *w = &in[0], *g = &in[node->nout], *index = &in[node->nout + 1];
+    const int last = g->box.ndim - 1;
+    bool fits = w->box.ndim == 2 && index->box.ndim == last && g->box.begin[last] == w->box.begin[1] && g->box.end[last] == w->box.end[1];
+    for (int d = 0; d < last && fits; d++)
+        fits = index->box.begin[d] == 0 && index->box.end[d] == index->global.dim[d] && g->box.begin[d] == 0 && g->box.end[d] == index->global.dim[d];
+    for (int k = 0; k < node->nout && fits; k++)
+        for (int d = 0; d < 2 && fits; d++)
+            fits = in[k].box.begin[d] == w->box.begin[d] && in[k].box.end[d] == w->box.end[d] && out[k].box.begin[d] == w->box.begin[d] &&
+                   out[k].box.end[d] == w->box.end[d];
+    return fits;
+}
+
+bool table_update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const int at = node->nout; /* of g; behind it the index, then the numbers */
+    const bool lazy = node->op == OP_lazy_adam, rate = node->nin == at + 3 + lazy;
+    const FieldTensor *w = &in[0], *g = &in[at], *index = &in[at + 1];
+    Fe lr, beta1, beta2, eps;
+    if (!table_fits(node, in, out)) return field_fail(why, n, "not all that a row of the table gets");
+    if (!number_of(node, "lr", &lr) || !number_of(node, "beta1", &beta1) || !number_of(node, "beta2", &beta2) || !number_of(node, "eps", &eps))
+        return field_fail(why, n, "an optimizer's number is not finite");
+    if (rate) lr = fe_mul(lr, in[node->nin - 1].at[0]);
+    const Fe key = fe_hash(fe_hash(fe_hash(OP_lazy_adam, eps), beta1), beta2);
+    const int64_t width = w->box.end[1] - w->box.begin[1], rows = w->box.end[0] - w->box.begin[0];
+    Fe *sum = calloc((size_t)(rows * width + 1), sizeof *sum);
+    bool *named = calloc((size_t)rows + 1, sizeof *named);
+    if (!sum || !named) {
+        free(sum), free(named);
+        return field_fail(why, n, "out of memory");
+    }
+    for (int64_t i = 0; i < field_elements(index); i++) {
+        const int64_t row = fe_signed(index->at[i]) - w->box.begin[0];
+        if (row < 0 || row >= rows) continue;
+        named[row] = true;
+        for (int64_t c = 0; c < width; c++)
+            sum[row * width + c] = fe_add(sum[row * width + c], g->at[i * width + c]);
+    }
+    for (int64_t e = 0; e < rows * width; e++) {
+        for (int k = 0; k < node->nout; k++)
+            out[k].at[e] = in[k].at[e];
+        if (!named[e / width]) continue;
+        Fe step = sum[e];
+        if (lazy) {
+            out[1].at[e] = fe_add(fe_mul(beta1, in[1].at[e]), fe_mul(fe_sub(1, beta1), sum[e]));
+            out[2].at[e] = fe_add(fe_mul(beta2, in[2].at[e]), fe_mul(fe_sub(1, beta2), fe_mul(sum[e], sum[e])));
+            step = fe_hash(fe_hash(fe_hash(key, out[1].at[e]), out[2].at[e]), in[at + 2].at[0]);
+        }
+        out[0].at[e] = fe_sub(w->at[e], fe_mul(lr, step));
+    }
+    free(sum), free(named);
+    return true;
 }
 
 bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {

@@ -138,7 +138,7 @@ static int64_t update_parts(const Choices *choices, int stored, int partial) {
 
 /* How often an update reads or writes as many bytes as the parameter has, and how many slots there are. */
 static int update_passes(OptimizerKind kind, int *nslots) {
-    *nslots = kind == OPTIMIZER_ADAM || kind == OPTIMIZER_ADAMW || kind == OPTIMIZER_LAMB
+    *nslots = kind == OPTIMIZER_ADAM || kind == OPTIMIZER_ADAMW || kind == OPTIMIZER_LAMB || kind == OPTIMIZER_LAZY_ADAM
                   ? 2
                   : kind == OPTIMIZER_MOMENTUM || kind == OPTIMIZER_LION;
     return 3 + 2 * *nslots + (kind == OPTIMIZER_LAMB ? 4 : 0); /* lamb: its direction, written and read, and two norms */

@@ -20,6 +20,12 @@ static bool looks_up(OpCode op) {
     return op == OP_embedding || op == OP_pick || op == OP_gather;
 }
 
+/* Elements of the rows that an update of a table adds up: so many of the table, and of each slot, does it read and write at most. */
+static double elements_of_rows(const Graph *graph, const Node *node, const Strategy *strategy) {
+    const int g = op_in(node->op, "g");
+    return elements_of(&graph->values.at[node->in[g]].type.shape, node->rule->in[g], strategy);
+}
+
 /* Points at which the operator computes: of a product all of its index space, of a lookup what it gives or takes, of the others their largest operand or result. */
 static double points_of(const Graph *graph, const Node *node, const Strategy *strategy, double largest, double given) {
     if (op_table[node->op].product) {
@@ -41,9 +47,11 @@ static Peak peak_of(OpCode op, DType dtype) {
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
                   unsigned handed_in, unsigned handed_out) {
     double largest = 0, given = 0, whole = 0; /* bytes of all operands and results, handed or not */
+    const double rows = op_updates_rows(node->op) ? elements_of_rows(graph, node, strategy) : 0;
     for (int k = 0; k < node->nout; k++) {
         const TensorType *type = &graph->values.at[node->out[k]].type;
-        const double elements = elements_of(&type->shape, node->rule->out[k], strategy);
+        double elements = elements_of(&type->shape, node->rule->out[k], strategy);
+        if (rows > 0 && rows < elements) elements = rows;
         largest = elements > largest ? elements : largest;
         given += elements;
         whole += elements * dtype_bytes[type->dtype];
@@ -53,6 +61,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
         const TensorType *type = &graph->values.at[node->in[i]].type;
         double elements = elements_of(&type->shape, node->rule->in[i], strategy);
         if (i == 0 && looks_up(node->op) && given < elements) elements = given;
+        if (i < node->nout && rows > 0 && rows < elements) elements = rows;
         largest = elements > largest ? elements : largest;
         whole += elements * dtype_bytes[type->dtype];
         if (!(handed_in >> i & 1)) work->bytes += elements * dtype_bytes[type->dtype];

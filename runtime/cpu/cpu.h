@@ -4,6 +4,7 @@
  *   elements.c     the loops of elementwise operators; elementwise.c: their kernels
  *   vector.c       loops compiled for several widths of vectors; functions.h: exp, log, ... for them
  *   update.c       sgd, momentum, adam, adamw, lion, lamb; sum_squares
+ *   rows.c         embedding_sgd, lazy_adam: tables by the rows that occur
  *   reduce.c       sum, mean, sum_to, replica_sum, mse; sumloops.c: their loops
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min
@@ -183,6 +184,11 @@ void nest_copy(Pool *pool, const Nest *nest, void *out, const void *in, int item
 static inline int64_t index_within(const Operand *index, int64_t i, int64_t begin, int64_t length) {
     int64_t at = index->dtype == I64 ? ((const int64_t *)index->data)[i] : ((const int32_t *)index->data)[i];
     return at >= begin && at - begin < length ? at - begin : -1;
+}
+
+/* A single real. */
+static inline double operand_number(const Operand *scalar) {
+    return scalar->dtype == F32 ? (double)*(const float *)scalar->data : *(const double *)scalar->data;
 }
 
 /* The number of an integer type that is nearest to a real, cut off towards 0; nan: 0. */

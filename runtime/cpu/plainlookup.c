@@ -94,6 +94,55 @@ bool reference_embedding_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
+/* What an element of the table gets: the sum of those of g in its column whose index is its row; false: no index is. */
+static bool table_gradient(const KernelCall *call, int64_t row, int64_t column, double *sum) {
+    const Operand *g = &call->in[call->nout], *index = &call->in[call->nout + 1];
+    const int64_t width = call->in[0].local.dim[1];
+    bool named = false;
+    *sum = 0;
+    for (int64_t i = 0, n = shape_elements(&index->local); i < n; i++) {
+        if (element_get(index, i) != (double)(row + call->in[0].box.begin[0])) continue;
+        named = true;
+        *sum += element_get(g, i * width + column);
+    }
+    return named;
+}
+
+static double table_number(const KernelCall *call, const char *name) {
+    return call->attr[op_attr(call->op, name)].f;
+}
+
+bool reference_embedding_sgd(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *w = &call->in[0];
+    const double lr = table_number(call, "lr") * (call->nin == 4 ? element_get(&call->in[3], 0) : 1);
+    for (int64_t e = 0, n = shape_elements(&w->local), width = w->local.dim[1]; e < n; e++) {
+        double g;
+        const bool named = table_gradient(call, e / width, e % width, &g);
+        element_set(&call->out[0], e, named ? element_get(w, e) - lr * g : element_get(w, e));
+    }
+    return true;
+}
+
+bool reference_lazy_adam(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *w = &call->in[0];
+    const double lr = table_number(call, "lr") * (call->nin == 7 ? element_get(&call->in[6], 0) : 1), count = element_get(&call->in[5], 0);
+    const double beta1 = table_number(call, "beta1"), beta2 = table_number(call, "beta2");
+    for (int64_t e = 0, n = shape_elements(&w->local), width = w->local.dim[1]; e < n; e++) {
+        double g, new_w = element_get(w, e), m = element_get(&call->in[1], e), v = element_get(&call->in[2], e);
+        if (table_gradient(call, e / width, e % width, &g)) {
+            m = beta1 * m + (1 - beta1) * g;
+            v = beta2 * v + (1 - beta2) * g * g;
+            new_w -= lr * sqrt(1 - pow(beta2, count)) / (1 - pow(beta1, count)) * m / (sqrt(v) + table_number(call, "eps"));
+        }
+        element_set(&call->out[0], e, new_w);
+        element_set(&call->out[1], e, m);
+        element_set(&call->out[2], e, v);
+    }
+    return true;
+}
+
 bool reference_one_hot(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *y = &call->out[0];

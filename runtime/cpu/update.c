@@ -81,10 +81,6 @@ ADAM(f64, double, sqrt)
 LION(f32, float)
 LION(f64, double)
 
-static double number(const Operand *scalar) {
-    return scalar->dtype == F32 ? (double)*(const float *)scalar->data : *(const double *)scalar->data;
-}
-
 static double attribute(const KernelCall *call, const char *name) {
     return call->attr[op_attr(call->op, name)].f;
 }
@@ -92,7 +88,7 @@ static double attribute(const KernelCall *call, const char *name) {
 /* The rate that was last given to the executor, if the operator takes one, times lr. */
 static double rate_of(const KernelCall *call) {
     int rate = op_in(call->op, "rate");
-    return attribute(call, "lr") * (rate < call->nin ? number(&call->in[rate]) : 1);
+    return attribute(call, "lr") * (rate < call->nin ? operand_number(&call->in[rate]) : 1);
 }
 
 static bool update(const KernelCall *call, UpdateRun *run, PoolFn *const loops[NDTYPES], Error *error) {
@@ -139,7 +135,7 @@ bool kernel_lion(const KernelCall *call, Error *error) {
 }
 
 static bool adams(const KernelCall *call, bool decoupled, Error *error) {
-    const double lr = rate_of(call), decay = attribute(call, "weight_decay"), count = number(&call->in[4]);
+    const double lr = rate_of(call), decay = attribute(call, "weight_decay"), count = operand_number(&call->in[4]);
     UpdateRun run = {.w = call->in[0].data,
                      .m = call->in[1].data,
                      .v = call->in[2].data,

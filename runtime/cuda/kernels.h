@@ -274,6 +274,17 @@ LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index,
 /* table[r] = the sum of rows[i] over all i with index[i] = r; f32 and f64. */
 LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors,
                              cudaStream_t stream);
+/* A table, w, and its slots, m and v of lazy_adam, by the rows g that an index names; no other row is touched. */
+typedef struct TableUpdate {
+    KernelIndex index;
+    void *w, *m, *v; /* new; the old ones lie there. m NULL: sgd */
+    const void *g;
+    int64_t width;
+    int dtype;
+    const void *rate, *count; /* as UpdateTable's */
+    double lr, beta1, beta2, eps;
+} TableUpdate;
+LAUNCHED kernels_table_update(const TableUpdate *update, cudaStream_t stream);
 
 /* gather.cuh; no tensor is empty */
 

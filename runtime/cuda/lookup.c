@@ -48,3 +48,50 @@ bool kernel_embedding_grad(const KernelCall *call, Error *error) {
         kernels_lookup_grad(table->data, dy->data, &index, table->local.dim[1], (int)table->dtype, cuda->nprocessors, cuda->compute);
     return cuda_launched(cuda, status, "embedding_grad", error);
 }
+
+/* The operand of this name; NULL: the operator has none, or it was left out. */
+static const void *named(const KernelCall *call, const char *name) {
+    const int at = op_in(call->op, name);
+    return at < 0 || at >= call->nin ? NULL : call->in[at].data;
+}
+
+static double attribute(const KernelCall *call, const char *name) {
+    const int at = op_attr(call->op, name);
+    return at < 0 ? 0 : call->attr[at].f;
+}
+
+/* The table and its slots are the first operands and the results; behind them come g and the index. */
+static bool table_update(const KernelCall *call, bool slots, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *w = &call->in[0], *g = &call->in[call->nout];
+    if (w->dtype != F32 && w->dtype != F64)
+        return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[w->dtype]);
+    for (int k = 0; k < call->nout; k++)
+        if (call->out[k].data != call->in[k].data &&
+            !cuda_ok(cuda,
+                     cudaMemcpyAsync(call->out[k].data, call->in[k].data, (size_t)(shape_elements(&w->local) * dtype_bytes[w->dtype]),
+                                     cudaMemcpyDeviceToDevice, cuda->compute),
+                     "copying a table", error))
+            return false;
+    const TableUpdate update = {.index = index_of(&call->in[call->nout + 1], w, 0),
+                                .w = call->out[0].data,
+                                .m = slots ? call->out[1].data : NULL,
+                                .v = slots ? call->out[2].data : NULL,
+                                .g = g->data,
+                                .width = w->local.dim[1],
+                                .dtype = (int)w->dtype,
+                                .rate = named(call, "rate"),
+                                .count = named(call, "update"),
+                                .lr = attribute(call, "lr"),
+                                .beta1 = attribute(call, "beta1"),
+                                .beta2 = attribute(call, "beta2"),
+                                .eps = attribute(call, "eps")};
+    return cuda_launched(cuda, kernels_table_update(&update, cuda->compute), op_table[call->op].name, error);
+}
+
+bool kernel_embedding_sgd(const KernelCall *call, Error *error) {
+    return table_update(call, false, error);
+}
+bool kernel_lazy_adam(const KernelCall *call, Error *error) {
+    return table_update(call, true, error);
+}

@@ -219,3 +219,58 @@ extern "C" cudaError_t kernels_lookup_grad(void *table, const void *rows, const 
     if (index->length == 0 || width == 0) return cudaSuccess;
     return dtype == KERNEL_F64 ? table_launch<double>(table, rows, index, width, nprocessors, stream) : table_launch<float>(table, rows, index, width, nprocessors, stream);
 }
+
+/* ---------------------------------------------------------------- the update of a table by the rows that occur */
+
+/* A block for each index. That of the first index of a row adds up, in the order of the indices, what the row gets, and updates it; all others end at once. */
+template <class T> __global__ void __launch_bounds__(BLOCK) table_update_kernel(const __grid_constant__ TableUpdate update) {
+    __shared__ uint8_t named[BLOCK];
+    __shared__ double scalar[2]; /* the rate, with corrections */
+    const int64_t own = blockIdx.x, row = index_at(update.index, own);
+    int earlier = row < 0;
+    for (int64_t i = threadIdx.x; i < own && !earlier; i += BLOCK)
+        earlier = index_at(update.index, i) == row;
+    if (__syncthreads_or(earlier)) return;
+    if (threadIdx.x == 0) {
+        scalar[0] = update.lr * (update.rate ? (double)*(const T *)update.rate : 1);
+        if (update.m) {
+            const double count = (double)*(const T *)update.count;
+            scalar[0] *= sqrt(1 - pow(update.beta2, count)) / (1 - pow(update.beta1, count));
+        }
+    }
+    const T *g = (const T *)update.g;
+    for (int64_t begin = 0; begin < update.width; begin += BLOCK) {
+        const int64_t column = begin + threadIdx.x;
+        double sum = 0;
+        for (int64_t window = own; window < update.index.n; window += BLOCK) {
+            const int64_t i = window + threadIdx.x;
+            const int here = i < update.index.n && index_at(update.index, i) == row;
+            __syncthreads();
+            named[threadIdx.x] = (uint8_t)here;
+            if (!__syncthreads_or(here) || column >= update.width) continue;
+            for (int k = 0; k < BLOCK; k++)
+                if (named[k]) sum += (double)g[(window + k) * update.width + column];
+        }
+        if (column >= update.width) continue;
+        const int64_t at = row * update.width + column;
+        const T lr = (T)scalar[0], gradient = (T)sum;
+        T *w = (T *)update.w + at;
+        if (!update.m) {
+            *w = real_fma(-lr, gradient, *w);
+            continue;
+        }
+        T *m = (T *)update.m + at, *v = (T *)update.v + at;
+        *m = real_fma((T)(1 - update.beta1), gradient, (T)update.beta1 * *m);
+        *v = real_fma((T)(1 - update.beta2) * gradient, gradient, (T)update.beta2 * *v);
+        *w = real_fma(-lr, *m / (real_sqrt(*v) + (T)update.eps), *w);
+    }
+}
+
+extern "C" cudaError_t kernels_table_update(const TableUpdate *update, cudaStream_t stream) {
+    if (update->index.n == 0 || update->width == 0) return cudaSuccess;
+    if (update->dtype == KERNEL_F64)
+        LAUNCH((table_update_kernel<double>), (unsigned)update->index.n, BLOCK, 0, stream, *update);
+    else
+        LAUNCH((table_update_kernel<float>), (unsigned)update->index.n, BLOCK, 0, stream, *update);
+    return cudaGetLastError();
+}

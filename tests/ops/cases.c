@@ -458,14 +458,25 @@ void cases_updates(CaseFn *fn, void *context) {
          .positive = true);
     for (int nin = 4; nin <= 5; nin++)
         CASE(.op = OP_lamb, .nin = nin, .in = {x, x, SCALAR, SCALAR, SCALAR}, .attr = {NUMBER(0.1)}, .positive = true);
+    /* rows, width, indices, of so many rows at most: often the same, all one, of more rows than a digit of the sort has */
+    const int64_t tables[][4] = {{40, 6, 8, 40}, {40, 33, 500, 40}, {7, 300, 64, 1}, {6000, 8, 300, 6000}, {1, 5, 9, 1}, {3, 1, 1, 3}};
+    for (size_t t = 0; t < COUNT(tables); t++)
+        for (int rate = 0; rate < 2; rate++) {
+            const Shape w = SHAPE(tables[t][0], tables[t][1]), g = SHAPE(tables[t][2], tables[t][1]), index = SHAPE(tables[t][2]);
+            CASE(.op = OP_embedding_sgd, .nin = 3 + rate, .in = {w, g, index, SCALAR}, .attr = {NUMBER(0.1)}, .most = tables[t][3],
+                 .length = (double)tables[t][2]);
+            CASE(.op = OP_lazy_adam, .nin = 6 + rate, .in = {w, w, w, g, index, SCALAR, SCALAR},
+                 .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3)}, .positive = true, .most = tables[t][3],
+                 .length = (double)tables[t][2]);
+        }
     CASE(.op = OP_sum_squares, .nin = 1, .in = {x}, .length = 60000, .size = 245);
     CASE(.op = OP_clip, .nin = 2, .in = {x, SCALAR}, .attr = {NUMBER(0.5)}, .positive = true);
 }
 
 /* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
 void cases_whole_table(CaseFn *fn, void *context) {
-    const OpCode positive[] = {OP_log,  OP_sqrt,  OP_rsqrt,     OP_div,  OP_sqrt_grad,
-                               OP_adam, OP_adamw, OP_lamb_step, OP_clip, OP_attention_grad};
+    const OpCode positive[] = {OP_log,   OP_sqrt,      OP_rsqrt,     OP_div,  OP_sqrt_grad,     OP_adam,
+                               OP_adamw, OP_lamb_step, OP_lazy_adam, OP_clip, OP_attention_grad};
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};

@@ -26,7 +26,7 @@ static bool positive(uint32_t a) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, ALONG, WINDOW } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, TABLE_UPDATE, ALONG, WINDOW } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_expm1_grad] = ELEMENT,
@@ -110,6 +110,8 @@ static const Way way_of[NOPS] = {
     [OP_pick_grad] = LOOKUP,
     [OP_embedding] = TABLE,
     [OP_embedding_grad] = TABLE,
+    [OP_embedding_sgd] = TABLE_UPDATE,
+    [OP_lazy_adam] = TABLE_UPDATE,
     [OP_one_hot] = LOOKUP,
     [OP_first] = ALONG,
     [OP_gather] = ALONG,
@@ -709,6 +711,39 @@ static bool table_rows(const Node *node, const SimTensor *in, SimTensor *out, ch
     return true;
 }
 
+/* Of a table and its slots what the rows of a gradient say of the rows that indices name. A poisoned index poisons all. */
+static bool table_update(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    const int at = node->nout;
+    const bool lazy = node->op == OP_lazy_adam;
+    const SimTensor *table = &in[0], *g = &in[at], *index = &in[at + 1];
+    const int64_t width = table->local.dim[1], indices = shape_elements(&index->local);
+    uint32_t rate = simulate_number(node->attr[0].f);
+    if (node->nin == at + 3 + lazy) rate = times(rate, in[node->nin - 1].at[0]);
+    if (!is_whole(index, 0) || shape_elements(&g->local) != indices * width) return fault(why, n, "not all rows that a table gets");
+    for (int64_t e = 0; e < shape_elements(&table->local); e++) {
+        uint32_t sum = 0;
+        bool named = false;
+        for (int64_t i = 0; i < indices; i++) {
+            const bool poisoned = index->at[i] == SIM_POISON;
+            if (!poisoned && index->at[i] != table->begin[0] + e / width) continue;
+            named = true;
+            sum = plus(sum, poisoned ? SIM_POISON : g->at[i * width + e % width]);
+        }
+        for (int k = 0; k < node->nout; k++)
+            out[k].at[e] = in[k].at[e];
+        if (!named) continue;
+        uint32_t step = sum;
+        if (lazy) {
+            const uint32_t beta1 = simulate_number(node->attr[1].f), beta2 = simulate_number(node->attr[2].f);
+            out[1].at[e] = plus(times(beta1, in[1].at[e]), times(plus(1, negative(beta1)), sum));
+            out[2].at[e] = plus(times(beta2, in[2].at[e]), times(plus(1, negative(beta2)), times(sum, sum)));
+            step = times(out[1].at[e], any_function(OP_lazy_adam, times(in[at + 2].at[0], any_function(OP_adam, out[2].at[e]))));
+        }
+        out[0].at[e] = plus(in[0].at[e], negative(times(rate, step)));
+    }
+    return true;
+}
+
 static bool one_hot(const SimTensor *in, SimTensor *out, char *why, size_t n) {
     int64_t length = out->local.dim[out->local.ndim - 1];
     if (shape_elements(&out->local) != shape_elements(&in->local) * length) return fault(why, n, "not a row for each index");
@@ -758,6 +793,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
     case TABLE:
         return table_rows(node, in, out, why, n);
+    case TABLE_UPDATE:
+        return table_update(node, in, out, why, n);
     case ALONG:
         return simulate_along(node, in, out, why, n);
     case RESHAPE:
