@@ -280,7 +280,8 @@ static RowGradient row_gradient(Graph *g, int gradient) {
     const RowGradient a = row_gradient(g, maker.in[0]), b = row_gradient(g, maker.in[1]);
     const bool wide = g->values.at[a.index].type.dtype == I64 || g->values.at[b.index].type.dtype == I64;
     const DType dtype = wide ? I64 : I32;
-    return (RowGradient){joined(g, a.g, b.g, 1), joined(g, as_type(g, a.index, dtype, maker.span), as_type(g, b.index, dtype, maker.span), 0)};
+    return (RowGradient){joined(g, a.g, b.g, 1),
+                         joined(g, as_type(g, a.index, dtype, maker.span), as_type(g, b.index, dtype, maker.span), 0)};
 }
 
 /* Whether a state is updated by the rows that occur. With sgd that is what the whole gradient would do too, and it is done where it has no more rows than the table; lazy_adam is another optimizer

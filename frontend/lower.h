@@ -439,6 +439,7 @@ bool eval_accumulate(Lower *lower, const Expr *value);
 /* ---------------------------------------------------------------- micro.c */
 
 /* Before the net: in how many parts train says that its batches are taken. */
+bool clip_complete(Lower *lower, const Block *train); /* optimizer.c: what is clipped can be. After all settings */
 bool micro_find(Lower *lower, const Block *train);
 bool eval_micro_batches(Lower *lower, const Expr *value);
 /* The rows of a batch become those of a part. */

@@ -119,12 +119,30 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
                                     {"beta2", 0, 1, 0.999, &s->beta2, true, NULL},
                                     {"eps", 0, DBL_MAX, 1e-8, &s->eps, false, NULL}};
     s->optimizer = OPTIMIZER_LAZY_ADAM;
+    if (s->mode == MODE_DATA_PARALLEL) {
+        diag_error(lower->diags, lower_span(lower, value->loc),
+                   "lazy_adam is not of mode data_parallel, which averages whole gradients of tables");
+        diag_hint(lower->diags, "mode = semi_auto; splits the batch too; or optimizer = adam(lr = 0.001);");
+        return false;
+    }
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");
 }
 
+bool clip_complete(Lower *lower, const Block *train) {
+    const Settings *s = &lower->graph->settings;
+    if (s->optimizer != OPTIMIZER_LAZY_ADAM || s->clip == 0) return true;
+    for (const Entry *entry = train->entries; entry; entry = entry->next)
+        if (strcmp(entry->name, "clip") == 0)
+            diag_error(lower->diags, lower_span(lower, entry->name_loc),
+                       "lazy_adam has no whole gradients of tables that could be clipped");
+    diag_hint(lower->diags, "leave clip out; or optimizer = adam(lr = 0.001);");
+    return false;
+}
+
 bool eval_optimizer(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {{"sgd", eval_sgd},   {"momentum", eval_momentum}, {"adam", eval_adam},          {"adamw", eval_adamw},
-                                       {"lion", eval_lion}, {"lamb", eval_lamb},         {"lazy_adam", eval_lazy_adam}};
+    static const Builtin builtins[] = {
+        {"sgd", eval_sgd},   {"momentum", eval_momentum}, {"adam", eval_adam},          {"adamw", eval_adamw},
+        {"lion", eval_lion}, {"lamb", eval_lamb},         {"lazy_adam", eval_lazy_adam}};
     return call_builtin(
         lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
         "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); lamb(lr = 0.001); or lazy_adam(lr = 0.001);");

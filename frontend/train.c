@@ -179,7 +179,7 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
-    ok &= scales_matched(lower) && micro_complete(lower);
+    ok &= clip_complete(lower, block) && scales_matched(lower) && micro_complete(lower);
     if (settings->restore_best && !settings->watch[WATCH_BEST].metric) {
         diag_error(lower->diags, lower_span(lower, block->loc), "restore best, and no checkpoint is the best one");
         diag_hint(lower->diags, "checkpoint every epoch best f1;");

@@ -154,7 +154,7 @@ char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operan
 unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
 bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
 bool op_updates_rows(OpCode op); /* an update of a table, by rows of a gradient that an index names: row for row, not element by element */
-bool op_only_moves(OpCode op);  /* its results have its operands' elements, and no others */
+bool op_only_moves(OpCode op);   /* its results have its operands' elements, and no others */
 bool op_gives(OpCode op, int nout);                            /* whether the operator may have so many results */
 void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
 int op_in(OpCode op, const char *name);                        /* the operand of this name, or -1: "g" is the gradient of an update */

@@ -252,7 +252,8 @@ typedef struct GradientCheck {
     Arena arena;
     FieldTensor *values;
     int *gradient; /* per state: the value that its update takes as its gradient, -1: none */
-    int *index;    /* per state: of a table, the value that says to which of its rows those of `gradient` belong; -1: it is of the state's shape */
+    int *
+        index; /* per state: of a table, the value that says to which of its rows those of `gradient` belong; -1: it is of the state's shape */
     int norm;      /* the value by whose root the gradients are clipped, negative: none */
     bool *forward; /* per node: the loss depends on it */
 } GradientCheck;
@@ -352,7 +353,8 @@ static Fe along_rows(const FieldTensor *gradient, const FieldTensor *index, cons
     Fe sum = 0;
     for (int64_t i = 0; i < shape_elements(&index->global); i++) {
         const int64_t row = fe_signed(index->at[i]);
-        if (row >= 0 && row < direction->global.dim[0]) sum = fe_add(sum, fe_dot(gradient->at + i * width, direction->at + row * width, width));
+        if (row >= 0 && row < direction->global.dim[0])
+            sum = fe_add(sum, fe_dot(gradient->at + i * width, direction->at + row * width, width));
     }
     return sum;
 }

@@ -70,11 +70,11 @@ static bool numbers_agree(const Settings *settings, const char *parameter, const
                       settings->nesterov ? "does not look ahead" : "looks ahead");
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         int a = op_attr(node->op, said[i].name);
-        const bool decays = op_updates_rows(node->op) && strcmp(said[i].name, "weight_decay") == 0; /* none */
-        const double has = a >= 0 ? node->attr[a].f : 0;
-        if ((a >= 0 || decays) && has != said[i].number)
+        if (a >= 0 && node->attr[a].f != said[i].number)
             return differ(error, "the header says %s=%s, %s has %s", said[i].name, shown(header, said[i].number), node->name,
-                          shown(own, has));
+                          shown(own, node->attr[a].f));
+        if (op_updates_rows(node->op) && strcmp(said[i].name, "weight_decay") == 0 && said[i].number != 0)
+            return differ(error, "the header says weight_decay=%s, %s has none", shown(header, said[i].number), node->name);
     }
     return true;
 }

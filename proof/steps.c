@@ -181,8 +181,7 @@ static bool goes_by_element(const RoleCheck *walk, const Step *step, int operand
         const Shape *own_shape = &value_of(walk, step->out[k])->type.shape;
         const bool same = layout_equal(layout, own_layout) && shape_equal(shape, own_shape);
         const bool element = letters.elementwise || (letters.by_rows && is_table(walk, step, operand));
-        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (element && (same || !reads_it))))
-            return false;
+        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (element && (same || !reads_it)))) return false;
     }
     return true;
 }

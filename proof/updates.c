@@ -126,7 +126,8 @@ static bool table_fits(const Node *node, const FieldTensor *in, const FieldTenso
     const int last = g->box.ndim - 1;
     bool fits = w->box.ndim == 2 && index->box.ndim == last && g->box.begin[last] == w->box.begin[1] && g->box.end[last] == w->box.end[1];
     for (int d = 0; d < last && fits; d++)
-        fits = index->box.begin[d] == 0 && index->box.end[d] == index->global.dim[d] && g->box.begin[d] == 0 && g->box.end[d] == index->global.dim[d];
+        fits = index->box.begin[d] == 0 && index->box.end[d] == index->global.dim[d] && g->box.begin[d] == 0 &&
+               g->box.end[d] == index->global.dim[d];
     for (int k = 0; k < node->nout && fits; k++)
         for (int d = 0; d < 2 && fits; d++)
             fits = in[k].box.begin[d] == w->box.begin[d] && in[k].box.end[d] == w->box.end[d] && out[k].box.begin[d] == w->box.begin[d] &&
@@ -140,7 +141,8 @@ bool table_update_kernel(const Node *node, const FieldTensor *in, FieldTensor *o
     const FieldTensor *w = &in[0], *g = &in[at], *index = &in[at + 1];
     Fe lr, beta1, beta2, eps;
     if (!table_fits(node, in, out)) return field_fail(why, n, "not all that a row of the table gets");
-    if (!number_of(node, "lr", &lr) || !number_of(node, "beta1", &beta1) || !number_of(node, "beta2", &beta2) || !number_of(node, "eps", &eps))
+    if (!number_of(node, "lr", &lr) || !number_of(node, "beta1", &beta1) || !number_of(node, "beta2", &beta2) ||
+        !number_of(node, "eps", &eps))
         return field_fail(why, n, "an optimizer's number is not finite");
     if (rate) lr = fe_mul(lr, in[node->nin - 1].at[0]);
     const Fe key = fe_hash(fe_hash(fe_hash(OP_lazy_adam, eps), beta1), beta2);

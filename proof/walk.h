@@ -38,7 +38,7 @@ void tensor_multiply(const FieldTensor *t, Fe factor);
 
 /* ---------------------------------------------------------------- updates.c: rows of the table in semantics.c */
 
-bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* sgd, momentum, adam, adamw */
+bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);       /* sgd, momentum, adam, adamw */
 bool table_update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* embedding_sgd, lazy_adam */
 bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 

@@ -155,6 +155,20 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     return exposed * (move.bytes_s + share * move.messages_s) + passes * bytes / choices->machine->memory_bytes_per_s;
 }
 
+/* Of a table that lies in `stored`, and is updated by the rows of an embedding's gradient: these are gathered, and their indices, and so many rows are read and written. */
+static double rows_seconds(const Choices *choices, const NodeClass *class, const Columns *columns, int stored) {
+    const TensorType *rows = &class->node->rule->result[0], *index = &choices->graph->values.at[class->node->in[1]].type;
+    int nslots;
+    Layout needed, whole;
+    rows_of_table(moves_at(choices->moves, stored), rows->shape.ndim, &needed);
+    layout_init(&whole, index->shape.ndim);
+    const int to = number(choices, rows, &needed), passes = update_passes(choices->graph->settings.optimizer, &nslots);
+    const double exposed = 1 - choices->machine->overlap * choices->behind;
+    return exposed * (moves_seconds(choices->moves, columns->home[0], to, INFINITY) +
+                      moves_seconds(choices->moves, columns->need[1], number(choices, index, &whole), INFINITY)) +
+           passes * (double)moves_bytes(choices->moves, to) / choices->machine->memory_bytes_per_s;
+}
+
 int64_t parameter_bytes(const Choices *choices, int stored, int partial) {
     int nslots;
     update_passes(choices->graph->settings.optimizer, &nslots);
@@ -171,7 +185,12 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
     int64_t held = 0;
     for (int i = 0; i < class->node->nin; i++) {
         const int need = columns->need[i], gradient = columns->gradient[i];
-        if (key->kind[i] == OPERAND_OWN && key->trained[i] && gradient >= 0) {
+        const bool by_rows = i == 0 && key->by_rows && key->trained[i] && gradient >= 0;
+        if (by_rows) {
+            const int stored = key->kind[i] == OPERAND_OWN ? need : key->given[i];
+            cost += rows_seconds(choices, class, columns, stored) + moves_seconds(choices->moves, stored, need, INFINITY);
+            held += parameter_bytes(choices, stored, stored);
+        } else if (key->kind[i] == OPERAND_OWN && key->trained[i] && gradient >= 0) {
             const int stored = moves_parts(choices->moves, need);
             cost += parameter_seconds(choices, stored, gradient) + moves_seconds(choices->moves, stored, need, INFINITY);
             held += parameter_bytes(choices, stored, gradient);

@@ -36,6 +36,7 @@ typedef struct ClassKey {
     int8_t kind[MAX_IN];    /* OperandKind */
     bool trained[MAX_IN];   /* OPERAND_OWN, OPERAND_GIVEN: a parameter */
     bool active[MAX_IN];    /* the operand has a gradient */
+    bool by_rows;           /* an embedding whose table is updated by the rows that occur */
     int given[MAX_IN];      /* OPERAND_GIVEN: the number of its layout */
     bool reported[MAX_OUT]; /* the result is reported whole */
     bool kept[MAX_OUT];     /* gradients read it */

@@ -40,6 +40,7 @@ typedef struct Builder {
     VEC(Use) uses;
     int *variable_of; /* per node */
     bool *active;     /* per value: it has a gradient */
+    bool *by_rows;    /* per state: a table that is updated by the rows that occur */
     bool *varies;     /* per value: it depends on an input or a state */
     bool *kept;       /* per value: gradients read it, or what only looks at it in another shape */
     const Strategy *whole[MAX_FACTORS + 1];
@@ -202,6 +203,8 @@ static void add_node(Builder *b, int id) {
     memset(&key, 0, sizeof key); /* its padding too */
     for (int i = 0; i < node->nin; i++)
         operand_key(b, &b->sources.at[b->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
+    const int table = node->op == OP_embedding ? b->sources.at[b->source_of[node->in[0]]].state : -1;
+    key.by_rows = table >= 0 && b->by_rows[table];
     for (int o = 0; o < node->nout; o++) {
         key.kept[o] = b->kept[node->out[o]];
         for (int k = 0; k < graph_nreports(b->graph); k++)
@@ -429,6 +432,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
                  .nnodes = graph_nforward(graph)};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);
     b.active = graph_active(graph, arena);
+    b.by_rows = states_by_rows(graph, arena);
     find_varying(&b);
     find_kept(&b);
     find_sources(&b);

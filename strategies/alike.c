@@ -61,6 +61,21 @@ static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *s
     return moved;
 }
 
+/* What is received where an embedding's table is updated by rows: the rows of the gradient, each in the columns that a rank has, and all indices. */
+static Moved table_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
+    const TensorType *rows = value_type(p, node->out[0]), *index = value_type(p, node->in[1]);
+    Layout table, left, needed, whole;
+    if (node->op != OP_embedding) return (Moved){0};
+    strategy_in_layout(node, strategy, 0, 2, &table);
+    strategy_out_layout(node, strategy, 0, rows->shape.ndim, &left);
+    rows_of_table(&table, rows->shape.ndim, &needed);
+    const int64_t elements = cost_convert(p->memo, cost_layout(p->memo, &left, &rows->shape), cost_layout(p->memo, &needed, &rows->shape));
+    strategy_in_layout(node, strategy, 1, index->shape.ndim, &left);
+    layout_init(&whole, index->shape.ndim);
+    const int64_t indices = cost_convert(p->memo, cost_layout(p->memo, &left, &index->shape), cost_layout(p->memo, &whole, &index->shape));
+    return (Moved){elements * dtype_bytes[rows->dtype] + indices * dtype_bytes[index->dtype], (elements > 0) + (indices > 0)};
+}
+
 /* The layout in which the gradient of an operand is left: that of the operand, partial over the digits of the factors that it does not have. */
 static int gradient_number(const Propagator *p, const Node *node, const Strategy *strategy, int operand) {
     const Shape *shape = &value_type(p, node->in[operand])->shape;
@@ -108,6 +123,7 @@ Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strateg
                            .gradient = numbers + node->nin,
                            .made = numbers + 2 * node->nin,
                            .home = numbers + 2 * node->nin + node->nout,
+                           .table = table_moved(p, node, strategy),
                            .rows = node->nin > 0 ? rows_moved(p, node, strategy) : (Moved){0},
                            .halos = node->nin > 0 && node->nout > 0 ? halos_moved(p, node, strategy) : (Moved){0}};
     for (int f = 0; f < copy->nfactors; f++)

@@ -151,7 +151,7 @@ static int question_key(const Propagator *p, const Question *question, int key[M
     key[n++] = had ? had->number : -1;
     key[n++] = p->hinted;
     for (int i = 0; i < question->node->nin; i++)
-        key[n++] = p->active[question->node->in[i]];
+        key[n++] = p->active[question->node->in[i]] + 2 * p->by_rows[question->node->in[i]];
     for (const Part *part = question->part; part < question->part + question->nparts; part++) {
         key[n++] = part->result >= 0 ? part_fixed(p, question, part) : part->first;
         for (int i = 0; i < part->noperands; i++)

@@ -127,6 +127,10 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
         }
     p->batch = values_batch(graph, &p->arena);
     p->active = graph_active(graph, &p->arena);
+    p->by_rows = arena_alloc(&p->arena, (size_t)nvalues + 1);
+    const bool *states = states_by_rows(graph, &p->arena);
+    for (int id = 0; id < p->nnodes; id++)
+        if (graph->nodes.at[id].op == OP_read) p->by_rows[graph->nodes.at[id].out[0]] = states[graph->nodes.at[id].state];
 }
 
 /* Open nodes split their batch. */

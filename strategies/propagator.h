@@ -25,6 +25,7 @@ typedef struct Candidate {
     int32_t *split;           /* per factor */
     double flops;             /* of the busiest rank */
     Moved halos;              /* of the gradient that operand 0's is computed from */
+    Moved table;              /* of an embedding whose table is updated by rows: these and their indices, brought to the table */
     Moved rows;               /* in the reductions over the rows that it splits (Factor.reductions) */
     const int *need;          /* per operand */
     const int *gradient;      /* per operand: in which the operator leaves its gradient, partial sums included */
@@ -78,6 +79,7 @@ typedef struct Propagator {
     int *user_operand;
     int8_t *batch;          /* values_batch */
     bool *active;           /* per value: it has a gradient */
+    bool *by_rows;          /* per value: a table that is updated by the rows that occur */
     const Strategy **given; /* per node: the strategy that it has before propagation, NULL: none */
     StrategyFrom *given_from;
     bool *left_out; /* per node: its hint does not count */
@@ -108,6 +110,7 @@ static inline int64_t moved_cost(const Propagator *p, Moved moved) {
 static inline Moved own_moved(const Propagator *p, const Node *node, const Candidate *candidate) {
     Moved moved = candidate->rows;
     if (moved.messages > 0 && node_active(p, node)) moved_add(&moved, moved);
+    if (node->op == OP_embedding && p->by_rows[node->in[0]]) moved_add(&moved, candidate->table);
     if (candidate->halos.messages > 0 && p->active[node->in[0]] && op_table[node->op].adjoint) moved_add(&moved, candidate->halos);
     return moved;
 }

@@ -4,6 +4,7 @@
  *   links.c         what a step of a conversion takes: its messages, and its bytes over its slowest link
  *   machine.c       what messages, arithmetic and memory cost on a machine
  *   kernel.c        seconds of an operator's kernel
+ *   tables.c        tables that are updated by the rows that occur
  *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c, uneven.c: busiest ranks
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
@@ -64,6 +65,13 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
 double kernel_seconds(const Machine *machine, const KernelWork *work);
 /* Of an operator by itself; of a leaf, a view, a write in place: 0. */
 double operator_seconds(const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy);
+
+/* ---------------------------------------------------------------- tables.c */
+
+/* Per state: whether its update is by the rows of a gradient that an index names. */
+bool *states_by_rows(const Graph *graph, Arena *arena);
+/* The layout in which that update takes the rows, [.., d]: all of them, in the columns that a rank has of the table. */
+void rows_of_table(const Layout *table, int ndim, Layout *rows);
 
 /* ---------------------------------------------------------------- redistribute.c  (docs/redistribution.md) */
 

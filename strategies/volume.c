@@ -10,6 +10,7 @@ void traffic_ask(ValueTraffic *traffic, int need, int gradient) {
 }
 
 int asked_gradient(const Propagator *p, const Node *node, int operand, const Candidate *candidate) {
+    if (p->by_rows[node->in[operand]]) return -1; /* no gradient of it is made */
     return p->active[node->in[operand]] && op_table[node->op].adjoint ? candidate->gradient[operand] : -1;
 }
 

@@ -162,7 +162,7 @@ bool kernel_adamw(const KernelCall *call, Error *error) {
 
 /* The direction is adam's: shrink w - lr m' / (..) with the weight decay in the place of shrink, and -1 in that of lr. */
 bool kernel_lamb_step(const KernelCall *call, Error *error) {
-    const double count = number(&call->in[4]);
+    const double count = operand_number(&call->in[4]);
     UpdateRun run = {.w = call->in[0].data,
                      .m = call->in[1].data,
                      .v = call->in[2].data,
@@ -181,7 +181,7 @@ bool kernel_lamb_step(const KernelCall *call, Error *error) {
 
 /* w' = w - lr |w| / |u| u */
 bool kernel_lamb(const KernelCall *call, Error *error) {
-    const double of_w = number(&call->in[2]), of_u = number(&call->in[3]);
+    const double of_w = operand_number(&call->in[2]), of_u = operand_number(&call->in[3]);
     UpdateRun run = {.w = call->in[0].data,
                      .g = call->in[1].data,
                      .new_w = call->out[0].data,

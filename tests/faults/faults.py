@@ -421,7 +421,7 @@ seed(unit("proof", "steps"),
      ("a value is made once", "define", "walk->defined[i] != NEVER", "false"),
      ("values share a place only in place of their last operand", "memory_check",
       "!(in_place[i] && same && defined[other] < step && last[other] == step + fused_length(role, step) - 1)", "!same"),
-     ("only elementwise results stand in place", "proof:goes_by_element", "letters.flat || (letters.elementwise && (same || !reads_it))", "true"),
+     ("only elementwise results stand in place", "proof:goes_by_element", "letters.flat || (element && (same || !reads_it))", "true"),
      ("only operators with views make views", "is_view", "1 || !letters->view", "1"),
      ("a view is made only by ranks with a slice", "is_view", "has_slices(result->layout, to) &&", ""),
      ("a view stands at its operand", "is_view",
@@ -812,3 +812,12 @@ seed(unit("runtime", "generate"),
 seed(script("generate", "compiler/pcc", "Generated.test_a_plan_says_what_generates"),
      ("a plan generates from one token", "generate_agrees", "ntokens == 1 && nplaces <= 1", "true"),
      ("what generates reports its logits", "generate_agrees", "strcmp(report->name, \"logits\") != 0", "false"))
+seed(script("updates", "runtime/prun", "Updates.test_tables_by_the_rows_that_occur_are_what_pytorch_computes"),
+     ("a row gets the sum of all that its indices say", "ROW_SUM", "sum[c] += g[c]", "sum[c] = g[c]"),
+     ("indices of rows that another rank has are left out", "named_find", "index_within(index, i, begin, rows)", "index_within(index, i, 0, rows)"))
+seed(script("layers", "compiler/pcc", "Tables.test_rows_are_updated_alone_where_the_whole_gradient_would_do_the_same"),
+     ("of a table with fewer rows than are looked up the whole gradient is made", "updates_rows", "rows <= g->states.at[state].type.shape.dim[0]", "rows > 0"))
+seed(script("layers", "compiler/pcc", "Tables.test_a_table_is_not_updated_over_its_gradient"),
+     ("a table's update may overwrite the table and its slots alone", "is_table", "if (step->in[i] == operand) return false;", "if (step->in[i] == operand) return true;"))
+seed(unit("ir", "lookup"),
+     ("the columns of a table are those of its gradient's rows", "table_update", "rule->in[g][index->ndim] = rule->in[0][1];", ""))

@@ -20,11 +20,14 @@ Test(lookup, tables_contract_their_rows) {
     const Attr four[MAX_ATTRS] = {{.given = true}, {.given = true}, {.given = true}, {.given = true}};
     expect(OP_embedding, TYPES(T(F32, 8, 6), T(I64, 4, 3)), NULL, "[8:0 6:1], [4:2 3:3] -> f32[4:2 3:3 6:1] of 8");
     expect(OP_embedding_grad, TYPES(T(F32, 4, 3, 6), T(I32, 4, 3)), NUMBER(8), "[4:0 3:1 6:2], [4:0 3:1] -> f32[8:3 6:2] of 8");
-    expect(OP_embedding_sgd, TYPES(T(F32, 8, 6), T(F32, 4, 3, 6), T(I64, 4, 3), (TensorType){.dtype = F32}), NUMBER(0), "[8:0 6:1], [4 3 6:1], [4 3], [] -> f32[8:0 6:1] of 8");
-    expect(OP_lazy_adam, TYPES(T(F32, 8, 6), T(F32, 8, 6), T(F32, 8, 6), T(F32, 4, 6), T(I32, 4), (TensorType){.dtype = F32}), four, "[8:0 6:1], [8:0 6:1], [8:0 6:1], [4 6:1], [4], [] -> f32[8:0 6:1] of 8");
+    expect(OP_embedding_sgd, TYPES(T(F32, 8, 6), T(F32, 4, 3, 6), T(I64, 4, 3), (TensorType){.dtype = F32}), NUMBER(0),
+           "[8:0 6:1], [4 3 6:1], [4 3], [] -> f32[8:0 6:1] of 8");
+    expect(OP_lazy_adam, TYPES(T(F32, 8, 6), T(F32, 8, 6), T(F32, 8, 6), T(F32, 4, 6), T(I32, 4), (TensorType){.dtype = F32}), four,
+           "[8:0 6:1], [8:0 6:1], [8:0 6:1], [4 6:1], [4], [] -> f32[8:0 6:1] of 8");
     expect(OP_embedding_sgd, TYPES(T(F32, 8, 6), T(F32, 4, 5), T(I32, 4)), NUMBER(0), "%2 is no index of the rows %1 of %0");
     expect(OP_embedding_sgd, TYPES(T(F32, 8, 6, 1), T(F32, 4, 5), T(I32, 4)), NUMBER(0), "%0 has 3 dimensions, a table of rows has 2");
-    expect(OP_lazy_adam, TYPES(T(F32, 8, 6), T(F32, 8, 6), T(F32, 8, 5), T(F32, 4, 6), T(I32, 4), (TensorType){.dtype = F32}), four, "%2 is of another shape than %0");
+    expect(OP_lazy_adam, TYPES(T(F32, 8, 6), T(F32, 8, 6), T(F32, 8, 5), T(F32, 4, 6), T(I32, 4), (TensorType){.dtype = F32}), four,
+           "%2 is of another shape than %0");
     expect(OP_embedding, TYPES(T(F32, 8), T(I32, 4)), NULL, "%0 has 1 dimension, a table of rows has 2");
     expect(OP_embedding_grad, TYPES(T(F32, 4, 3, 6), T(I32, 3, 4)), NUMBER(8), "%1 is no index of the rows of %0");
     expect(OP_one_hot, TYPES(T(I32, 4)), NUMBER(8), "[4:0] -> f32[4:0 8:1] of 8");

@@ -530,6 +530,33 @@ static void try_updates(void) {
     }
 }
 
+/* Tables by the rows that occur: whole, split by rows and by columns, looked up once and twice, in a batch that is split. */
+static void try_tables(void) {
+    static const char *const net =
+        "net t() { input a : i32[6]; input b : i32[6, 2]; input label : f64[6, 4];\n"
+        "param t : f64[24, 4] = uniform(-1, 1); param u : f64[30, 4] = uniform(-1, 1); param w : f64[4, 4] = uniform(-1, 1);\n"
+        "h = embedding(t, a) shard ((%s), (%s)); k = embedding(u, a) + sum(embedding(u, b), axes = 1);\n"
+        "loss mse(tanh((h + k) @ w), label); }\n"
+        "train { data = normal(seed = 3); optimizer = %s; epochs = 1; steps = 3; %s }\nparallel { mode = auto; search = sharding_propagation; }\n";
+    static const char *const optimizers[] = {"sgd(lr = 0.5)", "sgd(lr = 0.5); schedule = linear", "lazy_adam(lr = 0.1, eps = 0.01)",
+                                             "lazy_adam(lr = 0.1, eps = 0.01); schedule = cosine(warmup = 2)"};
+    static const char *const splits[][2] = {{"1, 1", "2"}, {"2, 1", "1"}, {"1, 2", "1"}, {"2, 2", "1"}, {"2, 1", "2"}};
+    for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++)
+        for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
+            for (int batches = 1; batches <= 2; batches++) {
+                Text text = {0};
+                Net one, many;
+                text_printf(&text, net, splits[s][0], splits[s][1], optimizers[o], batches > 1 ? "accumulate = 2;" : "");
+                run_step(&one, text.at, 1, 0, 2);
+                run_step(&many, text.at, 4, 0, (int)s % 3);
+                note_executed(&many);
+                compare_states(&one, &many, text.at);
+                net_close(&one);
+                net_close(&many);
+                text_finish(&text);
+            }
+}
+
 Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
     for (int op = 0; op < NOPS; op++) {
         if (op_table[op].op_class != OP_CLASS_USER) continue;
@@ -539,6 +566,7 @@ Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
     }
     try_replicas();
     try_updates();
+    try_tables();
     for (int op = 0; op < NOPS; op++) {
         bool computes =
             op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;

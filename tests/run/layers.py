@@ -75,7 +75,7 @@ class Layers(Case):
                 self.compare(made, *self.run_from(made, ranks, *sizes, *options))
 
     def test_samples_have_their_parameters(self):
-        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("lstm", 1834), ("unet_tiny", 32699), ("bert_base", 102267648 + 1538):
+        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("dlrm", 416475985), ("lstm", 1834), ("unet_tiny", 32699), ("bert_base", 102267648 + 1538):
             done = self.ok(run([harness.pcc, self.sample(name + ".dsl"), "--ranks", 8, "--search", "sharding_propagation", "--stats", "-o", self.path("net.plan")]))
             self.assertRegex(done.out, r"(?m)^parameters +%d in " % parameters)
         plan = self.read("net.plan").decode()
@@ -160,6 +160,66 @@ class Experts(Case):
     def test_numbers_that_mean_nothing_are_refused(self):
         for options, text in ((("-D", "k=4"), "each place has 1 choice or more"), (("-D", "capacity=0"), "an expert takes at least one place"), (("-D", "k=0"), "each place has 1 choice or more")):
             self.assertFails(run([harness.pcc, self.write("net.dsl", ROUTED), "-o", self.path("p"), *options]), 1, text)
+
+
+class Tables(Case):
+    """samples/dlrm.dsl: 26 tables, of which the rows that occur are exchanged and updated, and no others."""
+
+    def test_no_gradient_is_as_large_as_a_table(self):
+        """26 tables of a million rows in four columns, 16 MB each: beside them there is little, in the plan and in what prun takes of the machine. Adam's gradients are whole."""
+        few = "-D", "dim=4", "-D", "batch=32", "--search", "sharding_propagation"
+        for ranks, options in (1, ()), (8, ()), (4, ("--shard", "emb_l.*=((4, 1), (1))")), (4, ("--shard", "emb_l.*=((1, 4), (1))")), (4, ("--search", "auto")):
+            done = self.ok(run([harness.pcc, self.sample("dlrm.dsl"), "--ranks", ranks, *few, *options, "--stats", "-o", self.path("net.plan")]))
+            arena, unit = re.search(r"(?m)^memory a rank .*arena ([\d.]+) (\w+)", done.out).groups()
+            self.assertTrue(unit == "KiB" or float(arena) < 3, done.out)
+            plan = self.read("net.plan").decode()
+            self.assertEqual(len(re.findall(r"(?m)^ *kernel embedding_sgd ", plan)), 26)
+            self.assertNotIn("embedding_grad", plan)
+            if ranks == 1:
+                self.write("one.plan", plan)
+        dense = self.write("dense.dsl", harness.edited(self.sample("dlrm.dsl"), ("sgd(lr = 0.1)", "adam(lr = 0.1)")))
+        done = self.ok(run([harness.pcc, dense, "--ranks", 1, *few, "--stats", "-o", self.path("dense.plan")]))
+        self.assertGreater(float(re.search(r"(?m)^memory a rank .*arena ([\d.]+) MiB", done.out)[1]), 15, "what is asserted above can fail")
+        peak = "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+        code, kib = map(int, self.ok(run([sys.executable, "-c", peak, harness.prun, "--ranks", 1, self.path("one.plan")])).out.split())
+        self.assertEqual(code, 0)
+        self.assertLess(kib, 26 * 16e6 / 1024 + 64 * 1024, "the tables, and little beside them")
+
+    LOOKUP = """net n(batch = 8) { input index : i32[batch]; input g : f32[batch, 4]; param t : f32[8, 4] = normal(0.5); loss sum(embedding(t, index) * tanh(g)); }
+train { data = normal(seed = 1); optimizer = sgd(lr = 0.5%s); steps = 2; %s }
+"""
+
+    def test_rows_are_updated_alone_where_the_whole_gradient_would_do_the_same(self):
+        """Not with decay, not clipped, not where more rows are looked up than there are; and the losses are those of whole gradients, to the last digit."""
+        def updates(decay, more, *options):
+            plan = self.compile(self.write("net.dsl", self.LOOKUP % (decay, more)), "net.plan", "--prove", *options)
+            return self.ok(self.local(plan, 1)).texts(), b"kernel embedding_sgd" in self.read("net.plan")
+
+        by_rows = updates("", "")
+        self.assertTrue(by_rows[1])
+        for decay, more, options in ((", weight_decay = 1e-30", "", ()), ("", "clip = norm(1e6);", ()), ("", "", ("--mode", "data_parallel"))):
+            self.assertEqual(updates(decay, more, *options), (by_rows[0], False))
+        self.assertFalse(updates("", "", "-D", "batch=9")[1])
+        self.assertTrue(updates(", weight_decay = 0.1", "decay except t;")[1])
+
+    def test_a_table_is_not_updated_over_its_gradient(self):
+        """A plan in which the new table lies where the rows of its gradient do is refused: they are of one size, and no element of the table needs just one of theirs."""
+        plan = self.compile(self.write("net.dsl", self.LOOKUP % ("", "")), "net.plan", "-O0")
+        text = self.read("net.plan").decode()
+        table, g, new = re.search(r"kernel embedding_sgd \((\d+), (\d+), \d+\) -> \((\d+)\)", text).groups()
+        place = re.search(r"value %s %%\d+ layout=\d+ (arena \d+)\n" % g, text)[1]
+        self.write("net.plan", re.sub(r"(value %s %%\d+ layout=\d+) arena \d+\n" % new, r"\1 %s\n" % place, text))
+        self.assertRegex(run([harness.pcc, "check", "--update", plan]).err, r"not proved: .* writes value \d+ \(new_t\) over value \d+ ")
+
+    def test_every_split_of_the_tables_computes_what_one_rank_does(self):
+        small = "-D", "rows=60", "-D", "dim=4", "-D", "tables=5", "-D", "batch=24", "-D", "wide=16", "-D", "middle=12", "-D", "narrow=8", "--search", "sharding_propagation"
+        for optimizer in "sgd(lr = 0.1)", "lazy_adam(lr = 0.01)":
+            net = self.write("net.dsl", harness.edited(self.sample("dlrm.dsl"), ("sgd(lr = 0.1)", optimizer)))
+            one = self.compile(net, "one.plan", "--ranks", 1, *small)
+            for ranks, options in (2, ()), (3, ()), (8, ()), (8, ("--search", "auto")), (4, ("--shard", "emb_l.*.weight=(4, 1)")), (4, ("--shard", "emb_l.*=((1, 4), (1))")), (4, ("--shard", "emb_l.*=((2, 1), (2))")), (4, ("-O0",)), (4, ("-O1",)):
+                with self.subTest(optimizer=optimizer, ranks=ranks, options=options):
+                    plan = self.compile(net, "net.plan", "--ranks", ranks, *small, *options, "--prove")
+                    self.assertIn("\nverified: 10 steps", self.ok(self.local(plan, ranks, "--verify", one)).out)
 
 
 if __name__ == "__main__":

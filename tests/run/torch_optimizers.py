@@ -31,6 +31,13 @@ CASES = {
     "lion": ("optimizer = lion(lr = 0.01, weight_decay = 0.1);", "Lion", dict(lr=0.01, weight_decay=0.1), {}, None),
 }
 
+# The same of a table of which rows are looked up: PyTorch's optimizers of sparse gradients. SparseAdam has no momentum for rows that do not occur.
+TABLES = {
+    "sgd": ("optimizer = sgd(lr = 0.1);", "SGD", dict(lr=0.1)),
+    "lazy_adam": ("optimizer = lazy_adam(lr = 0.01);", "SparseAdam", dict(lr=0.01)),
+}
+ROWS, WIDTH, LOOKED_UP = 9, 4, 6
+
 
 def numbers(shape, pick):
     """Multiples of 1/256, exact in f32, row-major."""
@@ -49,6 +56,33 @@ def gradients():
     """Of each step."""
     pick = random.Random(12)
     return [{name: numbers(shape, pick) for name, shape in SHAPES.items()} for _ in range(STEPS[-1])]
+
+
+def table_start():
+    return numbers((ROWS, WIDTH), random.Random(13))
+
+
+def lookups():
+    """Of each step: indices, some twice, and the gradients of the rows that they look up."""
+    pick = random.Random(14)
+    return [([pick.randrange(ROWS) for _ in range(LOOKED_UP)], numbers((LOOKED_UP, WIDTH), pick)) for _ in range(STEPS[-1])]
+
+
+def compute_table(case, dtype):
+    """The table after each of STEPS."""
+    torch = import_torch()
+    _, kind, arguments = TABLES[case]
+    real = getattr(torch, dtype)
+    table = torch.nn.Embedding(ROWS, WIDTH, sparse=True, _weight=torch.tensor(table_start(), dtype=real).reshape(ROWS, WIDTH))
+    optimizer = getattr(torch.optim, kind)(table.parameters(), **arguments)
+    found = []
+    for step, (index, gradient) in enumerate(lookups(), 1):
+        optimizer.zero_grad()
+        (table(torch.tensor(index)) * torch.tensor(gradient, dtype=real).reshape(LOOKED_UP, WIDTH)).sum().backward()
+        optimizer.step()
+        if step in STEPS:
+            found.append(table.weight.detach().flatten().tolist())
+    return found
 
 
 def compute(case, dtype):
@@ -128,14 +162,17 @@ def import_torch():
 def main():
     torch = import_torch()
     table = {case: {dtype: compute(case, dtype) for dtype in ("float32", "float64")} for case in CASES}
+    tables = {case: {dtype: compute_table(case, dtype) for dtype in ("float32", "float64")} for case in TABLES}
     if "--check" in sys.argv[1:]:
         with open(TABLE, encoding="utf-8") as file:
-            same = json.load(file)["cases"] == table
+            kept = json.load(file)
+        same = kept["cases"] == table and kept["tables"] == tables
         print("PyTorch %s computes %s" % (torch.__version__, "what the table has" if same else "other numbers than the table has"))
         sys.exit(not same)
     with open(TABLE, "w", encoding="utf-8") as file:
         lines = ["%s: %s" % (json.dumps(case), json.dumps(entry)) for case, entry in table.items()]
-        file.write('{"pytorch": %s, "cases": {\n%s\n}}\n' % (json.dumps(torch.__version__), ",\n".join(lines)))
+        of_tables = ["%s: %s" % (json.dumps(case), json.dumps(entry)) for case, entry in tables.items()]
+        file.write('{"pytorch": %s, "cases": {\n%s\n}, "tables": {\n%s\n}}\n' % (json.dumps(torch.__version__), ",\n".join(lines), ",\n".join(of_tables)))
 
 
 if __name__ == "__main__":

@@ -82,6 +82,31 @@ class Updates(Case):
                     with self.subTest(case=case, dtype=dtype, ranks=ranks):
                         self.checked(case, dtype, ranks, more)
 
+    def test_tables_by_the_rows_that_occur_are_what_pytorch_computes(self):
+        """Rows that occur twice get the sum of both, the others stay, and so do their slots; whole on every rank, and split by rows and columns."""
+        with open(torch_optimizers.TABLE, encoding="utf-8") as file:
+            tables = json.load(file)["tables"]
+        lookups, start = torch_optimizers.lookups(), torch_optimizers.table_start()
+        shape = torch_optimizers.ROWS, torch_optimizers.WIDTH
+        self.write("index.npy", npy([[i] for index, _ in lookups for i in index], (), "<i4", "i"))
+        for case, by_type in tables.items():
+            for dtype, expected in by_type.items():
+                kind, descr, code = FORM[dtype]
+                self.write("g.npy", npy([g[at:at + shape[1]] for _, g in lookups for at in range(0, len(g), shape[1])], shape[1:], descr, code))
+                self.write("net.dsl", """net n(batch = %d) { input index : i32[batch]; input g : %s[batch, %d]; param t : %s[%d, %d] = %s; loss sum(embedding(t, index) * g); }
+train { data = npy(index = "index.npy", g = "g.npy"); epochs = 1; steps = %d; checkpoint every 1; %s }""" % (
+                    torch_optimizers.LOOKED_UP, kind, shape[1], kind, *shape, literal(start, shape), STEPS[-1], torch_optimizers.TABLES[case][0]))
+                for ranks, options in (1, ()), (2, ()), (2, ("--shard", "t=(2, 1)")), (3, ("--shard", "t=(3, 1)")), (4, ("--shard", "t=(2, 2)")), (2, ("-O0",)):
+                    with self.subTest(case=case, dtype=dtype, ranks=ranks, options=options):
+                        shutil.rmtree(self.path("net.plan.checkpoints"), ignore_errors=True)
+                        plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, "--prove", *options)
+                        self.assertIn(b"kernel %s " % (b"embedding_sgd" if case == "sgd" else b"lazy_adam"), self.read("net.plan"))
+                        self.ok(self.local(plan, ranks))
+                        for k, step in enumerate(STEPS):
+                            found = states(self.read("net.plan.checkpoints", "step-%09d.safetensors" % step), code)["t"]
+                            for i, (a, b) in enumerate(zip(found, expected[k], strict=True)):
+                                self.assertLessEqual(abs(a - b), ULPS * EPSILON[dtype] * max(abs(b), abs(start[i]), 0.125), "after step %d: element %d is %r, PyTorch's %r" % (step, i, a, b))
+
     def test_the_table_is_what_pytorch_computes_here(self):
         """Live, where there is a PyTorch: PEER_PYTHON, or python3."""
         python = os.environ.get("PEER_PYTHON", "python3")
