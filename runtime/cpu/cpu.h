@@ -16,7 +16,8 @@
  *   rope.c         rotary positions, and their plain loop
  *   lookup.c       elements looked up by integers
  *   gather.c       elements and rows gathered along an axis; cumsum, topk
- *   convolve.c     conv2d and its gradients as matrix products, of what windows see or of taps
+ *   convolve.c     conv2d and its gradients as matrix products
+ *   taps.c         the same, a product for each tap, where channels are many
  *   depthwise.c    conv2d and its gradients where a group has one channel; depthwiseloops.c: a plane of them
  *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
@@ -98,10 +99,13 @@ void multiply(const Multiplier *by, MatrixAt a, MatrixAt b, int64_t m, int64_t n
 /* Whether all products since the last call of this have been computed. */
 bool multiplier_done(const Multiplier *by, Error *error);
 
-/* ---------------------------------------------------------------- convolve.c, depthwise.c */
+/* ---------------------------------------------------------------- convolve.c, depthwise.c, taps.c */
 
 /* Of a row of results the places [begin, end) that see something of tap k in a row of `size` elements. */
 void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end);
+bool is_by_taps(OpCode op, const Planes *planes); /* the same that taps.c computes */
+bool taps(const KernelCall *call, Error *error);
+bool taps_prepare(const KernelCall *call, Error *error);
 
 bool is_depthwise(const Planes *planes); /* a convolution that it computes; of those of convolve.c that have something to add up */
 bool depthwise(const KernelCall *call, Error *error);
