@@ -18,6 +18,7 @@
  *   gather.c       elements and rows gathered along an axis; cumsum, topk
  *   convolve.c     conv2d and its gradients as matrix products
  *   taps.c         the same, a product for each tap, where channels are many
+ *   turn.c         planes, turned into rows of channels
  *   depthwise.c    conv2d and its gradients where a group has one channel; depthwiseloops.c: a plane of them
  *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
@@ -98,6 +99,15 @@ void multiply(const Multiplier *by, MatrixAt a, MatrixAt b, int64_t m, int64_t n
               int64_t leading);
 /* Whether all products since the last call of this have been computed. */
 bool multiplier_done(const Multiplier *by, Error *error);
+
+/* ---------------------------------------------------------------- turn.c */
+
+/* Image `n` of `images` in a tile: channels of planes, and rows of channels, a row a place. place: where the rows of a plane's places lie; NULL: in order. */
+typedef struct Turn {
+    int64_t channels, places, images, n;
+    const int64_t *place;
+} Turn;
+void turn(DType dtype, const Turn *t, void *planes, void *rows, bool back); /* back: rows into planes */
 
 /* ---------------------------------------------------------------- convolve.c, depthwise.c, taps.c */
 

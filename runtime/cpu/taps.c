@@ -15,8 +15,7 @@ enum {
     LEAST_CHANNELS = 16,    /* of both sides, for products that pay */
     TILE_BYTES = 384 << 10, /* of a tile's turned images, about: of a thread's cache */
     SUMMED_BYTES = 4 << 20, /* the same where threads share a tile */
-    LEAST_ROWS = 64,        /* of a product, where there are so many */
-    LINE = 16
+    LEAST_ROWS = 64         /* of a product, where there are so many */
 };
 static const double MOST_SHARE = 0.9;
 
@@ -85,57 +84,7 @@ static bool tap_is_whole(const Taps *c, const Tap *t) {
 
 /* ---------------------------------------------------------------- turning */
 
-/* Image `n` of `images` in a tile: channels of planes, as they are in a tensor, and rows of channels, a row a place. place NULL: they are in order. */
-typedef struct Turn {
-    int64_t channels, places, images, n;
-    const int64_t *place;
-} Turn;
-
-#define LANES 4
-#define TURN(suffix, T)                                                                                                                    \
-    typedef T Lanes_##suffix __attribute__((vector_size(LANES * sizeof(T))));                                                              \
-    static inline T *row_##suffix(const Turn *t, T *rows, int64_t p) {                                                                     \
-        return rows + ((t->place ? t->place[p] : p) * t->images + t->n) * t->channels;                                                     \
-    }                                                                                                                                      \
-    static inline void turn_block_##suffix(T *const *from, T *const *to) {                                                                 \
-        Lanes_##suffix a[LANES], b[LANES];                                                                                                 \
-        for (int l = 0; l < LANES; l++)                                                                                                    \
-            memcpy(&a[l], from[l], sizeof a[l]);                                                                                           \
-        b[0] = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);                                                                            \
-        b[1] = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);                                                                            \
-        b[2] = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);                                                                            \
-        b[3] = __builtin_shufflevector(a[2], a[3], 2, 6, 3, 7);                                                                            \
-        a[0] = __builtin_shufflevector(b[0], b[2], 0, 1, 4, 5);                                                                            \
-        a[1] = __builtin_shufflevector(b[0], b[2], 2, 3, 6, 7);                                                                            \
-        a[2] = __builtin_shufflevector(b[1], b[3], 0, 1, 4, 5);                                                                            \
-        a[3] = __builtin_shufflevector(b[1], b[3], 2, 3, 6, 7);                                                                            \
-        for (int l = 0; l < LANES; l++)                                                                                                    \
-            memcpy(to[l], &a[l], sizeof a[l]);                                                                                             \
-    }                                                                                                                                      \
-    static void turn_##suffix(const Turn *t, T *planes, T *rows, bool back) {                                                              \
-        for (int64_t line = 0; line < t->places; line += LINE) {                                                                           \
-            const int64_t end = least(line + LINE, t->places), whole = line + (end - line) / LANES * LANES;                                \
-            const int64_t channels = t->channels / LANES * LANES;                                                                          \
-            T *row[LINE];                                                                                                                  \
-            for (int64_t p = line; p < end; p++)                                                                                           \
-                row[p - line] = row_##suffix(t, rows, p);                                                                                  \
-            for (int64_t c = 0; c < channels; c += LANES)                                                                                  \
-                for (int64_t p = line; p < whole; p += LANES) {                                                                            \
-                    T *plane[LANES], *lane[LANES];                                                                                         \
-                    for (int l = 0; l < LANES; l++) {                                                                                      \
-                        plane[l] = planes + (c + l) * t->places + p;                                                                       \
-                        lane[l] = row[p - line + l] + c;                                                                                   \
-                    }                                                                                                                      \
-                    turn_block_##suffix(back ? lane : plane, back ? plane : lane);                                                         \
-                }                                                                                                                          \
-            for (int64_t p = line; p < end; p++)                                                                                           \
-                for (int64_t c = p < whole ? channels : 0; c < t->channels; c++)                                                           \
-                    if (back)                                                                                                              \
-                        planes[c * t->places + p] = row[p - line][c];                                                                      \
-                    else                                                                                                                   \
-                        row[p - line][c] = planes[c * t->places + p];                                                                      \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
+#define TURN_WEIGHTS(suffix, T)                                                                                                            \
     /* The weights of output channel o: tap by tap, of those that see something. back: to w, where the others are 0. */                    \
     static void turn_weights_##suffix(const Taps *c, int64_t o, bool back) {                                                               \
         const int64_t in = c->planes.in_channels;                                                                                          \
@@ -149,19 +98,13 @@ typedef struct Turn {
                 turned[i] = at[i * c->ntaps];                                                                                              \
         }                                                                                                                                  \
     }
-FOR_FLOATS(TURN)
+FOR_FLOATS(TURN_WEIGHTS)
 
 /* Image n of the tile that begins with image `first`: of x, or of y; into rows, or back. */
 static void turn_image(const Taps *c, bool of_x, int64_t first, int64_t images, int64_t n, char *rows, bool back) {
     const Turn t = {of_x ? c->in_all : c->out_all, of_x ? c->in_places : c->out_places, images, n, of_x ? c->place : NULL};
     char *planes = (of_x ? c->x : c->y) + (first + n) * t.channels * t.places * c->item;
-    if (t.places == 1)
-        memcpy(back ? planes : rows + n * t.channels * c->item, back ? rows + n * t.channels * c->item : planes,
-               (size_t)(t.channels * c->item));
-    else if (c->dtype == F32)
-        turn_f32(&t, (float *)planes, (float *)rows, back);
-    else
-        turn_f64(&t, (double *)planes, (double *)rows, back);
+    turn(c->dtype, &t, planes, rows, back);
 }
 
 /* Ranges are of output channels. */

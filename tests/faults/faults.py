@@ -585,7 +585,7 @@ seed(unit("ops", "kernels", "kernels/products*"),
      ("what BLAS cannot do is done by a plain loop", "run_whole",
       "!reference_einsum(call, error)", "false"))
 seed(unit("ops", "kernels", "kernels/planes*"),
-     ("a tap's gradient is 0 where it sees nothing", "TURN", "if (back && c->nseen < c->ntaps) memset(row, 0, (size_t)(in * c->ntaps) * sizeof *row);", ""),
+     ("a tap's gradient is 0 where it sees nothing", "TURN_WEIGHTS", "if (back && c->nseen < c->ntaps) memset(row, 0, (size_t)(in * c->ntaps) * sizeof *row);", ""),
      ("strided windows see places of one remainder side by side", "turned_place", "leaving(p->in[0], down, top) * below(p->in[1], across, left)",
       "leaving(p->in[0], down, top) * below(p->in[1], across, 0)"),
      ("a product of whole rows is of rows without edges", "multiply_tap", "t->left == 0 && t->right == p->out[1] && t->line == p->out[1]", "t->line == p->out[1]"),
