@@ -1,5 +1,7 @@
 /* pooling: max_pool, avg_pool and their gradients. Threads share the planes; a plane's windows are gone through in order, so that what windows that overlap add to
  * one element is added in one order. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -7,9 +9,11 @@
 
 typedef struct Pooling {
     Planes planes;
-    const void *x, *y; /* y: dy of a gradient */
+    DType dtype;
+    void *x, *y; /* y: dy of a gradient */
     void *out;
     bool with_padding; /* of avg_pool */
+    atomic_bool no_memory;
 } Pooling;
 
 /* The taps of window o that are within [0, size): [*first, *end). */
@@ -39,58 +43,62 @@ static int64_t place_back(const Planes *p, int64_t at) {
     return row >= 0 && row < p->back[0] && column >= 0 && column < p->back[1] ? row * p->back[1] + column : -1;
 }
 
-enum { TOGETHER = 512 }; /* results whose largest elements are found together: rows, or a part of one */
+enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turned: one vector or two an element */
 
-/* Ranges are of planes. The largest element: the first of those that tie, the last nan if there is one. place: where it is in x's plane. */
+/* The largest element: the first of those that tie, the last nan if there is one. Ranges are of groups of planes. */
 #define POOLING(suffix, T, Place)                                                                                                          \
-    /* Of n results of each of so many rows, from (oy, ox) on. */                                                                          \
-    static void largest_##suffix(const Planes *p, const T *x, int64_t oy, int64_t rows, int64_t ox, int64_t n, T *best, Place *place) {    \
-        const Window *down = &p->window[0], *across = &p->window[1];                                                                       \
-        for (int64_t i = 0; i < rows * n; i++)                                                                                             \
-            best[i] = 0, place[i] = -1;                                                                                                    \
-        for (int64_t ky = 0; ky < down->size; ky++)                                                                                        \
-            for (int64_t kx = 0; kx < across->size; kx++) {                                                                                \
-                int64_t begin, end;                                                                                                        \
-                seen_places(across, kx, p->in[1], p->out[1], &begin, &end);                                                                \
-                begin = begin > ox ? begin - ox : 0, end = least(end - ox, n);                                                             \
-                for (int64_t row = 0; row < rows; row++) {                                                                                 \
-                    const int64_t iy = window_place(down, oy + row, ky), from = iy * p->in[1] + window_place(across, ox, kx);              \
-                    T *most = best + row * n;                                                                                              \
-                    Place *where = place + row * n;                                                                                        \
-                    if (iy < 0 || iy >= p->in[0]) continue;                                                                                \
-                    for (int64_t i = begin; i < end; i++) {                                                                                \
-                        const T value = x[from + i * across->stride];                                                                      \
-                        const bool more = (where[i] < 0) | (value > most[i]) | (value != value);                                           \
-                        most[i] = more ? value : most[i];                                                                                  \
-                        where[i] = more ? (Place)(from + i * across->stride) : where[i];                                                   \
-                    }                                                                                                                      \
+    /* Of each of so many planes, and its place. */                                                                                        \
+    static inline __attribute__((always_inline)) void largest_##suffix(const Seen *seen, const T *x, int planes, T *best, Place *where) {  \
+        const int64_t from = seen->origin + seen->first[0] * seen->step[0] + seen->first[1] * seen->step[1];                               \
+        for (int l = 0; l < planes; l++)                                                                                                   \
+            best[l] = x[from * planes + l], where[l] = (Place)from;                                                                        \
+        for (int64_t ky = seen->first[0]; ky < seen->end[0]; ky++)                                                                         \
+            for (int64_t kx = seen->first[1]; kx < seen->end[1]; kx++) {                                                                   \
+                const int64_t at = seen->origin + ky * seen->step[0] + kx * seen->step[1];                                                 \
+                const T *row = x + at * planes;                                                                                            \
+                _Pragma("omp simd") for (int l = 0; l < planes; l++) {                                                                     \
+                    const bool more = (row[l] > best[l]) | (row[l] != row[l]);                                                             \
+                    best[l] = more ? row[l] : best[l];                                                                                     \
+                    where[l] = more ? (Place)at : where[l];                                                                                \
                 }                                                                                                                          \
             }                                                                                                                              \
     }                                                                                                                                      \
-    static void max_part_##suffix(void *context, int64_t begin, int64_t end) {                                                             \
-        const Pooling *run = context;                                                                                                      \
-        const Planes *p = &run->planes;                                                                                                    \
+    /* Turned rows of x, of y or dy, and of the gradient. */                                                                               \
+    static void max_planes_##suffix(const Planes *p, int planes, const T *x, T *y, T *back) {                                              \
         const bool whole = p->back[0] == p->in[0] && p->back[1] == p->in[1]; /* the gradient has no halo */                                \
-        for (int64_t n = begin; n < end; n++) {                                                                                            \
-            const T *x = (const T *)run->x + n * p->in[0] * p->in[1], *dy = (const T *)run->y;                                             \
-            T *out = (T *)run->out + n * (dy ? p->back[0] * p->back[1] : p->out[0] * p->out[1]), best[TOGETHER];                           \
-            Place place[TOGETHER];                                                                                                         \
-            if (dy) {                                                                                                                      \
-                memset(out, 0, sizeof(T) * (size_t)(p->back[0] * p->back[1]));                                                             \
-                dy += n * p->out[0] * p->out[1];                                                                                           \
-            }                                                                                                                              \
-            for (int64_t i = 0, together; i < p->out[0] * p->out[1]; i += together) {                                                      \
-                const int64_t oy = i / p->out[1], ox = i % p->out[1], columns = least(TOGETHER, p->out[1] - ox);                           \
-                const int64_t rows = columns < p->out[1] ? 1 : least(TOGETHER / columns, p->out[0] - oy);                                  \
-                together = rows * columns;                                                                                                 \
-                largest_##suffix(p, x, oy, rows, ox, columns, best, place);                                                                \
-                if (!dy) memcpy(out + i, best, (size_t)together * sizeof *best);                                                           \
-                for (int64_t k = 0; dy && k < together; k++) {                                                                             \
-                    const int64_t back = whole ? place[k] : place_back(p, place[k]);                                                       \
-                    if (back >= 0) out[back] += dy[i + k];                                                                                 \
-                }                                                                                                                          \
+        T best[TOGETHER];                                                                                                                  \
+        Place where[TOGETHER];                                                                                                             \
+        for (int64_t i = 0; i < p->out[0] * p->out[1]; i++, y += planes) {                                                                 \
+            const Seen seen = seen_by(p, i / p->out[1], i % p->out[1]);                                                                    \
+            if (planes == TOGETHER)                                                                                                        \
+                largest_##suffix(&seen, x, TOGETHER, best, where);                                                                         \
+            else                                                                                                                           \
+                largest_##suffix(&seen, x, planes, best, where);                                                                           \
+            for (int l = 0; !back && l < planes; l++)                                                                                      \
+                y[l] = best[l];                                                                                                            \
+            for (int l = 0; back && l < planes; l++) {                                                                                     \
+                const int64_t at = whole ? where[l] : place_back(p, where[l]);                                                             \
+                if (at >= 0) back[at * planes + l] += y[l];                                                                                \
             }                                                                                                                              \
         }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void max_part_##suffix(void *context, int64_t begin, int64_t end) {                                                             \
+        Pooling *run = context;                                                                                                            \
+        const Planes *p = &run->planes;                                                                                                    \
+        const int64_t in = p->in[0] * p->in[1], out = p->out[0] * p->out[1], back = run->y ? p->back[0] * p->back[1] : 0;                  \
+        T *room = malloc((size_t)((in + out + back) * TOGETHER) * sizeof *room + 1), *y = room + in * TOGETHER,                            \
+          *dx = run->y ? y + out * TOGETHER : NULL;                                                                                        \
+        if (!room) run->no_memory = true;                                                                                                  \
+        for (int64_t first = begin * TOGETHER; room && first < end * TOGETHER && first < p->images; first += TOGETHER) {                   \
+            const int64_t planes = least(TOGETHER, p->images - first);                                                                     \
+            const Turn of_x = {planes, in, 1, 0, NULL}, of_y = {planes, out, 1, 0, NULL}, of_dx = {planes, back, 1, 0, NULL};              \
+            turn(run->dtype, &of_x, (T *)run->x + first * in, room, false);                                                                \
+            if (dx) turn(run->dtype, &of_y, (T *)run->y + first * out, y, false);                                                          \
+            if (dx) memset(dx, 0, (size_t)(back * planes) * sizeof *dx);                                                                   \
+            max_planes_##suffix(p, (int)planes, room, y, dx);                                                                              \
+            turn(run->dtype, dx ? &of_dx : &of_y, (T *)run->out + first * (dx ? back : out), dx ? dx : y, true);                           \
+        }                                                                                                                                  \
+        free(room);                                                                                                                        \
     }                                                                                                                                      \
     static void average_part_##suffix(void *context, int64_t begin, int64_t end) {                                                         \
         const Pooling *run = context;                                                                                                      \
@@ -122,31 +130,39 @@ enum { TOGETHER = 512 }; /* results whose largest elements are found together: r
 POOLING(f32, float, int32_t)
 POOLING(f64, double, int64_t)
 
-static bool pooling(const KernelCall *call, const void *x, const void *dy, bool average) {
+static bool pooling(const KernelCall *call, void *x, void *dy, bool average, Error *error) {
     PlanesOf of;
     planes_of(call, &of);
-    Pooling run = {.planes = of.planes, .x = x, .y = dy, .out = call->out[0].data, .with_padding = average && average_with_padding(call)};
+    Pooling run = {.planes = of.planes,
+                   .dtype = of.x->dtype,
+                   .x = x,
+                   .y = dy,
+                   .out = call->out[0].data,
+                   .with_padding = average && average_with_padding(call)};
     const Planes *p = &run.planes;
     const int64_t work = p->out[0] * p->out[1] * p->window[0].size * p->window[1].size;
     PoolFn *part = of.x->dtype == F32 ? (average ? average_part_f32 : max_part_f32) : (average ? average_part_f64 : max_part_f64);
-    pool_run(call_pool(call), p->images, 1 + GRAIN / (work + 1), part, &run);
-    return true;
+    if (average)
+        pool_run(call_pool(call), p->images, 1 + GRAIN / (work + 1), part, &run);
+    else
+        pool_run(call_pool(call), parts_of(p->images, TOGETHER), 1 + GRAIN / (TOGETHER * (work + 1)), part, &run);
+    return !run.no_memory || error_set(error, EXIT_ENVIRONMENT, "out of memory");
 }
 
 bool kernel_max_pool(const KernelCall *call, Error *error) {
-    return (void)error, pooling(call, call->in[0].data, NULL, false);
+    return pooling(call, call->in[0].data, NULL, false, error);
 }
 
 bool kernel_max_pool_grad(const KernelCall *call, Error *error) {
-    return (void)error, pooling(call, call->in[0].data, call->in[1].data, false);
+    return pooling(call, call->in[0].data, call->in[1].data, false, error);
 }
 
 bool kernel_avg_pool(const KernelCall *call, Error *error) {
-    return (void)error, pooling(call, call->in[0].data, NULL, true);
+    return pooling(call, call->in[0].data, NULL, true, error);
 }
 
 bool kernel_avg_pool_grad(const KernelCall *call, Error *error) {
-    return (void)error, pooling(call, NULL, call->in[0].data, true);
+    return pooling(call, NULL, call->in[0].data, true, error);
 }
 
 /* In no plan: other operators stand for them. */

@@ -589,7 +589,7 @@ seed(unit("ops", "kernels", "kernels/planes*"),
      ("strided windows see places of one remainder side by side", "turned_place", "leaving(p->in[0], down, top) * below(p->in[1], across, left)",
       "leaving(p->in[0], down, top) * below(p->in[1], across, 0)"),
      ("a product of whole rows is of rows without edges", "multiply_tap", "t->left == 0 && t->right == p->out[1] && t->line == p->out[1]", "t->line == p->out[1]"),
-     ("a window sees the first of the elements that tie", "POOLING", "(value > most[i])", "(value >= most[i])"),
+     ("a window sees the first of the elements that tie", "POOLING", "(row[l] > best[l])", "(row[l] >= best[l])"),
      ("what no tap has set begins at 0", "tap_is_whole", "places == c->in_places && p->window[0].stride == 1 && p->window[1].stride == 1", "true"))
 seed(unit("ops", "kernels", "kernels/e*"),
      ("a small product adds up its pieces", "multiply_tile", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
