@@ -59,6 +59,7 @@ typedef struct Search {
     bool faster;   /* what saves time is tried without need, too (budget.h) */
     int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
     double worth;  /* that take less than this */
+    int64_t limit; /* > 0: solve looks for one with a peak of at most so much */
 } Search;
 
 bool searches(const Build *b) {
@@ -123,7 +124,8 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
     if (s->least > 0) {
         solve_within(s, &model, how, mesh, &arena);
     } else {
-        problem_solve(&model.problem, 0, &arena, &solution);
+        model.problem.limit_bytes = s->limit;
+        problem_solve(&model.problem, s->limit > 0 ? LIMITED_WORK : 0, &arena, &solution);
         add_found(s, &model, &solution, (Found){.how = how, .mesh = *mesh});
     }
     arena_finish(&arena);
@@ -176,8 +178,9 @@ static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
     return n;
 }
 
-/* Each axis is the best choice where those before it are fixed. What is found before the last is not kept. */
-static void recursive_programming(Search *s) {
+/* Each axis is the best choice where those before it are fixed. What is found before the last is not kept. limit: of the peak, 0: none; the axes that are left divide it at best. */
+static void axis_by_axis(Search *s, int64_t limit) {
+    int64_t left = s->b->front.graph.nranks;
     Mesh all = {0};
     all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
     const int first = s->found.n;
@@ -185,11 +188,29 @@ static void recursive_programming(Search *s) {
     for (int a = 0; a < all.naxes; a++) {
         const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
         s->found.n = first;
-        if (!solve(s, "recursive_programming", &(Mesh){1, {all.axis[a]}}, base)) return;
+        left /= all.axis[a].size;
+        s->limit = limit * left;
+        const bool found = solve(s, "recursive_programming", &(Mesh){1, {all.axis[a]}}, base);
+        s->limit = 0;
+        if (!found) return;
     }
     s->found.at[first].mesh = all;
     s->found.at[first].bound = 0; /* of the last axis alone: it bounds nothing */
     s->most = WORTH * s->found.at[first].seconds;
+}
+
+static void recursive_programming(Search *s) {
+    axis_by_axis(s, 0);
+}
+
+/* Adds the best within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
+static void axis_by_axis_within(Search *s, int64_t most) {
+    const int64_t least = s->least;
+    s->least = 0;
+    for (int k = LIMITS - 1, n = -1; k >= 0 && least < most && n < s->found.n; k--) {
+        n = s->found.n;
+        axis_by_axis(s, least + (most - least) * k / LIMITS);
+    }
 }
 
 /* ---- auto */
@@ -495,8 +516,8 @@ static void keep_promising(Search *s, int first) {
     }
 }
 
-/* Where the limit costs time: strategies that hold less, against measures on those that take less time. The best of all. */
-static int within_memory(Search *s, int best) {
+/* Where the limit costs time: strategies that hold less, against measures on those that take less time. axes: those that are found axis by axis. The best of all. */
+static int within_memory(Search *s, int best, bool axes) {
     const int64_t limit = budget_limit(s->b);
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
@@ -505,7 +526,10 @@ static int within_memory(Search *s, int best) {
     s->behind = BEHIND_HALF;
     s->least = least_peak(&s->found.at[large], limit);
     s->most = excess(s, &so_far) > 0 ? 0 : WORTH * so_far.cost.step_s; /* keep_promising keeps nothing that takes as long */
-    dynamic_programming(s);
+    if (axes)
+        axis_by_axis_within(s, s->found.at[large].peak_bytes);
+    else
+        dynamic_programming(s);
     s->least = 0;
     keep_promising(s, first);
     forget_equal(s);
@@ -668,7 +692,7 @@ static const BuildCost *best_of_all(Search *s) {
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);
-    const int best = within_memory(s, with_joined(s, best_compiled(s)));
+    const int best = within_memory(s, with_joined(s, best_compiled(s)), false);
     if (best < 0) return NULL;
     trim_found(&s->found.at[best]);
     finish(s, best, bound);
@@ -702,21 +726,24 @@ bool search_axis_by_axis(Build *b, BuildCost *cost) {
     return found;
 }
 
-/* The best of the model on any mesh; where there is a limit, beside it what holds less. NULL: it is not compiled. */
-static const BuildCost *best_on_a_mesh(Search *s) {
-    dynamic_programming(s);
-    if (s->found.n == 0) return NULL;
+/* The best solution of a search; where there is a limit, beside it what holds less. NULL: it is not compiled. */
+static const BuildCost *best_of_search(Search *s, int best, bool axes) {
     const double bound = least_bound(s);
-    int best = best_of_model(s);
     if (budget_limit(s->b) > 0) {
         s->found.at[0] = s->found.at[best];
         s->found.n = 1;
-        best = within_memory(s, best_compiled(s));
+        best = within_memory(s, best_compiled(s), axes);
         if (best < 0) return NULL;
         trim_found(&s->found.at[best]);
     }
     finish(s, best, bound);
     return s->found.at[best].cost.step_s > 0 ? &s->found.at[best].cost : NULL;
+}
+
+/* The best of the model on any mesh; NULL: it is not compiled. */
+static const BuildCost *best_on_a_mesh(Search *s) {
+    dynamic_programming(s);
+    return s->found.n == 0 ? NULL : best_of_search(s, best_of_model(s), false);
 }
 
 /* What the plan costs, NULL where that is not known; asked: it should be. */
@@ -729,8 +756,8 @@ static const BuildCost *search_any(Search *s, bool asked) {
         return cost != NULL ? cost : fit_present(s, asked);
     }
     recursive_programming(s);
-    if (s->found.n > 0) finish(s, 0, 0);
-    return fit_present(s, asked);
+    const BuildCost *cost = s->found.n > 0 ? best_of_search(s, 0, true) : NULL;
+    return cost != NULL ? cost : fit_present(s, asked);
 }
 
 bool pass_search(Build *b) {

@@ -264,8 +264,9 @@ static void two_rows(Compiled *x, const char *search, const char *memory, BuildC
 
 /* Measures on the fastest strategies need more, or take longer: 2.93 ms. */
 Test(search, within_a_limit_other_strategies_are_found) {
-    static const char *const searches[] = {"auto", "dynamic_programming"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const searches[] = {"auto", "dynamic_programming", "recursive_programming"};
+    static const double most[] = {2.9e-3, 2.9e-3, 2.95e-3};
+    for (int i = 0; i < 3; i++) {
         Compiled x;
         BuildCost cost;
         two_rows(&x, searches[i], "", &cost);
@@ -273,7 +274,7 @@ Test(search, within_a_limit_other_strategies_are_found) {
         compiled_finish(&x);
         two_rows(&x, searches[i], "memory = 300 MiB;", &cost);
         cr_expect_leq(memory_bytes(&cost), 300 << 20);
-        cr_expect_leq(cost.step_s, 2.9e-3, "%s: %g s", searches[i], cost.step_s);
+        cr_expect_leq(cost.step_s, most[i], "%s: %g s", searches[i], cost.step_s);
         compiled_finish(&x);
     }
 }

@@ -198,6 +198,7 @@ seed(unit("compiler", "views"),
      ("a step reads views of no more steps than a plan allows", "pass_views", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
 seed(unit("compiler", "search"),
      ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
+     ("axes behind the first divide what it holds", "axis_by_axis", "limit * left;", "limit;"),
      ("auto takes what keeps to the demands", "compare_demands", "a->cost.broken + (over > 0) - b->cost.broken", "(over > 0)"))
 seed(unit("compiler", "found"),
      ("of lines that match the last one counts", "found_line", "int i = settings->found.n - 1; i >= 0; i--", "int i = 0; i < settings->found.n; i++"),
