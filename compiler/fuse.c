@@ -2,8 +2,8 @@
  *
  * Before: b->placement.order. After: Item.fused of those that are members of a fused step (docs/plan.md); members stand behind each other. At -O2 only.
  * A fused step is a product or an elementwise kernel, and the elementwise kernels behind it whose results are of one shape and layout and which take a result
- * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions of one of its results. Or it is a product and the
- * transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Between two members stand
+ * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions, or leading and trailing ones, of one of its results. Or
+ * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Between two members stand
  * only kernels that need neither: they are moved behind the step. No sum is added in another order, so that every element is what it is without. */
 #include <string.h>
 
@@ -94,17 +94,19 @@ static bool takes_element(const Group *f, const Node *node) {
     return connected && f->noperands + fresh <= MAX_FUSED_IN;
 }
 
-/* Whether a node sums a member's result over its last dimensions, all of them here. */
+/* Whether a node sums a member's result over its last dimensions, or over its first and last ones, all of them here. */
 static bool takes_sum(const Group *f, const Node *node) {
-    if ((node->op != OP_sum && node->op != OP_mean) || is_product(node_at(f, 0)) || maker(f, node->in[0]) < 0 || !alike(f, node->in[0]))
+    if ((node->op != OP_sum && node->op != OP_mean && node->op != OP_sum_to) || is_product(node_at(f, 0)) || maker(f, node->in[0]) < 0 ||
+        !alike(f, node->in[0]))
         return false;
     const Value *from = value_at(f, node->in[0]);
-    bool summed = true; /* all dimensions behind this one are */
+    int changes = 0; /* between dimensions that are summed, and that are not, from the last one on */
+    bool summed = true;
     for (int d = from->type.shape.ndim - 1; d >= 0; d--) {
         const int letter = node->rule->in[0][d];
         const bool here = letter >= 0 && !rule_out_has(node->rule, 0, letter);
-        if (here && !summed) return false;
-        summed = summed && here;
+        if (here != summed && (d == from->type.shape.ndim - 1 || ++changes > 2)) return false;
+        summed = here;
     }
     return dtype_is_float(from->type.dtype);
 }

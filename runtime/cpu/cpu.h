@@ -174,10 +174,10 @@ bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductP
 /* ---------------------------------------------------------------- reduce.c */
 
 enum { SUM_PIECE = SUM_RUN };
-/* A sum over trailing dimensions whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
+/* A sum over trailing dimensions, or over leading and trailing ones, whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
 typedef struct PieceSum {
     DType dtype;
-    int64_t n, rows; /* elements of a row, rows */
+    int64_t n, rows, times; /* elements of a row, rows; how often all rows follow each other: their sums are added up */
     double divisor;
     void *out;
     SumLoops loops;

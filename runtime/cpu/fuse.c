@@ -140,7 +140,7 @@ bool cpu_run_fused(void *context_, void *fused_, Error *error) {
         return einsum_with(&fused->product, fused->strided ? &fused->strides : NULL, fused->cpu.chain.nsteps > 0 ? tile_part : NULL, fused,
                            error);
     if (fused->sums) {
-        pool_run(context->pool, fused->sum.rows, 1 + GRAIN / (fused->cost * fused->sum.n + 1), sum_part, fused);
+        pool_run(context->pool, fused->sum.rows, 1 + GRAIN / (fused->cost * fused->sum.n * fused->sum.times + 1), sum_part, fused);
     } else
         pool_run(context->pool, (n + LINE - 1) / LINE, 1 + GRAIN / (fused->cost * LINE), chain_part, fused);
     return true;

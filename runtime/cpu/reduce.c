@@ -166,15 +166,19 @@ bool piece_sum_prepare(const KernelCall *call, PieceSum *sum) {
     double reduced;
     if (shape_elements(&in->local) == 0 || in->dtype == BOOL) return false;
     nest_reduce(&nest, call, &reduced);
-    if (nest_divide(&nest, &kept, &gone) || kept.ndim != 1 || gone.ndim != 1) return false;
+    const bool columns = nest_divide(&nest, &kept, &gone);
+    if (kept.ndim != 1 || gone.ndim > (columns ? 1 : 2)) return false;
+    const int inner = gone.ndim - 1;
+    const bool again = columns || inner > 0;
     *sum = (PieceSum){.dtype = in->dtype,
-                      .n = gone.size[0],
+                      .n = columns ? 1 : gone.size[inner],
                       .rows = kept.size[0],
+                      .times = again ? gone.size[0] : 1,
                       .divisor = call->op == OP_mean ? reduced : 1,
                       .out = out->data,
                       .loops = sum_loops(in->dtype)};
-    return sum->n * sum->rows == shape_elements(&in->local) && (sum->n == 1 || gone.stride[0][0] == 1) &&
-           (sum->rows == 1 || kept.stride[1][0] == sum->n);
+    return sum->n * sum->rows * sum->times == shape_elements(&in->local) && (sum->n == 1 || gone.stride[0][inner] == 1) &&
+           (sum->rows == 1 || kept.stride[1][0] == sum->n) && (!again || gone.stride[0][0] == sum->n * sum->rows);
 }
 
 /* The same additions in the same order as reduce's. */
@@ -202,6 +206,26 @@ bool piece_sum_prepare(const KernelCall *call, PieceSum *sum) {
                 ((T *)sum->out)[row + r] = RESULT;                                                                                         \
             }                                                                                                                              \
         }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void piece_spans_##suffix(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {                   \
+        const int64_t n = sum->n, together = n <= BLOCK ? SUM_PIECE / n : 1;                                                               \
+        for (int64_t row = begin; row < end; row += together) {                                                                            \
+            const int64_t rows = least(together, end - row);                                                                               \
+            Acc sums[SUM_PIECE] = {0}; /* of longer spans the first is the sum */                                                          \
+            for (int64_t t = 0; t < sum->times; t++) {                                                                                     \
+                const int64_t first = (t * sum->rows + row) * n;                                                                           \
+                if (n <= BLOCK)                                                                                                            \
+                    sum->loops.rows(sums, piece(context, first, rows *n), 1, 0, 1, rows *n);                                               \
+                else                                                                                                                       \
+                    sums[0] += piece_run_##suffix(&sum->loops, piece, context, first, n);                                                  \
+            }                                                                                                                              \
+            for (int64_t r = 0; r < rows; r++) {                                                                                           \
+                Acc acc = n <= BLOCK ? 0 : sums[0];                                                                                        \
+                for (int64_t i = 0; n <= BLOCK && i < n; i++)                                                                              \
+                    acc += sums[r * n + i];                                                                                                \
+                ((T *)sum->out)[row + r] = RESULT;                                                                                         \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 PIECE_SUM(f32, float, double, (float)(acc / sum->divisor))
 PIECE_SUM(f64, double, double, acc / sum->divisor)
@@ -211,7 +235,8 @@ PIECE_SUM(i64, int64_t, uint64_t, (int64_t)acc)
 void piece_sum_part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {
     typedef void Part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context);
     static Part *const rows[NDTYPES] = {piece_rows_f32, piece_rows_f64, piece_rows_i32, piece_rows_i64};
-    rows[sum->dtype](sum, begin, end, piece, context);
+    static Part *const spans[NDTYPES] = {piece_spans_f32, piece_spans_f64, piece_spans_i32, piece_spans_i64};
+    (sum->times > 1 ? spans : rows)[sum->dtype](sum, begin, end, piece, context);
 }
 
 /* A composite: compiled plans hold what it expands to. Here it is a whole operator for those that run graphs before expansion. */

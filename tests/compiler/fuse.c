@@ -71,6 +71,11 @@ Test(fuse, a_sum_over_leading_dimensions_stays_apart) {
            (int[]){1, 1});
     expect(FORWARD("loss sum(square(sum(exp(x) * x, axes = [1])))"), 1, 2, (const char *const[]){"exp mul sum", "square sum", NULL},
            (int[]){2, 1});
+    /* One over trailing ones too, as of a norm's channels, does not; one of dimensions that lie apart does. */
+    expect(NET4("loss sum(square(sum(exp(u) * u, axes = [0, 2, 3]))) + sum(v)"), 1, 2,
+           (const char *const[]){"exp mul sum", "square sum", NULL}, (int[]){2, 1});
+    expect(NET4("loss sum(square(sum(exp(u) * u, axes = [1, 3]))) + sum(v)"), 1, 2, (const char *const[]){"exp mul", "square sum", NULL},
+           (int[]){1, 1});
 }
 
 Test(fuse, members_are_moved_over_kernels_that_they_do_not_need) {

@@ -435,7 +435,8 @@ seed(unit("compiler", "fuse"),
      ("what a later member reads keeps its memory", "take_over_fused", "goes_by_element(a, step_node(a, k), from) : !reads(step_node(a, k), from)",
       "goes_by_element(a, step_node(a, k), from) : true"),
      ("members of a fused step have one shape", "takes_element", "!alike(f, node->out[0]) ||", ""),
-     ("a fused step ends in a sum over trailing dimensions", "takes_sum", "here && !summed", "false"),
+     ("a fused step ends in a sum over trailing dimensions", "takes_sum", "d == from->type.shape.ndim - 1 || ", ""),
+     ("what a fused sum keeps lies together", "takes_sum", "++changes > 2", "++changes > 3"),
      ("a kernel is not moved before what it needs", "needs_passed", "== f->ngroups) return true", "== f->ngroups) return false"))
 seed(unit("proof", "fused"),
      ("an inner value is read in its fused step", "proof:use", "instance->place == PLACE_INNER && walk->defined[i] != walk->first", "false"),
@@ -600,6 +601,9 @@ seed(unit("runtime", "kernels"),
      ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
      ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
+seed(unit("runtime", "chain", "chain/*sum*"),
+     ("rows that follow each other again are added up", "PIECE_SUM", "t < sum->times", "t + 1 < sum->times"),
+     ("a span's columns are added up in a fused step too", "PIECE_SUM", "acc += sums[r * n + i]", "acc += sums[r * n]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
      ("all columns of a span are added up", "REDUCE", "for (int64_t i = 0; i < span; i++)", "for (int64_t i = 1; i < span; i++)"),
      ("a mean over replicas is divided in place too", "kernel_replica_sum", "one && !call->attr[0].i", "one"))

@@ -265,6 +265,12 @@ static void add_sum(FusedStep *step) {
     if (step->value[x].dtype == BOOL || step->value[x].from < 0 || is_view(step->call[step->value[x].from].op)) return;
     memset(step->attr[step->ncalls], 0, sizeof step->attr[0]);
     if (chance(step, 80)) step->attr[step->ncalls][0] = random_axes(step, step->shape.ndim);
+    if (step->shape.ndim > 2 && chance(step, 40)) { /* all but one between them */
+        const int kept = 1 + (int)below(step, step->shape.ndim - 2);
+        step->attr[step->ncalls][0] = ints(0);
+        for (int d = 0; d < step->shape.ndim; d++)
+            if (d != kept) step->attr[step->ncalls][0].ints[step->attr[step->ncalls][0].n++] = d;
+    }
     add_call(step, op, &x, 1);
 }
 
