@@ -41,6 +41,10 @@ static void draw_rarer_optimizer(FuzzNet *net) {
     uint64_t random = net->seed + 1;
     net->nesterov = net->optimizer == OPTIMIZER_MOMENTUM && net->momentum > 0 && fuzz_chance(&random, 50);
     if (net->optimizer == OPTIMIZER_ADAMW && fuzz_chance(&random, 30)) net->optimizer = OPTIMIZER_LAMB;
+    if (net->optimizer == OPTIMIZER_ADAM && net->mode != MODE_DATA_PARALLEL && fuzz_chance(&random, 40)) {
+        net->optimizer = OPTIMIZER_LAZY_ADAM; /* it neither decays nor clips */
+        net->weight_decay = net->clip = 0;
+    }
     if (!fuzz_chance(&random, 10)) return;
     net->optimizer = OPTIMIZER_LION;
     net->lr = 1e-10;

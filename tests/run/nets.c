@@ -117,6 +117,8 @@ static bool all_occurred(const Totals *totals) {
     int none = 0;
     for (int op = 0; op < NOPS; op++) {
         const Op *row = &op_table[op];
+        if (op_updates_rows((OpCode)op))
+            continue; /* few nets have a table that is looked up alone, and is as large as the batch: tests/ops tries them */
         none += missing("operator", row->name, totals->in_graph[op]);
         bool computes = row->op_class != OP_CLASS_LEAF && !row->expand;
         if (computes && totals->in_graph[op] > 0) none += missing("on a part of a tensor:", row->name, totals->on_parts[op]);
