@@ -78,6 +78,12 @@ static bool take_changes(const Build *train, Graph *graph) {
             if (theirs->inputs.at[k].file.format != FILE_NONE && strcmp(theirs->inputs.at[k].name, own->name) == 0)
                 file = &theirs->inputs.at[k].file;
         if (own->file.format == FILE_NONE) continue;
+        if (own->file.format == FILE_CSV && own->file.find_classes && !(file && file->find_classes)) {
+            diag_error(train->diags, own->span,
+                       "the classes of input %s of the eval are those that training finds, and train's data does not say classes = found",
+                       own->name);
+            return false;
+        }
         const bool standardizes = own->file.change.standardize, means = own->file.missing == MISSING_MEAN;
         if ((standardizes && !(file && file->change.standardize)) || (means && !(file && file->missing == MISSING_MEAN))) {
             diag_error(train->diags, own->span, "input %s of the eval has means of the rows of training, and train's data does not say %s",

@@ -51,9 +51,11 @@ static bool eval_missing(Lower *lower, const Expr *value, DataFile *file) {
     return real_eval(lower, value, "missing", -1e300, 1e300, &file->fill);
 }
 
-/* classes = ["neg", "pos"]: labels by name. */
+/* classes = ["neg", "pos"], or found: labels by name. */
 static bool eval_classes(Lower *lower, const Expr *value, DataFile *file) {
     const char *names = "";
+    file->find_classes = value->kind == EXPR_NAME && strcmp(value->text, "found") == 0;
+    if (file->find_classes) return true;
     bool ok = value->kind == EXPR_LIST && value->nitems > 0;
     for (const Expr *item = ok ? value->items : NULL; item; item = item->next) {
         ok &= item->kind == EXPR_STRING && item->text[0] != '\0' && strlen(item->text) < MAX_CLASS_BYTES;
@@ -61,7 +63,8 @@ static bool eval_classes(Lower *lower, const Expr *value, DataFile *file) {
     }
     file->classes = names;
     if (!ok)
-        diag_error(lower->diags, lower_span(lower, value->loc), "classes are the labels' names in a list: classes = [\"no\", \"yes\"]");
+        diag_error(lower->diags, lower_span(lower, value->loc),
+                   "classes are the labels' names in a list, classes = [\"no\", \"yes\"], or found");
     return ok;
 }
 
@@ -236,7 +239,8 @@ static const char *arguments_clash(Lower *lower, const Expr *const *argument, co
     const int hidden = input->type.hidden, ndim = input->type.shape.ndim - hidden - 1;
     static const Argument changes[] = {ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT};
     if (argument[ARG_GIVE] && !tokens) return *at = argument[ARG_GIVE], "give is for a column of texts, which has tokens = wordpiece(..)";
-    if (tokens && file->classes) return *at = argument[ARG_CLASSES], "a column holds texts or the names of classes, not both";
+    if (tokens && (file->classes || file->find_classes))
+        return *at = argument[ARG_CLASSES], "a column holds texts or the names of classes, not both";
     if (tokens && file->missing > MISSING_DROP) return *at = argument[ARG_MISSING], "a number stands for no text: missing = drop or error";
     for (size_t i = 0; tokens && i < sizeof changes / sizeof *changes; i++)
         if ((*at = argument[changes[i]]))
@@ -247,7 +251,7 @@ static const char *arguments_clash(Lower *lower, const Expr *const *argument, co
                         : "what is one_hot is 0 or 1: it has no other scale, mean or deviation, and no field is missing";
     if (change->standardize && mean)
         return *at = argument[ARG_STANDARDIZE], "standardize finds mean and deviation in the rows of training: they are not given";
-    if (file->missing == MISSING_MEAN && file->classes) return *at = argument[ARG_MISSING], "labels have no mean";
+    if (file->missing == MISSING_MEAN && (file->classes || file->find_classes)) return *at = argument[ARG_MISSING], "labels have no mean";
     const bool found = change->standardize || file->missing == MISSING_MEAN;
     if (dtype_is_float(input->type.dtype) || file->picture.label) return NULL;
     *at = change->standardize   ? argument[ARG_STANDARDIZE]

@@ -161,6 +161,7 @@ typedef struct DataFile {
     double fill; /* MISSING_FILL: the number */
     const char *
         classes; /* CSV, folders of pictures: the names of labels 0, 1, .., one a line; NULL or "": the column holds numbers; the folders' names in their order */
+    bool find_classes; /* CSV: these names are those of the column, in order */
     TokenPart tokens;
     const char *vocabulary; /* of texts: the path of the tokens' list, as path; of characters: the alphabet itself */
     Tokenizer tokenizer;

@@ -456,6 +456,7 @@ static void print_file(Text *text, const DataFile *file) {
         put(text, " classes=");
         put_quoted(text, file->classes);
     }
+    if (file->find_classes) put(text, " find_classes");
     if (file->tokens != TOKENS_NONE) {
         text_printf(text, " tokens=%s", token_part_name[file->tokens]);
         if (file->tokenizer != TOKENIZER_WORDPIECE) text_printf(text, " tokenizer=%s", tokenizer_name[file->tokenizer]);

@@ -338,6 +338,7 @@ static bool read_fields(Scan *scan, DataFile *file) {
         return false;
     if (missing == MISSING_FILL && (!scan_key(scan, "fill") || !scan_double(scan, "a number", &file->fill))) return false;
     if (scan_is_key(scan, "classes") && !scan_word(scan, &file->classes)) return false;
+    file->find_classes = scan_is_keyword(scan, "find_classes");
     file->missing = (Missing)missing;
     if (!scan_is_key(scan, "tokens")) return true;
     if (!scan_choice(scan, "part of tokens", token_part_name, NTOKEN_PARTS, &tokens) ||

@@ -92,6 +92,7 @@ static const char *const known[] = {
     "vocabulary",
     "lowercase",
     "tokenizer",
+    "find_classes",
     "one_hot",
     "standardize",
     "scale",

@@ -6,7 +6,7 @@
 
 #include "runtime/data/rows.h"
 
-static const char mean_key[] = "pcc.mean.", deviation_key[] = "pcc.deviation.";
+static const char mean_key[] = "pcc.mean.", deviation_key[] = "pcc.deviation.", classes_key[] = "pcc.classes.";
 
 static const char *numbers_text(const double *numbers, int64_t n, Arena *arena) {
     Text text = {0};
@@ -22,6 +22,8 @@ void figures_describe(TensorFile *file, Arena *arena, const Executor *executor) 
     for (int i = 0; i < graph->inputs.n; i++) {
         const Figures *figures = data_figures(executor_data(executor), i);
         const char *name = graph->inputs.at[i].name;
+        if (figures && figures->classes)
+            vec_push(arena, &file->metadata, (Metadata){arena_printf(arena, "%s%s", classes_key, name), figures->classes});
         if (!figures || figures->n == 0) continue;
         vec_push(arena, &file->metadata,
                  (Metadata){arena_printf(arena, "%s%s", mean_key, name), numbers_text(figures->mean, figures->n, arena)});
@@ -47,7 +49,12 @@ static int64_t read_numbers(const char *text, double least, Arena *arena, double
 static bool load_input(const TensorFile *file, DataSource *data, const Input *input, int number, Arena *arena, Error *error) {
     const char *mean = tensors_metadata(file, arena_printf(arena, "%s%s", mean_key, input->name)),
                *deviation = tensors_metadata(file, arena_printf(arena, "%s%s", deviation_key, input->name));
-    Figures figures;
+    Figures figures = {0};
+    const char *classes = tensors_metadata(file, arena_printf(arena, "%s%s", classes_key, input->name));
+    if (classes && input->file.find_classes) {
+        figures.classes = arena_copy(arena, classes, strlen(classes));
+        return data_set_figures(data, number, &figures, error);
+    }
     if (!mean && !deviation) return true;
     figures.n = mean ? read_numbers(mean, -HUGE_VAL, arena, &figures.mean) : -1;
     if (figures.n < 0 || !deviation || read_numbers(deviation, 1e-300, arena, &figures.deviation) != figures.n)
@@ -72,9 +79,10 @@ bool figures_known(const Executor *executor, const char *from, Error *error) {
     const Graph *graph = executor_graph(executor);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Figures *figures = data_figures(executor_data(executor), i);
-        if (!figures || figures->n > 0) continue;
-        return error_set(error, from ? EXIT_ENVIRONMENT : EXIT_USAGE, "input %s is read with means of the rows of training, and %s%s",
-                         graph->inputs.at[i].name, from ? from : "there are none: --load takes what a training has saved",
+        if (!figures || figures_found(figures)) continue;
+        return error_set(error, from ? EXIT_ENVIRONMENT : EXIT_USAGE, "input %s is read with %s of the rows of training, and %s%s",
+                         graph->inputs.at[i].name, graph->inputs.at[i].file.find_classes ? "classes" : "means",
+                         from ? from : "there are none: --load takes what a training has saved",
                          from ? " has none: it was not saved by a training with such data" : "");
     }
     return true;

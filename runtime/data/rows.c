@@ -191,20 +191,25 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
 /* ---------------------------------------------------------------- opening */
 
 static bool figures_alloc(Figures *figures, int64_t n) {
-    *figures = (Figures){n, malloc((size_t)n * sizeof(double) + 1), malloc((size_t)n * sizeof(double) + 1)};
+    *figures = (Figures){n, malloc((size_t)n * sizeof(double) + 1), malloc((size_t)n * sizeof(double) + 1), NULL};
     return figures->mean && figures->deviation;
 }
 
 bool figures_copy(Figures *to, const Figures *from) {
     if (!figures_alloc(to, from->n)) return figures_finish(to), false;
-    memcpy(to->mean, from->mean, (size_t)from->n * sizeof *to->mean);
-    memcpy(to->deviation, from->deviation, (size_t)from->n * sizeof *to->deviation);
+    if (from->n > 0) memcpy(to->mean, from->mean, (size_t)from->n * sizeof *to->mean);
+    if (from->n > 0) memcpy(to->deviation, from->deviation, (size_t)from->n * sizeof *to->deviation);
+    if (!from->classes) return true;
+    to->classes = malloc(strlen(from->classes) + 1);
+    if (!to->classes) return figures_finish(to), false;
+    strcpy(to->classes, from->classes);
     return true;
 }
 
 void figures_finish(Figures *figures) {
     free(figures->mean);
     free(figures->deviation);
+    free(figures->classes);
     *figures = (Figures){0};
 }
 
@@ -346,10 +351,22 @@ int64_t rows_all(const Rows *rows) {
     return rows->texts ? rows->texts->count : rows->count;
 }
 
-void rows_note(const Rows *rows, Text *text) {
+void rows_note(const Rows *rows, bool first, Text *text) {
     const int64_t dropped = rows_dropped(rows);
-    if (rows->pictures) pictures_note(rows->pictures, text);
-    if (dropped > 0)
+    const char *classes = rows->file.find_classes && rows->figures ? rows->figures->classes : NULL;
+    if (classes) {
+        enum { NAMED = 20 };
+        int n = 0;
+        text_printf(text, "input %s: classes", rows->file.input);
+        for (const char *at = classes; *at && n < NAMED; n++) {
+            const int length = (int)strcspn(at, "\n");
+            text_printf(text, "%s %d %.*s", n ? "," : "", n, length, at);
+            at += length + (at[length] == '\n');
+        }
+        text_printf(text, "%s\n", n == NAMED ? ", .." : "");
+    }
+    if (first && rows->pictures) pictures_note(rows->pictures, text);
+    if (first && dropped > 0)
         text_printf(text, "%s: %lld of %lld rows %s left out: a field is missing\n", rows->path, (long long)dropped,
                     (long long)(dropped + rows_all(rows)), dropped == 1 ? "is" : "are");
 }
@@ -469,11 +486,13 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
 /* ---------------------------------------------------------------- figures */
 
 bool rows_need_figures(const Rows *rows) {
-    return rows->file.change.standardize || (rows->file.format == FILE_CSV && rows->file.missing == MISSING_MEAN);
+    const RowFile *file = &rows->file;
+    return file->change.standardize || (file->format == FILE_CSV && (file->missing == MISSING_MEAN || file->find_classes));
 }
 
 void rows_set_figures(Rows *rows, const Figures *figures) {
     rows->figures = figures;
+    rows->table.figures = figures;
 }
 
 int64_t rows_width(const Rows *rows) {
@@ -505,7 +524,18 @@ static void find_row(void *context, int64_t i, const void *row) {
     }
 }
 
+static bool find_classes(Rows *rows, Figures *figures, Error *error) {
+    Error failure = {0};
+    Stream *stream = stream_open(rows->path, &failure);
+    figures->classes = stream ? table_find_classes(&rows->table, stream, &failure) : NULL;
+    stream_close(stream);
+    if (figures->classes) return true;
+    *error = failure;
+    return error_prefix(error, "input %s: ", rows->file.input);
+}
+
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error) {
+    if (rows->file.find_classes) return find_classes(rows, figures, error);
     Finding finding = {rows, figures, calloc((size_t)rows->width + 1, sizeof *finding.seen), change_scale(&rows->file.change)};
     int64_t *own = malloc((size_t)n * sizeof *own + 1); /* as the file counts them */
     bool ok = (finding.seen && own && figures_alloc(figures, rows->width)) || rows_fail(rows, error, "out of memory");
@@ -630,7 +660,7 @@ bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n,
     const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
     if (row < 0 || row >= rows_count(rows) || first < 0 || n < 0 || first + n > rows->elements)
         return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", file->input, (long long)row);
-    if (rows_need_figures(rows) && (!rows->figures || rows->figures->n == 0))
+    if (rows_need_figures(rows) && (!rows->figures || !figures_found(rows->figures)))
         return error_set(error, EXIT_INTERNAL, "input %s: the means of its rows are not known", file->input);
     row += file->first;
     if (n == 0) return true;

@@ -93,6 +93,7 @@ typedef struct RowFile {
     double fill;         /* CSV, MISSING_FILL: the number in its place */
     const char *
         classes; /* CSV, pictures: names of labels, one a line, which are their numbers from 0; NULL: fields are numbers, and folders sorted */
+    bool find_classes;      /* CSV: the names are those of the column */
     TokenPart tokens;       /* CSV: the column holds texts, of which the input has this */
     const char *vocabulary; /* of texts: wordpiece.h's file, or the alphabet */
     Tokenizer tokenizer;
@@ -114,24 +115,30 @@ void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 element
 /* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
  * these rows are kept. Announcing what is there already costs nothing. */
 bool rows_streamed(const Rows *rows);
-void rows_note(const Rows *rows,
-               Text *text); /* what a user is told of the file before training, a line each: rows left out, classes found; maybe nothing */
+void rows_note(
+    const Rows *rows, bool first,
+    Text *
+        text); /* what a user is told of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it */
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);
 /* Rows of a CSV's texts, of which another input has another part: `texts` reads them, and lasts longer. NULL with error->code 0: they are not the same texts. */
 Rows *rows_open_part(const RowFile *file, Rows *texts, Error *error);
-/* Means and deviations of the numbers of a row. */
+/* What is found in the rows of training: means and deviations of the numbers of a row, or names of labels, one a line. */
 typedef struct Figures {
     int64_t n; /* 0: not known */
     double *mean, *deviation;
+    char *classes; /* NULL: not known */
 } Figures;
 bool rows_need_figures(const Rows *rows);
-/* Finds them in the rows with these numbers, ascending: in each place those that are no missing fields; a deviation of 0 is 1, as where all are equal. */
+/* Finds them in the rows with these numbers, ascending: in each place those that are no missing fields; a deviation of 0 is 1, as where all are equal. Names are those of the whole file, in order. */
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error);
 void rows_set_figures(Rows *rows, const Figures *figures); /* borrowed; read when rows are */
 int64_t rows_width(const Rows *rows);                      /* numbers of a row, as the file has it */
-bool figures_copy(Figures *to, const Figures *from);       /* false: no memory */
+static inline bool figures_found(const Figures *figures) {
+    return figures->n > 0 || figures->classes;
+}
+bool figures_copy(Figures *to, const Figures *from); /* false: no memory */
 void figures_finish(Figures *figures);
 int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
 int64_t rows_bytes_held(const Rows *rows);

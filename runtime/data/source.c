@@ -160,6 +160,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .missing = input->file.missing,
                     .fill = input->file.fill,
                     .classes = input->file.classes && input->file.classes[0] ? input->file.classes : NULL,
+                    .find_classes = input->file.find_classes,
                     .tokens = input->file.tokens,
                     .tokenizer = input->file.tokenizer,
                     .vocabulary = input->file.vocabulary,
@@ -327,7 +328,7 @@ void data_note(const DataSource *data, Text *text) {
         for (int k = 0; !said && k < i; k++)
             said = data->file[k] && strcmp(graph->inputs.at[k].file.path, graph->inputs.at[i].file.path) == 0 &&
                    (rows_dropped(data->file[k]) > 0 || file_has_pictures(graph->inputs.at[k].file.format));
-        if (!said) rows_note(data->file[i], text);
+        if (data->file[i]) rows_note(data->file[i], !said, text);
     }
 }
 
@@ -342,6 +343,8 @@ const Common *data_common(const DataSource *data, Arena *arena) {
         if (figures && figures->n > 0)
             text_printf(&text, ", means %016llx",
                         (unsigned long long)hash_bytes((const char *)figures->mean, (size_t)figures->n * sizeof *figures->mean));
+        if (figures && figures->classes)
+            text_printf(&text, ", classes %016llx", (unsigned long long)hash_bytes(figures->classes, strlen(figures->classes)));
         common[n++] = (Common){arena_printf(arena, "the data of %s (%s)", graph->inputs.at[i].name, graph->inputs.at[i].file.path),
                                arena_copy(arena, text.at, text.n)};
         text_finish(&text);
@@ -399,7 +402,7 @@ const Figures *data_figures(const DataSource *data, int input) {
 bool data_set_figures(DataSource *data, int input, const Figures *figures, Error *error) {
     Figures *own = &data->figures[input];
     const int64_t n = rows_width(data->file[input]);
-    if (figures->n != n)
+    if (figures->n != n && !figures->classes)
         return error_set(error, EXIT_ENVIRONMENT, "input %s has %lld numbers a row, and their means are %lld",
                          data->graph->inputs.at[input].name, (long long)n, (long long)figures->n);
     figures_finish(own);

@@ -145,8 +145,13 @@ static bool parse_number(const Table *table, const Record *record, const Field *
         snprintf(text, sizeof text, "column %lld is empty", (long long)column);
         return fail_at(table, record, field->begin, error, text);
     }
-    if (file->classes) {
-        *value = label_of(field, file->classes);
+    const char *classes = table->figures && table->figures->classes ? table->figures->classes : file->classes;
+    if (file->find_classes && !classes) { /* any name will do */
+        *value = 0;
+        return true;
+    }
+    if (classes) {
+        *value = label_of(field, classes);
         if (*value >= 0) return true;
         snprintf(text, sizeof text, "'%.*s' is none of the classes (column %lld)", shown(field), field->text, (long long)column);
         return fail_at(table, record, field->text, error, text);
@@ -155,6 +160,17 @@ static bool parse_number(const Table *table, const Record *record, const Field *
     snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", shown(field), field->text,
              field->broken ? "a field in quotes with more behind it" : "no number", (long long)column);
     return fail_at(table, record, field->text, error, text);
+}
+
+/* A field's text, in which two quotes may stand for one, as it is. */
+static size_t plain_text(const Field *field, char *to) {
+    const bool quoted = field->text > field->begin && field->text[-1] == '"';
+    size_t n = 0;
+    for (size_t i = 0; i < field->n; i++) {
+        to[n++] = field->text[i];
+        i += quoted && field->text[i] == '"';
+    }
+    return n;
 }
 
 static bool parse_text(const Table *table, const Record *record, const Field *field, Error *error) {
@@ -168,10 +184,7 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
     char *plain = malloc(field->n + 1);
     if (!plain) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
     const bool quoted = field->text > field->begin && field->text[-1] == '"';
-    for (size_t i = 0; i < field->n; i++) {
-        plain[n++] = field->text[i];
-        i += quoted && field->text[i] == '"'; /* two for one */
-    }
+    n = plain_text(field, plain);
     *used = (int32_t)tokens_encode(table->tokens, plain, n, ids, &bad, why, sizeof why);
     free(plain);
     if (*used < 0) {
@@ -225,6 +238,55 @@ void table_close(Table *table) {
     free(table->parsed);
     table->tokens = NULL;
     table->parsed = NULL;
+}
+
+enum { MOST_CLASSES = 1000 };
+/* Names that were found, in order. */
+typedef struct Found {
+    char (*name)[MAX_CLASS_BYTES];
+    int n;
+} Found;
+
+static bool find_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+    Found *found = context;
+    const char *at = NULL;
+    Field field;
+    char name[MAX_CLASS_BYTES];
+    (void)row;
+    for (int64_t column = 0; column < table->first_column + width(table) && csv_field(record, table->separator, &at, &field); column++) {
+        int low = 0, high = found->n;
+        if (column < table->first_column || is_missing(&field)) continue; /* which is said when the row is read */
+        if (field.n >= sizeof name || memchr(field.text, '\n', field.n))
+            return fail_at(table, record, field.text, error, "too long for the name of a class");
+        name[plain_text(&field, name)] = '\0';
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (strcmp(found->name[middle], name) < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low < found->n && strcmp(found->name[low], name) == 0) continue;
+        if (found->n == MOST_CLASSES)
+            return fail_at(table, record, field.text, error, "one more name than a thousand: these are no classes");
+        memmove(found->name + low + 1, found->name + low, (size_t)(found->n++ - low) * sizeof *found->name);
+        memcpy(found->name[low], name, sizeof name);
+    }
+    return true;
+}
+
+char *table_find_classes(Table *table, Stream *stream, Error *error) {
+    Found found = {.name = calloc(MOST_CLASSES + 1, sizeof *found.name)};
+    bool ok = found.name || error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
+    ok = ok && each_record(table, stream, find_record, &found, error);
+    if (ok && found.n == 0) ok = error_set(error, EXIT_ENVIRONMENT, "%s: no row has the name of a class", table->path);
+    char *names = ok ? malloc((size_t)found.n * MAX_CLASS_BYTES + 1) : NULL;
+    size_t n = 0;
+    if (ok && !names) error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
+    for (int i = 0; names && i < found.n; i++)
+        n += (size_t)snprintf(names + n, MAX_CLASS_BYTES + 1, "%s%s", i ? "\n" : "", found.name[i]);
+    free(found.name);
+    return names;
 }
 
 static bool count_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {

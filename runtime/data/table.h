@@ -12,12 +12,15 @@ typedef struct Table {
     int64_t count, dropped;        /* rows; those that were left out, which the others do not count */
     struct Tokens *tokens;         /* of texts, else NULL */
     void *parsed;                  /* room for a row */
+    const Figures *figures;        /* the owner's: names of labels, where they are found; NULL: none are */
 } Table;
 /* A row as it is parsed: `elements` doubles, nan where a field is missing whose mean stands for it; of texts how many tokens there are, and `elements` numbers, all int32_t. */
 bool table_row_bytes(const RowFile *file, int64_t elements, int64_t *bytes);
 /* Opens the vocabulary of texts. False with *error, closed. */
 bool table_open(Table *table, const RowFile *file, const char *path, int64_t elements, Error *error);
 void table_close(Table *table); /* takes a zeroed one */
+/* The names of labels in the file, in order, one a line; NULL with *error. The caller's to free. */
+char *table_find_classes(Table *table, Stream *stream, Error *error);
 /* Goes through the file once: counts its rows and sees that each is as wide as the first; as far as that goes in a second or less, also that those that are used hold what the
  * input takes, so that a wrong file is said before training. */
 bool table_count(Table *table, Stream *stream, Error *error);

@@ -733,6 +733,9 @@ seed(script("pictures", "runtime/prun", "Pictures.test_a_picture_that_is_damaged
 seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_pngs_of_all_kinds_are_pixels", "Pictures.test_cifar10_of_several_files"),
      ("classes are in the order of their names", "names_in", "qsort(names->at, (size_t)names->n, sizeof *names->at, by_name)", "(void)by_name"),
      ("a byte's number is of its channel", "read_bytes", "(channel + 1) * each - first < n ? (channel + 1) * each - first : n", "n"))
+seed(script("changes", "runtime/prun", "Changes.test_classes_that_are_found_are_those_of_training_everywhere"),
+     ("classes that training found are a file's", "load_input", "if (classes && input->file.find_classes)", "if (false)"),
+     ("found classes are in order", "find_record", "strcmp(found->name[middle], name) < 0", "strcmp(found->name[middle], name) > 0"))
 seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_an_alphabet", "Data.test_a_text_that_several_inputs_read_is_tokenized_once"),
      ("a text of several inputs is tokenized once", "same_texts", "b->tokens == TOKENS_IDS", "false"),
      ("the places behind a text's characters hold none of them", "tokens_encode", "tokens->kind == TOKENIZER_CHARACTERS ? tokens->nletters : 0", "0"))

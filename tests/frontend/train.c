@@ -214,6 +214,8 @@ Test(train, fields_of_csv_may_be_missing_names_or_texts) {
     } cases[] = {{"missing = drop", NULL},
                  {"missing = -0.5", NULL},
                  {"classes = [\"no\", \"yes\"]", NULL},
+                 {"classes = found", NULL},
+                 {"classes = fond", "classes are the labels' names in a list"},
                  {"tokens = wordpiece(\"v.txt\"), give = mask", NULL},
                  {"missing = most", "unknown missing 'most'"},
                  {"missing = mean", NULL},

@@ -114,6 +114,28 @@ class Changes(Case):
         self.write("k.npy", npy([2, 0, 1, 1] * 2, [4, 2], "i"))
         self.assertFails(self.local(self.path("net.plan"), 2), 3, r"k\.npy: a row of the file is \[2\], a row of the input \[3\], one_hot: 1 number")
 
+    def test_classes_that_are_found_are_those_of_training_everywhere(self):
+        names = ["dog", "cat", '"a ""big"" owl"', "cat", "dog", "eel"] * 3
+        self.write("k.csv", "kind\n" + "".join(name + "\n" for name in names))
+        self.write("e.csv", "kind\neel\ndog\n")
+        body = """net n(batch = 2) { input k : i32[batch]; param w : f64[1] = ones; y = cast(k, to = f64) * 1; loss mean(w) * mean(y); }
+            train { data = csv("k.csv", classes = %s); order = shuffle(seed = 1); optimizer = sgd(lr = 1e-300); }
+            eval { every = end; predict = y; data = csv("e.csv", classes = %s); }"""
+        for ranks in 1, 2:
+            plan = self.compile(self.write("net.dsl", body % ("found", "found")), "net.plan", "--ranks", ranks)
+            result = self.ok(self.local(plan, ranks, "--save", self.path("w.safetensors")))
+            self.assertEqual(result.err.splitlines(), ["prun: note: %s: input k: classes 0 a \"big\" owl, 1 cat, 2 dog, 3 eel" % program for program in ("train", "eval")])
+            self.assertIn("eval: loss is 2.5 (2 rows)", result.out)
+            # Other names there now: the parameters belong to those that training found.
+            self.ok(self.local(plan, ranks, "--load", self.path("w.safetensors"), "--predict", self.path("y.npy")))
+            self.assertEqual(self.predicted(), (3, 2))
+        self.assertEqual(metadata(self.read("w.safetensors"))["pcc.classes.k"], 'a "big" owl\ncat\ndog\neel')
+        self.assertFails(self.local(plan, 2, "--predict", self.path("y.npy")), 2, "input k is read with classes of the rows of training, and there are none: --load")
+        self.write("e.csv", "kind\neel\nyak\n")
+        self.assertFails(self.local(plan, 2, "--load", self.path("w.safetensors"), "--predict", self.path("y.npy")), 3, r"e\.csv:3:1: 'yak' is none of the classes \(column 0\)")
+        self.write("net.dsl", body % ('["cat"]', "found"))
+        self.assertRegex(harness.run([harness.pcc, "net.dsl"], cwd=self.folder).err, "the classes of input k of the eval are those that training finds, and train's data does not say classes = found")
+
     def test_a_column_of_nothing_has_no_mean(self):
         self.write("t.csv", "a,b,c,d,kind\n" + "1,2,,4,x\n" * 20)
         for settings in "missing = mean", "missing = mean, standardize = true":
