@@ -71,6 +71,7 @@ enum { MAX_PASSES = 30 };
 /* Batches in parts, as a measure for memory. */
 typedef struct MicroBatches {
     int parts;                          /* 1: they stay whole */
+    int most_parts;                     /* that may be taken */
     const struct SearchTaken *decision; /* search.h: of a net with these parts; NULL: it is searched */
     int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
     double whole_s;                     /* its step */

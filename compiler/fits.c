@@ -87,7 +87,7 @@ void explain_need(const Compilation *c, int64_t missing) {
 }
 
 /* What batches in parts have brought. False: they were chosen by what their first two take, and all of them do not fit: it is compiled again with whole ones where these fit, else it is searched
- * for all. */
+ * for all, and then for twice as many. */
 static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     BuildCost cost;
     MicroBatches *micro = c->micro;
@@ -96,11 +96,15 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     micro->saved_bytes = micro->whole_bytes - needed;
     micro->seconds = cost.step_s - micro->whole_s;
     if (train->front.search != NULL && micro->decision != NULL) train->front.search->seconds = cost.step_s;
-    if (needed <= limit || micro->decision == NULL) return true;
+    const bool searched = micro->decision == NULL;
+    if (needed <= limit || (searched && (micro->whole_fits || 2 * micro->parts > micro->most_parts))) return true;
     c->again = arena_alloc(c->arena, sizeof *c->again);
     *c->again = *micro;
     c->again->decision = NULL;
-    if (micro->whole_fits) c->again->parts = 1;
+    if (micro->whole_fits)
+        c->again->parts = 1;
+    else if (searched)
+        c->again->parts = 2 * micro->parts;
     return false;
 }
 

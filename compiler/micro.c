@@ -73,6 +73,8 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         best.decision = decision;
     }
     if (best.parts == 0) return NULL;
+    for (int parts = 2; may_take(c, parts); parts *= 2)
+        best.most_parts = parts;
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
     *micro = best;
     return micro;

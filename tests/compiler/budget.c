@@ -131,3 +131,31 @@ Test(budget, every_search_keeps_the_limit) {
         compiled_finish(&x);
     }
 }
+
+/* What more than two parts need is told from a compilation of two. Where that says too little, all parts are looked at, and more of them: the limit is kept, and what fits into less fits into more. */
+Test(budget, what_two_batches_say_is_not_trusted, .timeout = 120) {
+    static const char net[] =
+        "net n(batch = %d) { input x : f32[batch, 32]; param u : f32[32, 128] = normal(0.1); param v : f32[128, 32] = normal(0.1);\n"
+        "  h = tanh(matmul(x, u)); y = sin(matmul(h, v)) * x; loss mean(square(tanh(y))); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\n"
+        "parallel { shard_states = optimizer; regather = none; recompute = none; search = sharding_propagation; memory = %d; }\n";
+    int again = 0, parts = 0;
+    int64_t least = 0; /* with which some plan does */
+    for (int memory = 100000; memory < 760000; memory += 5000) {
+        Compiled x;
+        char text[1024];
+        compiled_init(&x, 2, 2);
+        x.options.overrides.search = NULL;
+        x.options.prove = false;
+        snprintf(text, sizeof text, net, 768, memory);
+        const bool done = compiled_run(&x, text);
+        if (done) cr_expect_leq(x.b->facts->rank_bytes, memory);
+        if (!done) cr_expect_not_null(strstr(compiled_said(&x), "of memory on a rank"), "%s", compiled_said(&x));
+        least = done && (least == 0 || x.b->facts->rank_bytes < least) ? x.b->facts->rank_bytes : least;
+        cr_expect(done || least == 0 || memory < least, "%d bytes are too few, but %lld are enough", memory, (long long)least);
+        again += done && x.c.micro != NULL && x.c.micro->decision == NULL;
+        parts += done && x.c.micro != NULL && x.c.micro->decision != NULL;
+        compiled_finish(&x);
+    }
+    cr_expect(again > 0 && parts > 0, "%d and %d", again, parts);
+}

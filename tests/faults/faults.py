@@ -328,6 +328,7 @@ seed(unit("compiler", "budget"),
      ("solutions that cost the same are fitted once", "is_twin", "if (is_near(a->step_s, b->step_s, about)", "if (false"),
      ("batches beyond the first two take time", "add_batches", "more * batch.seconds", "0 * batch.seconds"),
      ("batches beyond the first two have inputs", "add_batches", "* times);", "* 1);"),
+     ("where parts do not fit more are tried", "parts_hold", "2 * micro->parts > micro->most_parts", "true"),
      ("parts compete with what fits", "pass_fits", "needed > limit || train->front.measures != NULL", "needed > limit"),
      ("measures are tried whatever the search", "fit_present", "fit_found(s, present, INFINITY);", "(void)0;"))
 seed(unit("compiler", "pack"),
