@@ -46,7 +46,12 @@ bool simulate_kernel(const Graph *graph, const Node *node, const SimTensor *in, 
 bool simulate_rope(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);      /* simulate_attention.c: one slice */
 bool simulate_attention(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* simulate_attention.c: one slice */
 bool simulate_along(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);     /* simulate_along.c: one slice */
-bool simulate_windows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);   /* simulate_windows.c: one slice */
+/* simulate_tables.c: one slice */
+bool simulate_lookup(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
+bool simulate_table_rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
+bool simulate_table_update(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
+bool simulate_one_hot(const SimTensor *in, SimTensor *out, char *why, size_t n);
+bool simulate_windows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* simulate_windows.c: one slice */
 bool simulate_knows(OpCode op);
 /* A kernel of this operator reads, for each element that it writes, only the same element of operands of the same box. */
 bool simulate_elementwise(OpCode op);

@@ -220,7 +220,9 @@ class Documented(Case):
                 if not block and not re.search(r"\.dsl|\.plan|--mesh|--list-ops", command):
                     self.check_mentioned(command)
                     continue
-                if not block and command.startswith("prun ") and "--ranks" not in command:  # how it is launched is said elsewhere
+                if "--nnodes" in command or command.startswith("srun "):  # several machines
+                    continue
+                if not block and command.startswith("prun ") and not re.search("--ranks|--nproc", command):  # how it is launched is said elsewhere
                     command = command.replace("prun ", "prun --ranks 8 ", 1)
                 result = self.ok(run(["sh", "-c", command], cwd=self.folder, env=env))
                 ran += 1
