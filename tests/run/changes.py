@@ -72,6 +72,18 @@ class Changes(Case):
                          r"^prun: input x is read with means of the rows of training, and \S*plain.safetensors has none: it was not saved by a training with such data\n$")
         self.assertFails(self.local(plan, 3, "--predict", self.path("y.npy")), 2, "input x is read with means of the rows of training, and there are none: --load takes what a training has saved")
 
+    def test_an_eval_has_no_means_that_training_does_not_find(self):
+        self.write("net.dsl", """net q(batch = 16) {
+    input x : f32[batch, 4];
+    param w : f32[4, 2] = normal(0.1);
+    loss mean(matmul(x, w));
+}
+train { data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1); }
+eval { data = npy(x = npy("e.npy", standardize = true)); }
+""")
+        self.assertFails(harness.run([harness.pcc, "net.dsl", "-o", "net.plan"], cwd=self.folder), 1,
+                         "net.dsl:2:11: error: input x of the eval has means of the rows of training, and train's data does not say standardize = true")
+
     def test_training_agrees_with_one_rank_and_a_resumed_one_keeps_its_means(self):
         trained, _ = self.parts()
         expected = standardized([self.rows[i] for i in trained], [self.rows[i] for i in trained])[2]

@@ -1,8 +1,11 @@
-"""tcp.py RANKS COMMAND...: a process for each rank, which meet over TCP. The exit code of the first rank that fails by itself; of the others one line says which they were."""
+"""tcp.py RANKS COMMAND...: a process for each rank, which meet over TCP. The exit code of the first rank that fails; those that have not ended a moment later are killed."""
 import os
 import socket
 import subprocess
 import sys
+import time
+
+GRACE_S = 5
 
 nranks, command = int(sys.argv[1]), sys.argv[2:]
 with socket.socket() as free:
@@ -10,6 +13,13 @@ with socket.socket() as free:
     port = free.getsockname()[1]
 meeting = {"WORLD_SIZE": str(nranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 jobs = [subprocess.Popen(command, env={**os.environ, **meeting, "RANK": str(rank)}) for rank in range(nranks)]
-codes = [job.wait() for job in jobs]
-print("exit codes:", *codes)
-sys.exit(next((code for code in codes if code > 0), 0))
+until = None
+while any(job.poll() is None for job in jobs):
+    if until is None and any(job.returncode for job in jobs):
+        until = time.monotonic() + GRACE_S
+    for job in jobs:
+        if until is not None and time.monotonic() > until and job.returncode is None:
+            job.kill()
+    time.sleep(0.01)
+print("exit codes:", *(job.returncode for job in jobs))
+sys.exit(next((job.returncode for job in jobs if job.returncode > 0), 0))
