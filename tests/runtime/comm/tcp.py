@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-GRACE_S = 5
+GRACE_S = 2
 
 nranks, command = int(sys.argv[1]), sys.argv[2:]
 with socket.socket() as free:
