@@ -183,6 +183,8 @@ static void follow_states(Graph *g, const Graph *train) {
     for (int n = 0; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
         if ((node->op == OP_read || node->op == OP_write) && node->state >= first) node->state += moved;
+        const int average = g->settings.averages && node->op == OP_read ? state_average(g, node->state) : -1;
+        if (average >= 0) node->state = average;
     }
 }
 

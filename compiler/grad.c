@@ -5,6 +5,7 @@
  * gradient (each with the forward node whose strategy it will reuse), one update and the writes of state and slots. A state that the loss
  * does not depend on gets no update. No optimizer: nothing is added. */
 #include <assert.h>
+#include <float.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,14 +184,18 @@ static Attr attr_float(double f) {
     return (Attr){.given = true, .f = f};
 }
 
-/* A new slot of a parameter, which lies as its parameter does. */
-static int slot_add(Graph *g, int state, const char *suffix) {
+/* A new slot of a parameter, of its type but for the size of one dimension (-1: of all), and what it holds. */
+static int slot_add(Graph *g, int state, const char *suffix, int narrow) {
     State slot = {.name = arena_printf(g->arena, "%s.%s", g->states.at[state].name, suffix),
                   .type = g->states.at[state].type,
                   .init = {.kind = INIT_ZEROS},
                   .parameter = state,
                   .span = g->states.at[state].span};
+    if (narrow >= 0) slot.type.shape.dim[narrow] = 1;
     return graph_add_state(g, slot);
+}
+static int slot_read(Graph *g, int slot) {
+    return graph_read_state(g, slot, 0, g->states.at[slot].name, g->states.at[slot].span);
 }
 
 /* The inputs that give updates a number each step: their values, plus 1; 0: not made yet. */
@@ -223,6 +228,7 @@ static const Optimizer optimizers[NOPTIMIZERS] = {
     [OPTIMIZER_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
     [OPTIMIZER_ADAMW] = {.op = OP_adamw, .nslots = 2, .slot = {"m", "v"}, .counts = true},
     [OPTIMIZER_LION] = {.op = OP_lion, .nslots = 1, .slot = {"m"}},
+    [OPTIMIZER_ADAFACTOR] = {.op = OP_adafactor, .counts = true},
     [OPTIMIZER_LAMB] = {.op = OP_lamb_step, .nslots = 2, .slot = {"m", "v"}, .counts = true, .last = OP_lamb},
     [OPTIMIZER_LAZY_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
 };
@@ -304,7 +310,9 @@ static void update_attributes(const Settings *settings, const char *parameter, O
                    {"momentum", settings->momentum},
                    {"beta1", settings->beta1},
                    {"beta2", settings->beta2},
-                   {"eps", settings->eps}};
+                   {"eps", settings->eps},
+                   {"eps2", settings->eps2},
+                   {"d", settings->d}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (op_attr(op, numbers[i].name) >= 0) attr[op_attr(op, numbers[i].name)] = attr_float(numbers[i].number);
     if (decay != 0 && op_attr(op, "weight_decay") >= 0) attr[op_attr(op, "weight_decay")] = attr_float(decay);
@@ -317,6 +325,73 @@ static int squares_of(Graph *g, int state, int value) {
                       g->states.at[state].span);
 }
 
+/* What is emitted of an update's arithmetic, named after the parameter. */
+typedef struct Arithmetic {
+    Graph *g;
+    DType dtype;
+    Span span;
+    const char *name;
+} Arithmetic;
+
+static int number(const Arithmetic *a, double value) {
+    return graph_constant(a->g, (TensorType){.dtype = a->dtype}, NULL, value, "number", a->span);
+}
+static int binary(const Arithmetic *a, OpCode op, int x, int y) {
+    return graph_emit(a->g, op, (int[]){x, y}, 2, NULL, a->name, a->span);
+}
+static int unary(const Arithmetic *a, OpCode op, int x) {
+    return graph_emit(a->g, op, &x, 1, NULL, a->name, a->span);
+}
+static int at_least(const Arithmetic *a, int x, double least) {
+    Attr attr[MAX_ATTRS] = {{0}};
+    attr[op_attr(OP_clamp, "low")] = attr_float(least);
+    return graph_emit(a->g, OP_clamp, &x, 1, attr, a->name, a->span);
+}
+static int mean_along(const Arithmetic *a, int x, int axis) {
+    Attr attr[MAX_ATTRS] = {{0}};
+    attr[op_attr(OP_mean, "axes")] = (Attr){.given = true, .n = 1, .ints = {axis}};
+    attr[op_attr(OP_mean, "keep_dims")] = (Attr){.given = true, .i = 1};
+    return graph_emit(a->g, OP_mean, &x, 1, attr, a->name, a->span);
+}
+/* A slot moves towards a value by a share of the way. */
+static int moved(const Arithmetic *a, int slot, int to, int share) {
+    const int from = slot_read(a->g, slot);
+    const int next = binary(a, OP_add, binary(a, OP_mul, binary(a, OP_sub, to, from), share), from);
+    graph_write_state(a->g, slot, next, a->span);
+    return next;
+}
+
+/* Adafactor's direction: the gradient over the root of an estimate of its square, which of a matrix is the product of what rows and columns have on average. */
+static int adafactor_direction(const Arithmetic *a, int state, int gradient, int count) {
+    Graph *g = a->g;
+    const Settings *settings = &g->settings;
+    const int ndim = g->states.at[state].type.shape.ndim;
+    const double eps1 = settings->eps > 0 ? settings->eps : a->dtype == F64 ? DBL_EPSILON : FLT_EPSILON;
+    const int squares = unary(a, OP_square, gradient); /* first: by it the update finds its gradient */
+    const int share = binary(a, OP_pow, count, number(a, settings->beta2_decay));
+    int estimate;
+    if (ndim > 1) {
+        const int row_slot = slot_add(g, state, "row_var", ndim - 1), column_slot = slot_add(g, state, "col_var", ndim - 2);
+        const int rows = moved(a, row_slot, mean_along(a, squares, -1), share);
+        const int columns = moved(a, column_slot, mean_along(a, squares, -2), share);
+        const int product = binary(a, OP_mul, rows, columns);
+        estimate = binary(a, OP_div, product, at_least(a, mean_along(a, rows, -2), eps1));
+    } else {
+        estimate = moved(a, slot_add(g, state, "variance", -1), squares, share);
+    }
+    return binary(a, OP_mul, gradient, unary(a, OP_rsqrt, at_least(a, estimate, eps1 * eps1)));
+}
+
+/* The average of a parameter, as AveragedModel with get_ema_multi_avg_fn keeps it: the first update's result, then a share of the way to each. */
+static void average(const Arithmetic *a, int state, int w, int count) {
+    Graph *g = a->g;
+    const int slot = slot_add(g, state, "ema", -1);
+    g->states.at[slot].init = g->states.at[state].init;
+    const int first = binary(a, OP_less, count, number(a, 1.5));
+    const int either[] = {first, number(a, 1), number(a, 1 - g->settings.ema_decay)};
+    moved(a, slot, w, graph_emit(g, OP_where, either, 3, NULL, a->name, a->span));
+}
+
 static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gradient) {
     const Settings *settings = &g->settings;
     const bool by_rows = updates_rows(g, state, gradient);
@@ -324,34 +399,44 @@ static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gr
     RowGradient rows = {.g = gradient};
     if (by_rows) rows = row_gradient(g, gradient);
     const int first = g->nodes.n;
+    const DType dtype = g->states.at[state].type.dtype;
+    const Span span = g->states.at[state].span;
+    const char *parameter = g->states.at[state].name, *name = arena_printf(g->arena, "new_%s", parameter),
+               *step_name = arena_printf(g->arena, "step_%s", parameter);
+    const Arithmetic arithmetic = {g, dtype, span, step_name};
     const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
-    Attr attr[MAX_ATTRS] = {{0}};
-    Span span = g->states.at[state].span;
-    DType dtype = g->states.at[state].type.dtype;
-    int in[MAX_IN] = {read}, nin = 1, slot[2];
-    for (int s = 0; s < optimizer->nslots; s++) {
-        slot[s] = slot_add(g, state, optimizer->slot[s]);
-        in[nin++] = graph_read_state(g, slot[s], 0, g->states.at[slot[s]].name, span);
-    }
-    in[nin++] = rows.g;
-    if (by_rows) in[nin++] = rows.index;
-    if (optimizer->counts) in[nin++] = update_number(g, numbers, dtype, INPUT_UPDATE);
     const int rate = scheduled ? update_number(g, numbers, dtype, INPUT_RATE) : -1;
-    if (scheduled && optimizer->last == OP_input) in[nin++] = rate;
-    update_attributes(settings, g->states.at[state].name, optimizer->op, attr);
-    const char *name = arena_printf(g->arena, "new_%s", g->states.at[state].name);
-    int w = graph_emit(g, optimizer->op, in, nin, attr,
-                       optimizer->last == OP_input ? name : arena_printf(g->arena, "step_%s", g->states.at[state].name), span);
-    const int node = g->values.at[w].node;
+    const int count = optimizer->counts || settings->ema ? update_number(g, numbers, dtype, INPUT_UPDATE) : -1;
+    const OpCode ops[] = {optimizer->op, optimizer->last};
+    Attr attr[2][MAX_ATTRS] = {{{0}}};
+    for (int i = 0; i < 2; i++)
+        update_attributes(settings, parameter, ops[i], attr[i]);
+    int in[MAX_IN] = {read}, nin = 1, slot[2], w;
+    if (optimizer->op == OP_adafactor) {
+        const int u = adafactor_direction(&arithmetic, state, gradient, count), of_w = squares_of(g, state, read),
+                  of_u = squares_of(g, state, u);
+        const int step[] = {read, u, of_w, of_u, count, rate};
+        w = graph_emit(g, OP_adafactor, step, scheduled ? 6 : 5, attr[0], name, span);
+    } else {
+        for (int s = 0; s < optimizer->nslots; s++) {
+            slot[s] = slot_add(g, state, optimizer->slot[s], -1);
+            in[nin++] = slot_read(g, slot[s]);
+        }
+        in[nin++] = rows.g;
+        if (by_rows) in[nin++] = rows.index;
+        if (optimizer->counts) in[nin++] = count;
+        if (scheduled && optimizer->last == OP_input) in[nin++] = rate;
+        w = graph_emit(g, optimizer->op, in, nin, attr[0], optimizer->last == OP_input ? name : step_name, span);
+    }
+    const int made = g->values.at[w].node;
     if (optimizer->last != OP_input) {
         const int of_w = squares_of(g, state, read), of_u = squares_of(g, state, w), step[] = {read, w, of_w, of_u, rate};
-        Attr own[MAX_ATTRS] = {{0}};
-        update_attributes(settings, g->states.at[state].name, optimizer->last, own);
-        w = graph_emit(g, optimizer->last, step, scheduled ? 5 : 4, own, name, span);
+        w = graph_emit(g, optimizer->last, step, scheduled ? 5 : 4, attr[1], name, span);
     }
     graph_write_state(g, state, w, span);
     for (int s = 0; s < optimizer->nslots; s++)
-        graph_write_state(g, slot[s], g->nodes.at[node].out[1 + s], span);
+        graph_write_state(g, slot[s], g->nodes.at[made].out[1 + s], span);
+    if (settings->ema) average(&arithmetic, state, w, count);
     for (int n = first; n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n])) g->nodes.at[n].update = 1 + state;
 }
@@ -400,7 +485,8 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
 int update_gradient(const Graph *g, const Node *update) {
     const int direction = op_in(update->op, "u"); /* of an update in two steps the first has the gradient */
     if (direction >= 0) return update_gradient(g, graph_producer(g, update->in[direction]));
-    int gradient = update->in[op_in(update->op, "g")];
+    int gradient = update->in[op_in(update->op, "g") >= 0 ? op_in(update->op, "g")
+                                                          : 0]; /* adafactor's direction is it, times an estimate; its squares */
     const Node *maker = graph_producer(g, gradient);
     return maker->op == OP_clip ? maker->in[0] : gradient;
 }

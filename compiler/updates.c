@@ -148,12 +148,13 @@ static void update_strategy(Sharded *s, int id, const Layout *layout, const Layo
     Graph *g = &s->graph;
     const Node *node = &g->nodes.at[id];
     const Shape *shape = &type_of(g, node->out[0])->shape, *of = &type_of(g, node->in[0])->shape;
+    const Layout *made = needed[node->in[0]] != NULL ? needed[node->in[0]] : whole_layout(g, of); /* a leaf, which is one number */
+    Layout own;
     const bool like = shape_equal(shape, &g->states.at[node->update - 1].type.shape);
     if (like || shape_equal(shape, of))
-        set_strategy(s, id, like ? layout : needed[node->in[0]], true);
+        set_strategy(s, id, like ? layout : made, true);
     else
-        set_strategy(s, id, shape_equal(of, &g->states.at[node->update - 1].type.shape) ? layout : needed[node->in[0]], false);
-    Layout own;
+        set_strategy(s, id, shape_equal(of, &g->states.at[node->update - 1].type.shape) ? layout : made, false);
     for (int k = 0; k < node->nout; k++) {
         strategy_out_layout(node, node->strategy, k, type_of(g, node->out[k])->shape.ndim, &own);
         layout_complete(&own, &own);

@@ -155,11 +155,29 @@ static bool eval_predict(Lower *lower, const Expr *value) {
     return true;
 }
 
-enum { EVERY, BATCH, DATA, ROWS, STEPS, METRICS, PREDICT, NEVAL };
-const Setting eval_settings[] = {
-    [EVERY] = {"every", eval_every},      [BATCH] = {"batch", eval_batch}, [DATA] = {"data", eval_data},
-    [ROWS] = {"rows", eval_split},        [STEPS] = {"steps", eval_steps}, [METRICS] = {"metrics", eval_metrics},
-    [PREDICT] = {"predict", eval_predict}};
+/* The value of a setting of the train block, NULL: it has none. */
+static const Expr *of_train(const Lower *lower, const char *name) {
+    for (const Entry *entry = lower->train ? lower->train->entries : NULL; entry; entry = entry->next)
+        if (!strcmp(entry->name, name)) return entry->value;
+    return NULL;
+}
+
+/* parameters = ema; */
+static bool eval_parameters(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"trained", "ema"};
+    const int which = choice(lower, "parameters", value, names, 2);
+    lower->graph->settings.averages = which == 1;
+    if (which != 1 || of_train(lower, "ema")) return which >= 0;
+    diag_error(lower->diags, lower_span(lower, value->loc), "train keeps no averages of its parameters");
+    diag_hint(lower->diags, "train { ema = 0.999; ... }");
+    return false;
+}
+
+enum { EVERY, BATCH, DATA, ROWS, STEPS, METRICS, PREDICT, PARAMETERS, NEVAL };
+const Setting eval_settings[] = {[EVERY] = {"every", eval_every},       [BATCH] = {"batch", eval_batch},
+                                 [DATA] = {"data", eval_data},          [ROWS] = {"rows", eval_split},
+                                 [STEPS] = {"steps", eval_steps},       [METRICS] = {"metrics", eval_metrics},
+                                 [PREDICT] = {"predict", eval_predict}, [PARAMETERS] = {"parameters", eval_parameters}};
 const int neval_settings = NEVAL;
 
 bool eval_note(Lower *lower, const Block *block) {
@@ -209,13 +227,6 @@ static bool predict_lower(Lower *lower) {
     diag_error(lower->diags, lower_span(lower, lower->predict->loc), "%s has no rows of the batch: it is %s", lower->predict->text,
                type_text(lower, &lower->graph->values.at[symbol->value].type));
     return false;
-}
-
-/* The value of a setting of the train block, NULL: it has none. */
-static const Expr *of_train(const Lower *lower, const char *name) {
-    for (const Entry *entry = lower->train ? lower->train->entries : NULL; entry; entry = entry->next)
-        if (!strcmp(entry->name, name)) return entry->value;
-    return NULL;
 }
 
 /* An eval that gives no data has train's files, and of their rows, which train splits, the part that it does not train on. */

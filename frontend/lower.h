@@ -434,6 +434,7 @@ bool eval_lr(Lower *lower, const Expr *value);
 bool eval_decay(Lower *lower, const Expr *value);
 /* Whether every pattern of lr and decay matches a parameter; after the net. */
 bool scales_matched(Lower *lower);
+bool eval_ema(Lower *lower, const Expr *value);
 bool eval_accumulate(Lower *lower, const Expr *value);
 
 /* ---------------------------------------------------------------- micro.c */

@@ -139,13 +139,24 @@ bool clip_complete(Lower *lower, const Block *train) {
     return false;
 }
 
+/* torch.optim.Adafactor; eps1 0: the smallest step of the parameter's element type from 1 on. */
+static bool eval_adafactor(Lower *lower, const Expr *value) {
+    Settings *s = &lower->graph->settings;
+    const Parameter parameters[] = {
+        {"lr", 0, DBL_MAX, 1e-2, &s->lr, false, NULL}, {"beta2_decay", -DBL_MAX, 0, -0.8, &s->beta2_decay, false, NULL},
+        {"eps1", 0, DBL_MAX, 0, &s->eps, false, NULL}, {"eps2", 0, DBL_MAX, 1e-3, &s->eps2, false, NULL},
+        {"d", 1, DBL_MAX, 1, &s->d, false, NULL},      {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false, NULL}};
+    s->optimizer = OPTIMIZER_ADAFACTOR;
+    return eval_parameters(lower, value, parameters, 6, 0, "optimizer = adafactor(lr = 0.01);");
+}
+
 bool eval_optimizer(Lower *lower, const Expr *value) {
     static const Builtin builtins[] = {
-        {"sgd", eval_sgd},   {"momentum", eval_momentum}, {"adam", eval_adam},          {"adamw", eval_adamw},
-        {"lion", eval_lion}, {"lamb", eval_lamb},         {"lazy_adam", eval_lazy_adam}};
+        {"sgd", eval_sgd},   {"momentum", eval_momentum}, {"adam", eval_adam},           {"adamw", eval_adamw},
+        {"lion", eval_lion}, {"lamb", eval_lamb},         {"adafactor", eval_adafactor}, {"lazy_adam", eval_lazy_adam}};
     return call_builtin(
         lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
-        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); lamb(lr = 0.001); or lazy_adam(lr = 0.001);");
+        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); lamb(lr = 0.001); adafactor(lr = 0.01); or lazy_adam(lr = 0.001);");
 }
 
 /* ---------------------------------------------------------------- numbers by parameter */
@@ -243,4 +254,10 @@ bool eval_clip(Lower *lower, const Expr *value) {
 /* accumulate = 4; the plan has the net so many times. */
 bool eval_accumulate(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "accumulate", 1, 256, &lower->graph->settings.accumulate);
+}
+
+/* ema = 0.999; */
+bool eval_ema(Lower *lower, const Expr *value) {
+    lower->graph->settings.ema = true;
+    return real_eval(lower, value, "ema", 0, 1, &lower->graph->settings.ema_decay);
 }

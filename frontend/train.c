@@ -136,6 +136,7 @@ enum {
     PRECISION,
     LR,
     DECAY,
+    EMA,
     NTRAIN
 };
 const Setting train_settings[] = {[DATA] = {"data", eval_data},
@@ -159,7 +160,8 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [ON_NAN] = {"on_nan", eval_on_nan},
                                   [PRECISION] = {"precision", eval_precision},
                                   [LR] = {"lr", eval_lr, .many = true},
-                                  [DECAY] = {"decay", eval_decay, .many = true}};
+                                  [DECAY] = {"decay", eval_decay, .many = true},
+                                  [EMA] = {"ema", eval_ema}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {

@@ -416,3 +416,15 @@ void graph_set_report(Graph *graph, int k, int value) {
     else
         graph->reports.at[k - (graph->loss >= 0)].value = value;
 }
+
+bool state_is_average(const Graph *graph, int state) {
+    const State *own = &graph->states.at[state];
+    const size_t n = strlen(own->name);
+    return own->parameter != state && n > 4 && strcmp(own->name + n - 4, ".ema") == 0;
+}
+
+int state_average(const Graph *graph, int parameter) {
+    for (int s = parameter; s < graph->states.n; s++)
+        if (graph->states.at[s].parameter == parameter && state_is_average(graph, s)) return s;
+    return -1;
+}

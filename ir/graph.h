@@ -233,6 +233,7 @@ typedef enum {
     OPTIMIZER_LION,
     OPTIMIZER_LAMB,
     OPTIMIZER_LAZY_ADAM, /* of tables that are only looked up, by the rows that occur; adam of the others */
+    OPTIMIZER_ADAFACTOR,
     NOPTIMIZERS
 } OptimizerKind;
 /* Parameters whose paths match the pattern have so many times the learning rate, or the weight decay, of the optimizer; of several lines that match the last holds. */
@@ -380,6 +381,9 @@ static inline int settings_naxes(const Settings *settings) {
 static inline const Axis *settings_axis(const Settings *settings, int i) {
     return i < settings->mesh.n ? &settings->mesh.at[i] : &settings->hint_axes.at[i - settings->mesh.n];
 }
+/* The average of a parameter (`ema`): a slot of it, "w.ema". Of a parameter its average, -1: there is none. */
+bool state_is_average(const Graph *graph, int state);
+int state_average(const Graph *graph, int parameter);
 /* The factor of lr, or of weight_decay, of the parameter of this path. */
 double settings_scale(const Settings *settings, ScaleKind kind, const char *path);
 const Axis *axis_find(const Settings *settings, const char *name); /* NULL: none */

@@ -22,7 +22,7 @@ const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const on_nan_name[] = {"stop", "go"};
 const char *const schedule_name[] = {"constant", "linear", "cosine"};
 const char *const scale_name[] = {"lr", "decay"};
-const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw", "lion", "lamb", "lazy_adam"};
+const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw", "lion", "lamb", "lazy_adam", "adafactor"};
 
 /* ---------------------------------------------------------------- tokens */
 
@@ -275,6 +275,12 @@ static void print_optimizer(Text *text, const Settings *settings) {
         put_number(text, "beta1", settings->beta1);
         put_number(text, "beta2", settings->beta2);
     }
+    if (settings->optimizer == OPTIMIZER_ADAFACTOR) {
+        put_number(text, "beta2_decay", settings->beta2_decay);
+        put_number(text, "eps1", settings->eps);
+        put_number(text, "eps2", settings->eps2);
+        put_number(text, "d", settings->d);
+    }
     if (settings->nesterov) put(text, " nesterov");
     if (settings->weight_decay != 0) put_number(text, "weight_decay", settings->weight_decay);
     if (settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0) {
@@ -284,6 +290,7 @@ static void print_optimizer(Text *text, const Settings *settings) {
     }
     if (settings->clip > 0) put_number(text, "clip", settings->clip);
     if (settings->accumulate > 1) put_key(text, "accumulate", settings->accumulate);
+    if (settings->ema) put_number(text, "ema", settings->ema_decay);
     if (settings->precision != F32) text_printf(text, " precision=%s", dtype_name[settings->precision]);
 }
 

@@ -162,6 +162,11 @@ static bool read_precision(Scan *scan, Settings *settings) {
     return scan_choice(scan, "precision", names, 1, &precision);
 }
 
+static bool read_average(Scan *scan, Settings *settings) {
+    settings->ema = scan_is_key(scan, "ema");
+    return !settings->ema || scan_double(scan, "ema", &settings->ema_decay);
+}
+
 static bool read_optimizer(Scan *scan, Settings *settings) {
     int schedule;
     if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB ||
@@ -171,6 +176,10 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
         return false;
     if (settings->optimizer == OPTIMIZER_LION &&
         (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2)))
+        return false;
+    if (settings->optimizer == OPTIMIZER_ADAFACTOR &&
+        (!read_number_key(scan, "beta2_decay", &settings->beta2_decay) || !read_number_key(scan, "eps1", &settings->eps) ||
+         !read_number_key(scan, "eps2", &settings->eps2) || !read_number_key(scan, "d", &settings->d)))
         return false;
     settings->nesterov = scan_is_keyword(scan, "nesterov");
     if (scan_is_key(scan, "weight_decay") && !scan_double(scan, "weight_decay", &settings->weight_decay)) return false;
@@ -183,7 +192,7 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
     }
     return (!scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip)) &&
            (!scan_is_key(scan, "accumulate") || scan_integer(scan, "accumulate", 2, MAX_COUNT, &settings->accumulate)) &&
-           read_precision(scan, settings);
+           read_average(scan, settings) && read_precision(scan, settings);
 }
 
 /* scaled decay "**.bias" by=0 */

@@ -289,6 +289,8 @@ static bool updates_find(GradientCheck *g, int *ngradients, char *why, size_t n)
         if (node->op == OP_lamb) continue; /* of a direction that lamb_step makes of the gradient */
         const int at = op_in(node->op, "g"), by = op_in(node->op, "index");
         int gradient = at < 0 ? -1 : node->in[at];
+        const Node *direction = node->op == OP_adafactor ? graph_producer(g->graph, node->in[1]) : NULL;
+        if (direction && direction->op == OP_mul) gradient = direction->in[0]; /* over the root of an estimate */
         if (read->op != OP_read || gradient < 0) {
             snprintf(why, n, "%s updates no state", node->name);
             return false;

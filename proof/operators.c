@@ -349,7 +349,7 @@ static bool attending(const Graph *graph, const Node *node, Letters *letters, ch
 
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
-    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb ||
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb || op == OP_adafactor ||
            op == OP_embedding_sgd || op == OP_lazy_adam;
 }
 
@@ -447,6 +447,7 @@ static bool arity_fits(const Node *node) {
         [OP_lamb] = {4, 1},
         [OP_embedding_sgd] = {3, 1},
         [OP_lazy_adam] = {6, 3},
+        [OP_adafactor] = {5, 1},
         [OP_sum_squares] = {1, 1},
         [OP_clip] = {2, 1},
         [OP_max] = {1, 1},
@@ -604,15 +605,16 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_lion:
     case OP_lamb_step:
     case OP_lamb:
+    case OP_adafactor:
     case OP_clip:
         letters->elementwise = true;
         return with_numbers(graph, node,
-                            node->op == OP_clip       ? 1
-                            : node->op == OP_sgd      ? 2
-                            : node->op == OP_lamb     ? 2
-                            : node->op == OP_momentum ? 3
-                            : node->op == OP_lion     ? 3
-                                                      : 4,
+                            node->op == OP_clip                               ? 1
+                            : node->op == OP_sgd                              ? 2
+                            : node->op == OP_lamb || node->op == OP_adafactor ? 2
+                            : node->op == OP_momentum                         ? 3
+                            : node->op == OP_lion                             ? 3
+                                                                              : 4,
                             letters, why, n);
     case OP_embedding_sgd:
     case OP_lazy_adam:

@@ -689,6 +689,7 @@ static const Semantics semantics[NOPS] = {
     [OP_lion] = {.kernel = update_kernel, .cost = 5},
     [OP_lamb_step] = {.kernel = update_kernel, .cost = 8},
     [OP_lamb] = {.kernel = update_kernel, .cost = 3},
+    [OP_adafactor] = {.kernel = update_kernel, .cost = 5},
     [OP_sum_squares] = {.kernel = kernel_sum_squares},
     [OP_clip] = {.kernel = clip_kernel, .cost = 2},
     [OP_convert] = {.kernel = kernel_convert},

@@ -21,8 +21,9 @@ static bool differ(Error *error, const char *format, ...) {
 /* ---------------------------------------------------------------- the optimizer */
 
 static const OpCode update_op[NOPTIMIZERS] = {
-    [OPTIMIZER_NONE] = OP_write,  [OPTIMIZER_SGD] = OP_sgd,   [OPTIMIZER_MOMENTUM] = OP_momentum, [OPTIMIZER_ADAM] = OP_adam,
-    [OPTIMIZER_ADAMW] = OP_adamw, [OPTIMIZER_LION] = OP_lion, [OPTIMIZER_LAMB] = OP_lamb_step,    [OPTIMIZER_LAZY_ADAM] = OP_adam};
+    [OPTIMIZER_NONE] = OP_write,     [OPTIMIZER_SGD] = OP_sgd,        [OPTIMIZER_MOMENTUM] = OP_momentum,
+    [OPTIMIZER_ADAM] = OP_adam,      [OPTIMIZER_ADAMW] = OP_adamw,    [OPTIMIZER_LION] = OP_lion,
+    [OPTIMIZER_LAMB] = OP_lamb_step, [OPTIMIZER_LAZY_ADAM] = OP_adam, [OPTIMIZER_ADAFACTOR] = OP_adafactor};
 /* Of a table whose gradient is that of looking it up: by the rows that occur. */
 static OpCode table_update_op(OptimizerKind optimizer) {
     return optimizer == OPTIMIZER_SGD ? OP_embedding_sgd : optimizer == OPTIMIZER_LAZY_ADAM ? OP_lazy_adam : update_op[optimizer];
@@ -62,6 +63,8 @@ static bool numbers_agree(const Settings *settings, const char *parameter, const
                 {"beta1", settings->beta1},
                 {"beta2", settings->beta2},
                 {"eps", settings->eps},
+                {"eps2", settings->eps2},
+                {"d", settings->d},
                 {"weight_decay", settings->weight_decay * scaled(settings, SCALE_DECAY, parameter)}};
     char header[32], own[32];
     const int nesterov = op_attr(node->op, "nesterov");
@@ -147,11 +150,80 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
         taken[state]++;
     }
     if (!numbers_agree(settings, graph->states.at[parameter].name, node, error)) return false;
-    bool counts = op_in(node->op, "update") >= 0;
-    int next = op_in(node->op, op_in(node->op, "index") < 0 ? "g" : "index") + 1;
-    if (counts && !takes_input(graph, node, next++, INPUT_UPDATE, error)) return false;
+    if (node->op == OP_adafactor && (!is_squares(graph, node->in[2], node->in[0]) || !is_squares(graph, node->in[3], node->in[1])))
+        return differ(error, "%s takes other norms than those of its parameter and direction", node->name);
+    const int counts = op_in(node->op, "update");
+    if (counts >= 0 && !takes_input(graph, node, counts, INPUT_UPDATE, error)) return false;
+    int next = counts >= 0 ? counts + 1 : op_in(node->op, op_in(node->op, "index") < 0 ? "g" : "index") + 1;
     if (scheduled(settings) && node->op != OP_lamb_step && !takes_input(graph, node, next++, INPUT_RATE, error)) return false;
     return next == node->nin || differ(error, "the header has no schedule, %s takes a rate", node->name);
+}
+
+static bool is_number(const Graph *graph, int value, double number) {
+    const Node *node = graph_producer(graph, value);
+    return node->op == OP_constant && node->data == NULL && node->attr[op_attr(OP_constant, "value")].f == number;
+}
+
+static bool is_count(const Graph *graph, int value) {
+    const Node *node = graph_producer(graph, value);
+    return node->op == OP_input && graph->inputs.at[node->state].kind == INPUT_UPDATE;
+}
+
+/* A slot that no update makes moves by a share towards something: (to - slot) * share + slot. */
+static bool moves(const Graph *graph, int slot, int *to, int *share) {
+    for (int i = 0; i < graph->nodes.n; i++) {
+        const Node *write = &graph->nodes.at[i];
+        if (write->op != OP_write || write->state != slot) continue;
+        const Node *add = graph_producer(graph, write->in[0]), *mul = add->op == OP_add ? graph_producer(graph, add->in[0]) : NULL;
+        const Node *way = mul && mul->op == OP_mul ? graph_producer(graph, mul->in[0]) : NULL;
+        if (!way || way->op != OP_sub || way->in[1] != add->in[1]) return false;
+        const Node *read = graph_producer(graph, add->in[1]);
+        *to = way->in[0];
+        *share = mul->in[1];
+        return read->op == OP_read && read->state == slot;
+    }
+    return false;
+}
+
+/* The average of a parameter: of what is written to it, all at the first update, then the header's share. */
+static bool is_average(const Graph *graph, int slot) {
+    int to, share;
+    if (!graph->settings.ema || !moves(graph, slot, &to, &share)) return false;
+    const Node *which = graph_producer(graph, share), *less = which->op == OP_where ? graph_producer(graph, which->in[0]) : NULL;
+    return less && less->op == OP_less && is_count(graph, less->in[0]) && is_number(graph, less->in[1], 1.5) &&
+           is_number(graph, which->in[1], 1) && is_number(graph, which->in[2], 1 - graph->settings.ema_decay) &&
+           written_to(graph, to) == graph->states.at[slot].parameter;
+}
+
+/* A slot of adafactor: means of the gradient's squares, or these. */
+static bool is_estimate(const Graph *graph, int slot) {
+    int to, share;
+    if (graph->settings.optimizer != OPTIMIZER_ADAFACTOR || !moves(graph, slot, &to, &share)) return false;
+    const Node *power = graph_producer(graph, share), *squares = graph_producer(graph, to);
+    if (squares->op == OP_mean) squares = graph_producer(graph, squares->in[0]);
+    return squares->op == OP_square && power->op == OP_pow && is_count(graph, power->in[0]) &&
+           is_number(graph, power->in[1], graph->settings.beta2_decay);
+}
+
+/* A slot's type is its parameter's; sizes over which means are taken are 1. */
+static bool slot_fits(const State *slot, const State *of, bool narrow) {
+    bool fits = slot->type.dtype == of->type.dtype && slot->type.shape.ndim == of->type.shape.ndim;
+    for (int d = 0; fits && d < of->type.shape.ndim; d++)
+        fits = slot->type.shape.dim[d] == of->type.shape.dim[d] || (narrow && slot->type.shape.dim[d] == 1);
+    return fits && !slot->trainable;
+}
+
+static bool slot_agrees(const Graph *graph, int slot, bool taken, Error *error) {
+    const State *state = &graph->states.at[slot], *of = &graph->states.at[state->parameter];
+    const bool average = !taken && is_average(graph, slot), estimate = !taken && !average && is_estimate(graph, slot);
+    if (!taken && !average && !estimate)
+        return differ(error, "state %s says parameter=%d, whose update does not take it", state->name, state->parameter);
+    if (average != (state_is_average(graph, slot)))
+        return differ(error, "state %s %s an average of %s", state->name, average ? "is named as no" : "is not", of->name);
+    if (!slot_fits(state, of, estimate) || (!average && state->init.kind != INIT_ZEROS))
+        return differ(error, "state %s says parameter=%d, and does not begin at zero with the type of %s", state->name, state->parameter,
+                      of->name);
+    return true;
 }
 
 static bool updates_agree(const Graph *graph, Error *error) {
@@ -164,13 +236,11 @@ static bool updates_agree(const Graph *graph, Error *error) {
         if (taken[s] > 1) ok = differ(error, "state %s is updated %d times", state->name, taken[s]);
         if (ok && state->trainable && state->written) ok = differ(error, "state %s is trained and says written", state->name);
         if (state->parameter == s) continue;
-        const State *of = &graph->states.at[state->parameter];
-        if (ok && taken[s] == 0)
-            ok = differ(error, "state %s says parameter=%d, whose update does not take it", state->name, state->parameter);
-        if (ok && (state->trainable || state->init.kind != INIT_ZEROS || !type_equal(&state->type, &of->type)))
-            ok = differ(error, "state %s says parameter=%d, and does not begin at zero with the type of %s", state->name, state->parameter,
-                        of->name);
+        ok = ok && slot_agrees(graph, s, taken[s] > 0, error);
     }
+    for (int s = 0; ok && graph->settings.ema && s < graph->states.n; s++)
+        if (taken[s] > 0 && graph->states.at[s].trainable && state_average(graph, s) < 0)
+            ok = differ(error, "the header says ema, state %s has no average", graph->states.at[s].name);
     free(taken);
     return ok;
 }
@@ -189,6 +259,13 @@ static bool squares_in(const Graph *graph, int value, const bool *clipped, int *
     return node->op == OP_add && squares_in(graph, node->in[0], clipped, n) && squares_in(graph, node->in[1], clipped, n);
 }
 
+/* What an update, or its first step, takes as the gradient; -1: it takes a direction that another has made of it. */
+static int gradient_of(const Graph *graph, const Node *node) {
+    const Node *direction = node->op == OP_adafactor ? graph_producer(graph, node->in[1]) : NULL;
+    if (direction) return direction->in[0];
+    return op_in(node->op, "g") >= 0 ? node->in[op_in(node->op, "g")] : -1;
+}
+
 static bool clips_agree(const Graph *graph, Error *error) {
     const double clip = graph->settings.clip;
     int nclips = 0;
@@ -204,8 +281,8 @@ static bool clips_agree(const Graph *graph, Error *error) {
                 ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name,
                             shown(own, node->attr[op_attr(OP_clip, "norm")].f));
         }
-        if (ok && clip > 0 && is_update(node) && op_in(node->op, "g") >= 0 &&
-            graph_producer(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
+        const int gradient = is_update(node) ? gradient_of(graph, node) : -1;
+        if (ok && clip > 0 && gradient >= 0 && graph_producer(graph, gradient)->op != OP_clip)
             ok = differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
     }
     for (int i = 0; ok && i < graph->nodes.n; i++) {

@@ -86,6 +86,16 @@ static void lamb_row(const void *context, Fe *const *at, const int64_t *stride, 
     }
 }
 
+/* w (1 - lr rate decay) less u times a hash of what its factor is made of. The number of elements is the same wherever they lie. */
+static void adafactor_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[1][i * stride[1]], lr = rate_of(u, at, stride, 5, i);
+        Fe factor = fe_hash(fe_hash(fe_hash(fe_hash(u->key, lr), at[3][i * stride[3]]), at[4][i * stride[4]]), at[5][i * stride[5]]);
+        at[0][i * stride[0]] = fe_sub(fe_sub(w, fe_mul(fe_mul(lr, u->decay), w)), fe_mul(factor, at[2][i * stride[2]]));
+    }
+}
+
 /* x times a hash of the sum of squares. */
 static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe *key = context;
@@ -101,21 +111,24 @@ static bool number_of(const Node *node, const char *name, Fe *number) {
 }
 
 bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    Fe eps;
+    Fe eps, eps2, d;
     WalkRow *row = node->op == OP_sgd         ? sgd_row
                    : node->op == OP_momentum  ? momentum_row
                    : node->op == OP_lion      ? lion_row
                    : node->op == OP_lamb_step ? lamb_step_row
                    : node->op == OP_lamb      ? lamb_row
+                   : node->op == OP_adafactor ? adafactor_row
                                               : adam_row;
     const int nesterov = op_attr(node->op, "nesterov");
     UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw, .nesterov = nesterov >= 0 && node->attr[nesterov].i != 0};
     if (!number_of(node, "lr", &u.lr) || !number_of(node, "momentum", &u.momentum) || !number_of(node, "weight_decay", &u.decay) ||
-        !number_of(node, "beta1", &u.beta1) || !number_of(node, "beta2", &u.beta2) || !number_of(node, "eps", &eps))
+        !number_of(node, "beta1", &u.beta1) || !number_of(node, "beta2", &u.beta2) || !number_of(node, "eps", &eps) ||
+        !number_of(node, "eps2", &eps2) || !number_of(node, "d", &d))
         return field_fail(why, n, "an optimizer's number is not finite");
     u.rest1 = fe_sub(1, u.beta1);
     u.rest2 = fe_sub(1, u.beta2);
     u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
+    if (node->op == OP_adafactor) u.key = fe_hash(fe_hash(OP_adafactor, eps2), d);
     u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum || node->op == OP_lion ? 4 : node->op == OP_lamb ? 5 : 6);
     return walk_elements(node, in, out, row, &u, why, n);
 }

@@ -52,7 +52,8 @@ static void written_layout(const State *state, int nranks, Layout *layout) {
 typedef struct Output {
     TensorFile file;
     Checksums sums;
-    bool finite; /* no element may be nan or infinite */
+    bool finite;   /* no element may be nan or infinite */
+    bool averages; /* in place of their parameters */
 } Output;
 
 static bool check_finite(const Output *out, const State *state, const Box *box, const void *from, Error *error) {
@@ -117,17 +118,17 @@ static bool write_rearranged(const Output *out, int tensor, Executor *executor, 
 static bool write_boxes(const Output *out, Executor *executor, Comm *comm, const Plan *plan, bool all_states, Error *error) {
     bool ok = true;
     for (int i = 0, t = 0; i < plan->graph.states.n; i++) {
-        const State *state = &plan->graph.states.at[i];
-        if (!index_keeps(state, all_states)) continue;
-        int tensor = t++;
+        if (!index_keeps(&plan->graph.states.at[i], all_states)) continue;
+        const int average = out->averages ? state_average(&plan->graph, i) : -1, from = average >= 0 ? average : i, tensor = t++;
+        const State *state = &plan->graph.states.at[from];
         if (is_scattered(state, comm->nranks)) {
-            if (!write_rearranged(out, tensor, executor, comm, i, state, &ok, error))
+            if (!write_rearranged(out, tensor, executor, comm, from, state, &ok, error))
                 return ok; /* here or elsewhere: the save has failed */
             continue;
         }
         for (int d = 0; ok && d < comm->ndriven; d++) {
             Box box;
-            ok = write_box(out, tensor, executor, comm, state, state->layout, d, executor_state(executor, d, i, &box), error);
+            ok = write_box(out, tensor, executor, comm, state, state->layout, d, executor_state(executor, d, from, &box), error);
         }
     }
     return ok;
@@ -176,14 +177,15 @@ bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Er
     return ok;
 }
 
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite,
-                     const Position *position, Error *error) {
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, Saved saved, bool finite, const Position *position,
+                     Error *error) {
+    const bool all_states = saved == SAVED_ALL;
     Arena arena;
     Text header = {0};
     char name[TEMPORARY_NAME];
     if (!temporary_claim(comm, path, name, error)) return false;
     arena_init(&arena);
-    Output out = {.finite = finite, .file = {.path = name, .fd = -1}};
+    Output out = {.finite = finite, .averages = saved == SAVED_AVERAGES, .file = {.path = name, .fd = -1}};
     TensorFile *file = &out.file;
     describe(&out, &arena, executor, comm, plan, all_states, position);
     tensors_layout(file, &header);

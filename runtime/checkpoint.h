@@ -9,11 +9,12 @@
 enum { TEMPORARY_NAME = 4352 };
 bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Error *error);
 
-/* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
- * and position; else parameters. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
+/* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. SAVED_ALL: optimizer slots too,
+ * and position; SAVED_AVERAGES: under the names of parameters their averages, where they have any. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
  * of them, and on an error what lay under path stays. */
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite,
-                     const Position *position, Error *error);
+typedef enum { SAVED_PARAMETERS, SAVED_AVERAGES, SAVED_ALL } Saved;
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, Saved saved, bool finite, const Position *position,
+                     Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
 bool checkpoint_can_save(const char *path, Error *error);
 /* The parameters of a file into those of the executor, as the rules say (match.h). Missing, misshapen and, by checksum.h, damaged ones are errors, and then no state

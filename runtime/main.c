@@ -36,6 +36,7 @@ static const char usage[] =
     "  --transpose PATTERN with --load: the file has these matrices transposed\n"
     "  --fresh PATTERN     with --load: these parameters begin as the net says, whatever the file has\n"
     "  --save FILE         write the parameters into a safetensors file at the end (with --eval: those that were loaded)\n"
+    "  --averages          --save writes the averages that train keeps (ema) in place of the parameters\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy,\n"
     "                      and any batch size that the rows done so far divide into\n"
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
@@ -103,6 +104,7 @@ enum {
     OPTION_TRANSPOSE,
     OPTION_FRESH,
     OPTION_SAVE,
+    OPTION_AVERAGES,
     OPTION_RESUME,
     OPTION_CHECKPOINT_DIR,
     OPTION_OVERWRITE,
@@ -149,6 +151,7 @@ static const struct option long_options[] = {
     {"transpose", required_argument, NULL, OPTION_TRANSPOSE},
     {"fresh", required_argument, NULL, OPTION_FRESH},
     {"save", required_argument, NULL, OPTION_SAVE},
+    {"averages", no_argument, NULL, OPTION_AVERAGES},
     {"resume", required_argument, NULL, OPTION_RESUME},
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"overwrite", no_argument, NULL, OPTION_OVERWRITE},
@@ -352,6 +355,10 @@ static bool check_options(uint64_t given, const RunOptions *options) {
         usage_error("--data says what is evaluated: add --eval or --predict FILE");
         return false;
     }
+    if (options->averages && !options->save) {
+        usage_error("--averages says what is saved: add --save FILE");
+        return false;
+    }
     bool latest = options->resume && strcmp(options->resume, "latest") == 0;
     if (options->checkpoint && (options->eval || options->predict) && !latest) {
         usage_error("--%s saves no checkpoint: leave out --checkpoint-dir, or add --resume latest", options->eval ? "eval" : "predict");
@@ -507,6 +514,9 @@ int main(int argc, char **argv) {
             break;
         case OPTION_FRESH:
             options.rules.fresh[options.rules.nfresh++] = optarg;
+            break;
+        case OPTION_AVERAGES:
+            options.averages = true;
             break;
         case OPTION_SAVE:
             options.save = optarg;

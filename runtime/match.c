@@ -332,8 +332,14 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
         if (state_is_own(state) && !matches_any(rules->fresh, rules->nfresh, state->name))
             match_one(file, state, names[i], rules, &matches[i], &misfits, i);
     }
-    return check_collisions(file, graph, matches, arena, error) &&
-           (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, rules, arena, error));
+    if (!check_collisions(file, graph, matches, arena, error)) return false;
+    for (int i = 0; i < graph->states.n; i++) /* an average that the file has not is its parameter */
+        if (state_is_average(graph, i)) {
+            matches[i] = matches[graph->states.at[i].parameter];
+            const int own = tensors_find(file, graph->states.at[i].name);
+            if (own >= 0) matches[i].tensor = own;
+        }
+    return (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, rules, arena, error));
 }
 
 void match_report(const TensorFile *file, const Graph *graph, const Match *matches) {

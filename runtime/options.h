@@ -29,6 +29,7 @@ typedef struct RunOptions {
     double temperature;                 /* --temperature; -1: as the plan says, as the two that follow */
     int64_t top_k, draw_seed;           /* --top-k, --seed */
     const char *logits;                 /* --logits: file; or NULL */
+    bool averages;                      /* --averages: --save writes these in place of the parameters */
     const char *load, *save;            /* --load, --save: parameters, safetensors; or NULL */
     LoadRules rules;
     const char *resume;             /* --resume: "latest", or a checkpoint; or NULL */

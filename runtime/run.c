@@ -186,6 +186,8 @@ static bool restore(Run *run, Error *error) {
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
     if (!told_by_first(run, figures_known(holder, path ? path : options->load, error), error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
+    if (options->averages && !run->plan.graph.settings.ema)
+        return error_set(error, EXIT_USAGE, "--averages: this plan keeps no averages of its parameters (train { ema = 0.999; })");
     if (!told_by_first(run, run->comm->process != 0 || !options->save || checkpoint_can_save(options->save, error), error)) return false;
     if (!run->executor) return true;
     executor_order(run->executor, &now);
@@ -274,7 +276,7 @@ static bool checkpoint(Run *run, Error *error) {
     const Position *at = &run->position;
     const bool finite = run->on_nan == ON_NAN_STOP;
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->training->checkpoints, at->global_step),
-                         true, finite, at, error))
+                         SAVED_ALL, finite, at, error))
         return false;
     run->training->saved_step = at->global_step;
     if (run->comm->process == 0)
@@ -288,7 +290,8 @@ static bool checkpoint(Run *run, Error *error) {
 static bool save(Run *run, Error *error) {
     const char *path = run->options->save;
     return !path ||
-           checkpoint_save(state_holder(run), run->comm, &run->plan, path, false, run->on_nan == ON_NAN_STOP, &run->position, error);
+           checkpoint_save(state_holder(run), run->comm, &run->plan, path, run->options->averages ? SAVED_AVERAGES : SAVED_PARAMETERS,
+                           run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
 /* The evaluation behind this step among those before it. One that is the best so far has a checkpoint. */

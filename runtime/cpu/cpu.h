@@ -3,7 +3,7 @@
  *   backend.c      the backend, the table of kernels; leaves, writes, copies
  *   elements.c     the loops of elementwise operators; elementwise.c: their kernels
  *   vector.c       loops compiled for several widths of vectors; functions.h: exp, log, ... for them
- *   update.c       sgd, momentum, adam, adamw, lion, lamb; sum_squares
+ *   update.c       sgd, momentum, adam, adamw, lion, lamb, adafactor; sum_squares
  *   rows.c         embedding_sgd, lazy_adam: tables by the rows that occur
  *   reduce.c       sum, mean, sum_to, replica_sum, mse; sumloops.c: their loops
  *   move.c         transpose, reshape, expansions, replicate

@@ -407,6 +407,18 @@ bool reference_lamb(const KernelCall *call, Error *error) {
     return each_element(call, (ElementFn *const[]){lamb_of});
 }
 
+bool reference_adafactor(const KernelCall *call, Error *error) {
+    const double n = (double)shape_elements(&call->in[0].global), lr = call->attr[0].f * (call->nin > 5 ? element_get(&call->in[5], 0) : 1);
+    const double of_w = sqrt(element_get(&call->in[2], 0) / n), of_u = sqrt(element_get(&call->in[3], 0) / n);
+    const double alpha = fmax(call->attr[1].f, of_w) * fmin(lr, 1 / sqrt(element_get(&call->in[4], 0)));
+    (void)error;
+    for (int64_t i = 0; i < shape_elements(&call->out[0].local); i++) {
+        const double w = element_get(&call->in[0], i) * (1 - lr * call->attr[3].f);
+        element_set(&call->out[0], i, w - alpha / fmax(1, of_u / call->attr[2].f) * element_get(&call->in[1], i));
+    }
+    return true;
+}
+
 bool reference_adam(const KernelCall *call, Error *error) {
     (void)error;
     return each_element(call, (ElementFn *const[]){adam_w_of, adam_m_of, adam_v_of});

@@ -189,6 +189,27 @@ bool kernel_lamb(const KernelCall *call, Error *error) {
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = sgd_f32, [F64] = sgd_f64}, error);
 }
 
+/* w' = shrink w - alpha / denominator u */
+#define ADAFACTOR(suffix, T)                                                                                                               \
+    static void adafactor_##suffix(void *context, int64_t begin, int64_t end) {                                                            \
+        const UpdateRun *run = context;                                                                                                    \
+        const T *w = run->w, *u = run->g;                                                                                                  \
+        T *new_w = run->new_w;                                                                                                             \
+        const T lr = (T)run->lr, shrink = (T)run->shrink;                                                                                  \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) new_w[i] = shrink * w[i] - lr * u[i];                                    \
+    }
+ADAFACTOR(f32, float)
+ADAFACTOR(f64, double)
+
+bool kernel_adafactor(const KernelCall *call, Error *error) {
+    const double lr = rate_of(call), n = (double)shape_elements(&call->in[0].global), count = operand_number(&call->in[4]);
+    const double of_w = sqrt(operand_number(&call->in[2]) / n), of_u = sqrt(operand_number(&call->in[3]) / n); /* roots of mean squares */
+    UpdateRun run = {
+        .w = call->in[0].data, .g = call->in[1].data, .new_w = call->out[0].data, .shrink = 1 - lr * attribute(call, "weight_decay")};
+    run.lr = fmax(attribute(call, "eps2"), of_w) * fmin(lr, 1 / sqrt(count)) / fmax(1, of_u / attribute(call, "d"));
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = adafactor_f32, [F64] = adafactor_f64}, error);
+}
+
 /* ---------------------------------------------------------------- sums of squares */
 
 /* Sums of blocks of a fixed length, then those: the result does not depend on the number of threads. */

@@ -138,12 +138,13 @@ typedef struct UpdateTensor {
 /* The same update of several tensors, none of which overlaps another's. */
 typedef struct UpdateTable {
     int kind, dtype, ntensors;
-    int decoupled;           /* adamw: the parameter itself decays, not the gradient */
-    int direction;           /* lamb: what adamw would take off a parameter at lr 1 goes to new_w */
-    int nesterov;            /* momentum */
-    const void *rate;        /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
-    const void *count;       /* adam: the number of the update, from 1 */
-    const void *of_w, *of_u; /* lamb: squares of the norms of w and g, whose ratio lr is multiplied by; else NULL */
+    int decoupled;            /* adamw: the parameter itself decays, not the gradient */
+    int direction;            /* lamb: what adamw would take off a parameter at lr 1 goes to new_w */
+    int nesterov;             /* momentum */
+    const void *rate;         /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
+    const void *count;        /* adam: the number of the update, from 1 */
+    const void *of_w, *of_u;  /* lamb: squares of the norms of w and g, whose ratio lr is multiplied by; adafactor: the same; else NULL */
+    double eps2, d, elements; /* adafactor: elements of the whole parameter; else 0 */
     double lr, momentum, beta1, beta2, eps, decay;
     double norm; /* of clipping */
     UpdateTensor tensor[UPDATE_TENSORS];

@@ -17,7 +17,7 @@ static const Operand *operand(const KernelCall *call, const char *name) {
 
 static bool is_update(OpCode op) {
     return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb_step || op == OP_lamb ||
-           op == OP_clip;
+           op == OP_adafactor || op == OP_clip;
 }
 
 /* ---------------------------------------------------------------- updates */
@@ -27,12 +27,12 @@ static bool init_table(UpdateTable *table, const KernelCall *call) {
     const Operand *rate = operand(call, call->op == OP_clip ? "s" : "rate"), *count = operand(call, "update");
     const Operand *of_w = operand(call, "of_w"), *of_u = operand(call, "of_u");
     *table = (UpdateTable){
-        .kind = call->op == OP_sgd        ? UPDATE_SGD
-                : call->op == OP_lamb     ? UPDATE_SGD
-                : call->op == OP_momentum ? UPDATE_MOMENTUM
-                : call->op == OP_lion     ? UPDATE_LION
-                : call->op == OP_clip     ? UPDATE_CLIP
-                                          : UPDATE_ADAM,
+        .kind = call->op == OP_sgd                                ? UPDATE_SGD
+                : call->op == OP_lamb || call->op == OP_adafactor ? UPDATE_SGD
+                : call->op == OP_momentum                         ? UPDATE_MOMENTUM
+                : call->op == OP_lion                             ? UPDATE_LION
+                : call->op == OP_clip                             ? UPDATE_CLIP
+                                                                  : UPDATE_ADAM,
         .dtype = (int)call->in[0].dtype,
         .decoupled = call->op == OP_adamw,
         .direction = call->op == OP_lamb_step,
@@ -48,6 +48,9 @@ static bool init_table(UpdateTable *table, const KernelCall *call) {
         .eps = attribute(call, "eps"),
         .decay = attribute(call, "weight_decay"),
         .norm = attribute(call, "norm"),
+        .eps2 = attribute(call, "eps2"),
+        .d = attribute(call, "d"),
+        .elements = call->op == OP_adafactor ? (double)shape_elements(&call->in[0].global) : 0,
     };
     return dtype_is_float(call->in[0].dtype);
 }
@@ -56,7 +59,7 @@ static bool tables_agree(const UpdateTable *a, const UpdateTable *b) {
     return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->direction == b->direction &&
            a->of_w == b->of_w && a->of_u == b->of_u && a->nesterov == b->nesterov && a->rate == b->rate && a->count == b->count &&
            a->lr == b->lr && a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
-           a->decay == b->decay && a->norm == b->norm;
+           a->eps2 == b->eps2 && a->d == b->d && a->elements == b->elements && a->decay == b->decay && a->norm == b->norm;
 }
 
 static const void *data_of(const KernelCall *call, const char *name) {
@@ -68,9 +71,9 @@ static void add_tensor(UpdateTable *table, const KernelCall *call) {
     UpdateTensor *tensor = &table->tensor[table->ntensors++];
     *tensor = (UpdateTensor){
         .w = data_of(call, "w"),
-        .g = data_of(call, call->op == OP_clip   ? "x"
-                           : call->op == OP_lamb ? "u"
-                                                 : "g"),
+        .g = data_of(call, call->op == OP_clip         ? "x"
+                           : op_in(call->op, "u") >= 0 ? "u"
+                                                       : "g"),
         .m = data_of(call, "m"),
         .v = data_of(call, "v"),
         .new_w = call->out[0].data,
@@ -107,6 +110,9 @@ bool kernel_lion(const KernelCall *call, Error *error) {
     return update(call, error);
 }
 bool kernel_lamb_step(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_adafactor(const KernelCall *call, Error *error) {
     return update(call, error);
 }
 bool kernel_lamb(const KernelCall *call, Error *error) {

@@ -22,6 +22,7 @@ template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const Up
     scalars.momentum = (T)table.momentum;
     if (kind == UPDATE_CLIP) scalars.clip = clip_scale(*(const T *)table.rate, table.norm);
     scalars.nesterov = table.nesterov;
+    scalars.shrink = 1;
     if (kind == UPDATE_ADAM || kind == UPDATE_LION) {
         scalars.beta1 = (T)table.beta1;
         scalars.rest1 = (T)(1 - table.beta1);
@@ -44,7 +45,14 @@ template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const Up
     }
     if (kind == UPDATE_SGD && table.of_u) {
         const double of_w = update_number<T>(table.of_w), of_u = update_number<T>(table.of_u);
-        if (of_w > 0 && of_u > 0) lr *= sqrt(of_w) / sqrt(of_u);
+        if (table.elements > 0) {
+            const double direction = sqrt(of_u / table.elements) / table.d;
+            scalars.shrink = (T)(1 - lr * table.decay);
+            scalars.decay = 0;
+            lr = fmax(table.eps2, sqrt(of_w / table.elements)) * fmin(lr, 1 / sqrt(update_number<T>(table.count))) / fmax(1.0, direction);
+        } else if (of_w > 0 && of_u > 0) {
+            lr *= sqrt(of_w) / sqrt(of_u);
+        }
     }
     scalars.lr = (T)lr;
     return scalars;
@@ -64,7 +72,7 @@ template <class T, int kind> __device__ __forceinline__ void update_element(cons
     }
     const T gradient = s.decay == 0 ? g : real_fma(s.decay, w, g);
     if (kind == UPDATE_SGD) {
-        w = real_fma(-s.lr, gradient, w);
+        w = real_fma(-s.lr, gradient, s.shrink * w);
     } else if (kind == UPDATE_MOMENTUM) {
         v = real_fma(s.momentum, v, gradient);
         w = real_fma(-s.lr, s.nesterov ? real_fma(s.momentum, v, gradient) : v, w);

@@ -688,8 +688,11 @@ seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_wh
      ("nesterov looks ahead", "MOMENTUM", "+ momentum * slot : slot", "+ momentum * v[i] : slot"),
      ("lamb's decay is part of its direction", "kernel_lamb_step", '.shrink = attribute(call, "weight_decay")', ".shrink = 0"),
      ("lamb's rate is the ratio of its norms", "kernel_lamb", "sqrt(of_w) / sqrt(of_u)", "of_w / of_u"),
+     ("adafactor's step grows with its parameter", "kernel_adafactor", 'fmax(attribute(call, "eps2"), of_w)', 'attribute(call, "eps2")'),
      ("lion's slot has a share of its own", "LION", "slot = beta2 * m[i] + rest2 * g[i]", "slot = beta1 * m[i] + rest1 * g[i]"))
 seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_what_pytorch_does"),
+     ("adafactor's estimate is over the mean of its rows", "adafactor_direction", "at_least(a, mean_along(a, rows, -2), eps1)", "number(a, 1)"),
+     ("an average begins as the parameter", "average", "number(a, 1), number", "number(a, 0.5), number"),
      ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))
 seed(script("functions", "compiler/pcc", "Functions.test_conv1d_and_operators_that_cells_have_the_names_of"),
      ("a call that fits an operator alone is the operator's", "cell_called", "!fits_cell(cell, call)", "false"),

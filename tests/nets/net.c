@@ -158,15 +158,21 @@ static void put_declaration(Text *text, const FuzzNet *net, int number) {
 }
 
 static void put_optimizer(Text *text, const FuzzNet *net) {
-    static const char *const name[NOPTIMIZERS] = {
-        [OPTIMIZER_SGD] = "sgd",   [OPTIMIZER_MOMENTUM] = "momentum", [OPTIMIZER_ADAM] = "adam",          [OPTIMIZER_ADAMW] = "adamw",
-        [OPTIMIZER_LION] = "lion", [OPTIMIZER_LAMB] = "lamb",         [OPTIMIZER_LAZY_ADAM] = "lazy_adam"};
+    static const char *const name[NOPTIMIZERS] = {[OPTIMIZER_SGD] = "sgd",
+                                                  [OPTIMIZER_MOMENTUM] = "momentum",
+                                                  [OPTIMIZER_ADAM] = "adam",
+                                                  [OPTIMIZER_ADAMW] = "adamw",
+                                                  [OPTIMIZER_LION] = "lion",
+                                                  [OPTIMIZER_LAMB] = "lamb",
+                                                  [OPTIMIZER_LAZY_ADAM] = "lazy_adam",
+                                                  [OPTIMIZER_ADAFACTOR] = "adafactor"};
     text_printf(text, "    optimizer = %s(lr = %g", name[net->optimizer], net->lr);
     if (net->optimizer == OPTIMIZER_MOMENTUM) text_printf(text, ", momentum = %g", net->momentum);
     if (net->optimizer == OPTIMIZER_MOMENTUM && net->nesterov) text_printf(text, ", nesterov = true");
     if (net->optimizer == OPTIMIZER_ADAM || net->optimizer == OPTIMIZER_ADAMW || net->optimizer == OPTIMIZER_LAMB ||
         net->optimizer == OPTIMIZER_LAZY_ADAM)
         text_printf(text, ", beta1 = %g, beta2 = %g, eps = %g", net->beta1, net->beta2, net->eps);
+    if (net->optimizer == OPTIMIZER_ADAFACTOR) text_printf(text, ", eps1 = %g", net->eps);
     if (net->optimizer == OPTIMIZER_LION) text_printf(text, ", beta1 = %g, beta2 = %g", net->beta1, net->beta2);
     if (net->weight_decay > 0 || net->optimizer == OPTIMIZER_ADAMW || net->optimizer == OPTIMIZER_LAMB)
         text_printf(text, ", weight_decay = %g", net->weight_decay);

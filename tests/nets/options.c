@@ -45,6 +45,10 @@ static void draw_rarer_optimizer(FuzzNet *net) {
         net->optimizer = OPTIMIZER_LAZY_ADAM; /* it neither decays nor clips */
         net->weight_decay = net->clip = 0;
     }
+    if (net->optimizer == OPTIMIZER_MOMENTUM && fuzz_chance(&random, 15)) {
+        net->optimizer = OPTIMIZER_ADAFACTOR;
+        net->eps = 0.125;
+    }
     if (!fuzz_chance(&random, 10)) return;
     net->optimizer = OPTIMIZER_LION;
     net->lr = 1e-10;

@@ -457,6 +457,9 @@ void cases_updates(CaseFn *fn, void *context) {
     CASE(.op = OP_lamb_step, .nin = 5, .in = {x, x, x, x, SCALAR}, .attr = {NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)},
          .positive = true);
     for (int nin = 4; nin <= 5; nin++)
+        CASE(.op = OP_adafactor, .nin = nin + 1, .in = {x, x, SCALAR, SCALAR, SCALAR, SCALAR},
+             .attr = {NUMBER(0.1), NUMBER(1e-3), NUMBER(2), NUMBER(0.25)}, .positive = true);
+    for (int nin = 4; nin <= 5; nin++)
         CASE(.op = OP_lamb, .nin = nin, .in = {x, x, SCALAR, SCALAR, SCALAR}, .attr = {NUMBER(0.1)}, .positive = true);
     /* rows, width, indices, of so many rows at most: often the same, all one, of more rows than a digit of the sort has */
     const int64_t tables[][4] = {{40, 6, 8, 40}, {40, 33, 500, 40}, {7, 300, 64, 1}, {6000, 8, 300, 6000}, {1, 5, 9, 1}, {3, 1, 1, 3}};
@@ -475,8 +478,8 @@ void cases_updates(CaseFn *fn, void *context) {
 
 /* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
 void cases_whole_table(CaseFn *fn, void *context) {
-    const OpCode positive[] = {OP_log,   OP_sqrt,      OP_rsqrt,     OP_div,  OP_sqrt_grad,     OP_adam,
-                               OP_adamw, OP_lamb_step, OP_lazy_adam, OP_clip, OP_attention_grad};
+    const OpCode positive[] = {OP_log,   OP_sqrt,      OP_rsqrt,     OP_div,       OP_sqrt_grad, OP_adam,
+                               OP_adamw, OP_lamb_step, OP_adafactor, OP_lazy_adam, OP_clip,      OP_attention_grad};
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};

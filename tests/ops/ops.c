@@ -515,7 +515,9 @@ static void try_updates(void) {
                                              "sgd(lr = 0.1, momentum = 0.9, nesterov = true); decay except b; lr 0.5 for w",
                                              "lion(lr = 0.1, weight_decay = 0.1)",
                                              "lamb(lr = 0.1, eps = 0.01)",
-                                             "lamb(lr = 0.1, weight_decay = 0.1); schedule = linear(warmup = 1)"};
+                                             "lamb(lr = 0.1, weight_decay = 0.1); schedule = linear(warmup = 1)",
+                                             "adafactor(lr = 0.1, weight_decay = 0.1); ema = 0.5",
+                                             "adafactor(lr = 0.1, eps1 = 0.01); schedule = linear(warmup = 1)"};
     for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
         Text text = {0};
         Net one, many;

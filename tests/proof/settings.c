@@ -113,6 +113,17 @@ Test(settings, of_lamb_are_those_of_both_its_steps) {
           {"sum_squares (%1)", "sum_squares (%2)", "takes other norms than those of its parameter and direction", 0});
 }
 
+static const char factored[] =
+    "net n(batch = 4) { input x : f32[batch, 2]; param w : f32[2, 3] = ones; param b : f32[3] = ones; loss mean(matmul(x, w) + b); }\n"
+    "train { data = normal(seed = 1); optimizer = adafactor(lr = 0.25, weight_decay = 0.5); decay except b; ema = 0.75; }\n";
+
+Test(settings, of_adafactor_and_averages_are_those_of_their_slots) {
+    JUDGE(factored, 2, {" lr=0.25", " lr=0.5", "the header says lr=0.5, new_w has 0.25", 0}, {" eps2=0.001", " eps2=0.002", "eps2=", 0},
+          {" d=1", " d=2", "the header says d=2", 0}, {" beta2_decay=-0.8", " beta2_decay=-0.5", "whose update does not take it", 0},
+          {" ema=0.75", " ema=0.5", "whose update does not take it", 0}, {" ema=0.75", "", "whose update does not take it", 0},
+          {"{value: 1.5}", "{value: 2.5}", "whose update does not take it", 0});
+}
+
 Test(settings, of_the_schedule_and_the_count_are_what_updates_take) {
     JUDGE(everything, 4, {" schedule=linear warmup=2 end=0.125", "", "has no schedule, new_w takes a rate", 0},
           {" kind=rate", " kind=update", "takes no input of kind=rate", 0},

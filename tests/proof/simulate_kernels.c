@@ -86,6 +86,7 @@ static const Way way_of[NOPS] = {
     [OP_lion] = ELEMENT,
     [OP_lamb_step] = ELEMENT,
     [OP_lamb] = ELEMENT,
+    [OP_adafactor] = ELEMENT,
     [OP_clip] = ELEMENT,
     [OP_sum_squares] = PRODUCT,
     [OP_write] = ELEMENT,
@@ -164,7 +165,9 @@ static int64_t ordered(uint32_t a) {
 }
 
 static void element(const Node *node, const uint32_t *x, uint32_t *y) {
-    uint32_t slot, rate;
+    uint32_t slot, rate = 0;
+    if (op_attr(node->op, "lr") == 0) rate = simulate_number(node->attr[0].f);
+    if (op_attr(node->op, "lr") == 0 && node->nin > op_in(node->op, "rate")) rate = times(rate, x[op_in(node->op, "rate")]);
     switch (node->op) {
     case OP_add:
         y[0] = plus(x[0], x[1]);
@@ -280,11 +283,9 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = times(x[0], any_function(OP_clip, times(x[1], simulate_number(node->attr[0].f))));
         return;
     case OP_sgd:
-        rate = node->nin > 2 ? times(simulate_number(node->attr[0].f), x[2]) : simulate_number(node->attr[0].f);
         y[0] = plus(x[0], negative(times(rate, plus(x[1], times(simulate_number(node->attr[1].f), x[0])))));
         return;
     case OP_momentum:
-        rate = node->nin > 3 ? times(simulate_number(node->attr[0].f), x[3]) : simulate_number(node->attr[0].f);
         slot = plus(times(simulate_number(node->attr[1].f), x[1]), plus(x[2], times(simulate_number(node->attr[2].f), x[0])));
         y[1] = slot;
         if (node->attr[3].i)
@@ -293,7 +294,6 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         return;
     case OP_lion: {
         uint32_t beta1 = simulate_number(node->attr[1].f), beta2 = simulate_number(node->attr[2].f);
-        rate = node->nin > 3 ? times(simulate_number(node->attr[0].f), x[3]) : simulate_number(node->attr[0].f);
         slot = any_function(OP_lion, plus(times(beta1, x[1]), times(plus(1, negative(beta1)), x[2]))); /* the sign */
         y[1] = plus(times(beta2, x[1]), times(plus(1, negative(beta2)), x[2]));
         y[0] = plus(x[0], negative(times(rate, plus(slot, times(simulate_number(node->attr[3].f), x[0])))));
@@ -307,8 +307,11 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = plus(slot, times(simulate_number(node->attr[3].f), x[0]));
         return;
     }
+    case OP_adafactor:
+        slot = any_function(OP_adafactor, plus(x[2], times(3, plus(x[3], times(5, plus(x[4], times(7, rate)))))));
+        y[0] = plus(plus(x[0], negative(times(times(rate, simulate_number(node->attr[3].f)), x[0]))), negative(times(slot, x[1])));
+        return;
     case OP_lamb: /* the ratio of the norms */
-        rate = node->nin > 4 ? times(simulate_number(node->attr[0].f), x[4]) : simulate_number(node->attr[0].f);
         y[0] = plus(x[0], negative(times(times(rate, any_function(OP_lamb, plus(x[2], times(3, x[3])))), x[1])));
         return;
     case OP_adam:
@@ -316,7 +319,6 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         uint32_t decay = times(simulate_number(node->attr[4].f), x[0]), beta1 = simulate_number(node->attr[1].f),
                  beta2 = simulate_number(node->attr[2].f);
         uint32_t g = node->op == OP_adam ? plus(x[3], decay) : x[3];
-        rate = node->nin > 5 ? times(simulate_number(node->attr[0].f), x[5]) : simulate_number(node->attr[0].f);
         y[1] = plus(times(beta1, x[1]), times(plus(1, negative(beta1)), g));
         y[2] = plus(times(beta2, x[2]), times(plus(1, negative(beta2)), times(g, g)));
         slot = times(y[1], any_function(OP_adam, times(x[4], any_function(OP_adamw, y[2])))); /* over the root */

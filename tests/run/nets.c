@@ -88,9 +88,11 @@ static void print_totals(const Totals *totals, double seconds) {
            totals->uneven, totals->named, totals->output, totals->shared, totals->explicit_dataset, totals->bucket, totals->machine,
            totals->searched, totals->recomputes, totals->limited, totals->chosen_again, totals->dtypes[F32], totals->dtypes[F64],
            totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
-    printf("  train      sgd %" PRId64 ", momentum %" PRId64 ", adam %" PRId64 ", adamw %" PRId64 ", lion %" PRId64 ", lamb %" PRId64 ",",
+    printf("  train      sgd %" PRId64 ", momentum %" PRId64 ", adam %" PRId64 ", adamw %" PRId64 ", lion %" PRId64 ", lamb %" PRId64
+           ", adafactor %" PRId64 ",",
            totals->optimizers[OPTIMIZER_SGD], totals->optimizers[OPTIMIZER_MOMENTUM], totals->optimizers[OPTIMIZER_ADAM],
-           totals->optimizers[OPTIMIZER_ADAMW], totals->optimizers[OPTIMIZER_LION], totals->optimizers[OPTIMIZER_LAMB]);
+           totals->optimizers[OPTIMIZER_ADAMW], totals->optimizers[OPTIMIZER_LION], totals->optimizers[OPTIMIZER_LAMB],
+           totals->optimizers[OPTIMIZER_ADAFACTOR]);
     for (int s = 0; s < NSCHEDULES; s++)
         printf(" %s rate %" PRId64 ",", schedule_name[s], totals->schedules[s]);
     printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 ", accumulate %" PRId64 "; data numpy_rand %" PRId64

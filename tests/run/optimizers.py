@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import struct
 
 import harness
@@ -23,6 +24,8 @@ OPTIMIZERS = {
     "nesterov": "optimizer = sgd(lr = 0.05, momentum = 0.9, weight_decay = 0.1, nesterov = true); decay except b*; lr 0.5 for w2;",
     "lion": "optimizer = lion(lr = 0.001, weight_decay = 0.1);",
     "lamb": "optimizer = lamb(lr = 0.02, weight_decay = 0.1); schedule = linear(warmup = 2); decay except b;",
+    "adafactor": "optimizer = adafactor(lr = 0.02, weight_decay = 0.1); schedule = linear(warmup = 2); clip = norm(0.3); decay except b;",
+    "average": "optimizer = adamw(lr = 0.01); ema = 0.9;",
     "adam": "optimizer = adam(lr = 0.01, weight_decay = 0.1); clip = norm(0.3);",
     "adamw": "optimizer = adamw(lr = 0.01, weight_decay = 0.1); schedule = cosine(warmup = 3, end = 0.1); clip = norm(0.3);",
 }
@@ -145,7 +148,7 @@ train { data = per_rank(x = [[3]]); epochs = 1; steps = %d; %s } parallel { mode
         self.assertClose(rates, expected, absolute=1e-12)
 
     def test_a_resumed_run_equals_a_whole_one(self):
-        for name in ("adam", "adamw"):
+        for name in ("adam", "adamw", "adafactor", "average"):
             for ranks, dim in ((1, 24), (4, 24), (4, 1536)):
                 plan = self.plan("%s%d" % (name, dim), OPTIMIZERS[name] + " checkpoint every 3 steps;", ranks, dim=dim)
                 whole = self.ok(self.local(plan, ranks, "--save", self.path("whole")))
@@ -162,6 +165,33 @@ train { data = per_rank(x = [[3]]); epochs = 1; steps = %d; %s } parallel { mode
         for ranks in (1, 3):
             rest = self.ok(self.local(self.plan("adamw", OPTIMIZERS["adamw"], ranks, dim=1536), ranks, "--resume", taken)).losses()
             self.assertClose(rest, whole[5:], relative=1e-9)
+
+    def test_averages_are_evaluated_saved_and_loaded(self):
+        """On any ranks, in parts too: an evaluation of averages is that of a net whose parameters they are."""
+        plan = None
+        evals = "} eval { data = normal(seed = 9); steps = 2; every = end; parameters = %s; "
+        settings = "optimizer = adam(lr = 0.05); ema = 0.75; checkpoint every 8 steps; "
+        for ranks, dim in ((1, 24), (3, 24), (4, 1536)):
+            with self.subTest(ranks=ranks, dim=dim):
+                plan = self.plan("average", settings + evals % "ema", ranks, "--prove", dim=dim)
+                done = self.ok(self.local(plan, ranks, "--save", self.path("a"), "--averages"))
+                self.ok(self.local(plan, ranks, "--save", self.path("w"), "--overwrite"))
+                taken = tensors(os.path.join(plan + ".checkpoints", "step-000000008.safetensors"))
+                for name, saved in tensors(self.path("a")).items():
+                    self.assertEqual(saved, taken[name + ".ema"])
+                    self.assertNotEqual(saved, taken[name])
+                self.assertEqual(tensors(self.path("w"))["w"], taken["w"])
+                loss = self.evaluated(done)
+                plain = self.plan("plain", settings + evals % "trained", ranks, dim=dim)
+                self.assertNotEqual(self.evaluated(self.ok(self.local(plain, ranks, "--overwrite"))), loss)
+                for loads in (plan, plain): # of a file without averages each is its parameter
+                    self.assertEqual(self.evaluated(self.ok(self.local(loads, ranks, "--eval", "--load", self.path("a")))), loss)
+        none = self.plan("none", "optimizer = adam;", 1)
+        self.assertFails(self.local(none, 1, "--save", self.path("x"), "--averages"), 2, "this plan keeps no averages of its parameters")
+        self.assertFails(self.local(plan, 4, "--averages"), 2, "--averages says what is saved: add --save FILE")
+
+    def evaluated(self, done):
+        return re.search(r"eval: loss is ([0-9.e+-]+)", done.out).group(1)
 
     def test_gradients_stay_in_buckets_where_they_are_clipped(self):
         """Clipping adds one exchange of numbers, and no gradient is moved twice."""

@@ -28,6 +28,11 @@ CASES = {
                      {"w": (0.25, 1), "v": (1, 0), "t": (0.25, 0.5), "s": (1, 0)}, None),
     "lamb": ("optimizer = lamb(lr = 0.01, weight_decay = 0.1); decay except v; lr 0.5 for t;", "Lamb", dict(lr=0.01, weight_decay=0.1),
              {"v": (1, 0), "t": (0.5, 1)}, None),
+    "adafactor": ("optimizer = adafactor(lr = 0.02, weight_decay = 0.1); decay except v; lr 0.5 for t;", "Adafactor", dict(lr=0.02, weight_decay=0.1),
+                  {"v": (1, 0), "t": (0.5, 1)}, None),
+    "adafactor_numbers": ("optimizer = adafactor(lr = 0.1, beta2_decay = -0.5, eps1 = 0.25, eps2 = 0.5, d = 2);", "Adafactor",
+                          dict(lr=0.1, beta2_decay=-0.5, eps=(0.25, 0.5), d=2.0), {}, None),
+    "average": ("optimizer = adam(lr = 0.01); ema = 0.75;", "Adam", dict(lr=0.01), {}, 0.75),
     "lion": ("optimizer = lion(lr = 0.01, weight_decay = 0.1);", "Lion", dict(lr=0.01, weight_decay=0.1), {}, None),
 }
 

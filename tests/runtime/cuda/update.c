@@ -9,7 +9,7 @@
 #include "runtime/element.h"
 #include "tests/runtime/cuda/fixture.h"
 
-static const OpCode updates[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_lamb_step, OP_lamb};
+static const OpCode updates[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_lamb_step, OP_lamb, OP_adafactor};
 static const int64_t sizes[] = {0, 1, 3, 4, 5, 255, 1024, 4095, 4096, 4097, 9001};
 
 static void set(Attr *attr, OpCode op, const char *name, double value) {
@@ -53,6 +53,8 @@ static void fill_attributes(Attr *attr, OpCode op, bool decay) {
     set(attr, op, "eps", 1e-8);
     set(attr, op, "weight_decay", decay ? 0.1 : 0);
     set(attr, op, "norm", 0.75);
+    set(attr, op, "eps2", 1e-3);
+    set(attr, op, "d", 1.5);
     if (decay && op_attr(op, "nesterov") >= 0) attr[op_attr(op, "nesterov")] = (Attr){.given = true, .i = 1};
 }
 
@@ -214,7 +216,7 @@ static void check_run(OpCode op, DType dtype, int n, uint64_t seed) {
 }
 
 Test(update, runs_over_tensors_give_what_their_calls_give) {
-    const OpCode ops[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_lamb_step, OP_lamb, OP_sum_squares, OP_clip};
+    const OpCode ops[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw, OP_lion, OP_lamb_step, OP_lamb, OP_adafactor, OP_sum_squares, OP_clip};
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         for (int dtype = F32; dtype <= F64; dtype++)
             for (int repeat = 0; repeat < 8; repeat++)

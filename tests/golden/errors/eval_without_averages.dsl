@@ -1,0 +1,17 @@
+net n(batch = 4) {
+    input x : f32[batch, 8];
+    param w : f32[8, 4] = normal(0.1);
+    loss mean(square(x @ w));
+}
+
+train {
+    data      = normal(seed = 1);
+    optimizer = adam;
+    steps     = 3;
+}
+
+eval {
+    data       = normal(seed = 2);
+    steps      = 2;
+    parameters = ema;
+}
