@@ -295,12 +295,6 @@ typedef struct FoundHint {
     Span span;
 } FoundHint;
 
-/* What a loss is multiplied by, so that gradients of 16 bits do not vanish: GradScaler's numbers. */
-typedef struct LossScale {
-    double init, growth, backoff;
-    int64_t interval; /* so many finite updates in a row before it grows */
-} LossScale;
-
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
 #define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
@@ -331,10 +325,8 @@ typedef struct Settings {
     double weight_decay;
     bool ema; /* every parameter has an average, which decays by ema_decay a step */
     double ema_decay;
-    bool averages;        /* an eval takes these averages in place of the parameters */
-    DType compress;       /* in which gradients are reduced: F32, as they are; BF16 */
-    LossScale loss_scale; /* precision F16 */
-    VEC(Scale) scales;    /* of lr and weight_decay, by parameter */
+    bool averages;     /* an eval takes these averages in place of the parameters */
+    VEC(Scale) scales; /* of lr and weight_decay, by parameter */
     Schedule schedule;
     int64_t accumulate;    /* batches of a step, whose gradients are averaged; 0, 1: one */
     int64_t micro_batches; /* parts in which each of them is taken, which accumulate counts; 0, 1: it is whole. Not in texts */
