@@ -150,9 +150,9 @@ static bool fill_from_file(Fill *fill, const Graph *graph, const State *state, c
 }
 
 bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error) {
-    Fill fill = {&state->init,
-                 random_key(graph->settings.seed, graph->states.at[state->parameter].name) /* an average begins as its parameter does */,
-                 state->init.data, state->type.dtype, data};
+    /* An average begins as its parameter does. */
+    const char *name = state_is_own(state) ? state->name : graph->states.at[state->parameter].name;
+    Fill fill = {&state->init, random_key(graph->settings.seed, name), state->init.data, state->type.dtype, data};
     if (state->init.kind == INIT_FILE) return fill_from_file(&fill, graph, state, box, plan_directory, error);
     if (state->init.kind == INIT_LITERAL && !state->init.data)
         return error_set(error, EXIT_REJECTED, "parameter %s: the plan has no initial value for it", state->name);

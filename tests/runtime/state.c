@@ -26,7 +26,7 @@ Test(state, a_box_is_that_part_of_the_whole) {
     const Init inits[] = {
         {.kind = INIT_NORMAL, .a = 0.01}, {.kind = INIT_UNIFORM, .a = -1, .b = 2}, {.kind = INIT_ONES}, {.kind = INIT_ZEROS}};
     for (int k = 0; k < 4; k++) {
-        State state = {.name = "w", .type = {F64, false, SHAPE(7, 5, 3)}, .init = inits[k]};
+        State state = {.name = "w", .trainable = true, .type = {F64, false, SHAPE(7, 5, 3)}, .init = inits[k]};
         Box all = whole(&state.type.shape);
         double *values = fill(&graph, &state, &all);
         for (int from = 0; from < 7; from++)
@@ -45,7 +45,7 @@ Test(state, a_box_is_that_part_of_the_whole) {
 }
 
 Test(state, values_depend_on_seed_and_name) {
-    State w = {.name = "w", .type = {F64, false, SHAPE(4)}, .init = {.kind = INIT_NORMAL, .a = 1}}, v = w;
+    State w = {.name = "w", .trainable = true, .type = {F64, false, SHAPE(4)}, .init = {.kind = INIT_NORMAL, .a = 1}}, v = w;
     v.name = "v";
     Graph zero = {0}, one = {.settings.seed = 1};
     Box box = whole(&w.type.shape);
@@ -58,7 +58,7 @@ Test(state, values_depend_on_seed_and_name) {
 Test(state, normal_has_its_moments_and_uniform_its_range) {
     enum { N = 200000 };
     Graph graph = {0};
-    State state = {.name = "w", .type = {F64, false, SHAPE(N)}, .init = {.kind = INIT_NORMAL, .a = 2}};
+    State state = {.name = "w", .trainable = true, .type = {F64, false, SHAPE(N)}, .init = {.kind = INIT_NORMAL, .a = 2}};
     Box box = whole(&state.type.shape);
     double *x = fill(&graph, &state, &box), mean = 0, square = 0, fourth = 0, neighbours = 0;
     for (int i = 0; i < N; i++) {
@@ -82,7 +82,7 @@ Test(state, normal_has_its_moments_and_uniform_its_range) {
 
 Test(state, f32_is_the_rounded_double) {
     Graph graph = {0};
-    State state = {.name = "w", .type = {F64, false, SHAPE(9)}, .init = {.kind = INIT_NORMAL, .a = 0.01}};
+    State state = {.name = "w", .trainable = true, .type = {F64, false, SHAPE(9)}, .init = {.kind = INIT_NORMAL, .a = 0.01}};
     Box box = whole(&state.type.shape);
     double *wide = fill(&graph, &state, &box);
     state.type.dtype = F32;
@@ -112,7 +112,7 @@ Test(state, a_file_gives_its_elements_and_must_have_the_shape) {
     write_npy(path, "<f8", "(2, 3)", values, sizeof values);
     Graph graph = {0};
     Error error;
-    State state = {.name = "w", .type = {F32, false, SHAPE(2, 3)}, .init = {.kind = INIT_FILE, .file = "weights/w.npy"}, .trainable = true};
+    State state = {.name = "w", .trainable = true, .type = {F32, false, SHAPE(2, 3)}, .init = {.kind = INIT_FILE, .file = "weights/w.npy"}};
     Box box = {2, {0, 1}, {2, 3}};
     float part[4];
     cr_assert(state_initial(&graph, &state, &box, directory, part, &error), "%s", error.text); /* by its name, beside the plan */
