@@ -134,8 +134,9 @@ bool kernel_lion(const KernelCall *call, Error *error) {
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = lion_f32, [F64] = lion_f64}, error);
 }
 
-static bool adams(const KernelCall *call, bool decoupled, Error *error) {
-    const double lr = rate_of(call), decay = attribute(call, "weight_decay"), count = operand_number(&call->in[4]);
+/* What adam and lamb have in common; lr: of the direction. */
+static UpdateRun adam_run(const KernelCall *call, double lr) {
+    const double count = operand_number(&call->in[4]);
     UpdateRun run = {.w = call->in[0].data,
                      .m = call->in[1].data,
                      .v = call->in[2].data,
@@ -145,11 +146,17 @@ static bool adams(const KernelCall *call, bool decoupled, Error *error) {
                      .new_v = call->out[2].data,
                      .beta1 = attribute(call, "beta1"),
                      .beta2 = attribute(call, "beta2"),
-                     .eps = attribute(call, "eps"),
-                     .decay = decoupled ? 0 : decay,
-                     .shrink = decoupled ? 1 - lr * decay : 1};
+                     .eps = attribute(call, "eps")};
     run.lr = lr / (1 - pow(run.beta1, count));
     run.correction = sqrt(1 - pow(run.beta2, count));
+    return run;
+}
+
+static bool adams(const KernelCall *call, bool decoupled, Error *error) {
+    const double lr = rate_of(call), decay = attribute(call, "weight_decay");
+    UpdateRun run = adam_run(call, lr);
+    run.decay = decoupled ? 0 : decay;
+    run.shrink = decoupled ? 1 - lr * decay : 1;
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = adam_f32, [F64] = adam_f64}, error);
 }
 
@@ -162,20 +169,8 @@ bool kernel_adamw(const KernelCall *call, Error *error) {
 
 /* The direction is adam's: shrink w - lr m' / (..) with the weight decay in the place of shrink, and -1 in that of lr. */
 bool kernel_lamb_step(const KernelCall *call, Error *error) {
-    const double count = operand_number(&call->in[4]);
-    UpdateRun run = {.w = call->in[0].data,
-                     .m = call->in[1].data,
-                     .v = call->in[2].data,
-                     .g = call->in[3].data,
-                     .new_w = call->out[0].data,
-                     .new_m = call->out[1].data,
-                     .new_v = call->out[2].data,
-                     .beta1 = attribute(call, "beta1"),
-                     .beta2 = attribute(call, "beta2"),
-                     .eps = attribute(call, "eps"),
-                     .shrink = attribute(call, "weight_decay")};
-    run.lr = -1 / (1 - pow(run.beta1, count));
-    run.correction = sqrt(1 - pow(run.beta2, count));
+    UpdateRun run = adam_run(call, -1);
+    run.shrink = attribute(call, "weight_decay");
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = adam_f32, [F64] = adam_f64}, error);
 }
 
