@@ -13,28 +13,10 @@
 #include "runtime/generate.h"
 #include "runtime/log.h"
 #include "runtime/profile.h"
-#include "runtime/stop.h"
+#include "runtime/training.h"
 #include "runtime/verify.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
-
-/* What goes with training: checks, interruptions, its end. */
-struct Training {
-    uint64_t text_hash;      /* of the plan */
-    const char *checkpoints; /* their directory */
-    int lock;                /* of that directory: checkpoint_claim; -1: none */
-    bool replaces;           /* an earlier run's checkpoints there, with its first */
-    EvalWhen eval;           /* when it is interrupted for the program eval */
-    int64_t eval_steps;      /* EVAL_STEPS */
-    Verifier *verifier;
-    Profile *profile; /* --profile, --trace; or NULL */
-    Stop stop;
-    int64_t began;      /* global step that this run goes on from */
-    bool enough;        /* early_stop: no evaluation was better for too long */
-    int64_t saved_step; /* global step of the last checkpoint of this run, -1: none */
-    int argc;           /* what prun was started with, for the command that goes on */
-    char *const *argv;
-};
 
 /* ---------------------------------------------------------------- before training */
 
@@ -271,7 +253,7 @@ static bool checkpoint_is_due(const Run *run, const Position *at) {
            (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
 }
 
-static bool checkpoint(Run *run, Error *error) {
+bool training_checkpoint(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
     const bool finite = run->on_nan == ON_NAN_STOP;
@@ -294,29 +276,6 @@ static bool save(Run *run, Error *error) {
                            run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
-/* The evaluation behind this step among those before it. One that is the best so far has a checkpoint. */
-static bool compare(Run *run, const EvalResult *result, Error *error) {
-    const Settings *settings = &run->plan.graph.settings;
-    const Watch *watch = settings->watch;
-    Position *at = &run->position;
-    Watched watched[NWATCHES]; /* not before a checkpoint of this step is written: the run that goes on from it evaluates again */
-    bool better[NWATCHES] = {false};
-    memcpy(watched, at->watched, sizeof watched);
-    for (int kind = 0; kind < NWATCHES; kind++)
-        if (watch[kind].metric) best_see(&watch[kind], result, at->global_step, &watched[kind], &better[kind]);
-    if (better[WATCH_BEST] && run->training->saved_step != at->global_step && !checkpoint(run, error)) return false;
-    memcpy(at->watched, watched, sizeof watched);
-    const Watched *stop = &watched[WATCH_STOP];
-    run->training->enough = watch[WATCH_STOP].metric && stop->waited >= watch[WATCH_STOP].patience;
-    if (!run->training->enough || run->comm->process != 0) return true;
-    Text text = {0};
-    best_put_stop(&text, at);
-    log_pause(run);
-    say(run, &text);
-    text_finish(&text);
-    return true;
-}
-
 /* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
 static bool evaluate(Run *run, Error *error) {
     Comm *comm = run->comm;
@@ -335,7 +294,7 @@ static bool evaluate(Run *run, Error *error) {
     if (result.has_loss && !log_evaluation(run, &result, error)) return false;
     if (run->training->verifier && !verifier_evaluation(run->training->verifier, &result, run->position.epoch, run->position.step, error))
         return false;
-    return !run->executor || run->position.global_step == 0 || compare(run, &result, error);
+    return !run->executor || run->position.global_step == 0 || best_compare(run, &result, error);
 }
 
 static bool evaluation_is_due(const Run *run, const Position *at) {
@@ -420,7 +379,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     char when[64];
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
-    if (checkpoint_is_due(run, &next) && !checkpoint(run, error)) return false;
+    if (checkpoint_is_due(run, &next) && !training_checkpoint(run, error)) return false;
     return run->training->stop.signal || !evaluation_is_due(run, &next) || evaluate(run, error);
 }
 
@@ -428,7 +387,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
 static bool end_early(Run *run, Error *error) {
     const Position *at = &run->position;
     if (!executor_settle(run->executor, error)) return run->agreed = false;
-    if (saves_checkpoints(run) && run->training->saved_step != at->global_step && !checkpoint(run, error)) return false;
+    if (saves_checkpoints(run) && run->training->saved_step != at->global_step && !training_checkpoint(run, error)) return false;
     if (!save(run, error)) return false;
     log_pause(run);
     if (run->comm->process != 0) return true;
@@ -448,42 +407,9 @@ static bool end_early(Run *run, Error *error) {
     return true;
 }
 
-/* Checkpoints of a run that this one goes on from may be elsewhere, or gone. */
-static bool find_best(Run *run, Error *error) {
-    Watched *best = &run->position.watched[WATCH_BEST];
-    const char *path = checkpoint_path(&run->arena, run->training->checkpoints, best->step);
-    int64_t there = best->step == 0 || run->comm->process != 0 || access(path, R_OK) == 0;
-    if (!run->comm->table->broadcast(run->comm, &there, sizeof there, error)) return run->agreed = false;
-    if (there) return true;
-    if (run->comm->process == 0) fprintf(stderr, "prun: note: %s: the best checkpoint so far is not there: it counts no more\n", path);
-    *best = (Watched){0};
-    return true;
-}
-
-/* `restore best;` */
-static bool restore_best(Run *run, Error *error) {
-    const Watched *best = &run->position.watched[WATCH_BEST];
-    const Watch *watch = &run->plan.graph.settings.watch[WATCH_BEST];
-    if (!run->plan.graph.settings.restore_best || run->position.global_step == 0) return true;
-    if (best->step == 0) return error_set(error, EXIT_MISMATCH, "restore best: no evaluation has a number as its %s", watch->metric);
-    const char *path = checkpoint_path(&run->arena, run->training->checkpoints, best->step);
-    Position then;
-    DataOrder order;
-    if (best->step != run->position.global_step &&
-        !checkpoint_resume(run->executor, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &then, &order, error))
-        return false;
-    if (run->comm->process != 0) return true;
-    Text text = {0};
-    best_put_restored(&text, best, path);
-    log_pause(run);
-    say(run, &text);
-    text_finish(&text);
-    return true;
-}
-
 /* All steps are done. */
 static bool end_whole(Run *run, Error *error) {
-    return (!evaluates_last(run) || evaluate(run, error)) && restore_best(run, error) && save(run, error);
+    return (!evaluates_last(run) || evaluate(run, error)) && best_restore(run, error) && save(run, error);
 }
 
 static bool goes_on(const Run *run) {
@@ -496,7 +422,7 @@ static bool train(Run *run, Error *error) {
     if (!log_open(run, error)) return false;
     if (run->options->check_replicas && !replicas_check(run, "before the first step", error)) return false;
     if (!evaluates_last(run) && evaluates_again(run) && !evaluate(run, error)) return false;
-    if (!find_best(run, error)) return false;
+    if (!best_find(run, error)) return false;
     int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
     if (step > steps) epoch++, step = 1;
     if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;

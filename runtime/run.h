@@ -6,7 +6,7 @@
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together
  *   fuse.c     fused steps, and calls that a device takes together
- *   best.c     which evaluation is the best, and when there is none for too long
+ *   best.c     which evaluation is the best, and when there is none for too long; training.h: what goes with training
  *   evaluate.c the program eval: metrics over all rows, predictions
  *   generate.c the program generate: text, place by place
  *   resources.c  where it runs: processes, memory, the device
@@ -36,7 +36,7 @@
 enum { MAX_TIMED = 1 << 20 }; /* steps whose times are kept: the first million are enough for a median */
 
 typedef struct RunLog RunLog;     /* log.c */
-typedef struct Training Training; /* run.c */
+typedef struct Training Training; /* training.h */
 
 typedef struct Run {
     const RunOptions *options;

@@ -27,8 +27,8 @@ typedef struct Hello {
 
 /* What rank 0 answers: OK and the places, or why not. */
 typedef struct Answer {
-    int32_t ok;
-    char why[252];
+    int32_t ok, said; /* said: rank 0 says itself why, once for all */
+    char why[248];
 } Answer;
 
 /* Where a rank listens. */
@@ -104,13 +104,18 @@ static void sleep_s(double seconds) {
     nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
 }
 
-static int socket_of(const struct sockaddr *address) {
-    int fd = socket(address->sa_family, SOCK_STREAM, 0), on = 1;
+/* What every socket here is, made or accepted; -1 stays -1. */
+static int prepared(int fd) {
+    const int on = 1;
     if (fd < 0) return -1;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     return fd;
+}
+
+static int socket_of(const struct sockaddr *address) {
+    return prepared(socket(address->sa_family, SOCK_STREAM, 0));
 }
 
 static int connect_to(const struct sockaddr *address, socklen_t n) {
@@ -166,12 +171,7 @@ static int accept_one(int listening, double wait_s, struct sockaddr_storage *fro
     struct sockaddr_storage ignored;
     socklen_t most = sizeof ignored;
     if (poll(&one, 1, (int)(wait_s * 1e3) + 1) <= 0) return -1;
-    int fd = accept(listening, (struct sockaddr *)(from ? from : &ignored), n ? n : &most), on = 1;
-    if (fd < 0) return -1;
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    return fd;
+    return prepared(accept(listening, (struct sockaddr *)(from ? from : &ignored), n ? n : &most));
 }
 
 static bool is_loopback(const struct sockaddr_storage *address) {
@@ -268,8 +268,7 @@ static bool host_meeting(const Meeting *meeting, int *sockets, Error *error) {
     bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
     ok = ok && wait_for_all(listening, meeting, sockets, places, error);
     close(listening);
-    Answer answer = {.ok = ok};
-    snprintf(answer.why, sizeof answer.why, "%.*s", (int)sizeof answer.why - 1, ok ? "" : error->text);
+    Answer answer = {.ok = ok, .said = !ok};
     for (int r = 1; r < meeting->nranks && places; r++) {
         if (sockets[r] < 0) continue;
         const double until = now_seconds() + hello_s;
@@ -366,10 +365,9 @@ static bool attend_meeting(const Meeting *meeting, int *sockets, Error *error) {
                        meeting->port);
     if (ok && !answer.ok) {
         answer.why[sizeof answer.why - 1] = '\0';
-        /* That ranks are missing rank 0 says itself. */
-        ok = strstr(answer.why, "did not come") ? error_reported(error, EXIT_ENVIRONMENT)
-                                                : error_set(error, EXIT_ENVIRONMENT, "rank %d is refused at %s:%d: %s", meeting->rank,
-                                                            meeting->address, meeting->port, answer.why);
+        ok = answer.said ? error_reported(error, EXIT_ENVIRONMENT)
+                         : error_set(error, EXIT_ENVIRONMENT, "rank %d is refused at %s:%d: %s", meeting->rank, meeting->address,
+                                     meeting->port, answer.why);
     }
     if (ok && !move_all(sockets[0], false, places, (size_t)meeting->nranks * sizeof *places, now_seconds() + hello_s))
         ok = error_set(error, EXIT_ENVIRONMENT, "rank %d: rank 0 has ended", meeting->rank);

@@ -751,10 +751,10 @@ seed(script("checksums", "runtime/prun", "Checksums.test_latest_passes_over_what
      ("--resume latest passes over a damaged checkpoint", "load_latest", "damaged && !next.last", "false"))
 seed(script("best", "runtime/prun", "Best.test_the_best_stays_and_is_restored", "Best.test_training_ends_where_nothing_gets_better",
             "Best.test_a_run_that_goes_on_knows_the_best", "Best.test_what_is_better_is_the_metrics_own"),
-     ("of a loss less is better", "best_see", "watched->value - figure", "figure - watched->value"),
+     ("of a loss less is better", "see", "watched->value - figure", "figure - watched->value"),
      ("of a perplexity less is better", "metric_rises", "metric <= METRIC_F1_MACRO", "metric <= METRIC_PERPLEXITY"),
      ("the best checkpoint is not deleted", "checkpoint_prune", "steps[i] != best && ", ""),
-     ("patience counts what is better by enough", "best_see", "gain > watch->delta", "gain > 0"),
+     ("patience counts what is better by enough", "see", "gain > watch->delta", "gain > 0"),
      ("a checkpoint knows the best before it", "describe_watched", "!watched->metric", "true"))
 seed(script("stop", "runtime/prun",
             "Stop.test_the_first_operator_is_named", "Stop.test_states_stay_as_they_were_where_ranks_share_the_loss",

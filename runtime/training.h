@@ -1,0 +1,28 @@
+/* training: what goes with a run that trains, beside what every run has (run.h): for run.c and best.c. */
+#pragma once
+#include "runtime/evaluate.h"
+#include "runtime/profile.h"
+#include "runtime/run.h"
+#include "runtime/stop.h"
+#include "runtime/verify.h"
+
+/* Checks, interruptions, the end. */
+struct Training {
+    uint64_t text_hash;      /* of the plan */
+    const char *checkpoints; /* their directory */
+    int lock;                /* of that directory: checkpoint_claim; -1: none */
+    bool replaces;           /* an earlier run's checkpoints there, with its first */
+    EvalWhen eval;           /* when it is interrupted for the program eval */
+    int64_t eval_steps;      /* EVAL_STEPS */
+    Verifier *verifier;
+    Profile *profile; /* --profile, --trace; or NULL */
+    Stop stop;
+    int64_t began;      /* global step that this run goes on from */
+    bool enough;        /* early_stop: no evaluation was better for too long */
+    int64_t saved_step; /* global step of the last checkpoint of this run, -1: none */
+    int argc;           /* what prun was started with, for the command that goes on */
+    char *const *argv;
+};
+
+/* Saves all states as the checkpoint of the step where training stands, and removes those that it need not keep. Collective. */
+bool training_checkpoint(Run *run, Error *error);
