@@ -9,6 +9,7 @@
 
 #include "ir/file.h"
 #include "runtime/backend.h"
+#include "runtime/fewer.h"
 #include "runtime/launch.h"
 #include "runtime/options.h"
 
@@ -24,7 +25,9 @@ static const char usage[] =
     "  --nproc N           N ranks, each a process that this prun starts, without MPI; on several nodes each starts its own, with\n"
     "  --nnodes M --node-rank K --master-addr A --master-port P    where the ranks of all meet: node 0's address, a port there\n"
     "  --max-restarts R    with --nproc: after a failure start them again, from the latest checkpoint, up to R times\n"
-    "  --start-timeout S   seconds until all ranks have met (default: 300)\n"
+    "  --min-ranks K       with --nproc: where a node does not come (again), go on with the ranks that are left, K or more;\n"
+    "                      plans for fewer ranks stand behind the first: net8.plan net4.plan\n"
+    "  --start-timeout S   seconds until all ranks have met (default: 300; with --min-ranks: 30)\n"
     "  --calibrate [FILE]  measure links between ranks and nodes, kernels and memory (about 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
@@ -85,6 +88,7 @@ enum {
     OPTION_MASTER_ADDR,
     OPTION_MASTER_PORT,
     OPTION_MAX_RESTARTS,
+    OPTION_MIN_RANKS,
     OPTION_START_TIMEOUT,
     OPTION_CALIBRATE,
     OPTION_VERIFY,
@@ -132,6 +136,7 @@ static const struct option long_options[] = {
     {"master-addr", required_argument, NULL, OPTION_MASTER_ADDR},
     {"master-port", required_argument, NULL, OPTION_MASTER_PORT},
     {"max-restarts", required_argument, NULL, OPTION_MAX_RESTARTS},
+    {"min-ranks", required_argument, NULL, OPTION_MIN_RANKS},
     {"start-timeout", required_argument, NULL, OPTION_START_TIMEOUT},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
     {"verify", required_argument, NULL, OPTION_VERIFY},
@@ -263,7 +268,7 @@ static_assert(NOPTIONS < 64, "a bit for each");
 /* Those of --nproc. */
 #define LAUNCH_BITS                                                                                                                        \
     (OPTION_BIT(NPROC) | OPTION_BIT(NNODES) | OPTION_BIT(NODE_RANK) | OPTION_BIT(MASTER_ADDR) | OPTION_BIT(MASTER_PORT) |                  \
-     OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(START_TIMEOUT))
+     OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(MIN_RANKS) | OPTION_BIT(START_TIMEOUT))
 
 static const char *option_name(int bit) {
     int i = 0;
@@ -313,6 +318,10 @@ static bool check_launch(uint64_t given, const LaunchOptions *launch) {
     }
     if (launch->node_rank >= launch->nnodes) {
         usage_error("--node-rank is from 0 to %d (--nnodes), not %d", launch->nnodes - 1, launch->node_rank);
+        return false;
+    }
+    if (launch->min_ranks >= launch->nnodes * launch->nproc) {
+        usage_error("--min-ranks %d: the job has %d, and goes on with fewer", launch->min_ranks, launch->nnodes * launch->nproc);
         return false;
     }
     return true;
@@ -408,6 +417,14 @@ static int list_devices(void) {
     return ok ? EXIT_DONE : error.code;
 }
 
+/* --min-ranks: -1, or the exit code. */
+static int read_fewer(RunOptions *options, Arena *arena) {
+    Error error = {0};
+    if (fewer_read(options, arena, &error)) return -1;
+    fprintf(stderr, "prun: %s\n", error.text);
+    return error.code;
+}
+
 int main(int argc, char **argv) {
     RunOptions options = {.launch = {.nnodes = 1, .start_timeout_s = -1}, .ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
     standard_files();
@@ -455,6 +472,10 @@ int main(int argc, char **argv) {
         case OPTION_MAX_RESTARTS:
             if (!read_number(optarg, 0, 1000000, &options.launch.max_restarts))
                 code = usage_error("--max-restarts takes a number from 0 on, not '%s'", optarg);
+            break;
+        case OPTION_MIN_RANKS:
+            if (!read_count(optarg, &options.launch.min_ranks))
+                code = usage_error("--min-ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
             break;
         case OPTION_START_TIMEOUT:
             if (!read_seconds(optarg, &options.launch.start_timeout_s))
@@ -600,8 +621,17 @@ int main(int argc, char **argv) {
     if (code < 0 && given & OPTION_BIT(CALIBRATE) && machine == NULL && optind < argc) machine = argv[optind++];
     const bool plans = code < 0 && !(given & OPTION_BIT(CALIBRATE));
     if (plans && optind == argc) code = usage_error("which plan? try 'prun --help'");
-    if (plans && optind < argc - 1) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);
-    if (code < 0 && plans) options.plan = argv[optind];
+    const int more = argc - 1 - optind;
+    if (plans && options.launch.min_ranks > 0 && more < 1)
+        code = usage_error("--min-ranks %d: with which plan? Those for fewer ranks stand behind the first: net8.plan net4.plan",
+                           options.launch.min_ranks);
+    if (plans && options.launch.min_ranks == 0 && more > 0) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);
+    if (code < 0 && plans) {
+        options.plan = argv[optind];
+        options.fewer = (const char *const *)argv + optind + 1;
+        options.nfewer = more;
+    }
+    if (code < 0 && options.nfewer > 0 && options.launch.node_rank == 0) code = read_fewer(&options, &arena);
     if (code < 0 && options.launch.nproc > 0) code = launch(&options);
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])

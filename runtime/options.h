@@ -11,13 +11,17 @@ typedef struct LaunchOptions {
     int master_port;            /* 0: any */
     int max_restarts;
     double start_timeout_s; /* until all ranks are there; negative: not said */
+    int min_ranks;          /* with how few the job goes on where not all are there by then; 0: with none but all */
 } LaunchOptions;
 
 typedef struct RunOptions {
     LaunchOptions launch;
-    const char *plan;   /* path */
-    int nranks;         /* --ranks; 0: as the launcher says */
-    const char *verify; /* --verify, or NULL */
+    const char *plan;         /* path */
+    const char *const *fewer; /* with --min-ranks: paths of plans for fewer ranks, nfewer */
+    int nfewer;
+    const int *fewer_ranks; /* of the process that has started rank 0: their ranks, in falling order as they stand (fewer.h) */
+    int nranks;             /* --ranks; 0: as the launcher says */
+    const char *verify;     /* --verify, or NULL */
     int nprints;
     const char *const *prints; /* --print: names of parameters, "w" or "w:full" */
     bool eval;                 /* --eval: no training, one evaluation */

@@ -28,12 +28,17 @@ int launched_processes(void) {
     return 0;
 }
 
+static const double fewer_wait_s = 30; /* with --min-ranks: as torchrun waits for the nodes beyond the least */
+
 Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error) {
     Meeting meeting;
     if (launched_processes() > 1) return comm_job_create(argc, argv, NULL, options->common, error);
     if (options->nranks > 0) return comm_local_create(options->nranks, error);
     if (!meeting_find(&meeting, error)) return error->text[0] ? NULL : comm_local_create(1, error);
+    if (options->nfewer > 0) meeting.timeout_s = fewer_wait_s;
     if (options->launch.start_timeout_s >= 0) meeting.timeout_s = options->launch.start_timeout_s;
+    meeting.fewer = options->fewer_ranks;
+    meeting.nfewer = options->fewer_ranks ? options->nfewer : 0;
     return comm_job_create(argc, argv, &meeting, options->common, error);
 }
 

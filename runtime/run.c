@@ -9,6 +9,7 @@
 #include "runtime/best.h"
 #include "runtime/checkpoint.h"
 #include "runtime/evaluate.h"
+#include "runtime/fewer.h"
 #include "runtime/figures.h"
 #include "runtime/generate.h"
 #include "runtime/log.h"
@@ -33,16 +34,20 @@ static bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Er
 /* Rank 0 reads the files, all get their bytes. */
 static bool read_plan(Run *run, Error *error) {
     Comm *comm = run->comm;
-    const char *path = run->options->plan;
+    const int fewer = fewer_find(run->options, comm->nranks); /* what rank 0's process finds is the plan */
+    const char *path = fewer < 0 ? run->options->plan : run->options->fewer[fewer];
+    size_t npath = strlen(path);
     PlanFiles files = {0};
     bool ok = comm->process != 0 || plan_files_read(&files, &run->arena, path, MAX_PLAN_BYTES, error);
-    int64_t head[4] = {ok ? 0 : error->code, (int64_t)files.n, files.side != NULL, (int64_t)files.nside};
+    int64_t head[5] = {ok ? 0 : error->code, (int64_t)files.n, files.side != NULL, (int64_t)files.nside, (int64_t)npath};
     if (!comm->table->broadcast(comm, head, sizeof head, error)) return run->agreed = false;
     if (head[0] != 0) return comm->process == 0 ? false : error_reported(error, (int)head[0]);
-    if (!share_file(run, &files.text, &files.n, head[1], error)) return run->agreed = false;
+    if (!share_file(run, &path, &npath, head[4], error) || !share_file(run, &files.text, &files.n, head[1], error))
+        return run->agreed = false;
     if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
     run->training->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
     const char *slash = strrchr(path, '/');
+    run->path = path;
     run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
 }
@@ -64,7 +69,7 @@ static bool check_same(Run *run, Error *error) {
 
 /* A plan that nobody proved runs as any other, and it is said. */
 static void note_certificate(const Run *run) {
-    const char *path = run->options->plan;
+    const char *path = run->path;
     if (run->comm->process != 0 || (run->plan.certificate && run->plan.certificate_bound)) return;
     if (run->plan.certificate)
         fprintf(stderr, "prun: note: the certificate of %s does not say of which text it is: pcc check %s proves the plan again\n", path,
@@ -75,7 +80,7 @@ static void note_certificate(const Run *run) {
 
 static bool check_ranks(const Run *run, Error *error) {
     int needs = run->plan.graph.nranks, has = run->comm->nranks;
-    const char *path = run->options->plan;
+    const char *path = run->path;
     char started[64] = "";
     if (needs == has) return true;
     if (run->options->nranks > 0)

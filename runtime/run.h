@@ -10,6 +10,7 @@
  *   evaluate.c the program eval: metrics over all rows, predictions
  *   generate.c the program generate: text, place by place
  *   resources.c  where it runs: processes, memory, the device
+ *   launch.c   --nproc: ranks as processes of this prun; fewer.c: plans for fewer of them
  *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   checkpoint.c, index.c, checksum.c, tensors.c  states in files, and back
@@ -43,10 +44,10 @@ typedef struct Run {
     Comm *comm;
     Arena arena;
     Plan plan;
-    const char *directory; /* of the plan's file */
-    Position position;     /* where training stands */
-    int64_t epoch_steps;   /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
-    struct Room *room;     /* resources.c: memory that tensors take; NULL before open_device */
+    const char *path, *directory; /* of the plan's file: options->plan, or one for fewer ranks (fewer.h) */
+    Position position;            /* where training stands */
+    int64_t epoch_steps;          /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
+    struct Room *room;            /* resources.c: memory that tensors take; NULL before open_device */
     int nthreads;
     Device device;                 /* that the programs run on */
     Executor *executor;            /* of the program train; NULL: evaluates only */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const double say_every_s = 10, retry_s = 0.05, hello_s = 10;
-static const char magic[8] = "prun 1";
+static const char magic[8] = "prun 2";
 
 /* What a rank says of itself. */
 typedef struct Hello {
@@ -27,8 +27,9 @@ typedef struct Hello {
 
 /* What rank 0 answers: OK and the places, or why not. */
 typedef struct Answer {
-    int32_t ok, said; /* said: rank 0 says itself why, once for all */
-    char why[248];
+    int32_t ok, said;     /* said: rank 0 says itself why, once for all */
+    int32_t rank, nranks; /* where the job goes on with fewer ranks: who one is then; -1: it is not needed */
+    char why[240];
 } Answer;
 
 /* Where a rank listens. */
@@ -228,9 +229,18 @@ static void welcome(int fd, const struct sockaddr_storage *from, socklen_t n, co
     close(fd);
 }
 
-static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Place *places, Error *error) {
+/* With how many ranks the job goes on of which only so many are there; 0: it does not. */
+static int enough(const Meeting *meeting, int there) {
+    for (int i = 0; i < meeting->nfewer; i++)
+        if (meeting->fewer[i] <= there) return meeting->fewer[i];
+    return 0;
+}
+
+/* *going: with how many ranks the job goes on. */
+static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Place *places, int *going, Error *error) {
     const double begin = now_seconds();
     double said = begin;
+    *going = meeting->nranks;
     for (int there = 1; there < meeting->nranks;) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
@@ -244,39 +254,65 @@ static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Pl
         if (there == meeting->nranks) break;
         put_missing(&missing, sockets, meeting->nranks);
         const bool late = meeting->timeout_s > 0 && now - begin > meeting->timeout_s;
-        if (late)
+        if (late) {
+            *going = enough(meeting, there);
             error_set(error, EXIT_ENVIRONMENT, "of %d ranks %d did not come to %s:%d within %g s (--start-timeout): %s", meeting->nranks,
                       meeting->nranks - there, meeting->address, meeting->port, meeting->timeout_s, missing.at);
-        else if (now - said > say_every_s) {
+            if (*going > 0) fprintf(stderr, "prun: note: %s: going on with %d ranks\n", error->text, *going);
+        } else if (now - said > say_every_s) {
             fprintf(stderr, "prun: note: waiting at %s:%d for %d of %d ranks: %s\n", meeting->address, meeting->port,
                     meeting->nranks - there, meeting->nranks, missing.at);
             said = now;
         }
         text_finish(&missing);
-        if (late) return false;
+        if (late) return *going > 0;
     }
     return true;
 }
 
-static bool host_meeting(const Meeting *meeting, int *sockets, Error *error) {
-    int port = meeting->port;
+static bool answer_one(int fd, const Answer *answer, const Place *places) {
+    const double until = now_seconds() + hello_s;
+    Answer copy = *answer;
+    return move_all(fd, true, &copy, sizeof copy, until) &&
+           (!answer->ok || answer->rank < 0 || move_all(fd, true, (void *)places, (size_t)answer->nranks * sizeof *places, until));
+}
+
+/* Those that are there become ranks 0 to nranks - 1 in their order, and hear of it; the others have no place, and no socket. */
+static bool number_anew(int *sockets, Place *places, int there, int nranks, Error *error) {
+    bool ok = true;
+    int n = 1;
+    for (int r = 1; r < there; r++) {
+        const int fd = sockets[r];
+        if (fd < 0) continue;
+        sockets[r] = -1;
+        if (n < nranks) {
+            places[n] = places[r];
+            sockets[n++] = fd;
+            continue;
+        }
+        answer_one(fd, &(Answer){.ok = 1, .rank = -1}, NULL);
+        close(fd);
+    }
+    for (int r = 1; r < nranks; r++)
+        if (!answer_one(sockets[r], &(Answer){.ok = 1, .rank = r, .nranks = nranks}, places) && ok)
+            ok = error_set(error, EXIT_ENVIRONMENT, "rank %d has gone before the job began", r);
+    return ok;
+}
+
+static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
+    int port = meeting->port, going = 0;
     const int listening = listen_at(&port, meeting->nranks);
     if (listening < 0)
         return error_set(error, EXIT_ENVIRONMENT, "port %d, where the ranks are to meet (MASTER_PORT): %s", meeting->port,
                          errno == EADDRINUSE ? "it is taken by another process" : strerror(errno));
     Place *places = calloc((size_t)meeting->nranks, sizeof *places);
     bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
-    ok = ok && wait_for_all(listening, meeting, sockets, places, error);
+    ok = ok && wait_for_all(listening, meeting, sockets, places, &going, error);
     close(listening);
-    Answer answer = {.ok = ok, .said = !ok};
-    for (int r = 1; r < meeting->nranks && places; r++) {
-        if (sockets[r] < 0) continue;
-        const double until = now_seconds() + hello_s;
-        if (move_all(sockets[r], true, &answer, sizeof answer, until) &&
-            (!ok || move_all(sockets[r], true, places, (size_t)meeting->nranks * sizeof *places, until)))
-            continue;
-        if (ok) ok = error_set(error, EXIT_ENVIRONMENT, "rank %d has gone before the job began", r);
-    }
+    for (int r = 1; r < meeting->nranks && !ok; r++)
+        if (sockets[r] >= 0) answer_one(sockets[r], &(Answer){.said = 1}, NULL);
+    ok = ok && number_anew(sockets, places, meeting->nranks, going, error);
+    if (ok) meeting->nranks = going;
     free(places);
     return ok;
 }
@@ -345,7 +381,7 @@ static bool await_higher(const Meeting *meeting, int listening, int *sockets, Er
     return true;
 }
 
-static bool attend_meeting(const Meeting *meeting, int *sockets, Error *error) {
+static bool attend_meeting(Meeting *meeting, int *sockets, Error *error) {
     Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
     Answer answer;
     Place first = {0};
@@ -369,6 +405,17 @@ static bool attend_meeting(const Meeting *meeting, int *sockets, Error *error) {
                          : error_set(error, EXIT_ENVIRONMENT, "rank %d is refused at %s:%d: %s", meeting->rank, meeting->address,
                                      meeting->port, answer.why);
     }
+    if (ok && answer.rank < 0) {
+        fprintf(stderr, "prun: note: rank %d is not needed: the job goes on with fewer\n", meeting->rank);
+        ok = error_reported(error, EXIT_DONE);
+    }
+    if (ok && (answer.nranks < 1 || answer.nranks > meeting->nranks || answer.rank >= answer.nranks))
+        ok = error_set(error, EXIT_ENVIRONMENT, "rank %d: what rank 0 at %s:%d says makes no sense", meeting->rank, meeting->address,
+                       meeting->port);
+    if (ok) {
+        meeting->rank = answer.rank;
+        meeting->nranks = answer.nranks;
+    }
     if (ok && !move_all(sockets[0], false, places, (size_t)meeting->nranks * sizeof *places, now_seconds() + hello_s))
         ok = error_set(error, EXIT_ENVIRONMENT, "rank %d: rank 0 has ended", meeting->rank);
     ok = ok && join_lower(meeting, places, &first, sockets, error) && await_higher(meeting, listening, sockets, error);
@@ -379,7 +426,7 @@ static bool attend_meeting(const Meeting *meeting, int *sockets, Error *error) {
 
 /* ---------------------------------------------------------------- all */
 
-bool meeting_hold(const Meeting *meeting, int *sockets, char node[256], Error *error) {
+bool meeting_hold(Meeting *meeting, int *sockets, char node[256], Error *error) {
     gethostname(node, 255);
     node[255] = '\0';
     return meeting->rank == 0 ? host_meeting(meeting, sockets, error) : attend_meeting(meeting, sockets, error);

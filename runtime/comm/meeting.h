@@ -2,5 +2,6 @@
 #pragma once
 #include "runtime/comm/wire.h"
 
-/* Connects this rank with all others: sockets[r] for rank r, -1 for its own. node: the name of this machine. *error (EXIT_ENVIRONMENT) names the ranks that did not come, or why rank 0 cannot be reached. */
-bool meeting_hold(const Meeting *meeting, int *sockets, char node[256], Error *error);
+/* Connects this rank with all others: sockets[r] for rank r, -1 for its own. node: the name of this machine. *error (EXIT_ENVIRONMENT) names the ranks that did not come, or why rank 0 cannot be reached.
+ * Where the job goes on with fewer (Meeting.fewer) rank and nranks are those that it has then; a rank that it does not need gets an *error that is reported, EXIT_DONE. */
+bool meeting_hold(Meeting *meeting, int *sockets, char node[256], Error *error);

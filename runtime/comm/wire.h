@@ -41,6 +41,8 @@ typedef struct Meeting {
     char address[256];
     int port;
     double timeout_s; /* until all are there, 0: for ever */
+    const int *fewer; /* of rank 0: with how many ranks the job goes on where not all are there by then, in falling order */
+    int nfewer;
 } Meeting;
 /* What the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or Slurm's variables. False: nothing of it is there. *error where it makes no sense. */
 bool meeting_find(Meeting *meeting, Error *error);

@@ -320,7 +320,8 @@ static const WireTable tcp_table = {
     .destroy = tcp_destroy,
 };
 
-Wire *wire_tcp_open(const Meeting *meeting, Error *error) {
+Wire *wire_tcp_open(const Meeting *of, Error *error) {
+    Meeting held = *of, *meeting = &held;
     TcpWire *own = calloc(1, sizeof *own);
     const size_t n = (size_t)meeting->nranks;
     int *sockets = malloc(n * sizeof *sockets);
@@ -338,8 +339,12 @@ Wire *wire_tcp_open(const Meeting *meeting, Error *error) {
         own->peer[i].last = &own->peer[i].out;
     }
     ok = ok && meeting_hold(meeting, sockets, own->wire.node, error);
-    for (size_t i = 0; ok && i < n; i++)
-        own->peer[i].fd = sockets[i];
+    if (ok) {
+        own->wire.rank = meeting->rank;
+        own->wire.nranks = meeting->nranks;
+    }
+    for (int r = 0; ok && r < meeting->nranks; r++)
+        own->peer[r].fd = sockets[r];
     free(sockets);
     if (ok) return &own->wire;
     tcp_destroy(own ? &own->wire : NULL);

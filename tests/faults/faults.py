@@ -756,6 +756,8 @@ seed(script("best", "runtime/prun", "Best.test_the_best_stays_and_is_restored", 
      ("the best checkpoint is not deleted", "checkpoint_prune", "steps[i] != best && ", ""),
      ("patience counts what is better by enough", "see", "gain > watch->delta", "gain > 0"),
      ("a checkpoint knows the best before it", "describe_watched", "!watched->metric", "true"))
+seed(script("launch", "runtime/prun", "Launch.test_ranks_beyond_the_plan_are_not_needed"),
+     ("a job goes on with the ranks of a plan that are there", "enough", "meeting->fewer[i] <= there", "meeting->fewer[i] < there - 1"))
 seed(script("stop", "runtime/prun",
             "Stop.test_the_first_operator_is_named", "Stop.test_states_stay_as_they_were_where_ranks_share_the_loss",
             "Stop.test_a_gradient_that_is_not_finite_is_found_by_the_parameter",

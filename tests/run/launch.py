@@ -21,9 +21,9 @@ def free_port():
 
 
 class Launch(Case):
-    def plan(self, ranks, *edits):
+    def plan(self, ranks, *edits, name="net.plan"):
         self.write("net.dsl", edited(self.sample("mlp_small.dsl"), *edits))
-        return self.compile("net.dsl", "net.plan", "--ranks", ranks, *SMALL)
+        return self.compile("net.dsl", name, "--ranks", ranks, *SMALL)
 
     def nproc(self, plan, ranks, *options, env=None):
         return run([harness.prun, "--nproc", ranks, *options, plan], cwd=self.folder, env=env)
@@ -150,6 +150,52 @@ class Launch(Case):
         self.assertRegex(err.decode(), r"(?s)prun: rank 1 \(process \d+\) was ended by signal 9 .*\nprun: note: restart 1 of 2, from the latest checkpoint\n")
         self.assertEqual(self.read("w.safetensors"), self.read("whole.safetensors"))
 
+    def test_without_a_node_the_job_goes_on_with_fewer_ranks(self):
+        """Two nodes of two ranks, of which the second is killed with its prun: on the first two go on from the latest checkpoint with the plan for two, and end as any
+        two do that resume there."""
+        fewer = "steps = 700; log_every = 10; checkpoint every 100 steps;"
+        plans = [self.plan(ranks, ("steps     = 20;", fewer), name="net%d.plan" % ranks) for ranks in (4, 3, 2)]
+        port = free_port()
+
+        def node(number):
+            words = "--nproc", 2, "--nnodes", 2, "--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port, "--max-restarts", 1, "--min-ranks", 2, "--start-timeout", 1
+            return started([harness.prun, *words, "-v", "--save", self.path("w.safetensors"), plans[0], plans[2], plans[1]], self, cwd=self.folder)
+
+        second, first = node(1), node(0)
+        harness.until(first, b"step: 210,")
+        second.kill()
+        out, err = (text.decode() for text in first.communicate(timeout=harness.TIMEOUT))
+        self.assertEqual(first.returncode, 0, err)
+        self.assertRegex(err, r"prun: note: restart 1 of 1, from the latest checkpoint\nprun: note: of 4 ranks 2 did not come to 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): 2, 3: going on with 2 ranks\n")
+        self.assertEqual(re.findall(r"(?m)^rank (\d): local rank (\d) of 2,", out), [("0", "0"), ("1", "1")])
+        kept = plans[0] + ".checkpoints"
+        step = int(re.search(r"step: (\d+),", out[out.rindex("rank 0: "):])[1]) - 10
+        self.assertEqual(len([name for name in os.listdir(kept) if name.startswith("step-")]), 7, "of both")
+        self.ok(self.local(plans[2], 2, "--resume", os.path.join(kept, "step-%09d.safetensors" % step), "--checkpoint-dir", self.path("other"), "--save", "other.safetensors"))
+        self.assertEqual(self.read("w.safetensors"), self.read("other.safetensors"))
+
+    def test_ranks_beyond_the_plan_are_not_needed(self):
+        """Three are there of four, and the plan for fewer is for two."""
+        port = free_port()
+        plans = [self.plan(ranks, name="net%d.plan" % ranks) for ranks in (4, 2)]
+        node = lambda number, ranks: [harness.prun, "--nproc", ranks, "--nnodes", 4 // ranks, "--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port, "--min-ranks", 2,
+                                      "--start-timeout", 1, *plans]
+        others = [started(node(number, 1), self, cwd=self.folder) for number in (1, 3)]
+        first = self.ok(run(node(0, 1), cwd=self.folder))
+        self.assertEqual(first.texts(), self.ok(self.local(plans[1], 2)).texts())
+        self.assertRegex(first.err, r"of 4 ranks 1 did not come .*: 2: going on with 2 ranks\n$")
+        ended = [job.communicate(timeout=harness.TIMEOUT) for job in others]
+        self.assertEqual([job.returncode for job in others], [0, 0], str(ended))
+        self.assertEqual(ended[1], (b"", b"prun: note: rank 3 is not needed: the job goes on with fewer\n"))
+
+    def test_plans_for_fewer_ranks_that_do_not_fit_are_named_before_anything_starts(self):
+        four, three, two = (self.plan(ranks, name="net%d.plan" % ranks) for ranks in (4, 3, 2))
+        other = self.compile(self.sample("quickstart.dsl"), "other.plan", "--ranks", 2, "--mode", "data_parallel")
+        for plans, code, said in (((four, other), 1, "other.plan is of another net than %s: '" % four), ((three, four), 1, "net4.plan is for 4 ranks, and %s for 3: behind the first" % three),
+                                  ((four, two, two), 1, "are both for 2 ranks"), ((four, self.plan(1, name="net1.plan")), 1, "net1.plan is for 1 rank, and --min-ranks says 2"),
+                                  ((four, "none.plan"), 3, "none.plan"), ((four,), 2, "--min-ranks 2: with which plan?")):
+            self.assertFails(run([harness.prun, "--nproc", 4, "--min-ranks", 2, *plans], cwd=self.folder), code, re.escape(said))
+
     def test_a_mistake_is_not_made_again(self):
         result = self.nproc(self.plan(2), 3, "--max-restarts", 5)
         self.assertFails(result, 1, "this plan is for 2 ranks, 3 were started")
@@ -161,6 +207,8 @@ class Launch(Case):
                               (("--nproc", 2, "--nnodes", 2, "--master-port", 70), "--nnodes 2 wants --node-rank, and where the ranks meet"),
                               (("--nproc", 2, "--node-rank", 1), "--node-rank is from 0 to 0 (--nnodes), not 1"),
                               (("--max-restarts", 2), "--max-restarts is of ranks that prun starts itself: add --nproc N"),
+                              (("--nproc", 2, "--min-ranks", 2), "--min-ranks 2: the job has 2, and goes on with fewer"),
+                              (("--min-ranks", 2), "--min-ranks is of ranks that prun starts itself: add --nproc N"),
                               (("--nproc", 2, "--start-timeout", "soon"), "--start-timeout takes seconds, 0: no limit, not 'soon'")):
             self.assertFails(run([harness.prun, *options, "net.plan"]), 2, re.escape(said))
         if harness.mpirun:
