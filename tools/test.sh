@@ -24,13 +24,14 @@ run() {
         END { print folder ": " tests " tests ran; those that count their cases had " cases }'
 }
 
-tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto
+# GPUs of one kind: the kernels take minutes to compile for each.
+tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto -Dgpu_architectures=90
 if [ "$size" != --all ]; then
     run build-test --setup short --timeout-multiplier 4
     exit
 fi
 # The module for GPUs is built and tested once (-Dstandin=enabled has its tests under sanitizers too; it takes minutes to build them). -O1: half the time to compile of -O2.
-tools/build.sh build-sanitize -Dtests=enabled -Dbuildtype=debug -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-Wno-maybe-uninitialized -Dcuda=disabled
+tools/build.sh build-sanitize -Dtests=enabled -Doptimization=1 -Ddebug=false -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-g1 -Wno-maybe-uninitialized" -Dcuda=disabled
 run build-test --timeout-multiplier 4
 export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 # Commands as users run them take minutes with sanitizers, and reach little that tests of parts and random nets do not.

@@ -3,7 +3,7 @@
 
 run.py --sources                    only looks whether every fault of faults.py still fits the sources; takes a second and needs no build
 run.py BUILD_ROOT MPIRUN [WORD...]  with words, only the faults whose rule, function, file or check has one of them; MPIRUN - if there is none
-run.py BUILD_ROOT MPIRUN --half     every second one, the odd or the even ones as the commit's hash says: what CI has time for. Two commits have them all
+run.py BUILD_ROOT MPIRUN --quarter  every fourth one, the first of them as the commit's hash says: what CI has time for
 A program is compiled and linked by the build's own commands (compile_commands.json, ninja -t commands), with the faulty object before the static
 libraries, whose own copy of that file is then left out. Each check runs without a fault too, and must pass. FAULTS_OUTPUT=1 prints what checks say.
 """
@@ -27,10 +27,10 @@ ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONDONTWRITEBYTECODE": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRUN_DEVICE": "cpu"}
 
 
-def half():
-    """0 or 1, the same for a commit wherever it is tested."""
+def quarter():
+    """0 to 3, the same for a commit wherever it is tested."""
     said = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True) if shutil.which("git") else None
-    return int(said.stdout.strip()[-1], 16) % 2 if said and said.returncode == 0 else 0
+    return int(said.stdout.strip()[-1], 16) % 4 if said and said.returncode == 0 else 0
 
 
 class Build:
@@ -47,8 +47,13 @@ class Build:
             self.links[program] = shlex.split(done.stdout.splitlines()[-1])
         return self.links[program]
 
-    def compile(self, unit, folder, path, text):
-        """The objects of a source file, where `text` is read instead of the file at `path`: the source file or one that it includes."""
+    def ways(self, program, unit):
+        """The commands whose objects of this source file the program links, alone or out of an archive: the module for GPUs compiles some of them again."""
+        linked = self.link_command(program)
+        return [way for way in self.units[os.path.join(ROOT, unit)] if way["output"] in linked or way["output"].split(".p/")[0] in linked]
+
+    def compile(self, program, unit, folder, path, text):
+        """The objects of a source file for a program, where `text` is read instead of the file at `path`: the source file or one that it includes."""
         for file, content in {unit: None, path: text}.items():
             os.makedirs(os.path.join(folder, os.path.dirname(file)), exist_ok=True)
             if content is None:
@@ -57,7 +62,7 @@ class Build:
             with open(os.path.join(folder, file), "w", encoding="utf-8") as changed:
                 changed.write(content)
         objects = []
-        for way in self.units[os.path.join(ROOT, unit)]:
+        for way in self.ways(program, unit):
             given, command, skip = shlex.split(way["command"]), [], False
             if os.path.basename(given[0]) == "ccache":
                 given = given[1:]
@@ -75,7 +80,7 @@ class Build:
     def link(self, program, output, unit, faulty):
         words = self.link_command(program)
         at = words.index("-o")
-        replaced = [way["output"] for way in self.units[os.path.join(ROOT, unit)]]
+        replaced = [way["output"] for way in self.ways(program, unit)]
         own = [word for word in words[at + 2:] if word not in replaced]
         done = subprocess.run([*words[:at], "-o", output, *faulty, *own], capture_output=True, text=True, cwd=self.folder)
         return done.stderr if done.returncode else None
@@ -104,11 +109,11 @@ def place(sources, fault):
 def seeded(build, fault, changed, folder):
     """None, or what is wrong with this fault or the check that must find it."""
     path, text, unit = changed
-    faulty, wrong = build.compile(unit, folder, path, text)
+    faulty, wrong = build.compile(fault.check.program, unit, folder, path, text)
     program = os.path.join(folder, "program")
     wrong = wrong or build.link(fault.check.program, program, unit, faulty)
     if wrong:
-        return "does not build:\n" + "\n".join(line for line in wrong.splitlines() if "error" in line)[:600]
+        return "does not build:\n" + "\n".join(line for line in wrong.splitlines() if "error" in line or "definition" in line or "undefined" in line)[:600]
     status = build.run(fault.check, folder, {"program": program, os.path.basename(fault.check.program): program})
     if status in (0, "no end"):
         return "is not found" if status == 0 else "makes it run without an end"
@@ -146,8 +151,8 @@ def main():
         print(f"{len(chosen)} of {len(faults.FAULTS)} faults fit the sources")
         return 1 if missed else 0
     build, words = Build(os.path.abspath(sys.argv[1]), sys.argv[2]), sys.argv[3:]
-    if words == ["--half"]:
-        chosen, words = chosen[half()::2], []
+    if words == ["--quarter"]:
+        chosen, words = chosen[quarter()::4], []
     chosen = [(f, c) for f, c in chosen if not words or any(w in f"{f.rule} {f.function} {c[0]} {f.check.name}" for w in words)]
     runnable = [(f, c) for f, c in chosen if build.mpirun != "-" or not f.check.mpi]
     checks = {f.check.name: f.check for f, _ in runnable}
