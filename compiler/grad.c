@@ -295,7 +295,7 @@ static RowGradient row_gradient(Graph *g, int gradient) {
 static bool updates_rows(const Graph *g, int state, int gradient) {
     const Settings *settings = &g->settings;
     int64_t rows = 0;
-    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || !is_of_rows(g, gradient, &rows)) return false;
+    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || settings->grad_norm || !is_of_rows(g, gradient, &rows)) return false;
     if (settings->optimizer == OPTIMIZER_LAZY_ADAM) return true;
     return settings->weight_decay * settings_scale(settings, SCALE_DECAY, g->states.at[state].name) == 0 &&
            rows <= g->states.at[state].type.shape.dim[0];
@@ -451,10 +451,9 @@ static int larger_first(const void *a, const void *b) {
     return x->elements != y->elements ? (x->elements > y->elements ? -1 : 1) : x->state - y->state;
 }
 
-/* The gradient of every state, scaled down together so that their norm is at most settings.clip: PyTorch's clip_grad_norm_. Each gradient is
- * complete here, and its squares are counted once however it is split (assign). The largest come first: what is too small to be split like the others comes
- * last, where it has at most one partial sum to complete. Where gradients are of two element types the norm is f64. */
-static void clip_gradients(Graph *g, int *gradient, int nstates) {
+/* The sum of the squares of all gradients, -1: there is none. Each gradient is complete here, and its squares are counted once however it is split (assign). The largest come first: what is
+ * too small to be split like the others comes last, where it has at most one partial sum to complete. Where gradients are of two element types the sum is f64. */
+static int squares_of_all(Graph *g, const int *gradient, int nstates) {
     int sum = -1;
     DType dtype = F32;
     for (int s = 0; s < nstates; s++)
@@ -464,8 +463,6 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0) order[norder++] = (BySize){s, shape_elements(&g->states.at[s].type.shape)};
     qsort(order, (size_t)norder, sizeof *order, larger_first);
-    Attr attr[MAX_ATTRS] = {{0}};
-    attr[op_attr(OP_clip, "norm")] = attr_float(g->settings.clip);
     for (int k = 0; k < norder; k++) {
         int s = order[k].state;
         Span span = g->states.at[s].span;
@@ -473,13 +470,33 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
         squares = as_type(g, squares, dtype, span);
         sum = sum < 0 ? squares : graph_emit(g, OP_add, (int[]){sum, squares}, 2, NULL, "norm2", span);
     }
+    return sum;
+}
+
+/* The gradient of every state, scaled down together so that their norm is at most settings.clip: PyTorch's clip_grad_norm_. */
+static void clip_gradients(Graph *g, int *gradient, int nstates, int squares) {
+    Attr attr[MAX_ATTRS] = {{0}};
+    attr[op_attr(OP_clip, "norm")] = attr_float(g->settings.clip);
     for (int s = 0; s < nstates; s++) {
         if (gradient[s] < 0) continue;
         Span span = g->states.at[s].span;
-        int own = as_type(g, sum, g->values.at[gradient[s]].type.dtype, span);
+        int own = as_type(g, squares, g->values.at[gradient[s]].type.dtype, span);
         gradient[s] =
             graph_emit(g, OP_clip, (int[]){gradient[s], own}, 2, attr, arena_printf(g->arena, "clipped_%s", g->states.at[s].name), span);
     }
+}
+
+/* Their norm is reported, and clips them. */
+static void measure_gradients(Graph *g, int *gradient, int nstates) {
+    if (!g->settings.grad_norm && g->settings.clip == 0) return;
+    const int squares = squares_of_all(g, gradient, nstates);
+    if (squares < 0) return;
+    if (g->settings.grad_norm) {
+        const Span span = graph_producer(g, squares)->span;
+        const int norm = graph_emit(g, OP_sqrt, &squares, 1, NULL, "grad_norm", span);
+        vec_push(g->arena, &g->reports, ((Report){.name = "grad_norm", .value = norm, .whole = true, .span = span}));
+    }
+    if (g->settings.clip > 0) clip_gradients(g, gradient, nstates, squares);
 }
 
 int update_gradient(const Graph *g, const Node *update) {
@@ -542,7 +559,7 @@ static void differentiate(Graph *g, const Writes *writes) {
         *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
     for (int s = 0; s < nstates; s++)
         gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
-    if (g->settings.clip > 0) clip_gradients(g, gradient, nstates);
+    measure_gradients(g, gradient, nstates);
     UpdateNumbers numbers = {0};
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0) update(g, &numbers, s, read[s], gradient[s]);

@@ -248,15 +248,23 @@ bool eval_last(Lower *lower, const Expr *value) {
     return last >= 0;
 }
 
+/* uneven = pad; Without a word on the last batch it is as short as a DataLoader's. */
+bool eval_uneven(Lower *lower, const Expr *value) {
+    const int uneven = choice(lower, "uneven", value, uneven_name, NUNEVENS);
+    if (uneven >= 0) lower->graph->settings.uneven = (Uneven)uneven;
+    return uneven >= 0;
+}
+
 bool data_complete(Lower *lower, const Block *block, bool steps_given) {
     Settings *settings = &lower->graph->settings;
     if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as there are */
     const bool split = settings->split.nshares > 0;
-    if (settings->data != DATA_FILES && (settings->shuffle || split || settings->last != LAST_DROP)) {
+    if (settings->data != DATA_FILES && (settings->shuffle || split || settings->uneven != UNEVEN_JOIN || settings->last != LAST_DROP)) {
         diag_error(lower->diags, lower_span(lower, block->loc), "%s is for files of rows, and this data has no last row",
-                   settings->shuffle ? "order"
-                   : split           ? "split"
-                                     : "last");
+                   settings->shuffle                 ? "order"
+                   : split                           ? "split"
+                   : settings->uneven != UNEVEN_JOIN ? "uneven"
+                                                     : "last");
         diag_hint(lower->diags, "leave it out, or say data = npy(x = \"x.npy\", ...);");
         return false;
     }

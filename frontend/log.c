@@ -6,7 +6,7 @@
 /* {eta} is a duration in words. */
 static const char *const integers[] = {"epoch", "step",       "global_step", "steps", "total_steps",
                                        "rank",  "local_rank", "world_size",  "pid",   "eta"},
-                         *const reals[] = {"loss", "lr", "samples_per_s"};
+                         *const reals[] = {"loss", "lr", "samples_per_s", "grad_norm"};
 enum { NINTEGERS = sizeof integers / sizeof *integers, NREALS = sizeof reals / sizeof *reals };
 
 static bool listed(const char *name, const char *const *names, int n) {
@@ -32,9 +32,10 @@ static bool check_field(Lower *lower, const Expr *expr, const char *at, size_t n
         else
             diag_hint(
                 lower->diags,
-                "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta}; a brace is {{");
+                "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta} {grad_norm}; a brace is {{");
         return false;
     }
+    if (strcmp(field, "grad_norm") == 0) lower->graph->settings.grad_norm = true;
     if (!digits) return true;
     size_t length = strlen(digits), places = length > 0 && digits[0] == '.' ? 1 + strspn(digits + 1, "0123456789") : 0;
     if (is_real && length > 0 && places + 1 == length && places != 1 && length <= 4 && strchr("efg", digits[length - 1])) return true;

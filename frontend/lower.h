@@ -414,6 +414,7 @@ bool generate_lower(Lower *lower, const Block *block); /* likewise */
 bool eval_data(Lower *lower, const Expr *value);
 bool eval_order(Lower *lower, const Expr *value);
 bool eval_last(Lower *lower, const Expr *value);
+bool eval_uneven(Lower *lower, const Expr *value);
 bool eval_split(Lower *lower, const Expr *value);   /* rows = split(..) */
 Input *input_find(Graph *graph, const char *name);  /* of those that the net declares; NULL: there is none */
 bool unknown_input(Lower *lower, const Expr *item); /* false after a diagnostic: x = .. names no input */
@@ -440,7 +441,8 @@ bool eval_accumulate(Lower *lower, const Expr *value);
 /* ---------------------------------------------------------------- micro.c */
 
 /* Before the net: in how many parts train says that its batches are taken. */
-bool clip_complete(Lower *lower, const Block *train); /* optimizer.c: what is clipped can be. After all settings */
+bool norm_complete(Lower *lower,
+                   const Block *train); /* optimizer.c: the norm that is asked for is one of whole gradients. After all settings */
 bool micro_find(Lower *lower, const Block *train);
 bool eval_micro_batches(Lower *lower, const Expr *value);
 /* The rows of a batch become those of a part. */

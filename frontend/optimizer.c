@@ -128,14 +128,15 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");
 }
 
-bool clip_complete(Lower *lower, const Block *train) {
+bool norm_complete(Lower *lower, const Block *train) {
     const Settings *s = &lower->graph->settings;
-    if (s->optimizer != OPTIMIZER_LAZY_ADAM || s->clip == 0) return true;
+    if (s->optimizer != OPTIMIZER_LAZY_ADAM || (s->clip == 0 && !s->grad_norm)) return true;
+    const char *asked = s->clip > 0 ? "clip" : "grad_norm";
+    Span span = lower_span(lower, train->loc);
     for (const Entry *entry = train->entries; entry; entry = entry->next)
-        if (strcmp(entry->name, "clip") == 0)
-            diag_error(lower->diags, lower_span(lower, entry->name_loc),
-                       "lazy_adam has no whole gradients of tables that could be clipped");
-    diag_hint(lower->diags, "leave clip out; or optimizer = adam(lr = 0.001);");
+        if (strcmp(entry->name, s->clip > 0 ? "clip" : "optimizer") == 0) span = lower_span(lower, entry->name_loc);
+    diag_error(lower->diags, span, "lazy_adam has no whole gradients of tables that could be %s", s->clip > 0 ? "clipped" : "measured");
+    diag_hint(lower->diags, "leave %s out; or optimizer = adam(lr = 0.001);", asked);
     return false;
 }
 

@@ -113,6 +113,17 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
+/* metrics = grad_norm; */
+static bool eval_measures(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"grad_norm"};
+    const Expr *item = value->kind == EXPR_LIST || value->kind == EXPR_TUPLE ? value->items : value;
+    for (; item; item = value == item ? NULL : item->next) {
+        if (choice(lower, "metric of a step", item, names, 1) < 0) return false;
+        lower->graph->settings.grad_norm = true;
+    }
+    return true;
+}
+
 enum {
     DATA,
     OPTIMIZER,
@@ -137,6 +148,8 @@ enum {
     LR,
     DECAY,
     EMA,
+    METRICS,
+    UNEVEN,
     NTRAIN
 };
 const Setting train_settings[] = {[DATA] = {"data", eval_data},
@@ -161,7 +174,9 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [PRECISION] = {"precision", eval_precision},
                                   [LR] = {"lr", eval_lr, .many = true},
                                   [DECAY] = {"decay", eval_decay, .many = true},
-                                  [EMA] = {"ema", eval_ema}};
+                                  [EMA] = {"ema", eval_ema},
+                                  [METRICS] = {"metrics", eval_measures},
+                                  [UNEVEN] = {"uneven", eval_uneven}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {
@@ -171,6 +186,7 @@ bool train_lower(Lower *lower, const Block *block) {
     if (!settings_lower(lower, block, "train", train_settings, ntrain_settings, parallel_settings, nparallel_settings, "parallel", given))
         return false;
     if (given[STEPS] && settings->steps == 0) settings->epochs = 0; /* no training: in a plan 0 steps are as many as there are */
+    if (given[UNEVEN] && !given[LAST]) settings->last = LAST_SHORT;
     bool ok = data_complete(lower, block, given[STEPS]);
     if (!given[DATA] && graph_declared(lower->graph) > 0) {
         diag_error(lower->diags, lower_span(lower, block->loc), "train does not say where the data comes from");
@@ -182,7 +198,7 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
-    ok &= clip_complete(lower, block) && scales_matched(lower) && micro_complete(lower);
+    ok &= norm_complete(lower, block) && scales_matched(lower) && micro_complete(lower);
     if (settings->restore_best && !settings->watch[WATCH_BEST].metric) {
         diag_error(lower->diags, lower_span(lower, block->loc), "restore best, and no checkpoint is the best one");
         diag_hint(lower->diags, "checkpoint every epoch best f1;");

@@ -410,6 +410,12 @@ int *graph_uses(const Graph *graph, Arena *arena) {
     return uses;
 }
 
+int graph_find_report(const Graph *graph, const char *name) {
+    for (int i = 0; i < graph->reports.n; i++)
+        if (strcmp(graph->reports.at[i].name, name) == 0) return i;
+    return -1;
+}
+
 void graph_set_report(Graph *graph, int k, int value) {
     if (graph->loss >= 0 && k == 0)
         graph->loss = value;

@@ -211,6 +211,10 @@ typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMA
  * that are there. Rows that only fill up weigh nothing. */
 typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
 extern const char *const last_name[NLASTS];
+/* The rows of an epoch that the processes which share a batch cannot have equally many of, before batches are made of them: each counts once; as many of the first ones come once more, and
+ * count, as make the shares equal; they are left out. */
+typedef enum { UNEVEN_JOIN, UNEVEN_PAD, UNEVEN_DROP, NUNEVENS } Uneven;
+extern const char *const uneven_name[NUNEVENS];
 /* The rows of the files shared out among several parts, of which a program has one, in an order that the seed gives. */
 enum { MAX_SHARES = 8 };
 typedef struct RowSplit {
@@ -314,6 +318,7 @@ typedef struct Settings {
     bool shuffle;                 /* DATA_FILES: rows in the order of PyTorch's DistributedSampler with shuffle_seed; else as in the file */
     int64_t shuffle_seed;
     Last last;
+    Uneven uneven;
     RowSplit split;
     uint64_t seed; /* of initial values */
     OptimizerKind optimizer;
@@ -332,6 +337,7 @@ typedef struct Settings {
     int64_t micro_batches; /* parts in which each of them is taken, which accumulate counts; 0, 1: it is whole. Not in texts */
     Span micro_span;       /* where it is said; line 0: it is not */
     double clip;           /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
+    bool grad_norm;        /* a step reports the norm of all gradients, before they are clipped. Not in texts: the report is */
     int64_t epochs, steps,
         log_every;   /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     DType precision; /* of the factors of products: F32, as they are; F16, BF16: pass precision */
@@ -492,7 +498,8 @@ static inline int graph_report(const Graph *graph, int k) {
 static inline bool graph_report_whole(const Graph *graph, int k) {
     return (graph->loss >= 0 && k == 0) || graph->reports.at[k - (graph->loss >= 0)].whole;
 }
-void graph_set_report(Graph *graph, int k, int value); /* makes value what is reported as the k-th one */
+int graph_find_report(const Graph *graph, const char *name); /* its number; -1: there is none */
+void graph_set_report(Graph *graph, int k, int value);       /* makes value what is reported as the k-th one */
 /* The forward nodes are nodes[0 .. graph_nforward). */
 static inline int graph_nforward(const Graph *graph) {
     return graph->nforward > 0 ? graph->nforward : graph->nodes.n;

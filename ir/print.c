@@ -18,6 +18,7 @@ const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "
 const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};
 const char *const regather_name[] = {"none", "parameters", "all"};
 const char *const last_name[] = {"drop", "pad", "short"};
+const char *const uneven_name[] = {"join", "pad", "drop"};
 const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const on_nan_name[] = {"stop", "go"};
 const char *const schedule_name[] = {"constant", "linear", "cosine"};
@@ -520,6 +521,7 @@ static void print_inputs(Printing *printing) {
     if (settings->data == DATA_FILES) {
         if (settings->shuffle) put_key(text, "shuffle", settings->shuffle_seed);
         text_printf(text, " last=%s", last_name[settings->last]);
+        if (settings->uneven != UNEVEN_JOIN) text_printf(text, " uneven=%s", uneven_name[settings->uneven]);
         print_split(text, &settings->split);
     }
     put(text, "\n");

@@ -466,11 +466,13 @@ static bool read_inputs(Reading *reading) {
     if (settings->data == DATA_NUMPY_RAND && (!scan_key(scan, "rows") || !scan_integer(scan, "rows", 0, INT64_MAX, &settings->data_rows)))
         return false;
     if (settings->data == DATA_FILES) {
-        int last;
+        int last, uneven = UNEVEN_JOIN;
         settings->shuffle = scan_is_key(scan, "shuffle");
         if (settings->shuffle && !scan_integer(scan, "seed", 0, INT64_MAX, &settings->shuffle_seed)) return false;
         if (!scan_key(scan, "last") || !scan_choice(scan, "treatment of the last rows", last_name, NLASTS, &last)) return false;
+        if (scan_is_key(scan, "uneven") && !scan_choice(scan, "treatment of uneven rows", uneven_name, NUNEVENS, &uneven)) return false;
         settings->last = (Last)last;
+        settings->uneven = (Uneven)uneven;
         if (scan_is_key(scan, "split") && !read_split(scan, &settings->split)) return false;
     }
     for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {

@@ -110,6 +110,7 @@ static const char *const known[] = {
     "flip",
     "random",
     "last",
+    "uneven",
     "side",
     "bytes",
     "bucket",

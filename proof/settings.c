@@ -245,18 +245,18 @@ static bool updates_agree(const Graph *graph, Error *error) {
     return ok;
 }
 
-/* ---------------------------------------------------------------- clipping */
+/* ---------------------------------------------------------------- norms of gradients */
 
 /* Counts the gradients whose squares are in a sum; false: it is made of something else. */
-static bool squares_in(const Graph *graph, int value, const bool *clipped, int *n) {
+static bool squares_in(const Graph *graph, int value, const bool *gradient, int *n) {
     const Node *node = graph_producer(graph, value);
     while (node->op == OP_cast)
         node = graph_producer(graph, node->in[0]);
     if (node->op == OP_sum_squares) {
         (*n)++;
-        return clipped[node->in[0]];
+        return gradient[node->in[0]];
     }
-    return node->op == OP_add && squares_in(graph, node->in[0], clipped, n) && squares_in(graph, node->in[1], clipped, n);
+    return node->op == OP_add && squares_in(graph, node->in[0], gradient, n) && squares_in(graph, node->in[1], gradient, n);
 }
 
 /* What an update, or its first step, takes as the gradient; -1: it takes a direction that another has made of it. */
@@ -266,32 +266,44 @@ static int gradient_of(const Graph *graph, const Node *node) {
     return op_in(node->op, "g") >= 0 ? node->in[op_in(node->op, "g")] : -1;
 }
 
-static bool clips_agree(const Graph *graph, Error *error) {
+/* Gradients are clipped as the header says: those of which, and of no others, is the norm. Marks them before they are clipped, and counts them. */
+static bool clips_agree(const Graph *graph, bool *gradients, int *n, Error *error) {
     const double clip = graph->settings.clip;
-    int nclips = 0;
     char header[32], own[32];
-    bool *clipped = calloc((size_t)graph->values.n + 1, sizeof *clipped),
-         ok = clipped || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
-    for (int i = 0; ok && i < graph->nodes.n; i++) {
+    for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
-        if (node->op == OP_clip) {
-            nclips++;
-            clipped[node->in[0]] = true;
-            if (node->attr[op_attr(OP_clip, "norm")].f != clip)
-                ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name,
-                            shown(own, node->attr[op_attr(OP_clip, "norm")].f));
-        }
         const int gradient = is_update(node) ? gradient_of(graph, node) : -1;
-        if (ok && clip > 0 && gradient >= 0 && graph_producer(graph, gradient)->op != OP_clip)
-            ok = differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
+        if (node->op == OP_clip && node->attr[op_attr(OP_clip, "norm")].f != clip)
+            return differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name,
+                          shown(own, node->attr[op_attr(OP_clip, "norm")].f));
+        if (gradient < 0) continue;
+        const Node *maker = graph_producer(graph, gradient);
+        if (clip > 0 && maker->op != OP_clip)
+            return differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
+        gradients[maker->op == OP_clip ? maker->in[0] : gradient] = true;
+        (*n)++;
     }
+    return true;
+}
+
+static bool norms_agree(const Graph *graph, Error *error) {
+    const int report = graph_find_report(graph, "grad_norm");
+    int all = 0;
+    bool *gradients = calloc((size_t)graph->values.n + 1, sizeof *gradients),
+         ok = (gradients || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof")) && clips_agree(graph, gradients, &all, error);
     for (int i = 0; ok && i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
         int n = 0;
-        if (node->op == OP_clip && (!squares_in(graph, node->in[1], clipped, &n) || n != nclips))
-            ok = differ(error, "%s is clipped by another norm than that of all %d gradients", node->name, nclips);
+        if (node->op == OP_clip && (!squares_in(graph, node->in[1], gradients, &n) || n != all))
+            ok = differ(error, "%s is clipped by another norm than that of all %d gradients", node->name, all);
     }
-    free(clipped);
+    if (ok && report >= 0) {
+        const Node *root = graph_producer(graph, graph->reports.at[report].value);
+        int n = 0;
+        if (root->op != OP_sqrt || !squares_in(graph, root->in[0], gradients, &n) || n != all)
+            ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
+    }
+    free(gradients);
     return ok;
 }
 
@@ -422,11 +434,21 @@ static bool header_agrees(const Plan *plan, Error *error) {
 
 /* ---------------------------------------------------------------- programs: their names, reports, buckets */
 
+/* A step of training can report the norm of its gradients (norms_agree), on every rank. */
+static bool step_agrees(const Graph *graph, Error *error) {
+    for (int i = 0; i < graph->reports.n; i++) {
+        const Report *report = &graph->reports.at[i];
+        if (i > 0 || strcmp(report->name, "grad_norm") != 0) return differ(error, "a training reports %.60s", report->name);
+        if (!report->whole) return differ(error, "the report %s is not whole on every rank", report->name);
+    }
+    return true;
+}
+
 /* What an evaluation can report, each once: numbers on every rank, the prediction as it lies. */
 static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
     enum { ROWS = NMETRICS, PREDICTION, NKNOWN };
     bool seen[NKNOWN] = {false};
-    if (!evaluates && graph->reports.n > 0) return differ(error, "a training reports %s", graph->reports.at[0].name);
+    if (!evaluates) return step_agrees(graph, error);
     for (int i = 0; i < graph->reports.n; i++) {
         const Report *report = &graph->reports.at[i];
         int k = metric_of(report->name);
@@ -445,7 +467,7 @@ static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
         if (ndim == 1 && k < NMETRICS && (type->shape.dim[type->hidden] % 3 != 0 || type->shape.dim[type->hidden] < 6))
             return differ(error, "the report %s does not count hits, answers and rows of two classes or more", report->name);
     }
-    return !evaluates || graph->loss < 0 || seen[ROWS] || differ(error, "an evaluation does not report its rows");
+    return graph->loss < 0 || seen[ROWS] || differ(error, "an evaluation does not report its rows");
 }
 
 /* A program that generates reports the logits of one place, whole on every rank, and has caches of its own. */
@@ -530,7 +552,7 @@ bool settings_check(const Plan *plan, Error *error) {
         if (generates ? !generate_agrees(graph, error) : !data_agrees(graph, error) || !reports_agree(graph, evaluates, error))
             return false;
         if (evaluates ? !eval_agrees(graph, error)
-                      : !generates && (!updates_agree(graph, error) || !clips_agree(graph, error) || !batches_agree(graph, error)))
+                      : !generates && (!updates_agree(graph, error) || !norms_agree(graph, error) || !batches_agree(graph, error)))
             return false;
     }
     return true;

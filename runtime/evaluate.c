@@ -36,12 +36,6 @@ EvalWhen evaluation_when(const Plan *plan, int64_t *steps) {
     return graph ? graph->settings.eval : EVAL_NEVER;
 }
 
-static int find_report(const Graph *graph, const char *name) {
-    for (int i = 0; i < graph->reports.n; i++)
-        if (strcmp(graph->reports.at[i].name, name) == 0) return i;
-    return -1;
-}
-
 static Input *find_input(Graph *graph, const char *name, size_t n) {
     for (int i = 0; i < graph->inputs.n; i++) {
         Input *input = &graph->inputs.at[i];
@@ -164,10 +158,10 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
     evaluation->comm = comm;
     const Graph *graph = &evaluation->part.graph;
     evaluation->report[SUM_LOSS] = -1;
-    evaluation->report[SUM_ROWS] = find_report(graph, "rows");
+    evaluation->report[SUM_ROWS] = graph_find_report(graph, "rows");
     for (int k = 0; k < NMETRICS; k++)
-        evaluation->report[k] = find_report(graph, metric_name[k]);
-    evaluation->prediction = find_report(graph, "prediction");
+        evaluation->report[k] = graph_find_report(graph, metric_name[k]);
+    evaluation->prediction = graph_find_report(graph, "prediction");
     bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
     if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
     const bool predict = options && options->predict && evaluation->prediction >= 0;

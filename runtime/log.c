@@ -1,5 +1,6 @@
 /* log: what is printed as training goes. */
 #include "runtime/log.h"
+#include "runtime/element.h"
 #include "runtime/metrics.h"
 #include "runtime/print.h"
 
@@ -21,6 +22,7 @@ struct RunLog {
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
     int64_t begin_step, last_step;
     double samples_per_s;
+    double grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
 };
 
 /* ---------------------------------------------------------------- templates */
@@ -71,7 +73,7 @@ static void put_field(Text *text, const char *at, size_t n, const LogFields *f) 
     const struct {
         const char *name;
         double value;
-    } reals[] = {{"loss", f->loss}, {"lr", f->lr}, {"samples_per_s", f->samples_per_s}};
+    } reals[] = {{"loss", f->loss}, {"lr", f->lr}, {"samples_per_s", f->samples_per_s}, {"grad_norm", f->grad_norm}};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (is_field(at, name, integers[i].name)) text_printf(text, "%" PRId64, integers[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -108,7 +110,7 @@ static bool open_files(Run *run, Error *error) {
     bool resumed = options->resume != NULL;
     if (options->metrics && run->comm->process == 0) {
         const Position *at = run->executor ? &run->position : NULL;
-        log->metrics = metrics_open(options->metrics, run->evaluation, resumed, at, !evaluates_again(run), error);
+        log->metrics = metrics_open(options->metrics, &run->plan.graph, run->evaluation, resumed, at, !evaluates_again(run), error);
         if (!log->metrics) return false;
     }
     if (!options->log_directory) return true;
@@ -206,7 +208,8 @@ static LogFields fields_of(const Run *run, int rank, double loss) {
                        .pid = run->log->pid[rank],
                        .loss = loss,
                        .lr = executor_rate(run->executor),
-                       .samples_per_s = run->log->samples_per_s};
+                       .samples_per_s = run->log->samples_per_s,
+                       .grad_norm = run->log->grad_norm};
 }
 
 /* The line of one loss; who: "rank" or "replica" and its number where several print. */
@@ -285,13 +288,26 @@ static bool write_rank_files(Run *run, Error *error) {
     return true;
 }
 
+/* The norm of the gradients, which every rank has. */
+static bool read_norm(Run *run, Error *error) {
+    const int report = graph_find_report(executor_graph(run->executor), "grad_norm");
+    ReportPart part;
+    if (report < 0) return true;
+    if (!executor_report(run->executor, 0, report, &part, error)) return run->agreed = false;
+    run->log->grad_norm = element_at(part.data, part.type->dtype, 0);
+    executor_report_finish(run->executor, &part);
+    return true;
+}
+
 static bool write_metrics(Run *run, double loss, double now, Error *error) {
     RunLog *log = run->log;
-    const Record record = {
+    Record record = {
         .at = &run->position,
         .n = 4,
         .measured = {
             {"loss", loss}, {"lr", executor_rate(run->executor)}, {"seconds", now - log->begin}, {"samples_per_s", log->samples_per_s}}};
+    if (graph_find_report(executor_graph(run->executor), "grad_norm") >= 0)
+        record.measured[record.n++] = (Measured){"grad_norm", log->grad_norm};
     return metrics_write(log->metrics, &record, error) || (run->agreed = false);
 }
 
@@ -321,7 +337,7 @@ bool log_step(Run *run, Error *error) {
                 (double)(run->position.global_step - log->last_step) * (double)executor_batch(run->executor) / (now - log->last_at);
         log->last_at = now;
         log->last_step = run->position.global_step;
-        bool ok = report_losses(run, &text, error);
+        bool ok = read_norm(run, error) && report_losses(run, &text, error);
         log_pause(run);
         if (ok && run->comm->process == 0) say(run, &text);
         ok = ok && write_rank_files(run, error);

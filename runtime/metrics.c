@@ -42,10 +42,11 @@ static void put_json(Text *text, const Record *record) {
 
 static const char places[] = "epoch,step,global_step,eval,rows"; /* of each line */
 
-static void choose_columns(MetricsFile *file, const Evaluation *evaluation) {
+static void choose_columns(MetricsFile *file, const Graph *graph, const Evaluation *evaluation) {
     static const char *const always[] = {"loss", "lr", "seconds", "samples_per_s"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         file->columns[file->ncolumns++] = always[i];
+    if (graph_find_report(graph, "grad_norm") >= 0) file->columns[file->ncolumns++] = "grad_norm";
     for (Metric metric = 0; evaluation && metric < NMETRICS; metric++)
         if (evaluation_has(evaluation, metric_name[metric])) file->columns[file->ncolumns++] = metric_name[metric];
 }
@@ -255,14 +256,15 @@ static bool open_file(MetricsFile *file, const char *path, bool resumed, const P
     return ok;
 }
 
-MetricsFile *metrics_open(const char *path, const Evaluation *evaluation, bool resumed, const Position *at, bool evaluated, Error *error) {
+MetricsFile *metrics_open(const char *path, const Graph *graph, const Evaluation *evaluation, bool resumed, const Position *at,
+                          bool evaluated, Error *error) {
     MetricsFile *file = calloc(1, sizeof *file);
     if (!file) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
         return NULL;
     }
     file->form = form_of(path);
-    choose_columns(file, evaluation);
+    choose_columns(file, graph, evaluation);
     if (open_file(file, path, resumed, at, evaluated, error)) return file;
     metrics_close(file);
     return NULL;

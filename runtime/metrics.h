@@ -24,7 +24,9 @@ typedef struct Record {
 } Record;
 
 /* resumed: a file that is there goes on. Of what stands in it, that of steps behind `at` (NULL: nothing) is cut off, in one piece, so that it is whole at any moment; of the step itself the
- * evaluation unless `evaluated`. A last line without an end, which a run that was killed has left, too. evaluation: whose metrics a table has columns for; or NULL. */
-MetricsFile *metrics_open(const char *path, const Evaluation *evaluation, bool resumed, const Position *at, bool evaluated, Error *error);
+ * evaluation unless `evaluated`. A last line without an end, which a run that was killed has left, too. graph, evaluation: whose reports and metrics a table has columns for; evaluation may be
+ * NULL. */
+MetricsFile *metrics_open(const char *path, const Graph *graph, const Evaluation *evaluation, bool resumed, const Position *at,
+                          bool evaluated, Error *error);
 bool metrics_write(MetricsFile *file, const Record *record, Error *error);
 void metrics_close(MetricsFile *file); /* takes NULL */

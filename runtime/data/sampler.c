@@ -21,8 +21,20 @@ void random_permutation(uint64_t seed, int64_t n, int64_t *order) {
 }
 
 void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop) {
-    *sampler = (Sampler){
-        .rows = rows, .batch = batch, .world = batch % world == 0 ? world : 1, .shuffle = shuffle, .seed = seed, .drop = drop, .epoch = -1};
+    *sampler = (Sampler){.rows = rows,
+                         .places = rows,
+                         .batch = batch,
+                         .world = batch % world == 0 ? world : 1,
+                         .shuffle = shuffle,
+                         .seed = seed,
+                         .drop = drop,
+                         .epoch = -1};
+}
+
+void sampler_even(Sampler *sampler, Uneven uneven) {
+    const int64_t odd = sampler->rows % sampler->world;
+    if (uneven == UNEVEN_PAD && odd > 0) sampler->places = sampler->rows + sampler->world - odd;
+    if (uneven == UNEVEN_DROP) sampler->places = sampler->rows - odd;
 }
 
 void sampler_finish(Sampler *sampler) {
@@ -31,7 +43,7 @@ void sampler_finish(Sampler *sampler) {
 }
 
 int64_t sampler_batches(const Sampler *sampler) {
-    return sampler->rows / sampler->batch + (!sampler->drop && sampler->rows % sampler->batch != 0);
+    return sampler->places / sampler->batch + (!sampler->drop && sampler->places % sampler->batch != 0);
 }
 
 bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error) {
@@ -49,7 +61,7 @@ bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error) {
 int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler) {
     int64_t share = sampler->batch / sampler->world, process = place / share, number = place % share;
     int64_t at = step * sampler->batch + number * sampler->world + process;
-    *filler = at >= sampler->rows;
+    *filler = at >= sampler->places;
     at %= sampler->rows;
     return sampler->order ? sampler->order[at] : at;
 }

@@ -1,6 +1,6 @@
 /* sampler: random numbers, and the order of rows that comes of them. */
 #pragma once
-#include "ir/base.h"
+#include "ir/graph.h"
 
 /* ---------------------------------------------------------------- random.c */
 
@@ -22,7 +22,9 @@ uint32_t mt19937_word(Mt19937 *mt);
 
 /* PyTorch's DistributedSampler (torch/utils/data/distributed.py) and a loader of whole batches over it, index for index. */
 typedef struct Sampler {
-    int64_t rows;  /* of the data set */
+    int64_t rows; /* of the data set */
+    int64_t
+        places; /* of an epoch, before batches are made of them: the rows, and with uneven = pad those that come twice; with drop fewer */
     int64_t batch; /* rows of a global batch */
     int64_t world; /* distinct shares of a batch: 1 where shares are uneven, the order is then that of one process */
     bool shuffle;
@@ -32,16 +34,17 @@ typedef struct Sampler {
     int64_t *order; /* row at each place of the epoch, NULL: rows in file order */
 } Sampler;
 void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop);
+/* Makes the shares of an epoch equal: DistributedSampler's padding, or its drop_last. */
+void sampler_even(Sampler *sampler, Uneven uneven);
 void sampler_finish(Sampler *sampler);
 int64_t sampler_batches(const Sampler *sampler); /* of an epoch */
 /* Makes `order` that of an epoch, counted from 0. False and *error without memory. */
 bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error);
-/* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last row; the row is then one from the beginning, as
+/* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last place. Behind the last row come those from the beginning, as
  * DistributedSampler pads. */
 int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler);
 /* How many of `rows` rows are in a part, and which: numbers of rows, in the order of the part. *part is the caller's to free; NULL without memory or where the part is empty. */
-struct RowSplit;
-int64_t split_rows(const struct RowSplit *split, int64_t rows, int part);
-int64_t *split_part(const struct RowSplit *split, int64_t rows, int64_t *n);
+int64_t split_rows(const RowSplit *split, int64_t rows, int part);
+int64_t *split_part(const RowSplit *split, int64_t rows, int64_t *n);
 /* torch.randperm(n) on a CPU with this seed; order has room for n. */
 void random_permutation(uint64_t seed, int64_t n, int64_t *order);

@@ -228,7 +228,11 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
     }
     sampler_init(&data->sampler, rows, data->batch, input_world(graph, data->batch), settings->shuffle, (uint64_t)settings->shuffle_seed,
                  settings->last == LAST_DROP);
+    sampler_even(&data->sampler, settings->uneven);
     int64_t batches = sampler_batches(&data->sampler);
+    if (data->sampler.places == 0)
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld row%s, and %lld shares of a batch: `uneven = drop;` leaves none of them",
+                         graph->inputs.at[first].file.path, (long long)rows, rows == 1 ? "" : "s", (long long)data->sampler.world);
     if (batches == 0)
         return error_set(error, EXIT_ENVIRONMENT,
                          data->part ? "%s's part of the split has %lld row%s, and a batch takes %lld: `last = pad;` fills it up"
@@ -313,7 +317,7 @@ int64_t data_steps(const DataSource *data) {
 
 int64_t data_rows(const DataSource *data) {
     int64_t all = data->steps * data->batch;
-    return from_files(data) && data->sampler.rows < all ? data->sampler.rows : all;
+    return from_files(data) && data->sampler.places < all ? data->sampler.places : all;
 }
 
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler) {
@@ -484,7 +488,7 @@ static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t pl
     double weight = 1;
     (void)first, (void)error;
     if (from_files(data)) sampler_row(&data->sampler, step, place, &filler);
-    int64_t left = data->sampler.rows - step * data->batch; /* rows from this batch on */
+    int64_t left = data->sampler.places - step * data->batch; /* rows from this batch on */
     if (from_files(data) && data->graph->settings.last == LAST_SHORT && left < data->batch) weight = (double)data->batch / (double)left;
     for (int64_t i = 0; i < n; i++)
         element_put(to, data->graph->inputs.at[input].type.dtype, i, filler ? 0 : weight);

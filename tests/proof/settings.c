@@ -135,6 +135,14 @@ Test(settings, of_clipping_are_those_of_every_gradient) {
           {"{norm: 3}", "{norm: 4}", "clip=3, clipped_b has norm 4", 1}, {" clip=3", "", "clip=0", 0});
 }
 
+Test(settings, of_a_norm_that_is_reported_are_those_of_every_gradient) {
+    static const char net[] = "net n { param w : f32[8] = ones; param b : f32[8] = ones; loss mean(square(w) + sin(b)); }\n"
+                              "train { optimizer = sgd(lr = 0.5); metrics = grad_norm; }\n";
+    JUDGE(net, 2, {"report grad_norm", "report norm", "a training reports norm", 0}, {" whole\n", "\n", "grad_norm is not whole", 0},
+          {"sqrt (%13)", "sqrt (%12)", "grad_norm is another norm than that of all 2 gradients", 0},
+          {"report grad_norm %14 whole", "report grad_norm %13 whole", "grad_norm is another norm than that of all 2 gradients", 0});
+}
+
 Test(settings, of_buckets_are_a_limit) {
     JUDGE(everything, 4,
           {"gradients=mean", "gradients=mean bucket=24", "the header says bucket=24, bucket 1 has 24 bytes before its last gradient", 0});

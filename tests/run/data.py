@@ -75,6 +75,29 @@ class Data(Case):
                 for result in self.both(plan, ranks):
                     self.assertEqual([float(loss) for loss in re.findall(r"loss is (\S+)", self.ok(result).out)], expected, str(result))
 
+    def test_shares_of_an_epoch_are_made_equal_as_a_distributed_sampler_does(self):
+        """Rows as above: with pad the first rows come again and count, with drop the last are left out, with join each counts once; means are over the rows that are there."""
+        rows, batch = 22, 2
+        self.write("x.npy", npy([2.0 ** i for i in range(rows)], (rows, 1), "d"))
+        source = lambda uneven: 'data = npy(x = "x.npy"); order = shuffle(seed = 5); uneven = %s; optimizer = sgd(lr = 1e-300);' % uneven
+        for ranks in 1, 4, 8:
+            for uneven in "pad", "drop", "join":
+                net = self.net("input x : f64[%d, 1]; param w : f64[1] = ones;" % batch, "mean(x * w)", source(uneven), "mode = data_parallel;")
+                order = randperm(rows, 5)
+                if uneven == "pad":
+                    order += order[:-rows % ranks]
+                if uneven == "drop":
+                    order = order[:rows - rows % ranks]
+                means = []
+                for begin in range(0, len(order), ranks * batch):
+                    own = order[begin:begin + ranks * batch]
+                    means.append(sum(2.0 ** row for row in own) / len(own))
+                printed = [float(loss) for loss in re.findall(r"loss is (\S+)", self.ok(self.local(self.compile(net, "net.plan", "--ranks", ranks), ranks)).out)]
+                self.assertClose([sum(printed[i:i + ranks]) / ranks for i in range(0, len(printed), ranks)], means, 1e-12, what="%d ranks, %s" % (ranks, uneven))
+        self.write("x.npy", npy([1.0] * 7, (7, 1), "d"))
+        plan = self.compile(self.net("input x : f64[1, 1]; param w : f64[1] = ones;", "mean(x * w)", source("drop"), "mode = data_parallel;"), "net.plan", "--ranks", 8)
+        self.assertFails(self.local(plan, 8), 3, "x.npy has 7 rows, and 8 shares of a batch: `uneven = drop;` leaves none of them")
+
     def test_rows_that_fill_up_weigh_nothing(self):
         """Losses and parameters after two epochs are those of the real rows, however batch or contraction are split."""
         rows, width, pick = 10, 3, random.Random(1)

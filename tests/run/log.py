@@ -127,6 +127,27 @@ class Log(Case):
         done = run([harness.pcc, self.net('"{eta:.1f}"'), "--ranks", 2, "-o", self.path("x.plan")])
         self.assertEqual(done.code, 1, done)
 
+    def norms(self, steps, clip):
+        """The norms of the gradients of OneFlow's net, in doubles."""
+        rows, w, norms = [([1, 2], 8), ([2, 3], 13), ([4, 6], 26), ([3, 1], 9)], [0.0, 0.0], []
+        for _ in range(steps):
+            off = [(x, 2 * (x[0] * w[0] + x[1] * w[1] - y)) for x, y in rows]
+            g = [sum(x[i] * d for x, d in off) / 2 for i in (0, 1)]
+            norms.append((g[0] ** 2 + g[1] ** 2) ** 0.5)
+            w = [w[i] - 0.01 * g[i] * min(1, clip / norms[-1]) for i in (0, 1)]
+        return norms
+
+    def test_the_norm_of_gradients_is_before_clipping_and_the_same_on_any_ranks(self):
+        for clip, more in ((1e9, []), (1e9, ["accumulate = 2;"]), (2, ["clip = norm(2);"])):
+            net = self.net('"{grad_norm} {grad_norm:.3f}"', [("log_every = 50;", "log_every = 1; metrics = grad_norm;" + "".join(more)), ("steps     = 500;", "steps = 4;")])
+            for ranks in (1, 2):
+                plan = self.compile(net, "norm.plan", "--ranks", ranks, "--replicas", 2)
+                out = self.ok(self.local(plan, ranks, "--metrics", "m.csv")).out.splitlines()[:8 // ranks:2 // ranks]  # a line a replica that the rank has
+                rows = list(csv.DictReader(self.read("m.csv").decode().splitlines()))
+                for norm, line, row in zip(self.norms(4, clip), out, rows):
+                    self.assertLess(abs(float(row["grad_norm"]) / norm - 1), 1e-5)
+                    self.assertEqual(line, "%s %.3f" % (row["grad_norm"], float(row["grad_norm"])))
+
     def test_metrics_of_a_resumed_run_have_each_step_once(self):
         plan = self.plan('"{loss}"', [("log_every = 50;", "log_every = 50; checkpoint every 200 steps;")])
         metrics = lambda: [json.loads(line)["global_step"] for line in self.read("m.json").decode().splitlines()]

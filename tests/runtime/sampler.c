@@ -62,6 +62,38 @@ Test(sampler, what_is_missing_is_filled_from_the_beginning_or_the_rest_is_droppe
     cr_assert_eq(sampler_batches(&sampler), 0);
 }
 
+/* 10 rows of 4 ranks, two a batch: DistributedSampler gives each rank 3 rows, with drop_last 2; in the last batch there are then 4 rows, or none. */
+Test(sampler, shares_of_an_epoch_are_equal_where_that_is_asked_for) {
+    static const struct {
+        Uneven uneven;
+        int places, fillers; /* of the last batch */
+    } cases[] = {{UNEVEN_JOIN, 10, 6}, {UNEVEN_PAD, 12, 4}, {UNEVEN_DROP, 8, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Sampler sampler;
+        Error error;
+        int fillers = 0;
+        sampler_init(&sampler, 10, 8, 4, false, 0, false);
+        sampler_even(&sampler, cases[i].uneven);
+        cr_assert_eq(sampler.places, cases[i].places);
+        cr_assert(sampler_begin(&sampler, 0, &error));
+        const int64_t last = sampler_batches(&sampler) - 1;
+        cr_assert_eq(last, cases[i].places > 8);
+        for (int64_t place = 0; place < 8; place++) {
+            bool filler;
+            const int64_t at = last * 8 + place % 2 * 4 + place / 2;
+            cr_assert_eq(sampler_row(&sampler, last, place, &filler), at % 10);
+            fillers += filler;
+        }
+        cr_assert_eq(fillers, cases[i].fillers);
+    }
+    Sampler few;
+    sampler_init(&few, 3, 8, 8, false, 0, false);
+    sampler_even(&few, UNEVEN_PAD);
+    cr_assert(few.places == 8 && sampler_batches(&few) == 1);
+    sampler_even(&few, UNEVEN_DROP);
+    cr_assert(few.places == 0 && sampler_batches(&few) == 0);
+}
+
 Test(sampler, a_batch_holds_the_same_rows_whoever_has_which) {
     for (int64_t world = 1; world <= 8; world *= 2) {
         Sampler sampler;
