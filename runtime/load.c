@@ -459,6 +459,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
                        arena_alloc(&executor->arena, instances * sizeof *all.to)};
     Action views = {0}; /* of the step, or of the fused step: of its first action */
     view_makers(role, all.maker);
+    vec_reserve(&executor->arena, &cursor->calls, role->steps.n); /* a call is kilobytes: growing would leave as many again behind */
     cursor->first_call = arena_alloc(&executor->arena, (size_t)(role->steps.n + 1) * sizeof *cursor->first_call);
     cursor->guard = -1;
     int joined = 0; /* steps from here on that are part of the action before */

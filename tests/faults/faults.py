@@ -37,7 +37,8 @@ seed(unit("ir", "gather"),
 seed(unit("ir", "adjoint"),
      ("the gradient of sums so far is the sums from there on", "adjoint_cumsum", "!forward[REVERSE].i", "forward[REVERSE].i"))
 seed(unit("proof", "operators"),
-     ("the line of a sum, and the row of the largest, is whole", "line_letters", "if (d != axis) letters->in[0][d] =", "letters->in[0][d] ="))
+     ("the line of a sum, and the row of the largest, is whole", "line_letters", "if (d != axis) letters->in[0][d] =", "letters->in[0][d] ="),
+     ("the axis of a gather is another letter than its places", "index_letters", "if (d == axis) narrow_map[d]", "if (d < 0) narrow_map[d]"))
 seed(OPS,
      ("a gather takes of this rank's part what is in it", "gather_rows", "index_within(run->index, i, run->begin, run->length)", "index_within(run->index, i, 0, run->length)"))
 seed(unit("ir", "type"),

@@ -21,6 +21,7 @@ static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) {
     for (int i = 0; i < nin; i++) {
         TensorType type = {.dtype = F32, .shape = {2, {8, 8}}};
         if (row && i == 1) type.shape = (Shape){1, {8}};
+        if (op == OP_gather && i == 1) type.dtype = I32;
         in[i] = graph_constant(&f->graph, type, NULL, 1, NULL, (Span){0});
     }
     RuleError error;
@@ -122,6 +123,20 @@ Test(proof_operators, updates_take_no_partial_gradient) {
     cr_expect(fits(&f, (const char *const[]){W, W, W}));
     cr_expect_not(fits(&f, (const char *const[]){W, P, P}));
     cr_expect_not(fits(&f, (const char *const[]){W, P, W}));
+    arena_finish(&f.arena);
+}
+
+/* Elements of other ranks are missing where what they are taken from is split along the axis: the places of the index are another matter. */
+Test(proof_operators, the_axis_of_a_gather_is_no_dimension_of_its_index) {
+    Fixture f;
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = 1}};
+    begin(&f, OP_gather, 2, false, attr);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){"[- -]", "[- 8@1]", "[- 8@1]"}));
+    cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[- -]", "[- -] +sum(8@1)"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]"}), "a rank's indices, and only its own elements");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- -]", "[- -]"}), "the sum is forgotten");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[- 8@1]", "[- -]"}), "not all places");
     arena_finish(&f.arena);
 }
 
