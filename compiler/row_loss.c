@@ -72,7 +72,8 @@ RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags) {
                      .there = -1,
                      .output = -1,
                      .label = -1,
-                     .target = -1};
+                     .target = -1,
+                     .binary = -1};
 }
 
 TermKind term_kind(RowLoss *loss, int value, int depth) {

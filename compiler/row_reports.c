@@ -19,6 +19,7 @@ static void answers(RowLoss *loss, const Node *node) {
     loss->output = node->in[0];
     loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
     loss->target = node->op == OP_mse ? node->in[1] : -1;
+    loss->binary = node->op == OP_bce_with_logits ? node->in[1] : -1;
 }
 
 /* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
@@ -132,6 +133,47 @@ static int distance(Graph *graph, Metric metric, int prediction, int target, Spa
                                  : graph_emit(graph, OP_abs, &difference, 1, NULL, "metric.distance", span);
 }
 
+/* Of rows with a number each: one behind the other, as a column. */
+static int as_column(Graph *graph, int value, DType dtype, Span span) {
+    const TensorType type = graph->values.at[value].type;
+    const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[dtype]}},
+               shape[MAX_ATTRS] = {{.given = true, .n = 2, .ints = {type.shape.dim[(int)type.hidden], 1}}};
+    if (type.dtype != dtype) value = graph_emit(graph, OP_cast, &value, 1, to, "auc.number", span);
+    return graph_emit(graph, OP_reshape, &value, 1, shape, "auc.column", span);
+}
+
+/* The logit of class 1 less that of class 0. */
+static int margin(Graph *graph, int logits, Span span) {
+    static const double signs[] = {-1, 1};
+    const TensorType one = {.dtype = graph->values.at[logits].type.dtype, .shape = {.ndim = 1, .dim = {2}}};
+    const Attr last[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {1}}};
+    const int sign = graph_replicate(graph, graph_constant(graph, one, signs, 0, "auc.sign", span), NULL, span),
+              signed_logits = emit_binary(graph, OP_mul, logits, sign, "auc.signed", span);
+    return graph_emit(graph, OP_sum, &signed_logits, 1, last, "auc.score", span);
+}
+
+/* [rows, 3]: of each row its score, its class, whether it is there. */
+static int row_scores(const RowLoss *loss, int weight, Span span) {
+    Graph *graph = loss->graph;
+    const DType dtype = graph->values.at[loss->output].type.dtype;
+    const Attr axis[MAX_ATTRS] = {{.given = true, .i = 1}};
+    const int score = loss->label >= 0 ? margin(graph, loss->output, span) : loss->output,
+              columns[] = {as_column(graph, score, dtype, span),
+                           as_column(graph, loss->label >= 0 ? loss->label : loss->binary, dtype, span),
+                           as_column(graph, weight, dtype, span)};
+    return graph_emit(graph, OP_concat, columns, 3, axis, "auc", span);
+}
+
+/* Whether each row has one score: two logits and a label, or a logit and its target. */
+static bool has_scores(const RowLoss *loss) {
+    const TensorType *type = loss->output >= 0 ? &loss->graph->values.at[loss->output].type : NULL;
+    int64_t each = 1;
+    for (int d = type ? type->hidden + 1 : 0; type && d < type->shape.ndim; d++)
+        each *= type->shape.dim[d];
+    if (loss->label >= 0) return type->shape.ndim == type->hidden + 2 && each == 2;
+    return loss->binary >= 0 && each == 1;
+}
+
 /* Whether the loss has what a metric looks at. */
 static bool metric_applies(const RowLoss *loss, Metric metric) {
     const Graph *graph = loss->graph;
@@ -142,6 +184,12 @@ static bool metric_applies(const RowLoss *loss, Metric metric) {
         if (loss->target >= 0) return true;
         diag_error(loss->diags, span, "%s is for a prediction and its target, and the loss of net %s is no mse of them", name, graph->name);
         diag_hint(loss->diags, "metrics = loss; or loss mse(prediction, target)");
+        return false;
+    }
+    if (metric_scores(metric)) {
+        if (has_scores(loss)) return true;
+        diag_error(loss->diags, span, "%s is for two classes, and the loss of net %s does not tell rows of two apart", name, graph->name);
+        diag_hint(loss->diags, "loss cross_entropy(logits, label) of [batch, 2], or bce_with_logits(logit, target) of [batch]");
         return false;
     }
     if (loss->label < 0) {
@@ -163,6 +211,7 @@ static int metric_sums(const RowLoss *loss, Metric metric, int weight, int *coun
     if (metric == METRIC_ACCURACY) return sum_rows(graph, class_right(graph, loss->output, loss->label, span), weight, "accuracy", span);
     if (metric == METRIC_TOP5) return sum_rows(graph, class_near(graph, loss->output, loss->label, span), weight, "top5", span);
     if (metric == METRIC_PERPLEXITY) return graph->loss;
+    if (metric_scores(metric)) return row_scores(loss, weight, span);
     if (!metric_counts(metric))
         return sum_rows(graph, distance(graph, metric, loss->output, loss->target, span), weight, metric_name[metric], span);
     if (*counts < 0) *counts = class_counts(graph, loss->output, loss->label, weight, span);

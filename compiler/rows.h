@@ -37,7 +37,8 @@ typedef struct RowLoss {
     int nmeans;        /* terms that are divided by the rows of a batch */
     int output,
         label, /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
-        target; /* of an mse what the answer should be, else -1 */
+        target, /* of an mse what the answer should be, else -1 */
+        binary; /* of a bce_with_logits its targets, else -1 */
 } RowLoss;
 RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags);
 

@@ -2,10 +2,11 @@
 #include "ir/metric.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-const char *const reported_name[1 + NMETRICS] = {"loss",         "accuracy", "top5", "precision", "recall",    "f1", "precision_macro",
-                                                 "recall_macro", "f1_macro", "mae",  "rmse",      "perplexity"};
+const char *const reported_name[1 + NMETRICS] = {"loss",         "accuracy", "top5", "precision", "recall", "f1",        "precision_macro",
+                                                 "recall_macro", "f1_macro", "auc",  "mae",       "rmse",   "perplexity"};
 const char *const *const metric_name = reported_name + 1;
 
 Metric metric_of(const char *name) {
@@ -17,11 +18,46 @@ Metric metric_of(const char *name) {
 
 bool metric_rises(const char *reported) {
     const Metric metric = metric_of(reported);
-    return metric <= METRIC_F1_MACRO;
+    return metric <= METRIC_AUC;
 }
 
 bool metric_counts(Metric metric) {
     return metric >= METRIC_PRECISION && metric <= METRIC_F1_MACRO;
+}
+
+bool metric_scores(Metric metric) {
+    return metric == METRIC_AUC;
+}
+
+int metric_ndim(Metric metric) {
+    return metric_scores(metric) ? 2 : metric_counts(metric) ? 1 : 0;
+}
+
+static int lower_first(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool numbers(const double *score, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(score[i])) return false;
+    return true;
+}
+
+double metric_area(double *of_1, int64_t n1, double *of_0, int64_t n0) {
+    if (n1 == 0 || n0 == 0 || !numbers(of_1, n1) || !numbers(of_0, n0)) return NAN;
+    qsort(of_1, (size_t)n1, sizeof *of_1, lower_first);
+    qsort(of_0, (size_t)n0, sizeof *of_0, lower_first);
+    int64_t less = 0, up_to = 0;
+    double halves = 0; /* integers below 2^53 for 2^52 pairs */
+    for (int64_t i = 0; i < n1; i++) {
+        while (less < n0 && of_0[less] < of_1[i])
+            less++;
+        while (up_to < n0 && of_0[up_to] <= of_1[i])
+            up_to++;
+        halves += (double)less + (double)up_to;
+    }
+    return halves / 2 / ((double)n1 * (double)n0);
 }
 
 static double share(double part, double whole) {

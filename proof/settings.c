@@ -462,10 +462,12 @@ static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
         if (report->whole != (k != PREDICTION))
             return differ(error, "the report %s is %s", report->name,
                           report->whole ? "whole, where it is left as it lies" : "not whole on every rank");
-        if (k != PREDICTION && ndim != (k < NMETRICS && metric_counts((Metric)k)))
+        if (k != PREDICTION && ndim != (k < NMETRICS ? metric_ndim((Metric)k) : 0))
             return differ(error, "the report %s has %d dimensions", report->name, ndim);
         if (ndim == 1 && k < NMETRICS && (type->shape.dim[type->hidden] % 3 != 0 || type->shape.dim[type->hidden] < 6))
             return differ(error, "the report %s does not count hits, answers and rows of two classes or more", report->name);
+        if (ndim == 2 && k < NMETRICS && type->shape.dim[type->hidden + 1] != 3)
+            return differ(error, "the report %s is no score, class and weight of each row", report->name);
     }
     return graph->loss < 0 || seen[ROWS] || differ(error, "an evaluation does not report its rows");
 }

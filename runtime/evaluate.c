@@ -18,6 +18,12 @@
 /* What is added up: metrics by their number, then these. */
 enum { SUM_LOSS = NMETRICS, SUM_ROWS, NSUMS };
 
+/* The scores of the rows of one class. */
+typedef struct Scores {
+    double *at; /* on the heap */
+    int64_t n, cap;
+} Scores;
+
 struct Evaluation {
     Plan part; /* the plan as eval sees it */
     Arena arena;
@@ -26,6 +32,7 @@ struct Evaluation {
     int report[NSUMS];                     /* number of the report in the graph, -1: there is none; the loss is none */
     int64_t begin[NSUMS + 1], each[NSUMS]; /* where its sums stand among all, and how many they are */
     double *sums;
+    Scores scores[2]; /* by class, of an auc */
     int prediction;
 };
 
@@ -135,7 +142,8 @@ static void place_sums(Evaluation *evaluation) {
     for (int k = 0; k < NSUMS; k++) {
         const int report = evaluation->report[k];
         const TensorType *type = report < 0 ? NULL : &graph->values.at[graph->reports.at[report].value].type;
-        evaluation->each[k] = type && type->shape.ndim > type->hidden ? type->shape.dim[type->hidden] : 1;
+        const bool scores = k < NMETRICS && metric_scores((Metric)k);
+        evaluation->each[k] = scores ? 0 : type && type->shape.ndim > type->hidden ? type->shape.dim[type->hidden] : 1;
         evaluation->begin[k + 1] = evaluation->begin[k] + evaluation->each[k];
     }
     evaluation->sums = arena_alloc(&evaluation->arena, (size_t)evaluation->begin[NSUMS] * sizeof *evaluation->sums);
@@ -180,6 +188,8 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
 void evaluation_destroy(Evaluation *evaluation) {
     if (!evaluation) return;
     executor_destroy(evaluation->executor);
+    for (int kind = 0; kind < 2; kind++)
+        free(evaluation->scores[kind].at);
     arena_finish(&evaluation->arena);
     free(evaluation);
 }
@@ -208,10 +218,80 @@ void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *m
 
 /* ---------------------------------------------------------------- sums */
 
+/* ---------------------------------------------------------------- scores of rows */
+
+static bool push_score(Scores *scores, double score, Error *error) {
+    if (scores->n == scores->cap) {
+        const int64_t cap = 2 * scores->cap + 64;
+        double *at = realloc(scores->at, (size_t)cap * sizeof *at);
+        if (!at) return error_set(error, EXIT_ENVIRONMENT, "out of memory for the scores of %lld rows", (long long)cap);
+        scores->at = at;
+        scores->cap = cap;
+    }
+    scores->at[scores->n++] = score;
+    return true;
+}
+
+/* What the driven ranks have of a step's rows: [.., 3] numbers. In global modes every process has all of them, from its first rank; of replicas the first rank that holds one gives its rows. */
+static bool add_scores(Evaluation *evaluation, int report, Error *error) {
+    bool ok = true;
+    for (int driven = 0; ok && driven < evaluation->comm->ndriven; driven++) {
+        ReportPart part;
+        if (!executor_report(evaluation->executor, driven, report, &part, error)) return false;
+        const bool takes = part.type->hidden ? part.first : driven == 0;
+        for (int64_t i = 0, n = box_elements(&part.box); ok && takes && i < n; i += 3)
+            if (element_at(part.data, part.type->dtype, i + 2) > 0)
+                ok = push_score(&evaluation->scores[element_at(part.data, part.type->dtype, i + 1) > 0.5],
+                                element_at(part.data, part.type->dtype, i), error);
+        executor_report_finish(evaluation->executor, &part);
+    }
+    return ok;
+}
+
+/* Of replicas every process gets all scores: one of each at a time. */
+static bool gather_scores(Comm *comm, Scores *scores, Error *error) {
+    Scores all = {0};
+    uint64_t *counts = calloc((size_t)comm->nprocesses, sizeof *counts), *words = calloc((size_t)comm->nprocesses, sizeof *words), most = 0;
+    bool ok = (counts && words) || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    ok = comm_agree(comm, ok, error) && comm->table->all_gather_words(comm, (uint64_t)scores->n, counts, error);
+    for (int p = 0; ok && p < comm->nprocesses; p++)
+        if (counts[p] > most) most = counts[p];
+    for (uint64_t i = 0; ok && i < most; i++) {
+        uint64_t own = 0;
+        if (i < (uint64_t)scores->n) memcpy(&own, &scores->at[i], sizeof own);
+        ok = comm->table->all_gather_words(comm, own, words, error);
+        for (int p = 0; ok && p < comm->nprocesses; p++) {
+            double score;
+            memcpy(&score, &words[p], sizeof score);
+            ok = i >= counts[p] || push_score(&all, score, error);
+        }
+    }
+    free(counts);
+    free(words);
+    free(scores->at);
+    *scores = all;
+    return ok;
+}
+
+/* The area under the curve of all rows, the same on every process. */
+static bool area(Evaluation *evaluation, double *metric, Error *error) {
+    const Graph *graph = &evaluation->part.graph;
+    Scores *scores = evaluation->scores;
+    const bool hidden = graph->values.at[graph->reports.at[evaluation->report[METRIC_AUC]].value].type.hidden;
+    for (int kind = 0; hidden && evaluation->comm->nprocesses > 1 && kind < 2; kind++)
+        if (!gather_scores(evaluation->comm, &scores[kind], error)) return false;
+    *metric = metric_area(scores[1].at, scores[1].n, scores[0].at, scores[0].n);
+    return true;
+}
+
 /* What the driven ranks add to the sums after a step. */
 static bool add_sums(Evaluation *evaluation, Error *error) {
     for (int k = 0; k < NSUMS; k++) {
         if (k == SUM_LOSS ? evaluation->part.programs.at[0].loss < 0 : evaluation->report[k] < 0) continue;
+        if (k < NMETRICS && metric_scores((Metric)k)) {
+            if (!add_scores(evaluation, evaluation->report[k], error)) return false;
+            continue;
+        }
         double *sums = evaluation->sums + evaluation->begin[k];
         for (int driven = 0; driven < evaluation->comm->ndriven; driven++) {
             ReportPart part;
@@ -450,6 +530,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
     bool written = true;
     Error failure = {0}; /* of writing: told when all are through, for the others wait for this rank in every step */
+    evaluation->scores[0].n = evaluation->scores[1].n = 0;
     memset(evaluation->sums, 0, (size_t)evaluation->begin[NSUMS] * sizeof *evaluation->sums);
     if (!executor_begin(executor, 1, 1, error)) return path ? prediction_close(comm, &prediction, false, error) : false;
     for (int64_t step = 1; step <= executor_steps(executor); step++) {
@@ -474,7 +555,9 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     result->loss = evaluation->sums[evaluation->begin[SUM_LOSS]] / (double)rows;
     for (Metric metric = 0; metric < NMETRICS; metric++) {
         result->has[metric] = evaluation->report[metric] >= 0;
-        if (result->has[metric])
+        if (result->has[metric] && metric_scores(metric)) {
+            if (!area(evaluation, &result->metric[metric], error)) return *own_failure = true, false;
+        } else if (result->has[metric])
             result->metric[metric] =
                 metric_value(metric, evaluation->sums + evaluation->begin[metric], evaluation->each[metric], (double)rows);
     }

@@ -317,6 +317,12 @@ bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t 
     return false;
 }
 
+/* A number, or one a class and more, or some a row. */
+static int report_ndim(const char *name) {
+    const Metric metric = metric_of(name);
+    return metric == NMETRICS ? 0 : metric_ndim(metric);
+}
+
 bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size_t n) {
     const Graph *graph = &executor->plan->graph;
     const Program *program = executor->program;
@@ -333,8 +339,8 @@ bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size
             fits = type->shape.ndim > (type->hidden ? 1 : 0);
         else if (fits && strcmp(graph->reports.at[i].name, "logits") == 0) /* a number for each token, on every rank */
             fits = layout_is_whole(own->layout);
-        else if (fits) /* a number, or one a class and more */
-            fits = type->shape.ndim - type->hidden == (metric_counts(metric_of(graph->reports.at[i].name)) ? 1 : 0);
+        else if (fits)
+            fits = type->shape.ndim - type->hidden == report_ndim(graph->reports.at[i].name);
         if (fits) continue;
         snprintf(why, n, "value %d is not the report %s of the graph, alike in all roles", id, graph->reports.at[i].name);
         return false;

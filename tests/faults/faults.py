@@ -729,6 +729,10 @@ seed(script("changes", "runtime/prun", "Changes.test_an_eval_is_standardized_by_
      ("an eval's rows are standardized by those of training", "data_share_figures", "data->known[i] = of->known[k]", "data->known[i] = of->known[k == 0]"),
      ("a mean is that of fields that are there", "find_row", "if (isnan(number)) continue", "if (isnan(number)) { finding->seen[k]++; continue; }"),
      ("means that a file has hold", "load", "ok = ok && comm_agree(comm, figures_load(&file, executor, error), error)", "ok = ok && true"))
+seed(script("eval", "runtime/prun", "Evaluation.test_the_area_under_a_curve_counts_pairs_of_rows_and_halves_of_equal_ones"),
+     ("equal scores of two classes count half", "metric_area", "of_0[up_to] <= of_1[i]", "of_0[up_to] < of_1[i]"),
+     ("rows that fill up a batch have no score", "add_scores", "element_at(part.data, part.type->dtype, i + 2) > 0", "i >= 0"),
+     ("a replica's scores are added once", "gather_scores", "i >= counts[p] ||", "i > counts[p] ||"))
 seed(unit("runtime", "sampler"),
      ("uneven = pad fills the shares of an epoch up", "sampler_even", "sampler->rows + sampler->world - odd", "sampler->rows + odd"))
 seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_are_the_same_on_any_ranks_and_others_in_each_epoch"),
@@ -757,7 +761,7 @@ seed(script("checksums", "runtime/prun", "Checksums.test_latest_passes_over_what
 seed(script("best", "runtime/prun", "Best.test_the_best_stays_and_is_restored", "Best.test_training_ends_where_nothing_gets_better",
             "Best.test_a_run_that_goes_on_knows_the_best", "Best.test_what_is_better_is_the_metrics_own"),
      ("of a loss less is better", "see", "watched->value - figure", "figure - watched->value"),
-     ("of a perplexity less is better", "metric_rises", "metric <= METRIC_F1_MACRO", "metric <= METRIC_PERPLEXITY"),
+     ("of a perplexity less is better", "metric_rises", "metric <= METRIC_AUC", "metric <= METRIC_PERPLEXITY"),
      ("the best checkpoint is not deleted", "checkpoint_prune", "steps[i] != best && ", ""),
      ("patience counts what is better by enough", "see", "gain > watch->delta", "gain > 0"),
      ("a checkpoint knows the best before it", "describe_watched", "!watched->metric", "true"))

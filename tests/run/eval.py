@@ -67,6 +67,12 @@ def tensors(content):
     return out
 
 
+def area(scores, labels):
+    """The share of pairs of a row of class 1 and one of class 0 that stand in this order, equal ones counted half."""
+    pairs = [(a > b) + (a == b) / 2 for a, y in zip(scores, labels) if y for b, other in zip(scores, labels) if not other]
+    return sum(pairs) / len(pairs)
+
+
 class Evaluation(harness.Case):
     HELD = 37  # rows: divided by no batch and no number of ranks here
 
@@ -214,6 +220,7 @@ class Evaluation(harness.Case):
             expected.update(("%s_macro" % name, sum(one[k] for one in each) / n) for k, name in enumerate(("precision", "recall", "f1")))
             if n == 2:
                 expected.update(zip(("precision", "recall", "f1"), each[1]))
+                expected["auc"] = area([row[1] - row[0] for row in scores], labels)
             self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, %d]; input y : i32[batch]; param w : f64[1] = ones; loss cross_entropy(x * w / 32, y); }
                 train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); steps = 1; }
                 eval { every = end; batch = 8; data = csv("d.csv"); metrics = loss, %s; }""" % (n, ", ".join(expected)))
@@ -224,6 +231,23 @@ class Evaluation(harness.Case):
                 figures = dict(part.split(" is ") for part in printed.split(", "))
                 for name, value in expected.items():
                     self.assertAlmostEqual(float(figures[name]), value, delta=1e-9, msg="%s on %d ranks" % (name, ranks))
+
+    def test_the_area_under_a_curve_counts_pairs_of_rows_and_halves_of_equal_ones(self):
+        """scikit-learn's roc_auc_score, by its definition: of one logit a row, with many ties, in batches that are filled up, of replicas in several processes too."""
+        draw = random.Random(7)
+        scores = [draw.randrange(6) / 4 for _ in range(37)]
+        targets = [int(draw.random() < 0.3 + score / 4) for score in scores]
+        self.write("d.csv", "".join("%r,%d\n" % pair for pair in zip(scores, targets)))
+        self.write("net.dsl", """net n(batch = 4) { input x : f32[batch, 1]; input t : f32[batch, 1]; param w : f32[1] = ones; loss bce_with_logits(x * w, t); }
+            train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); steps = 1; }
+            eval { every = end; data = csv("d.csv"); metrics = auc, loss; }""")
+        expected = area(scores, targets)
+        self.assertNotEqual(expected, area([-score for score in scores], targets))
+        for ranks, mode, run in ((1, "auto", self.local), (3, "auto", self.mpi), (2, "data_parallel", self.local), (3, "data_parallel", self.mpi)):
+            plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, "--mode", mode)
+            self.assertEqual(float(re.search(r"auc is (\S+) ", self.ok(run(plan, ranks)).out).group(1)), expected, "%d ranks, %s" % (ranks, mode))
+        self.write("d.csv", "1,1\n" * 12)
+        self.assertIn("auc is nan", self.ok(self.local(plan, 3)).out, "no row of class 0")
 
     def test_distances_from_a_target_and_metrics_that_do_not_apply(self):
         draw = random.Random(6)
@@ -238,12 +262,13 @@ class Evaluation(harness.Case):
             found = re.search(r"mae is (\S+), rmse is (\S+) ", self.ok(self.local(plan, ranks)).out)
             self.assertAlmostEqual(float(found.group(1)), sum(abs(a - b) for a, b in pairs) / 29, delta=1e-12)
             self.assertAlmostEqual(float(found.group(2)), math.sqrt(sum((a - b) ** 2 for a, b in pairs) / 29), delta=1e-12)
-        for metric, words in (("f1", "f1 is for classes"), ("top5", "top5 is for classes"), ("f3", "unknown metric 'f3'")):
+        for metric, words in (("f1", "f1 is for classes"), ("top5", "top5 is for classes"), ("auc", "auc is for two classes"), ("f3", "unknown metric 'f3'")):
             self.assertFails(harness.run(harness.compiling(self.write("net.dsl", body % metric), "-o", plan)), 1, words)
         self.assertFails(harness.run(harness.compiling(self.write("net.dsl", body.replace("mse(x * w, y)", "mean(x * w - y)") % "rmse"), "-o", plan)), 1, "rmse is for a prediction and its target")
         three = """net n() { input x : f64[4, 3]; input y : i32[4]; param w : f64[1] = ones; loss cross_entropy(x * w, y); }
             train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); } eval { data = csv("d.csv"); metrics = f1; }"""
         self.assertFails(harness.run(harness.compiling(self.write("net.dsl", three), "-o", plan)), 1, "f1 is that of class 1 of two, and here are 3 classes")
+        self.assertFails(harness.run(harness.compiling(self.write("net.dsl", three.replace("f1", "auc")), "-o", plan)), 1, "auc is for two classes")
 
     def test_predictions_stand_in_file_order_without_filler(self):
         for ranks, shard in (1, ""), (2, ""), (3, ""), (8, "((2, 2), (2, 2))"):
