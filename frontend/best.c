@@ -12,15 +12,16 @@ static bool say_metric(Lower *lower, const Expr *name, Watch *watch) {
     return true;
 }
 
-/* Pairs of a word and what it says: keep 3 best f1 */
-static bool clauses(Lower *lower, const Expr *words, const char *const *names, bool (*const *say)(Lower *, const Expr *), int n,
+/* Words and what they say, keep 3 best f1; the one at `alone` (n: there is none) says it without. */
+static bool clauses(Lower *lower, const Expr *words, const char *const *names, bool (*const *say)(Lower *, const Expr *), int n, int alone,
                     const char *hint) {
-    bool given[2] = {false};
-    for (const Expr *word = words; word; word = word->next->next) {
+    bool given[3] = {false};
+    const Expr *next;
+    for (const Expr *word = words; word; word = next) {
         int which = 0;
         while (which < n && !(word->kind == EXPR_NAME && strcmp(word->text, names[which]) == 0))
             which++;
-        if (which == n || !word->next || given[which]) {
+        if (which == n || (!word->next && which != alone) || given[which]) {
             const char *what = which == n     ? "is not part of this setting"
                                : given[which] ? "stands here twice"
                                               : "says nothing without a value";
@@ -29,7 +30,8 @@ static bool clauses(Lower *lower, const Expr *words, const char *const *names, b
             return false;
         }
         given[which] = true;
-        if (!say[which](lower, word->next)) return false;
+        next = which == alone ? word->next : word->next->next;
+        if (!say[which](lower, which == alone ? word : word->next)) return false;
     }
     return true;
 }
@@ -47,10 +49,15 @@ static bool say_delta(Lower *lower, const Expr *value) {
     return real_eval(lower, value, "delta", 0, 1e300, &lower->graph->settings.watch[WATCH_STOP].delta);
 }
 
+static bool say_per_rank(Lower *lower, const Expr *value) {
+    (void)value;
+    return lower->graph->settings.checkpoint_per_rank = true;
+}
+
 bool checkpoint_clauses(Lower *lower, const Expr *words) {
-    static const char *const names[] = {"keep", "best"};
-    static bool (*const say[])(Lower *, const Expr *) = {say_keep, say_best};
-    return clauses(lower, words, names, say, 2, "checkpoint every epoch keep 3 best f1;");
+    static const char *const names[] = {"keep", "best", "per_rank"};
+    static bool (*const say[])(Lower *, const Expr *) = {say_keep, say_best, say_per_rank};
+    return clauses(lower, words, names, say, 3, 2, "checkpoint every epoch keep 3 best f1; and per_rank: a file for each rank");
 }
 
 bool eval_early_stop(Lower *lower, const Expr *value) {
@@ -66,7 +73,7 @@ bool eval_early_stop(Lower *lower, const Expr *value) {
     Expr name = *value;
     name.kind = EXPR_NAME;
     name.loc.end = name.loc.begin + (int)strlen(value->text);
-    if (!say_metric(lower, &name, watch) || !clauses(lower, value->items, names, say, 2, hint)) return false;
+    if (!say_metric(lower, &name, watch) || !clauses(lower, value->items, names, say, 2, 2, hint)) return false;
     if (watch->patience > 0) return true;
     diag_error(lower->diags, lower_span(lower, value->loc), "this does not say after how many evaluations training ends");
     diag_hint(lower->diags, "%s", hint);

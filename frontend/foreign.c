@@ -355,6 +355,7 @@ static const struct {
     {"setting", "save", "prun --save w.safetensors net.plan writes the parameters at the end; checkpoint every epoch; on the way"},
     {"setting", "savetotallimit", "checkpoint every epoch keep 3;"},
     {"setting", "metricforbestmodel", "checkpoint every epoch keep 3 best f1;"},
+    {"setting", "integratedsave", "checkpoint every epoch per_rank; a file for each rank, where MindSpore has integrated_save=False"},
     {"setting", "loadbestmodelatend", "restore best; with checkpoint every epoch best f1;"},
     {"setting", "earlystopping", "early_stop f1 patience 3;"},
     {"setting", "earlystoppingpatience", "early_stop f1 patience 3;"},

@@ -355,6 +355,7 @@ typedef struct Settings {
     int64_t eval_steps;             /* EVAL_STEPS: after so many steps each */
     bool checkpoint_epochs;         /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
+    bool checkpoint_per_rank;       /* each rank writes its own slices, into a file of its own */
     Watch watch[NWATCHES];
     bool restore_best; /* training ends with the states of the best checkpoint */
     bool strict_divide;

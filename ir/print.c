@@ -329,6 +329,7 @@ static void print_settings(const Printing *printing) {
         if (settings->checkpoint_epochs) put(text, " checkpoint_epochs");
         if (settings->checkpoint_steps > 0) put_key(text, "checkpoint_steps", settings->checkpoint_steps);
         if (settings->keep > 0) put_key(text, "keep", settings->keep);
+        if (settings->checkpoint_per_rank) put(text, " per_rank");
         print_watches(text, settings);
         if (settings->on_nan != ON_NAN_STOP) text_printf(text, " on_nan=%s", on_nan_name[settings->on_nan]);
     }

@@ -143,8 +143,10 @@ static bool read_checkpoints(Scan *scan, Settings *settings) {
     settings->checkpoint_epochs = scan_is_keyword(scan, "checkpoint_epochs");
     bool ok =
         (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
-        (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep)) && read_watches(scan, settings) &&
-        (!scan_is_key(scan, "on_nan") || scan_choice(scan, "on_nan", on_nan_name, NON_NANS, &on_nan));
+        (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep));
+    settings->checkpoint_per_rank = ok && scan_is_keyword(scan, "per_rank");
+    ok =
+        ok && read_watches(scan, settings) && (!scan_is_key(scan, "on_nan") || scan_choice(scan, "on_nan", on_nan_name, NON_NANS, &on_nan));
     settings->on_nan = (OnNan)on_nan;
     return ok;
 }

@@ -12,9 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "ir/file.h"
 #include "runtime/checksum.h"
+#include "runtime/slices.h"
 #include "runtime/tensors.h"
 
 static const char prefix[] = "step-", suffix[] = ".safetensors", temporary[] = ".tmp";
@@ -70,23 +72,29 @@ static bool write_elements(const Output *out, int tensor, const Layout *layout, 
            (!summed || checksums_write(&out->sums, &out->file, tensor, layout, rank, checksum, error));
 }
 
+/* The same, of elements at `local` on the backend. */
+static bool write_copy(const Output *out, int tensor, Executor *executor, const State *state, const Layout *layout, int rank,
+                       const Box *box, void *local, Error *error) {
+    void *context;
+    const Backend *backend = executor_backend(executor, &context);
+    if (backend->host) return check_finite(out, state, box, local, error) && write_elements(out, tensor, layout, rank, box, local, error);
+    int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
+    void *copy = malloc((size_t)bytes + 1);
+    bool ok = copy ? backend->download(context, copy, local, bytes, error)
+                   : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
+    ok = ok && check_finite(out, state, box, copy, error) && write_elements(out, tensor, layout, rank, box, copy, error);
+    free(copy);
+    return ok;
+}
+
 /* One rank's box of a state, which lies in this layout at `local`, on the backend: written by the first rank that holds it. */
 static bool write_box(const Output *out, int tensor, Executor *executor, const Comm *comm, const State *state, const Layout *layout,
                       int driven, void *local, Error *error) {
-    void *context;
-    const Backend *backend = executor_backend(executor, &context);
     const int rank = comm->first_driven + driven;
     Box box;
     if (!layout_holds_first(layout, comm->nranks, rank)) return true;
     layout_box(layout, &state->type.shape, rank, &box);
-    if (backend->host) return check_finite(out, state, &box, local, error) && write_elements(out, tensor, layout, rank, &box, local, error);
-    int64_t bytes = box_elements(&box) * dtype_bytes[state->type.dtype];
-    void *copy = malloc((size_t)bytes + 1);
-    bool ok = copy ? backend->download(context, copy, local, bytes, error)
-                   : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
-    ok = ok && check_finite(out, state, &box, copy, error) && write_elements(out, tensor, layout, rank, &box, copy, error);
-    free(copy);
-    return ok;
+    return write_copy(out, tensor, executor, state, layout, rank, &box, local, error);
 }
 
 /* A scattered state: rearranged among the ranks first. Collective, so that a rank that could not write goes through it too: *ok. */
@@ -177,8 +185,122 @@ bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Er
     return ok;
 }
 
+/* ---------------------------------------------------------------- saving slices */
+
+/* A rank's file, under a temporary name. */
+typedef struct RankFile {
+    const char *path;
+    char name[TEMPORARY_NAME];
+} RankFile;
+
+static bool make_folders(Arena *arena, const char *index, int rank, Error *error) {
+    const char *path = slices_path(arena, index, -1), *own = arena_printf(arena, "%s/%d", path, rank);
+    return (mkdir(path, 0777) == 0 || errno == EEXIST) && (mkdir(own, 0777) == 0 || errno == EEXIST)
+               ? true
+               : error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", own, strerror(errno));
+}
+
+/* All that a rank holds, whoever else holds it. */
+static bool write_slices(RankFile *made, Executor *executor, const Comm *comm, const Plan *plan, int driven, bool finite, uint64_t set,
+                         Arena *arena, Error *error) {
+    Output out = {.finite = finite, .file = {.path = made->name, .fd = -1}};
+    TensorFile *file = &out.file;
+    VEC(Layout) whole = {0};
+    VEC(int) states = {0};
+    Text header = {0};
+    Box box;
+    slices_describe_rank(file, arena, set);
+    for (int i = 0; i < plan->graph.states.n; i++) {
+        const State *state = &plan->graph.states.at[i];
+        if (!index_keeps(state, true)) continue;
+        layout_box(state->layout, &state->type.shape, comm->first_driven + driven, &box);
+        if (box_elements(&box) == 0) continue;
+        StoredTensor tensor = {.name = state->name, .dtype = state->type.dtype, .shape = {.ndim = box.ndim}};
+        Layout one;
+        for (int d = 0; d < box.ndim; d++)
+            tensor.shape.dim[d] = box.end[d] - box.begin[d];
+        layout_init(&one, box.ndim);
+        slices_describe_box(file, arena, state->name, &box);
+        vec_push(arena, &file->tensors, tensor);
+        vec_push(arena, &whole, one);
+        vec_push(arena, &states, i);
+    }
+    checksums_describe(&out.sums, file, arena, whole.at);
+    tensors_layout(file, &header);
+    const int fd = file_temporary(made->path, made->name, sizeof made->name);
+    bool ok = fd >= 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", made->path, strerror(errno));
+    if (fd >= 0) close(fd);
+    ok = ok && tensors_create(file, &header, error) && checksums_write_header(&out.sums, file, &header, error);
+    for (int t = 0; ok && t < states.n; t++) {
+        const Shape *shape = &file->tensors.at[t].shape;
+        void *local = executor_state(executor, driven, states.at[t], &box);
+        layout_box(&whole.at[t], shape, 0, &box);
+        ok = write_copy(&out, t, executor, &plan->graph.states.at[states.at[t]], &whole.at[t], 0, &box, local, error);
+    }
+    ok = ok && tensors_commit(file, error);
+    tensors_close(file);
+    text_finish(&header);
+    return ok;
+}
+
+static bool put_in_place(const char *name, const char *path, Error *error) {
+    return (rename(name, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", name, strerror(errno))) &&
+           flush_directory(path, error);
+}
+
+static bool write_index(const char *name, const char *path, const Executor *executor, const Comm *comm, const Plan *plan, uint64_t set,
+                        const Position *position, Arena *arena, Error *error) {
+    TensorFile file = {.path = name, .fd = -1};
+    Checksums sums;
+    DataOrder order;
+    Text header = {0};
+    executor_order(executor, &order);
+    index_describe(&file, arena, &plan->graph, plan->net_hash, true, position, &order);
+    figures_describe(&file, arena, executor);
+    slices_describe(&file, arena, comm->nranks, set);
+    checksums_describe(&sums, &file, arena, NULL);
+    tensors_layout(&file, &header);
+    bool ok = tensors_create(&file, &header, error) && checksums_write_header(&sums, &file, &header, error) && tensors_commit(&file, error);
+    tensors_close(&file);
+    text_finish(&header);
+    return ok && put_in_place(name, path, error);
+}
+
+/* The files of ranks first; the index makes a checkpoint of them. */
+static bool save_slices(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool finite, const Position *position,
+                        Error *error) {
+    Arena arena;
+    char name[TEMPORARY_NAME];
+    if (!temporary_claim(comm, path, name, error)) return false;
+    arena_init(&arena);
+    const double now = now_seconds();
+    uint64_t set = XXH64(name, strlen(name), 0) ^ XXH64(&now, sizeof now, (uint64_t)position->global_step);
+    RankFile *files = arena_alloc(&arena, (size_t)comm->ndriven * sizeof *files);
+    bool ok = comm->table->broadcast(comm, &set, sizeof set, error);
+    for (int d = 0; ok && d < comm->ndriven; d++) {
+        files[d].path = slices_path(&arena, path, comm->first_driven + d);
+        ok = make_folders(&arena, path, comm->first_driven + d, error) &&
+             write_slices(&files[d], executor, comm, plan, d, finite, set, &arena, error);
+    }
+    const bool written = ok = comm_agree(comm, ok, error);
+    for (int d = 0; ok && d < comm->ndriven; d++)
+        ok = put_in_place(files[d].name, files[d].path, error);
+    if (written) ok = comm_agree(comm, ok, error);
+    const bool placed = ok;
+    if (ok && comm->process == 0) ok = write_index(name, path, executor, comm, plan, set, position, &arena, error);
+    if (placed) ok = comm_agree(comm, ok, error);
+    for (int d = 0; !ok && d < comm->ndriven; d++)
+        if (files[d].name[0]) remove(files[d].name);
+    if (!ok && comm->process == 0) remove(name);
+    arena_finish(&arena);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- saving whole tensors */
+
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, Saved saved, bool finite, const Position *position,
                      Error *error) {
+    if (saved == SAVED_SLICES) return save_slices(executor, comm, plan, path, finite, position, error);
     const bool all_states = saved == SAVED_ALL;
     Arena arena;
     Text header = {0};
@@ -197,10 +319,7 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
     const bool written = ok;
     tensors_close(file);
     if (comm->process == 0) {
-        if (ok)
-            ok = rename(file->path, path) == 0 ||
-                 error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file->path, strerror(errno));
-        ok = ok && flush_directory(path, error);
+        ok = ok && put_in_place(file->path, path, error);
         if (!ok) remove(file->path);
     }
     if (written) ok = comm_agree(comm, ok, error); /* else all know already, and agreeing again would lose what the one that failed says */
@@ -224,6 +343,15 @@ bool checkpoint_can_save(const char *path, Error *error) {
 }
 
 /* ---------------------------------------------------------------- loading */
+
+bool checkpoint_open(TensorFile *file, Checksums *sums, Arena *arena, const char *path, Error *error) {
+    return tensors_open(file, arena, path, error) && checksums_open(sums, file, arena, error) && slices_open(file, arena, error);
+}
+
+void checkpoint_close(TensorFile *file) {
+    slices_close(file);
+    tensors_close(file);
+}
 
 static bool read_elements(const TensorFile *file, const Match *match, const Box *box, DType dtype, void *to, Error *error) {
     return match->transposed ? tensors_read_transposed(file, match->tensor, box, dtype, to, error)
@@ -254,6 +382,15 @@ static bool find_states(const TensorFile *file, const Graph *graph, Match *match
     return ok;
 }
 
+bool checkpoint_compare(const Checksums *sums, const TensorFile *file, int tensor, int part, int parts, int64_t *damaged, Error *error) {
+    return file->slices ? slices_compare(file, tensor, part, parts, damaged, error)
+                        : checksums_compare(sums, file, tensor, part, parts, damaged, error);
+}
+
+bool checkpoint_say(const Checksums *sums, const TensorFile *file, int64_t damaged, Error *error) {
+    return file->slices ? slices_say(file, damaged, error) : checksums_say(sums, file, damaged, error);
+}
+
 /* Whether these n states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
  * rank reads of its own; these may be boxes of any other layout. Collective. *damaged: one is not, and then all processes say the same. */
 static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Match *matches, int n, bool *damaged,
@@ -262,14 +399,14 @@ static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *c
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
     for (int i = 0; ok && own < 0 && i < n; i++)
-        ok = matches[i].tensor < 0 || checksums_compare(sums, file, matches[i].tensor, comm->process, comm->nprocesses, &own, error);
+        ok = matches[i].tensor < 0 || checkpoint_compare(sums, file, matches[i].tensor, comm->process, comm->nprocesses, &own, error);
     ok = comm_agree(comm, ok, error);
     ok = ok && comm->table->all_gather_words(comm, (uint64_t)(own + 1), words, error);
     for (int p = 0; ok && p < comm->nprocesses; p++)
         if (words[p] > 0 && (first < 0 || (int64_t)words[p] - 1 < first)) first = (int64_t)words[p] - 1;
     free(words);
     *damaged = ok && first >= 0;
-    if (*damaged) ok = comm_agree(comm, checksums_say(sums, file, first, error), error);
+    if (*damaged) ok = comm_agree(comm, checkpoint_say(sums, file, first, error), error);
     return ok;
 }
 
@@ -314,7 +451,7 @@ static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *p
     const Graph *graph = &plan->graph;
     Match *matches = arena_alloc(&arena, ((size_t)graph->states.n + 1) * sizeof *matches);
     *damaged = false;
-    bool ok = tensors_open(&file, &arena, path, error) && checksums_open(&sums, &file, &arena, error);
+    bool ok = checkpoint_open(&file, &sums, &arena, path, error);
     if (ok && rules) ok = match_parameters(&file, graph, rules, &arena, matches, error);
     if (ok && !rules) ok = index_read(&file, position, order, error) && find_states(&file, graph, matches, error);
     ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, matches, graph->states.n, damaged, error) &&
@@ -322,7 +459,7 @@ static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *p
     ok = ok && comm_agree(comm, figures_load(&file, executor, error), error);
     if (ok && rules && comm->process == 0) match_report(&file, graph, matches);
     if (ok && !rules && comm->process == 0) note_left_out(&file, &sums, graph);
-    tensors_close(&file);
+    checkpoint_close(&file);
     arena_finish(&arena);
     return ok;
 }
@@ -372,13 +509,9 @@ static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool
     return found.n;
 }
 
-bool checkpoint_any(const char *directory) {
-    Arena arena;
+const char *checkpoint_newest(const char *directory, Arena *arena) {
     int64_t *steps;
-    arena_init(&arena);
-    const int n = list_steps(directory, &arena, &steps, false);
-    arena_finish(&arena);
-    return n > 0;
+    return list_steps(directory, arena, &steps, false) > 0 ? checkpoint_path(arena, directory, steps[0]) : NULL;
 }
 
 /* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for
@@ -391,9 +524,8 @@ static bool is_whole(const char *path, Error *error) {
     Checksums sums;
     if (access(path, R_OK) != 0) return true;
     arena_init(&arena);
-    bool ok = tensors_open(&file, &arena, path, error);
-    ok = ok && checksums_open(&sums, &file, &arena, error) && index_read(&file, &position, &order, error);
-    tensors_close(&file);
+    bool ok = checkpoint_open(&file, &sums, &arena, path, error) && index_read(&file, &position, &order, error);
+    checkpoint_close(&file);
     arena_finish(&arena);
     return ok;
 }
@@ -460,6 +592,24 @@ static bool claim_lock(const char *directory, Arena *arena, int *lock, Error *er
                      directory);
 }
 
+/* Files of ranks that no index speaks of: what a run that was killed has left, and those of checkpoints that are removed. */
+static void remove_loose(const char *directory, Arena *arena) {
+    const char *folder = arena_printf(arena, "%s/device", directory);
+    DIR *ranks = opendir(folder);
+    for (const struct dirent *rank; ranks && (rank = readdir(ranks)) != NULL;) {
+        const char *path = arena_printf(arena, "%s/%s", folder, rank->d_name);
+        DIR *files = rank->d_name[0] == '.' ? NULL : opendir(path);
+        for (const struct dirent *file; files && (file = readdir(files)) != NULL;) {
+            bool unfinished;
+            const int64_t step = step_of(file->d_name, &unfinished);
+            if (step >= 0 && (unfinished || access(checkpoint_path(arena, directory, step), F_OK) != 0))
+                remove(arena_printf(arena, "%s/%s", path, file->d_name));
+        }
+        if (files) closedir(files);
+    }
+    if (ranks) closedir(ranks);
+}
+
 bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bool *replace, int *lock, Error *error) {
     struct stat status;
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
@@ -472,6 +622,7 @@ bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bo
     arena_init(&arena);
     bool ok = claim_lock(directory, &arena, lock, error);
     const int n = ok ? list_steps(directory, &arena, &steps, true) : 0; /* what is unfinished nobody writes any more */
+    if (ok) remove_loose(directory, &arena);
     const bool others = n > 0 && steps[0] > begin && !(from && lies_in(from, directory));
     if (others && !*replace)
         ok = error_set(error, EXIT_ENVIRONMENT,
@@ -496,5 +647,6 @@ void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t
         const bool gone = steps[i] > now || (replace && steps[i] != now);
         if (gone || (steps[i] != best && ++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
     }
+    remove_loose(directory, &arena);
     arena_finish(&arena);
 }

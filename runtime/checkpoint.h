@@ -1,6 +1,7 @@
 /* checkpoint: states in files, and back. One safetensors file holds whole tensors under their names, whatever the strategy was: each rank writes the boxes
  * that it is the first to hold and reads the boxes that it needs, so any number of ranks can go on from it. */
 #pragma once
+#include "runtime/checksum.h"
 #include "runtime/executor.h"
 #include "runtime/index.h"
 #include "runtime/match.h"
@@ -10,9 +11,9 @@ enum { TEMPORARY_NAME = 4352 };
 bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Error *error);
 
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. SAVED_ALL: optimizer slots too,
- * and position; SAVED_AVERAGES: under the names of parameters their averages, where they have any. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
+ * and position; SAVED_SLICES: the same, each rank's in a file of its own (slices.h); SAVED_AVERAGES: under the names of parameters their averages, where they have any. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
  * of them, and on an error what lay under path stays. */
-typedef enum { SAVED_PARAMETERS, SAVED_AVERAGES, SAVED_ALL } Saved;
+typedef enum { SAVED_PARAMETERS, SAVED_AVERAGES, SAVED_ALL, SAVED_SLICES } Saved;
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, Saved saved, bool finite, const Position *position,
                      Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
@@ -25,7 +26,15 @@ bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const cha
  * Collective. */
 bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
                        Position *position, DataOrder *order, Error *error);
-bool checkpoint_any(const char *directory); /* whether there is a complete one */
+const char *checkpoint_newest(const char *directory,
+                              Arena *arena); /* the newest complete one of a directory, damaged or not; NULL: there is none */
+/* A file of tensors, whole or in slices (slices.h), with its checksums; also one that is no checkpoint. Everything but the file lives in the arena. checkpoint_close takes one that
+ * could not be opened. EXIT_ENVIRONMENT. */
+bool checkpoint_open(TensorFile *file, Checksums *sums, Arena *arena, const char *path, Error *error);
+void checkpoint_close(TensorFile *file);
+/* checksums_compare and checksums_say of either kind. */
+bool checkpoint_compare(const Checksums *sums, const TensorFile *file, int tensor, int part, int parts, int64_t *damaged, Error *error);
+bool checkpoint_say(const Checksums *sums, const TensorFile *file, int64_t damaged, Error *error);
 /* The file of a directory for a step: "DIRECTORY/step-000000120.safetensors", in the arena. */
 const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_step);
 /* Makes the directory where it is missing and claims it for this run, until *lock is closed or the process ends, however it does: two runs in one directory would

@@ -8,7 +8,7 @@
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
-static bool read_one(Plan *plan, Arena *arena, const char *path, Error *error) {
+bool plan_of_file(Plan *plan, Arena *arena, const char *path, Error *error) {
     PlanFiles files = {0};
     plan_init(plan, arena);
     return plan_files_read(&files, arena, path, MAX_PLAN_BYTES, error) && plan_read_files(plan, arena, path, &files, 0, error);
@@ -49,10 +49,10 @@ bool fewer_read(RunOptions *options, Arena *arena, Error *error) {
     Arena plans;
     Plan first, plan;
     arena_init(&plans);
-    bool ok = read_one(&first, &plans, options->plan, error);
+    bool ok = plan_of_file(&first, &plans, options->plan, error);
     for (int i = 0; ok && i < n; i++) {
         const char *path = options->fewer[i];
-        ok = read_one(&plan, &plans, path, error) && check_one(options, &first, &plan, path, error);
+        ok = plan_of_file(&plan, &plans, path, error) && check_one(options, &first, &plan, path, error);
         int at = i;
         for (; ok && at > 0 && ranks[at - 1] <= plan.graph.nranks; at--) {
             if (ranks[at - 1] == plan.graph.nranks)

@@ -1,7 +1,9 @@
 /* fewer: plans of one net for fewer ranks, with which a job goes on that has lost some (--min-ranks). */
 #pragma once
+#include "ir/plan.h"
 #include "runtime/options.h"
 
+bool plan_of_file(Plan *plan, Arena *arena, const char *path, Error *error); /* by this process alone */
 /* Reads options->plan and options->fewer before anything is started: fills fewer_ranks, of the arena, and sorts fewer by it. *error: EXIT_REJECTED, one that holds other states than the first or is
  * for as many ranks as another, for more than the first or for fewer than --min-ranks; EXIT_ENVIRONMENT, one that cannot be read. */
 bool fewer_read(RunOptions *options, Arena *arena, Error *error);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/data/rows.h"
 
@@ -15,6 +16,13 @@ static const char *numbers_text(const double *numbers, int64_t n, Arena *arena) 
     const char *copy = arena_copy(arena, text.at ? text.at : "", text.n);
     text_finish(&text);
     return copy;
+}
+
+void figures_keep(TensorFile *to, Arena *arena, const TensorFile *from) {
+    static const char *const keys[] = {mean_key, deviation_key, classes_key};
+    for (int i = 0; i < from->metadata.n; i++)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (strncmp(from->metadata.at[i].key, keys[k], strlen(keys[k])) == 0) vec_push(arena, &to->metadata, from->metadata.at[i]);
 }
 
 void figures_describe(TensorFile *file, Arena *arena, const Executor *executor) {

@@ -129,7 +129,7 @@ static void resume_latest(RunOptions *options, int restart) {
     Arena arena;
     arena_init(&arena);
     const char *directory = options->checkpoint ? options->checkpoint : arena_printf(&arena, "%s.checkpoints", options->plan);
-    const bool any = checkpoint_any(directory);
+    const bool any = checkpoint_newest(directory, &arena) != NULL;
     fprintf(stderr, "prun: note: restart %d of %d, %s\n", restart, options->launch.max_restarts,
             any ? "from the latest checkpoint" : "from the beginning: there is no checkpoint yet");
     if (any) {

@@ -9,6 +9,7 @@
 
 #include "ir/file.h"
 #include "runtime/backend.h"
+#include "runtime/export.h"
 #include "runtime/fewer.h"
 #include "runtime/launch.h"
 #include "runtime/options.h"
@@ -40,6 +41,8 @@ static const char usage[] =
     "  --fresh PATTERN     with --load: these parameters begin as the net says, whatever the file has\n"
     "  --save FILE         write the parameters into a safetensors file at the end (with --eval: those that were loaded)\n"
     "  --averages          --save writes the averages that train keeps (ema) in place of the parameters\n"
+    "  --import FILE       do not train: write what --load FILE would begin with as the plan's first checkpoint\n"
+    "  --export FILE       do not train: write the parameters of the newest checkpoint, or of --resume's, into a safetensors file\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy,\n"
     "                      and any batch size that the rows done so far divide into\n"
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
@@ -51,14 +54,14 @@ static const char usage[] =
     "  --generate N        do not train: generate N tokens behind a prompt, of a net with a generate block (with --load or --resume)\n"
     "  --prompt TEXT       what the text begins with; --prompt-tokens 1,2,3 where tokens are no characters\n"
     "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n"
-    "  --logits FILE       write the logits of each place, a line of numbers each\n"
+    "  --logits FILE       write the logits of each place, a line of numbers each\n";
+/* No string is longer than C asks of a compiler. */
+static const char usage_end[] =
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed;\n"
     "                      a table where FILE ends in .csv, TensorBoard's events where it is a directory (runs/)\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --on-nan HOW        where a loss is nan or infinite: stop, and say why, or go (default: as the plan says, else stop)\n"
-    "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n";
-/* No string is longer than C asks of a compiler. */
-static const char usage_end[] =
+    "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
     "  --device D          cpu or cuda (default: a GPU where there is one)\n"
     "  --comm HOW          how ranks on GPUs talk: nccl, ipc or host (default: the first that works)\n"
     "  --tf32              products of f32 round their factors to tf32: faster on GPUs, about 3 digits\n"
@@ -109,6 +112,8 @@ enum {
     OPTION_FRESH,
     OPTION_SAVE,
     OPTION_AVERAGES,
+    OPTION_IMPORT,
+    OPTION_EXPORT,
     OPTION_RESUME,
     OPTION_CHECKPOINT_DIR,
     OPTION_OVERWRITE,
@@ -157,6 +162,8 @@ static const struct option long_options[] = {
     {"fresh", required_argument, NULL, OPTION_FRESH},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"averages", no_argument, NULL, OPTION_AVERAGES},
+    {"import", required_argument, NULL, OPTION_IMPORT},
+    {"export", required_argument, NULL, OPTION_EXPORT},
     {"resume", required_argument, NULL, OPTION_RESUME},
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"overwrite", no_argument, NULL, OPTION_OVERWRITE},
@@ -270,6 +277,11 @@ static_assert(NOPTIONS < 64, "a bit for each");
     (OPTION_BIT(NPROC) | OPTION_BIT(NNODES) | OPTION_BIT(NODE_RANK) | OPTION_BIT(MASTER_ADDR) | OPTION_BIT(MASTER_PORT) |                  \
      OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(MIN_RANKS) | OPTION_BIT(START_TIMEOUT))
 
+/* Those of a training, of its figures and checks. */
+#define NOT_TRAINED_BITS                                                                                                                   \
+    (OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(METRICS) | OPTION_BIT(ALL_RANKS) |                 \
+     OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(ON_NAN))
+
 static const char *option_name(int bit) {
     int i = 0;
     while (long_options[i].val != OPTION_RANKS + bit)
@@ -296,6 +308,12 @@ static const struct Contradiction {
      "generates text and does nothing else"},
     {OPTION_BIT(PROMPT), OPTION_BIT(PROMPT_TOKENS), "says what the text begins with"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
+    {OPTION_BIT(IMPORT),
+     OPTION_BIT(EVAL) | OPTION_BIT(PREDICT) | OPTION_BIT(GENERATE) | OPTION_BIT(LOAD) | OPTION_BIT(RESUME) | OPTION_BIT(SAVE) |
+         OPTION_BIT(EXPORT) | OPTION_BIT(PRINT) | NOT_TRAINED_BITS,
+     "writes a checkpoint and trains nothing"},
+    {OPTION_BIT(EXPORT), ~(OPTION_BIT(EXPORT) | OPTION_BIT(RESUME) | OPTION_BIT(CHECKPOINT_DIR) | OPTION_BIT(AVERAGES)),
+     "copies a checkpoint's parameters and runs nothing"},
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
 };
 
@@ -364,7 +382,7 @@ static bool check_options(uint64_t given, const RunOptions *options) {
         usage_error("--data says what is evaluated: add --eval or --predict FILE");
         return false;
     }
-    if (options->averages && !options->save) {
+    if (options->averages && !options->save && !options->export) {
         usage_error("--averages says what is saved: add --save FILE");
         return false;
     }
@@ -542,6 +560,13 @@ int main(int argc, char **argv) {
         case OPTION_SAVE:
             options.save = optarg;
             break;
+        case OPTION_IMPORT:
+            options.load = optarg;
+            options.import = true;
+            break;
+        case OPTION_EXPORT:
+            options.export = optarg;
+            break;
         case OPTION_RESUME:
             options.resume = optarg;
             break;
@@ -632,6 +657,8 @@ int main(int argc, char **argv) {
         options.nfewer = more;
     }
     if (code < 0 && options.nfewer > 0 && options.launch.node_rank == 0) code = read_fewer(&options, &arena);
+    if (code < 0 && options.export)
+        code = launched_processes() > 1 ? usage_error("--export needs no ranks: leave out mpirun") : export_run(&options);
     if (code < 0 && options.launch.nproc > 0) code = launch(&options);
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])

@@ -35,6 +35,8 @@ typedef struct RunOptions {
     const char *logits;                 /* --logits: file; or NULL */
     bool averages;                      /* --averages: --save writes these in place of the parameters */
     const char *load, *save;            /* --load, --save: parameters, safetensors; or NULL */
+    bool import;                        /* --import: load is written as a checkpoint, and nothing trained */
+    const char *export;                 /* --export: file of the parameters of a checkpoint; or NULL */
     LoadRules rules;
     const char *resume;             /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;         /* --checkpoint-dir; NULL: beside the plan */

@@ -188,7 +188,7 @@ static bool restore(Run *run, Error *error) {
                 (long long)at->epoch, (long long)settings->epochs);
     best_forget_others(settings, run->position.watched);
     run->training->replaces = options->overwrite;
-    if (ok && leads && saves_checkpoints(run))
+    if (ok && leads && (saves_checkpoints(run) || options->import))
         ok = checkpoint_claim(run->training->checkpoints, path, at->global_step, &run->training->replaces, &run->training->lock, error);
     return told_by_first(run, ok, error);
 }
@@ -263,7 +263,7 @@ bool training_checkpoint(Run *run, Error *error) {
     const Position *at = &run->position;
     const bool finite = run->on_nan == ON_NAN_STOP;
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->training->checkpoints, at->global_step),
-                         SAVED_ALL, finite, at, error))
+                         settings->checkpoint_per_rank ? SAVED_SLICES : SAVED_ALL, finite, at, error))
         return false;
     run->training->saved_step = at->global_step;
     if (run->comm->process == 0)
@@ -315,7 +315,7 @@ static bool evaluates_last(const Run *run) {
 /* A run that ended between a checkpoint and the evaluation of its step left that to the run that goes on. */
 bool evaluates_again(const Run *run) {
     const Position *at = &run->position;
-    if (!run->options->resume || !run->executor) return false;
+    if (!run->options->resume || !run->executor || at->global_step == 0) return false;
     const bool nothing_left = at->epoch >= run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
     return evaluation_is_due(run, at) || (evaluates_last(run) && nothing_left);
 }
@@ -482,7 +482,18 @@ static bool generate_only(Run *run, Error *error) {
     return generator_run(run->generator, run, error);
 }
 
+/* --import: the states that training would begin with. */
+static bool import_only(Run *run, Error *error) {
+    Text text = {0};
+    if (!training_checkpoint(run, error)) return false;
+    text_printf(&text, "%s: %s\n", checkpoint_path(&run->arena, run->training->checkpoints, 0), run->options->load);
+    if (run->comm->process == 0) say(run, &text);
+    text_finish(&text);
+    return true;
+}
+
 static bool run_prepared(Run *run, Error *error) {
+    if (run->options->import) return import_only(run, error);
     return generates_only(run) ? generate_only(run, error) : evaluates_only(run) ? evaluate_only(run, error) : train(run, error);
 }
 

@@ -13,7 +13,7 @@
  *   launch.c   --nproc: ranks as processes of this prun; fewer.c: plans for fewer of them
  *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
- *   checkpoint.c, index.c, checksum.c, tensors.c  states in files, and back
+ *   checkpoint.c, index.c, checksum.c, slices.c, tensors.c  states in files, and back; export.c: --export
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop

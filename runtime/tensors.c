@@ -1,6 +1,7 @@
 /* tensors: safetensors files. */
 #include "runtime/tensors.h"
 #include "runtime/element.h"
+#include "runtime/slices.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -278,6 +279,7 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
     if (stored->dtype != dtype && !(dtype_is_float(stored->dtype) && dtype_is_float(dtype)))
         return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name,
                          dtype_name[stored->dtype], dtype_name[dtype]);
+    if (file->slices && stored->begin < 0) return slices_read(file, tensor, box, dtype, to, error);
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     int size = dtype_bytes[stored->dtype];
     int64_t all = shape_elements(&stored->shape), begin = 0, end = 0; /* elements that `bytes` holds */

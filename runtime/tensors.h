@@ -23,6 +23,7 @@ typedef struct TensorFile {
     VEC(StoredTensor) tensors;
     VEC(const char *) unread; /* names of tensors of a type that prun does not know */
     VEC(Metadata) metadata;
+    struct SliceSet *slices; /* slices.h: where the elements lie of a checkpoint that each rank has written a part of; NULL: in this file */
 } TensorFile;
 
 /* Reads the header and checks all of it against the file's size. Everything but the file lives in the arena. EXIT_ENVIRONMENT for what is wrong with the

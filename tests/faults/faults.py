@@ -722,7 +722,7 @@ seed(script("same", "compiler/pcc", "Same.test_the_hash_is_of_the_net_and_not_of
 seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_to_be_intact"),
      ("a checkpoint's boxes are compared", "compare_boxes", "ok && first >= 0", "false"),
      ("the boxes of an optimizer's states are compared too", "compare_boxes",
-      "ok = matches[i].tensor < 0 || checksums_compare(", "ok = matches[i].tensor < 0 || 2 * i >= n || checksums_compare("))
+      "ok = matches[i].tensor < 0 || checkpoint_compare(", "ok = matches[i].tensor < 0 || 2 * i >= n || checkpoint_compare("))
 seed(script("changes", "runtime/prun", "Changes.test_an_eval_is_standardized_by_the_rows_of_training_which_the_saved_file_keeps",
             "Changes.test_training_agrees_with_one_rank_and_a_resumed_one_keeps_its_means"),
      ("rows are standardized by those of training alone", "data_find_figures", "row[k] = data->part ? data->part[k] : k", "row[k] = k"),
@@ -765,6 +765,10 @@ seed(script("best", "runtime/prun", "Best.test_the_best_stays_and_is_restored", 
      ("the best checkpoint is not deleted", "checkpoint_prune", "steps[i] != best && ", ""),
      ("patience counts what is better by enough", "see", "gain > watch->delta", "gain > 0"),
      ("a checkpoint knows the best before it", "describe_watched", "!watched->metric", "true"))
+seed(script("slices", "runtime/prun", "Slices.test_a_set_that_is_not_whole_is_passed_over_or_an_error", "Slices.test_each_rank_writes_its_slices_and_any_ranks_go_on_from_them"),
+     ("files of ranks are of one save", "open_ranks", "strcmp(own, of) == 0", "true"),
+     ("slices make up the whole", "find_slices", "return elements == shape_elements(&tensor.shape)", "return true"),
+     ("slices are compared with their checksums", "slices_compare", "element >= 0", "false"))
 seed(script("launch", "runtime/prun", "Launch.test_ranks_beyond_the_plan_are_not_needed"),
      ("a job goes on with the ranks of a plan that are there", "enough", "meeting->fewer[i] <= there", "meeting->fewer[i] < there - 1"))
 seed(script("stop", "runtime/prun",
