@@ -13,6 +13,7 @@
 #include "runtime/fewer.h"
 #include "runtime/launch.h"
 #include "runtime/options.h"
+#include "runtime/plot.h"
 
 static const char usage[] =
     "usage: prun [options] net.plan\n"
@@ -59,6 +60,7 @@ static const char usage[] =
 static const char usage_end[] =
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed;\n"
     "                      a table where FILE ends in .csv, TensorBoard's events where it is a directory (runs/)\n"
+    "  --plot[=FILE.svg]   draw loss and metrics of runs: prun --plot=loss.svg a.jsonl b.csv; without a file as text\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --on-nan HOW        where a loss is nan or infinite: stop, and say why, or go (default: as the plan says, else stop)\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
@@ -118,6 +120,7 @@ enum {
     OPTION_CHECKPOINT_DIR,
     OPTION_OVERWRITE,
     OPTION_METRICS,
+    OPTION_PLOT,
     OPTION_LOG_DIR,
     OPTION_CHECK_REPLICAS,
     OPTION_ALL_RANKS,
@@ -168,6 +171,7 @@ static const struct option long_options[] = {
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"overwrite", no_argument, NULL, OPTION_OVERWRITE},
     {"metrics", required_argument, NULL, OPTION_METRICS},
+    {"plot", optional_argument, NULL, OPTION_PLOT},
     {"log-dir", required_argument, NULL, OPTION_LOG_DIR},
     {"check-replicas", no_argument, NULL, OPTION_CHECK_REPLICAS},
     {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
@@ -295,6 +299,7 @@ static const struct Contradiction {
     const char *because;
 } contradictions[] = {
     {OPTION_BIT(RANKS), OPTION_BIT(NPROC), "puts all ranks in one process"},
+    {OPTION_BIT(PLOT), ~OPTION_BIT(PLOT), "draws what runs have written and runs nothing"},
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
     {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS) | LAUNCH_BITS), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
@@ -453,6 +458,7 @@ int main(int argc, char **argv) {
     options.data = words + 4 * argc;
     options.rules = (LoadRules){.renames = words + argc, .transposes = words + 2 * argc, .fresh = words + 3 * argc};
     uint64_t given = 0;         /* OPTION_BIT of each */
+    const char *picture = NULL; /* --plot's FILE */
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
     Arena arena;
     arena_init(&arena);
@@ -579,6 +585,9 @@ int main(int argc, char **argv) {
         case OPTION_METRICS:
             options.metrics = optarg;
             break;
+        case OPTION_PLOT:
+            picture = optarg;
+            break;
         case OPTION_LOG_DIR:
             options.log_directory = optarg;
             break;
@@ -643,6 +652,8 @@ int main(int argc, char **argv) {
         code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
     if (code < 0 && given & OPTION_BIT(DEVICES))
         code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
+    if (code < 0 && given & OPTION_BIT(PLOT))
+        code = optind == argc ? usage_error("--plot draws files of --metrics: which?") : plot(picture, argc - optind, argv + optind);
     if (code < 0 && given & OPTION_BIT(CALIBRATE) && machine == NULL && optind < argc) machine = argv[optind++];
     const bool plans = code < 0 && !(given & OPTION_BIT(CALIBRATE));
     if (plans && optind == argc) code = usage_error("which plan? try 'prun --help'");

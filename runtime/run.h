@@ -11,6 +11,7 @@
  *   generate.c the program generate: text, place by place
  *   resources.c  where it runs: processes, memory, the device
  *   launch.c   --nproc: ranks as processes of this prun; fewer.c: plans for fewer of them
+ *   plot.c     --plot: pictures of what metrics.c has written
  *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   checkpoint.c, index.c, checksum.c, slices.c, tensors.c  states in files, and back; export.c: --export
