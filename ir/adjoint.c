@@ -450,7 +450,8 @@ void expand_argmax(Graph *graph, const Node *node, int *out) {
 /* max(x, 0) - x t + log(1 + exp(-|x|)) for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), which keeps its digits where it is small. The gradient is
  * sigmoid(x) - t for every x: at 0 the maximum has a half, and |x| nothing. */
 void expand_bce_with_logits(Graph *graph, const Node *node, int *out) {
-    const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    const char *name = node->name, *reduction = node->attr[0].given ? node->attr[0].text : NULL;
+    const bool sum = reduction && strcmp(reduction, "sum") == 0, each = reduction && strcmp(reduction, "none") == 0;
     Span span = node->span;
     int x = node->in[0], t = node->in[1];
     TensorType single = graph->values.at[x].type;
@@ -463,9 +464,9 @@ void expand_bce_with_logits(Graph *graph, const Node *node, int *out) {
     int turned = graph_emit(graph, OP_neg, &size, 1, NULL, arena_printf(graph->arena, "%s.neg", name), span);
     int plus = graph_emit(graph, OP_softplus, &turned, 1, NULL, arena_printf(graph->arena, "%s.softplus", name), span);
     int loss = graph_emit(graph, OP_add, (int[]){line, plus}, 2, NULL, arena_printf(graph->arena, "%s.each", name), span);
-    if (strcmp(reduction, "none") != 0)
-        loss = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &loss, 1, NULL,
-                          arena_printf(graph->arena, "%s.%s", name, reduction), span);
+    if (!each)
+        loss =
+            graph_emit(graph, sum ? OP_sum : OP_mean, &loss, 1, NULL, arena_printf(graph->arena, sum ? "%s.sum" : "%s.mean", name), span);
     out[0] = loss;
 }
 

@@ -27,7 +27,7 @@ Test(accumulate, every_batch_has_inputs_of_its_own) {
     cr_assert_eq(g->inputs.n, 3);
     cr_assert_eq(g->inputs.at[0].micro, 0);
     for (int micro = 1; micro < 3; micro++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "x.%d", micro);
         cr_assert_geq(input_named(g, name), 0);
         const Input *input = &g->inputs.at[input_named(g, name)];
