@@ -233,7 +233,9 @@ typedef struct Expanded {
 bool graph_expand(Graph *graph, TemplateFn *template_of, Expanded *expanded); /* expanded may be NULL */
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
-int update_gradient(const Graph *graph, const Node *update); /* the gradient that an update takes, before it was clipped: a value */
+int update_gradient(const Graph *graph,
+                    const Node *update); /* the gradient that an update takes, before it was clipped or unscaled: a value */
+int graph_as_type(Graph *graph, int value, DType dtype, Span span); /* the value in another element type: itself, or of a cast */
 /* accumulate.c: which nodes depend on an input; in the graph's arena. */
 bool *graph_varies(const Graph *graph);
 /* Adds copies of the forward nodes that vary, on inputs of their own, for one more batch of a step. copy[v]: of each forward value, itself where it is

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/loss_scale.h"
 
 /* Which values depend on a trainable state through operators that have a gradient. */
 static void active_values(const Graph *g, bool *active) {
@@ -98,8 +99,9 @@ static void backward(Graph *g, Gradients *grads, int begin, int end, const bool 
 }
 
 /* The whole net's gradients, of one batch. */
-static void backward_once(Graph *g, Gradients *grads) {
-    grads->sum[g->loss] = graph_constant(g, g->values.at[g->loss].type, NULL, 1, "d_loss", graph_producer(g, g->loss)->span);
+static void backward_once(Graph *g, const LossScale *scale, Gradients *grads) {
+    const int seed = loss_scale_seed(g, scale, 1);
+    grads->sum[g->loss] = seed;
     backward(g, grads, 0, g->nforward, NULL, false);
 }
 
@@ -148,17 +150,18 @@ static void mean_writes(Graph *g, const Writes *writes, const int *first, const 
 
 /* The mean of the losses of k batches becomes the loss, and gradients are its: forward and backward of one batch after the other, so that what the
  * backward pass of a batch needs is gone when the next begins. What the batches share comes last: it gets the sum of their gradients. */
-static void backward_of_batches(Graph *g, Gradients *grads, int k, const Writes *writes) {
+static void backward_of_batches(Graph *g, const LossScale *scale, Gradients *grads, int k, const Writes *writes) {
     const bool *varies = graph_varies(g);
     const int loss = g->loss, from = g->values.at[loss].node, part = PART_OUT + g->values.at[loss].index;
     const Span span = g->nodes.at[from].span;
     int *copy = arena_alloc(g->arena, sizeof *copy * (size_t)(g->values.n + 1));
-    int share = graph_constant(g, g->values.at[loss].type, NULL, 1.0 / k, "d_loss", span), sum = loss;
+    int share = graph_constant(g, g->values.at[loss].type, NULL, 1.0 / k, "d_loss", span), sum = loss,
+        seed = loss_scale_seed(g, scale, 1.0 / k);
     int *first = arena_alloc(g->arena, sizeof *first * (size_t)(writes->n + 1)); /* what the first batch would write */
     for (int i = 0; i < writes->n; i++)
         first[i] = writes->at[i].value;
     gradients_grow(g, grads);
-    grads->sum[loss] = share;
+    grads->sum[loss] = seed;
     backward(g, grads, 0, g->nforward, varies, true);
     for (int micro = 1; micro < k; micro++) {
         int begin = g->nodes.n;
@@ -170,7 +173,7 @@ static void backward_of_batches(Graph *g, Gradients *grads, int k, const Writes 
                 grads->active[copy[g->nodes.at[n].out[o]]] = grads->active[g->nodes.at[n].out[o]];
         sum = graph_emit_gradient(g, from, OP_add, (int[]){sum, copy[loss]}, (int[]){part, part}, 2, part, NULL, "loss_sum");
         add_writes(g, writes, first, varies, copy);
-        grads->sum[copy[loss]] = share;
+        grads->sum[copy[loss]] = seed;
         backward(g, grads, begin, end, NULL, false);
     }
     backward(g, grads, 0, g->nforward, varies, false);
@@ -233,7 +236,7 @@ static const Optimizer optimizers[NOPTIMIZERS] = {
     [OPTIMIZER_LAZY_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
 };
 
-static int as_type(Graph *g, int value, DType dtype, Span span) {
+int graph_as_type(Graph *g, int value, DType dtype, Span span) {
     Attr attr[MAX_ATTRS] = {{0}};
     if (g->values.at[value].type.dtype == dtype) return value;
     attr[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
@@ -287,7 +290,7 @@ static RowGradient row_gradient(Graph *g, int gradient) {
     const bool wide = g->values.at[a.index].type.dtype == I64 || g->values.at[b.index].type.dtype == I64;
     const DType dtype = wide ? I64 : I32;
     return (RowGradient){joined(g, a.g, b.g, 1),
-                         joined(g, as_type(g, a.index, dtype, maker.span), as_type(g, b.index, dtype, maker.span), 0)};
+                         joined(g, graph_as_type(g, a.index, dtype, maker.span), graph_as_type(g, b.index, dtype, maker.span), 0)};
 }
 
 /* Whether a state is updated by the rows that occur. With sgd that is what the whole gradient would do too, and it is done where it has no more rows than the table; lazy_adam is another optimizer
@@ -295,7 +298,9 @@ static RowGradient row_gradient(Graph *g, int gradient) {
 static bool updates_rows(const Graph *g, int state, int gradient) {
     const Settings *settings = &g->settings;
     int64_t rows = 0;
-    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || settings->grad_norm || !is_of_rows(g, gradient, &rows)) return false;
+    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || settings->grad_norm || settings->precision == F16 ||
+        !is_of_rows(g, gradient, &rows))
+        return false;
     if (settings->optimizer == OPTIMIZER_LAZY_ADAM) return true;
     return settings->weight_decay * settings_scale(settings, SCALE_DECAY, g->states.at[state].name) == 0 &&
            rows <= g->states.at[state].type.shape.dim[0];
@@ -328,6 +333,7 @@ static int squares_of(Graph *g, int state, int value) {
 /* What is emitted of an update's arithmetic, named after the parameter. */
 typedef struct Arithmetic {
     Graph *g;
+    const LossScale *scale;
     DType dtype;
     Span span;
     const char *name;
@@ -357,7 +363,7 @@ static int mean_along(const Arithmetic *a, int x, int axis) {
 static int moved(const Arithmetic *a, int slot, int to, int share) {
     const int from = slot_read(a->g, slot);
     const int next = binary(a, OP_add, binary(a, OP_mul, binary(a, OP_sub, to, from), share), from);
-    graph_write_state(a->g, slot, next, a->span);
+    graph_write_state(a->g, slot, loss_scale_keep(a->g, a->scale, next, from, a->span), a->span);
     return next;
 }
 
@@ -392,21 +398,27 @@ static void average(const Arithmetic *a, int state, int w, int count) {
     moved(a, slot, w, graph_emit(g, OP_where, either, 3, NULL, a->name, a->span));
 }
 
-static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gradient) {
+/* The number of this update; -1: nothing takes it. */
+static int update_count(Graph *g, const LossScale *scale, UpdateNumbers *numbers, int state, bool counts) {
+    const State *of = &g->states.at[state];
+    if (!counts) return -1;
+    return scale->on ? graph_as_type(g, scale->count, of->type.dtype, of->span) : update_number(g, numbers, of->type.dtype, INPUT_UPDATE);
+}
+
+static void update(Graph *g, const LossScale *scale, UpdateNumbers *numbers, int state, int read, int gradient) {
     const Settings *settings = &g->settings;
     const bool by_rows = updates_rows(g, state, gradient);
     const Optimizer *optimizer = by_rows ? &of_rows[settings->optimizer] : &optimizers[settings->optimizer];
     RowGradient rows = {.g = gradient};
     if (by_rows) rows = row_gradient(g, gradient);
-    const int first = g->nodes.n;
+    const int count = update_count(g, scale, numbers, state, optimizer->counts || settings->ema), first = g->nodes.n;
     const DType dtype = g->states.at[state].type.dtype;
     const Span span = g->states.at[state].span;
     const char *parameter = g->states.at[state].name, *name = arena_printf(g->arena, "new_%s", parameter),
                *step_name = arena_printf(g->arena, "step_%s", parameter);
-    const Arithmetic arithmetic = {g, dtype, span, step_name};
+    const Arithmetic arithmetic = {g, scale, dtype, span, step_name};
     const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
     const int rate = scheduled ? update_number(g, numbers, dtype, INPUT_RATE) : -1;
-    const int count = optimizer->counts || settings->ema ? update_number(g, numbers, dtype, INPUT_UPDATE) : -1;
     const OpCode ops[] = {optimizer->op, optimizer->last};
     Attr attr[2][MAX_ATTRS] = {{{0}}};
     for (int i = 0; i < 2; i++)
@@ -433,9 +445,9 @@ static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gr
         const int of_w = squares_of(g, state, read), of_u = squares_of(g, state, w), step[] = {read, w, of_w, of_u, rate};
         w = graph_emit(g, optimizer->last, step, scheduled ? 5 : 4, attr[1], name, span);
     }
-    graph_write_state(g, state, w, span);
+    graph_write_state(g, state, loss_scale_keep(g, scale, w, read, span), span);
     for (int s = 0; s < optimizer->nslots; s++)
-        graph_write_state(g, slot[s], g->nodes.at[made].out[1 + s], span);
+        graph_write_state(g, slot[s], loss_scale_keep(g, scale, g->nodes.at[made].out[1 + s], in[1 + s], span), span);
     if (settings->ema) average(&arithmetic, state, w, count);
     for (int n = first; n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n])) g->nodes.at[n].update = 1 + state;
@@ -467,7 +479,7 @@ static int squares_of_all(Graph *g, const int *gradient, int nstates) {
         int s = order[k].state;
         Span span = g->states.at[s].span;
         int squares = graph_emit(g, OP_sum_squares, &gradient[s], 1, NULL, arena_printf(g->arena, "norm2_%s", g->states.at[s].name), span);
-        squares = as_type(g, squares, dtype, span);
+        squares = graph_as_type(g, squares, dtype, span);
         sum = sum < 0 ? squares : graph_emit(g, OP_add, (int[]){sum, squares}, 2, NULL, "norm2", span);
     }
     return sum;
@@ -480,17 +492,18 @@ static void clip_gradients(Graph *g, int *gradient, int nstates, int squares) {
     for (int s = 0; s < nstates; s++) {
         if (gradient[s] < 0) continue;
         Span span = g->states.at[s].span;
-        int own = as_type(g, squares, g->values.at[gradient[s]].type.dtype, span);
+        int own = graph_as_type(g, squares, g->values.at[gradient[s]].type.dtype, span);
         gradient[s] =
             graph_emit(g, OP_clip, (int[]){gradient[s], own}, 2, attr, arena_printf(g->arena, "clipped_%s", g->states.at[s].name), span);
     }
 }
 
-/* Their norm is reported, and clips them. */
-static void measure_gradients(Graph *g, int *gradient, int nstates) {
-    if (!g->settings.grad_norm && g->settings.clip == 0) return;
+/* Their norm is reported, clips them, and says whether the loss's scale was too large. */
+static void measure_gradients(Graph *g, LossScale *scale, int *gradient, int nstates) {
+    if (!g->settings.grad_norm && g->settings.clip == 0 && !scale->on) return;
     const int squares = squares_of_all(g, gradient, nstates);
     if (squares < 0) return;
+    if (scale->on) loss_scale_check(g, scale, squares);
     if (g->settings.grad_norm) {
         const Span span = graph_producer(g, squares)->span;
         const int norm = graph_emit(g, OP_sqrt, &squares, 1, NULL, "grad_norm", span);
@@ -504,8 +517,9 @@ int update_gradient(const Graph *g, const Node *update) {
     if (direction >= 0) return update_gradient(g, graph_producer(g, update->in[direction]));
     int gradient = update->in[op_in(update->op, "g") >= 0 ? op_in(update->op, "g")
                                                           : 0]; /* adafactor's direction is it, times an estimate; its squares */
+    if (graph_producer(g, gradient)->op == OP_clip) gradient = graph_producer(g, gradient)->in[0];
     const Node *maker = graph_producer(g, gradient);
-    return maker->op == OP_clip ? maker->in[0] : gradient;
+    return loss_scale_removes(g, maker) ? maker->in[0] : gradient;
 }
 
 /* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */
@@ -530,18 +544,20 @@ static void differentiate(Graph *g, const Writes *writes) {
     if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
     int nstates = g->states.n;
     Gradients grads = {0};
+    LossScale scale;
     gradients_grow(g, &grads);
     active_values(g, grads.active);
     if (!grads.active[g->loss]) return;
+    loss_scale_begin(g, &scale, optimizers[g->settings.optimizer].counts || g->settings.ema);
     enum { TIMES = 5 }; /* so many nodes are made of one, hardly ever more */
     if (g->nodes.n < INT_MAX / TIMES && g->values.n < INT_MAX / TIMES) {
         vec_reserve(g->arena, &g->nodes, TIMES * g->nodes.n);
         vec_reserve(g->arena, &g->values, TIMES * g->values.n);
     }
     if (g->settings.accumulate > 1 && graph_varies(g)[g->values.at[g->loss].node])
-        backward_of_batches(g, &grads, (int)g->settings.accumulate, writes);
+        backward_of_batches(g, &scale, &grads, (int)g->settings.accumulate, writes);
     else
-        backward_once(g, &grads);
+        backward_once(g, &scale, &grads);
     graph_origins_follow(g);
 
     int *first_read = arena_alloc(g->arena, sizeof *first_read * (size_t)(nstates + 1));
@@ -559,10 +575,13 @@ static void differentiate(Graph *g, const Writes *writes) {
         *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
     for (int s = 0; s < nstates; s++)
         gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
-    measure_gradients(g, gradient, nstates);
+    for (int s = 0; s < nstates; s++)
+        if (gradient[s] >= 0) gradient[s] = loss_scale_remove(g, &scale, read[s], gradient[s]);
+    measure_gradients(g, &scale, gradient, nstates);
     UpdateNumbers numbers = {0};
     for (int s = 0; s < nstates; s++)
-        if (gradient[s] >= 0) update(g, &numbers, s, read[s], gradient[s]);
+        if (gradient[s] >= 0) update(g, &scale, &numbers, s, read[s], gradient[s]);
+    loss_scale_end(g, &scale);
 }
 
 void graph_differentiate(Graph *g) {

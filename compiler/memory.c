@@ -78,11 +78,12 @@ static void place_leaves(Build *b) {
     }
 }
 
-/* Whether node's result k may be computed over its operand k. */
-static bool may_overwrite(const Graph *g, const Node *node, int k) {
-    if (!op_table[node->op].in_place || k >= node->nin) return false;
-    const Value *from = &g->values.at[node->in[k]], *to = &g->values.at[node->out[k]];
-    return from->layout == to->layout && type_equal(&from->type, &to->type);
+/* The operand over which node's result k may be computed: operand k, of a choice the last one; -1: none. */
+static int overwritten(const Graph *g, const Node *node, int k) {
+    const int operand = node->op == OP_where ? 2 : k;
+    if ((!op_table[node->op].in_place && node->op != OP_where) || operand >= node->nin) return -1;
+    const Value *from = &g->values.at[node->in[operand]], *to = &g->values.at[node->out[k]];
+    return from->layout == to->layout && type_equal(&from->type, &to->type) ? operand : -1;
 }
 
 /* Whether a step reads a view of a value. */
@@ -132,10 +133,11 @@ static void place_states(Allocator *a) {
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
         if (node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
-        bool over = may_overwrite(g, maker, v->index);
+        const int operand = overwritten(g, maker, v->index);
+        bool over = operand >= 0;
         if (over) {
-            const Node *old = graph_producer(g, maker->in[v->index]);
-            over = old->op == OP_read && old->state == write->state && !reads_view(b, maker, maker->in[v->index]);
+            const Node *old = graph_producer(g, maker->in[operand]);
+            over = old->op == OP_read && old->state == write->state && !reads_view(b, maker, maker->in[operand]);
         }
         if (last_read[write->state] < a->def[value] || (over && last_read[write->state] == a->def[value]))
             b->placement.location[value] = (Location){PLACE_STATE, write->state, 1};
@@ -146,7 +148,7 @@ static void place_states(Allocator *a) {
 
 /* Whether node's result k may lie where its operand k lies: also in another shape, element for element. */
 static bool may_take_over(const Build *b, const Node *node, int k) {
-    if (may_overwrite(&b->spmd.graph, node, k)) return true;
+    if (overwritten(&b->spmd.graph, node, k) == k) return true;
     return op_table[node->op].flat && b->spmd.box_bytes[node->in[k]] == b->spmd.box_bytes[node->out[k]];
 }
 

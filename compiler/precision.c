@@ -1,4 +1,4 @@
-/* precision: `precision = bf16;` in train: products have factors and results of 16 bits, and what follows them goes on in 16 bits as far as that is safe, like
+/* precision: `precision = bf16;`, or f16, in train: products have factors and results of 16 bits, and what follows them goes on in 16 bits as far as that is safe, like
  * PyTorch's autocast. Parameters, their gradients and updates, the loss and what is reported stay as they are.
  *
  * Before: simplify (no composites), no gradients. After: of the operators in f32

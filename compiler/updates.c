@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compiler/loss_scale.h"
 #include "compiler/sharded.h"
 
 /* A node of the update of a state, but for the writes. */
@@ -147,8 +148,9 @@ static void store_in_parts(Sharded *s, const Layout *const *of_state) {
 static void update_strategy(Sharded *s, int id, const Layout *layout, const Layout **needed) {
     Graph *g = &s->graph;
     const Node *node = &g->nodes.at[id];
-    const Shape *shape = &type_of(g, node->out[0])->shape, *of = &type_of(g, node->in[0])->shape;
-    const Layout *made = needed[node->in[0]] != NULL ? needed[node->in[0]] : whole_layout(g, of); /* a leaf, which is one number */
+    const int from = node->in[node->op == OP_where]; /* not its condition, which is one number */
+    const Shape *shape = &type_of(g, node->out[0])->shape, *of = &type_of(g, from)->shape;
+    const Layout *made = needed[from] != NULL ? needed[from] : whole_layout(g, of); /* a leaf, which is one number */
     Layout own;
     const bool like = shape_equal(shape, &g->states.at[node->update - 1].type.shape);
     if (like || shape_equal(shape, of))
@@ -183,6 +185,12 @@ void updates_assign(Build *b, bool in_parts) {
             of_gradient[update_gradient(g, node)] = *layout;
         }
         update_strategy(s, n, *layout, needed);
+    }
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (!loss_scale_removes(g, node)) continue;
+        of_gradient[node->out[0]] = of_gradient[node->in[0]];
+        set_strategy(s, n, of_gradient[node->in[0]], false);
     }
     Layout all = split_of_all_squares(g, of_gradient);
     for (int n = g->nforward; n < g->nodes.n; n++) {

@@ -435,14 +435,14 @@ bool eval_lr(Lower *lower, const Expr *value);
 bool eval_decay(Lower *lower, const Expr *value);
 /* Whether every pattern of lr and decay matches a parameter; after the net. */
 bool scales_matched(Lower *lower);
+/* What is done to gradients can be done with this optimizer and precision; after all settings. scaled: train says loss_scale. */
+bool gradients_complete(Lower *lower, const Block *train, bool scaled);
 bool eval_ema(Lower *lower, const Expr *value);
 bool eval_accumulate(Lower *lower, const Expr *value);
 
 /* ---------------------------------------------------------------- micro.c */
 
 /* Before the net: in how many parts train says that its batches are taken. */
-bool norm_complete(Lower *lower,
-                   const Block *train); /* optimizer.c: the norm that is asked for is one of whole gradients. After all settings */
 bool micro_find(Lower *lower, const Block *train);
 bool eval_micro_batches(Lower *lower, const Expr *value);
 /* The rows of a batch become those of a part. */

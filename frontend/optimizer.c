@@ -128,14 +128,31 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");
 }
 
-bool norm_complete(Lower *lower, const Block *train) {
-    const Settings *s = &lower->graph->settings;
-    if (s->optimizer != OPTIMIZER_LAZY_ADAM || (s->clip == 0 && !s->grad_norm)) return true;
-    const char *asked = s->clip > 0 ? "clip" : "grad_norm";
-    Span span = lower_span(lower, train->loc);
+/* Where train says a setting; the block where it does not. */
+static Span setting_span(Lower *lower, const Block *train, const char *name) {
     for (const Entry *entry = train->entries; entry; entry = entry->next)
-        if (strcmp(entry->name, s->clip > 0 ? "clip" : "optimizer") == 0) span = lower_span(lower, entry->name_loc);
-    diag_error(lower->diags, span, "lazy_adam has no whole gradients of tables that could be %s", s->clip > 0 ? "clipped" : "measured");
+        if (strcmp(entry->name, name) == 0) return lower_span(lower, entry->name_loc);
+    return lower_span(lower, train->loc);
+}
+
+bool gradients_complete(Lower *lower, const Block *train, bool scaled) {
+    const Settings *s = &lower->graph->settings;
+    if (scaled && s->precision != F16) {
+        diag_error(lower->diags, setting_span(lower, train, "loss_scale"), "a loss scale is for gradients of f16, and there are none");
+        diag_hint(lower->diags, "precision = f16; or leave loss_scale out: f32 and bf16 hold gradients as small as they become");
+        return false;
+    }
+    if (s->optimizer != OPTIMIZER_LAZY_ADAM || (s->clip == 0 && !s->grad_norm && s->precision != F16)) return true;
+    const char *asked = s->clip > 0 ? "clip" : s->grad_norm ? "grad_norm" : "precision = f16";
+    diag_error(lower->diags,
+               setting_span(lower, train,
+                            s->clip > 0    ? "clip"
+                            : s->grad_norm ? "optimizer"
+                                           : "precision"),
+               "lazy_adam has no whole gradients of tables that could be %s",
+               s->clip > 0    ? "clipped"
+               : s->grad_norm ? "measured"
+                              : "scaled");
     diag_hint(lower->diags, "leave %s out; or optimizer = adam(lr = 0.001);", asked);
     return false;
 }

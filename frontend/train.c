@@ -2,6 +2,7 @@
 #include "frontend/lower.h"
 
 #include <assert.h>
+#include <float.h>
 #include <string.h>
 #include <strings.h>
 
@@ -64,10 +65,16 @@ static bool eval_on_nan(Lower *lower, const Expr *value) {
 
 /* precision = bf16; */
 static bool eval_precision(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"f32", "bf16"};
-    const int precision = choice(lower, "precision", value, names, 2);
-    if (precision >= 0) lower->graph->settings.precision = precision == 0 ? F32 : BF16;
+    static const char *const names[] = {"f32", "bf16", "f16"};
+    static const DType types[] = {F32, BF16, F16};
+    const int precision = choice(lower, "precision", value, names, 3);
+    if (precision >= 0) lower->graph->settings.precision = types[precision];
     return precision >= 0;
+}
+
+/* loss_scale = 1024; */
+static bool eval_loss_scale(Lower *lower, const Expr *value) {
+    return real_eval(lower, value, "loss_scale", 1, FLT_MAX, &lower->graph->settings.loss_scale);
 }
 
 static bool eval_log_every(Lower *lower, const Expr *value) {
@@ -145,6 +152,7 @@ enum {
     MICRO_BATCHES,
     ON_NAN,
     PRECISION,
+    LOSS_SCALE,
     LR,
     DECAY,
     EMA,
@@ -172,6 +180,7 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [MICRO_BATCHES] = {"micro_batches", eval_micro_batches},
                                   [ON_NAN] = {"on_nan", eval_on_nan},
                                   [PRECISION] = {"precision", eval_precision},
+                                  [LOSS_SCALE] = {"loss_scale", eval_loss_scale},
                                   [LR] = {"lr", eval_lr, .many = true},
                                   [DECAY] = {"decay", eval_decay, .many = true},
                                   [EMA] = {"ema", eval_ema},
@@ -182,6 +191,7 @@ const int ntrain_settings = NTRAIN;
 bool train_lower(Lower *lower, const Block *block) {
     Settings *settings = &lower->graph->settings;
     settings->epochs = settings->steps = 1;
+    settings->loss_scale = 65536; /* GradScaler's */
     bool given[NTRAIN] = {false};
     if (!settings_lower(lower, block, "train", train_settings, ntrain_settings, parallel_settings, nparallel_settings, "parallel", given))
         return false;
@@ -198,7 +208,7 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
-    ok &= norm_complete(lower, block) && scales_matched(lower) && micro_complete(lower);
+    ok &= gradients_complete(lower, block, given[LOSS_SCALE]) && scales_matched(lower) && micro_complete(lower);
     if (settings->restore_best && !settings->watch[WATCH_BEST].metric) {
         diag_error(lower->diags, lower_span(lower, block->loc), "restore best, and no checkpoint is the best one");
         diag_hint(lower->diags, "checkpoint every epoch best f1;");

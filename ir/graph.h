@@ -341,6 +341,8 @@ typedef struct Settings {
     int64_t epochs, steps,
         log_every;   /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     DType precision; /* of the factors of products: F32, as they are; F16, BF16: pass precision */
+    double
+        loss_scale; /* precision F16: what the loss is multiplied by for gradients, at first. Not in texts: the state's initial value says it */
     OnNan on_nan;
     const char *log;                /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;               /* whose losses it prints; -1: all ranks' */

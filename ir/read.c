@@ -155,13 +155,13 @@ static bool read_number_key(Scan *scan, const char *key, double *number) {
     return scan_key(scan, key) && scan_double(scan, key, number);
 }
 
-/* f16 is none: its gradients would want a scale, of which a plan says nothing. */
 static bool read_precision(Scan *scan, Settings *settings) {
-    static const char *const names[] = {"bf16"};
+    static const char *const names[] = {"bf16", "f16"};
     int precision;
     if (!scan_is_key(scan, "precision")) return true;
-    settings->precision = BF16;
-    return scan_choice(scan, "precision", names, 1, &precision);
+    if (!scan_choice(scan, "precision", names, 2, &precision)) return false;
+    settings->precision = precision == 0 ? BF16 : F16;
+    return true;
 }
 
 static bool read_average(Scan *scan, Settings *settings) {

@@ -717,8 +717,8 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_not_equal:
     case OP_where:
     case OP_cast:
-        letters->elementwise =
-            dtype_bytes[graph->values.at[node->in[0]].type.dtype] == dtype_bytes[graph->values.at[node->out[0]].type.dtype];
+        letters->elementwise = node->op == OP_where || dtype_bytes[graph->values.at[node->in[0]].type.dtype] ==
+                                                           dtype_bytes[graph->values.at[node->out[0]].type.dtype];
         return broadcast(graph, node, letters, false, why, n);
     case OP_first: {
         const Attr axis = {.given = true, .n = 1, .ints = {node->attr[0].given ? node->attr[0].i : -1}};

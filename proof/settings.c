@@ -89,10 +89,16 @@ static bool takes_input(const Graph *graph, const Node *node, int k, InputKind k
     return differ(error, "%s takes no input of kind=%s as its operand %d", node->name, input_kind_name[kind], k);
 }
 
+/* What a node writes where gradients are finite: with a loss scale it is chosen between that and what was there (scale_agrees). */
+static int written_by(const Graph *graph, const Node *write) {
+    const Node *choice = graph_producer(graph, write->in[0]);
+    return graph->settings.precision == F16 && choice->op == OP_where ? choice->in[1] : write->in[0];
+}
+
 /* The state that a result is written to; -1: none. */
 static int written_to(const Graph *graph, int value) {
     for (int i = graph->values.at[value].node + 1; i < graph->nodes.n; i++)
-        if (graph->nodes.at[i].op == OP_write && graph->nodes.at[i].in[0] == value) return graph->nodes.at[i].state;
+        if (graph->nodes.at[i].op == OP_write && written_by(graph, &graph->nodes.at[i]) == value) return graph->nodes.at[i].state;
     return -1;
 }
 
@@ -128,6 +134,21 @@ static bool lamb_agrees(const Graph *graph, const Node *node, Error *error) {
     return node->nin == 4 || differ(error, "the header has no schedule, %s takes a rate", node->name);
 }
 
+static bool is_number(const Graph *graph, int value, double number) {
+    const Node *node = graph_producer(graph, value);
+    return node->op == OP_constant && node->data == NULL && node->attr[op_attr(OP_constant, "value")].f == number;
+}
+
+/* The number of the update. With a loss scale not every step makes one: a state counts them. */
+static bool is_count(const Graph *graph, int value) {
+    const Node *node = graph_producer(graph, value);
+    if (graph->settings.precision != F16) return node->op == OP_input && graph->inputs.at[node->state].kind == INPUT_UPDATE;
+    if (node->op == OP_cast) node = graph_producer(graph, node->in[0]);
+    const Node *read = node->op == OP_add ? graph_producer(graph, node->in[0]) : node;
+    return read->op == OP_read && read->version == 0 && read != node && is_number(graph, node->in[1], 1) &&
+           written_to(graph, node->out[0]) == read->state;
+}
+
 /* One update: of the header's optimizer and its numbers, of a parameter that is trained and its own slots. taken: per state, the updates that take it. */
 static bool update_agrees(const Graph *graph, const Node *node, int *taken, Error *error) {
     const Settings *settings = &graph->settings;
@@ -153,20 +174,12 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
     if (node->op == OP_adafactor && (!is_squares(graph, node->in[2], node->in[0]) || !is_squares(graph, node->in[3], node->in[1])))
         return differ(error, "%s takes other norms than those of its parameter and direction", node->name);
     const int counts = op_in(node->op, "update");
-    if (counts >= 0 && !takes_input(graph, node, counts, INPUT_UPDATE, error)) return false;
+    if (counts >= 0 && settings->precision != F16 && !takes_input(graph, node, counts, INPUT_UPDATE, error)) return false;
+    if (counts >= 0 && !is_count(graph, node->in[counts]))
+        return differ(error, "%s takes no number of the updates that were made as its operand %d", node->name, counts);
     int next = counts >= 0 ? counts + 1 : op_in(node->op, op_in(node->op, "index") < 0 ? "g" : "index") + 1;
     if (scheduled(settings) && node->op != OP_lamb_step && !takes_input(graph, node, next++, INPUT_RATE, error)) return false;
     return next == node->nin || differ(error, "the header has no schedule, %s takes a rate", node->name);
-}
-
-static bool is_number(const Graph *graph, int value, double number) {
-    const Node *node = graph_producer(graph, value);
-    return node->op == OP_constant && node->data == NULL && node->attr[op_attr(OP_constant, "value")].f == number;
-}
-
-static bool is_count(const Graph *graph, int value) {
-    const Node *node = graph_producer(graph, value);
-    return node->op == OP_input && graph->inputs.at[node->state].kind == INPUT_UPDATE;
 }
 
 /* A slot that no update makes moves by a share towards something: (to - slot) * share + slot. */
@@ -174,7 +187,8 @@ static bool moves(const Graph *graph, int slot, int *to, int *share) {
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *write = &graph->nodes.at[i];
         if (write->op != OP_write || write->state != slot) continue;
-        const Node *add = graph_producer(graph, write->in[0]), *mul = add->op == OP_add ? graph_producer(graph, add->in[0]) : NULL;
+        const Node *add = graph_producer(graph, written_by(graph, write)),
+                   *mul = add->op == OP_add ? graph_producer(graph, add->in[0]) : NULL;
         const Node *way = mul && mul->op == OP_mul ? graph_producer(graph, mul->in[0]) : NULL;
         if (!way || way->op != OP_sub || way->in[1] != add->in[1]) return false;
         const Node *read = graph_producer(graph, add->in[1]);
@@ -286,6 +300,27 @@ static bool clips_agree(const Graph *graph, bool *gradients, int *n, Error *erro
     return true;
 }
 
+/* Whether a value is true where the squares of all n gradients are finite: their sum times 0 is 0. */
+static bool is_finite(const Graph *graph, int value, const bool *gradients, int n) {
+    const Node *equal = graph_producer(graph, value), *product = equal->op == OP_equal ? graph_producer(graph, equal->in[0]) : equal;
+    int found = 0;
+    return product->op == OP_mul && is_number(graph, product->in[1], 0) && is_number(graph, equal->in[1], 0) &&
+           squares_in(graph, product->in[0], gradients, &found) && found == n;
+}
+
+/* precision=f16: what is trained, and its slots, are written where all gradients are finite, and else what they were. */
+static bool scale_agrees(const Graph *graph, const bool *gradients, int n, Error *error) {
+    for (int i = 0; i < graph->nodes.n && graph->settings.precision == F16; i++) {
+        const Node *write = &graph->nodes.at[i], *choice = write->op == OP_write ? graph_producer(graph, write->in[0]) : NULL;
+        if (!choice || (!graph->states.at[write->state].trainable && graph->states.at[write->state].parameter == write->state)) continue;
+        const Node *old = choice->op == OP_where ? graph_producer(graph, choice->in[2]) : choice;
+        if (old->op != OP_read || old->state != write->state || old->version != 0 || !is_finite(graph, choice->in[0], gradients, n))
+            return differ(error, "the header says precision=f16, state %s is written where a gradient is infinite too",
+                          graph->states.at[write->state].name);
+    }
+    return true;
+}
+
 static bool norms_agree(const Graph *graph, Error *error) {
     const int report = graph_find_report(graph, "grad_norm");
     int all = 0;
@@ -303,6 +338,7 @@ static bool norms_agree(const Graph *graph, Error *error) {
         if (root->op != OP_sqrt || !squares_in(graph, root->in[0], gradients, &n) || n != all)
             ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
     }
+    ok = ok && scale_agrees(graph, gradients, all, error);
     free(gradients);
     return ok;
 }

@@ -2,6 +2,8 @@
  * each of vector.c's variants. */
 #include "runtime/cpu/elements.h"
 
+#include <string.h>
+
 #include "ir/half.h"
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/functions.h"
@@ -172,6 +174,8 @@ COMPARE(not_equal, !=)
         (void)attr;                                                                                                                        \
         if (step && a_step && b_step)                                                                                                      \
             EACH(out[i] = condition[i] ? a[i] : b[i];)                                                                                     \
+        else if (!step && a_step && b_step) /* all of one; out may be either */                                                            \
+            memmove(out, *condition ? a : b, (size_t)n * sizeof *out);                                                                     \
         else                                                                                                                               \
             for (int64_t i = 0; i < n; i++)                                                                                                \
                 out[i] = condition[i * step] ? a[i * a_step] : b[i * b_step];                                                              \

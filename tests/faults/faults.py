@@ -547,7 +547,7 @@ seed(PROVED,
      ("every operand gets its gradient", "backward",
       "grads->active[node.in[i]]", "grads->active[node.in[i]] && !(i == 1 && node.op == OP_sub)"),
      ("gradients by products and by others are both summed", "complete", "if (others >= 0) accumulate(g, grads->sum, value, others);", ""),
-     ("the gradient begins with 1", "backward_once", '1, "d_loss"', '2, "d_loss"'),
+     ("the gradient begins with 1", "backward_once", "scale, 1)", "scale, 2)"),
      ("a product's gradient has its operand's order", "product_grad",
       "int value = graph_emit_gradient(graph, node, OP_einsum",
       "if (dy_first && other_type->shape.ndim == 2 && other_type->shape.dim[0] == other_type->shape.dim[1]) { "
@@ -686,6 +686,9 @@ seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_o
      ("gradients are averaged where the net says so", "graph_replicate", "graph->settings.gradients_mean", "0"))
 seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),
      ("momentum has the net's factor", "kernel_momentum", 'attribute(call, "momentum")', "0"))
+seed(script("loss_scale", "compiler/pcc", "LossScale.test_as_grad_scaler_on_any_ranks"),
+     ("gradients are divided by the scale that they were multiplied by", "loss_scale_begin", "number(g, F32, 1), s->old_scale", "number(g, F32, 1), number(g, F32, 65536)"),
+     ("good updates are counted from an overflow on", "loss_scale_end", 'good, "good"), zero)', 'good, "good"), s->old_good)'))
 seed(script("updates", "runtime/prun", "Updates.test_every_optimizer_computes_what_pytorch_does"),
      ("nesterov looks ahead", "MOMENTUM", "+ momentum * slot : slot", "+ momentum * v[i] : slot"),
      ("lamb's decay is part of its direction", "kernel_lamb_step", '.shrink = attribute(call, "weight_decay")', ".shrink = 0"),

@@ -49,7 +49,7 @@ def npy(values, shape, letter):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack("<%d%s" % (len(values), letter), *values)
 
 
-LETTERS = {"F32": "f", "F64": "d"}
+LETTERS = {"F32": "f", "F64": "d", "I64": "q"}
 
 
 def safetensors(tensors):
