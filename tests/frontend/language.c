@@ -1,5 +1,5 @@
 /* The examples of the documentation and the samples compile: each file named *.dsl, and in each *.md the text between "```net" and "```". A fence
- * "```net ranks=2", or a line "--ranks 2" in a comment of a sample, says for how many ranks; else 8. */
+ * "```net ranks=2", or a line "--ranks 2" in a comment of a sample, says for how many ranks; else 8. A page imports from samples/, beside its folder. */
 #include "compiler/rows.h"
 #include "ir/file.h"
 
@@ -12,8 +12,10 @@ static bool compiles(const char *name, const char *text, size_t n, int nranks) {
     Graph graph;
     Error error = {0};
     LossRows rows;
-    Overrides flags = {.nranks = nranks, .rows = &rows};
     arena_init(&arena);
+    const char *slash = strrchr(name, '/'),
+               *library = arena_printf(&arena, "%.*s/../samples", slash ? (int)(slash - name) : 1, slash ? name : ".");
+    Overrides flags = {.nranks = nranks, .rows = &rows, .folder = &library, .nfolders = 1};
     diags_init(&diags, &arena);
     bool ok = frontend_compile(name, text, n, &flags, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
     diags_print(&diags, stderr);

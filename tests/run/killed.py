@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
-"""A rank that is killed, stopped or fails ends the job within 3 seconds, with a message that names it, and leaves nothing behind."""
+"""A rank that is killed, stopped or fails ends the job within 3 seconds, with a message that names it, and leaves nothing behind; training goes on from what it had saved.
+
+PRUN_KILLS=200 in the environment: so many kills at random moments instead of a few; PRUN_SEED=N: others.
+"""
+import functools
 import os
+import random
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import harness
@@ -13,6 +19,7 @@ SECONDS = 3   # what is promised
 BUSY = 2      # what a machine adds that does other things too; more where starting the job took long
 HANGS = 60    # nothing that goes on takes so long, and a rank that waits in vain waits for 600 (PRUN_TIMEOUT)
 RANKS = 4
+KILLS, SEED = int(os.environ.get("PRUN_KILLS", "2")), int(os.environ.get("PRUN_SEED", "1"))
 
 
 def gone(pid):
@@ -125,6 +132,85 @@ class Killed(Case):
         pids = [int(pid) for pid in re.findall(r"(?m)^pid (\d+)$", result.err)]
         self.assertEqual(len(pids), RANKS, str(result))
         self.assertEqual(left_behind(pids), [], "shared memory that stays")
+
+
+NET = """net small(batch = 12) {
+    input x : f32[batch, 24]; input y : f32[batch, 8];
+    param w : f32[24, 36] = normal(0.3); param w2 : f32[36, 8] = normal(0.3);
+    h = tanh(matmul(x, w)); p = matmul(h, w2); loss mse(p, y);
+}
+train { data = normal(seed = 3); optimizer = adam(lr = 0.01); epochs = 3; steps = 40; checkpoint every 5 steps keep 3%s; }
+"""
+STEPS = 120
+
+
+class Resumed(Case):
+    """Killed at any moment, during saves too, a training ends with what an uninterrupted one ends with: bit for bit on the same ranks, within rounding on others."""
+
+    def plan(self, ranks, kind):
+        name = "r%d%s" % (ranks, kind)
+        self.write(name + ".dsl", NET % (" per_rank" if kind else ""))
+        return self.compile(name + ".dsl", name + ".plan", "--ranks", ranks)
+
+    def saving(self, where):
+        """Whether a file of a checkpoint is being written."""
+        return any(name.endswith(".tmp") for _, _, names in os.walk(where) for name in names)
+
+    def kill(self, command, where, draw):
+        """Starts a training and kills one of its ranks, or its launcher, at a random moment; says when."""
+        job = harness.started([*command, "-v"], self, cwd=self.folder, stderr=subprocess.DEVNULL)
+        pids = harness.ranks(harness.until(job, b"loss is"))
+        how, until = draw.choice(("step", "save", "save")), draw.randrange(1, STEPS)
+        for line in job.stdout:
+            epoch, step = map(int, re.match(rb"epoch: (\d+) step: (\d+)", line).groups())
+            if (epoch - 1) * STEPS // 3 + step >= until:
+                break
+        while how == "save" and job.poll() is None and not self.saving(where):
+            pass
+        time.sleep(draw.random() * 1e-3)
+        how = "save" if self.saving(where) else "step"
+        victim = draw.choice([job.pid, *pids.values()])
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            how = "ended"
+        job.communicate(timeout=HANGS)
+        waited = time.monotonic()
+        while not all(map(gone, pids.values())) and time.monotonic() - waited < HANGS:
+            time.sleep(0.01)
+        self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
+        return how
+
+    def test_a_training_that_is_killed_at_any_moment_ends_as_if_it_were_not(self):
+        draw, counts = random.Random(SEED), {"step": 0, "save": 0, "ended": 0, "nothing saved": 0}
+        plans = functools.lru_cache(None)(self.plan)
+
+        @functools.lru_cache(None)
+        def whole(ranks):
+            """What an uninterrupted run saves in the end."""
+            self.write("w.dsl", re.sub("checkpoint .*?;", "", NET % ""))
+            self.ok(self.local(self.compile("w.dsl", "w.plan", "--ranks", ranks), ranks, "--save", "w"))
+            return self.read("w")
+
+        for trial in range(KILLS):
+            where, ranks, kind = self.path("trial%d" % trial), draw.choice((2, 3, 4)), draw.choice(("", "slices"))
+            command = [harness.prun, "--nproc", ranks, plans(ranks, kind), "--checkpoint-dir", where]
+            counts[self.kill(command, where, draw)] += 1
+            if not any(name.startswith("step-") and name.endswith(".safetensors") for name in os.listdir(where)):
+                counts["nothing saved"] += 1
+                continue
+            there = draw.choice((ranks, ranks, 1, 2, 3, 4))
+            rest = run([harness.prun, "--ranks", there, plans(there, draw.choice(("", "slices"))), "--resume", "latest", "--checkpoint-dir", where, "--save", "w"], cwd=self.folder)
+            self.assertEqual((rest.code, rest.err.count("damaged")), (0, 0), "trial %d: %s" % (trial, rest))
+            saved = self.read("w")
+            if there == ranks:
+                self.assertEqual(saved, whole(ranks), "trial %d" % trial)
+            else:
+                found, expected = harness.tensors(saved), harness.tensors(whole(1))
+                for name in expected:
+                    self.assertClose(found[name], expected[name], relative=1e-3, absolute=1e-4, what="trial %d: %s" % (trial, name))
+            self.assertFalse(self.saving(where), "what the killed save has left")
+        print(counts, end=" ", file=sys.stderr)
 
 
 if __name__ == "__main__":
