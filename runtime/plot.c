@@ -153,9 +153,20 @@ static void measure(Panel *panel) {
     const double most = fmax(fabs(panel->y[0]), fabs(panel->y[1]));
     const double half = panel->y[1] - panel->y[0] > most * 1e-9 ? 0 : most > 0 ? most / 10 : 1;
     widen(panel->y, panel->y[0] - half, panel->y[1] + half);
-    if (panel->x[0] == panel->x[1]) widen(panel->x, panel->x[0] - 1, panel->x[1] + 1);
     const double tick = tick_of(panel->y[1] - panel->y[0], 5);
     widen(panel->y, floor(panel->y[0] / tick + 1e-9) * tick, ceil(panel->y[1] / tick - 1e-9) * tick);
+}
+
+/* All panels have the same steps, so that what happens together stands one below the other. */
+static void measure_all(Plot *plot) {
+    double x[2] = {INFINITY, -INFINITY};
+    for (int p = 0; p < plot->panels.n; p++) {
+        measure(&plot->panels.at[p]);
+        widen(x, plot->panels.at[p].x[0], plot->panels.at[p].x[1]);
+    }
+    if (x[0] == x[1]) widen(x, x[0] - 1, x[1] + 1);
+    for (int p = 0; p < plot->panels.n; p++)
+        memcpy(plot->panels.at[p].x, x, sizeof x);
 }
 
 /* A rate that never changes is no picture. */
@@ -360,8 +371,7 @@ static bool draw(Plot *plot, const char *svg, char *const *paths, Error *error) 
         if (!is_constant_rate(&plot->panels.at[p])) plot->panels.at[kept++] = plot->panels.at[p];
     plot->panels.n = kept;
     if (kept == 0) return error_set(error, EXIT_ENVIRONMENT, "%s: there is nothing to draw: no line has a finite number", paths[0]);
-    for (int p = 0; p < plot->panels.n; p++)
-        measure(&plot->panels.at[p]);
+    measure_all(plot);
     if (svg) put_svg(&text, plot);
     for (int p = 0; !svg && p < plot->panels.n; p++)
         put_text_panel(&text, plot, &plot->panels.at[p], terminal_width());
