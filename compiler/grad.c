@@ -498,6 +498,32 @@ static void clip_gradients(Graph *g, int *gradient, int nstates, int squares) {
     }
 }
 
+/* An operator of one number a replica, whose replicas lie as those of the parameter that a node replicates. */
+static int along_replicas(Graph *g, int replicate, OpCode op, const int *in, int nin, const Attr *attr, const char *name) {
+    const int value = graph_emit(g, op, in, nin, attr, name, g->nodes.at[replicate].span);
+    Node *node = &g->nodes.at[g->values.at[value].node];
+    node->origin = replicate;
+    memset(node->origin_factor, -1, sizeof node->origin_factor);
+    node->origin_factor[node->rule->in[0][0]] = g->nodes.at[replicate].rule->out[0][0];
+    return value;
+}
+
+/* The squares of the norms of the replicas' own gradients, which gradients add up: their sum, or mean, as gradients are. */
+static int squares_of_replicas(Graph *g, const int *gradient, int nstates) {
+    int sum = -1, replicate = -1;
+    for (int s = 0; s < nstates; s++) {
+        if (gradient[s] < 0) continue;
+        const Node added = *graph_producer(g, gradient[s]); /* a copy: what follows adds nodes */
+        assert(added.op == OP_replica_sum && g->nodes.at[added.origin].op == OP_replicate);
+        replicate = added.origin;
+        const int part = PART_OUT,
+                  own = graph_emit_gradient(g, replicate, OP_sum_squares, added.in, &part, 1, PART_NONE, NULL, "replicas.norm2");
+        sum = sum < 0 ? own : along_replicas(g, replicate, OP_add, (int[]){sum, own}, 2, NULL, "replicas.norm2");
+    }
+    const Attr mean[MAX_ATTRS] = {{.given = true, .i = g->settings.gradients_mean}};
+    return along_replicas(g, replicate, OP_replica_sum, &sum, 1, mean, "replica_norm2");
+}
+
 /* Their norm is reported, clips them, and says whether the loss's scale was too large. */
 static void measure_gradients(Graph *g, LossScale *scale, int *gradient, int nstates) {
     if (!g->settings.grad_norm && g->settings.clip == 0 && !scale->on) return;
@@ -508,6 +534,10 @@ static void measure_gradients(Graph *g, LossScale *scale, int *gradient, int nst
         const Span span = graph_producer(g, squares)->span;
         const int norm = graph_emit(g, OP_sqrt, &squares, 1, NULL, "grad_norm", span);
         vec_push(g->arena, &g->reports, ((Report){.name = "grad_norm", .value = norm, .whole = true, .span = span}));
+    }
+    if (g->settings.noise_scale) {
+        const int of_replicas = squares_of_replicas(g, gradient, nstates);
+        vec_push(g->arena, &g->reports, ((Report){.name = "replica_norm2", .value = of_replicas, .whole = true}));
     }
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates, squares);
 }

@@ -101,7 +101,7 @@ static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradi
     layout_init(&all, 1);
     for (int n = g->nforward; n < g->nodes.n; n++) {
         Layout more, with = all;
-        if (g->nodes.at[n].op != OP_sum_squares || is_update(&g->nodes.at[n]) ||
+        if (g->nodes.at[n].op != OP_sum_squares || g->nodes.at[n].origin != n || is_update(&g->nodes.at[n]) ||
             !digits_beyond(of_gradient[g->nodes.at[n].in[0]], &all, &more))
             continue;
         if (append_all(&with, 0, more.digit, layout_count(&more, 0))) all = with;
@@ -195,7 +195,8 @@ void updates_assign(Build *b, bool in_parts) {
     Layout all = split_of_all_squares(g, of_gradient);
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if ((node->op != OP_sum_squares && node->op != OP_clip) || is_update(node)) continue;
+        if ((node->op != OP_sum_squares && node->op != OP_clip) || node->origin != n || is_update(node))
+            continue; /* of replicas: another origin */
         const Layout *layout = of_gradient[node->in[0]];
         assert(layout != NULL);
         if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);

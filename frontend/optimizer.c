@@ -128,6 +128,23 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");
 }
 
+/* The noise of gradients is seen in those of replicas, of as many rows each. */
+static bool noise_complete(Lower *lower, Span span) {
+    const Settings *s = &lower->graph->settings;
+    if (!s->noise_scale || (lower->graph->replicas > 1 && s->last == LAST_DROP && s->precision != F16)) return true;
+    if (lower->graph->replicas > 1 && s->last == LAST_DROP) {
+        diag_error(lower->diags, span, "noise_scale looks at the gradients of replicas, and those of f16 are scaled");
+        diag_hint(lower->diags, "precision = bf16;");
+    } else if (lower->graph->replicas > 1) {
+        diag_error(lower->diags, span, "noise_scale compares batches that are full");
+        diag_hint(lower->diags, "last = drop;");
+    } else {
+        diag_error(lower->diags, span, "noise_scale compares the gradients of replicas, and there are not two");
+        diag_hint(lower->diags, "parallel { mode = data_parallel; } on two ranks or more; --replicas 2 on one");
+    }
+    return false;
+}
+
 /* Where train says a setting; the block where it does not. */
 static Span setting_span(Lower *lower, const Block *train, const char *name) {
     for (const Entry *entry = train->entries; entry; entry = entry->next)
@@ -137,6 +154,7 @@ static Span setting_span(Lower *lower, const Block *train, const char *name) {
 
 bool gradients_complete(Lower *lower, const Block *train, bool scaled) {
     const Settings *s = &lower->graph->settings;
+    if (!noise_complete(lower, setting_span(lower, train, "metrics"))) return false;
     if (scaled && s->precision != F16) {
         diag_error(lower->diags, setting_span(lower, train, "loss_scale"), "a loss scale is for gradients of f16, and there are none");
         diag_hint(lower->diags, "precision = f16; or leave loss_scale out: f32 and bf16 hold gradients as small as they become");

@@ -120,13 +120,15 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
-/* metrics = grad_norm; */
+/* metrics = grad_norm, noise_scale; */
 static bool eval_measures(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"grad_norm"};
+    static const char *const names[] = {"grad_norm", "noise_scale"};
     const Expr *item = value->kind == EXPR_LIST || value->kind == EXPR_TUPLE ? value->items : value;
     for (; item; item = value == item ? NULL : item->next) {
-        if (choice(lower, "metric of a step", item, names, 1) < 0) return false;
+        const int which = choice(lower, "metric of a step", item, names, 2);
+        if (which < 0) return false;
         lower->graph->settings.grad_norm = true;
+        lower->graph->settings.noise_scale |= which == 1;
     }
     return true;
 }

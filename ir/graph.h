@@ -338,6 +338,7 @@ typedef struct Settings {
     Span micro_span;       /* where it is said; line 0: it is not */
     double clip;           /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
     bool grad_norm;        /* a step reports the norm of all gradients, before they are clipped. Not in texts: the report is */
+    bool noise_scale;      /* and, of replicas, what their norms say of its noise. Not in texts either */
     int64_t epochs, steps,
         log_every;   /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     DType precision; /* of the factors of products: F32, as they are; F16, BF16: pass precision */

@@ -293,7 +293,9 @@ static bool kernel_sum_squares(const Node *node, const FieldTensor *in, FieldTen
     int8_t narrow[MAX_NDIM];
     (void)node;
     memset(narrow, -1, sizeof narrow);
-    if (in[0].hidden || out[0].global.ndim != 0) return field_fail(why, n, "not of a plain tensor to one number");
+    if (in[0].hidden != out[0].hidden || out[0].global.ndim != in[0].hidden)
+        return field_fail(why, n, "not of a tensor to one number, or one a replica");
+    if (in[0].hidden) narrow[0] = 0;
     tensor_fill(&out[0], 0);
     return gather(in, 1, &out[0], narrow, squares_row, why, n);
 }

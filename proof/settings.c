@@ -339,6 +339,15 @@ static bool norms_agree(const Graph *graph, Error *error) {
             ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
     }
     ok = ok && scale_agrees(graph, gradients, all, error);
+    const int replicas = graph_find_report(graph, "replica_norm2");
+    for (int v = graph->values.n - 1; ok && replicas >= 0 && v >= 0; v--) /* in place of those that are added up, the replicas' own */
+        if (gradients[v] && graph_producer(graph, v)->op == OP_replica_sum) gradients[graph_producer(graph, v)->in[0]] = true;
+    if (ok && replicas >= 0) {
+        const Node *root = graph_producer(graph, graph->reports.at[replicas].value);
+        int n = 0;
+        if (root->op != OP_replica_sum || !squares_in(graph, root->in[0], gradients, &n) || n != all)
+            ok = differ(error, "replica_norm2 is of other squares than those of the replicas' %d gradients", all);
+    }
     free(gradients);
     return ok;
 }
@@ -470,11 +479,12 @@ static bool header_agrees(const Plan *plan, Error *error) {
 
 /* ---------------------------------------------------------------- programs: their names, reports, buckets */
 
-/* A step of training can report the norm of its gradients (norms_agree), on every rank. */
+/* A step of training can report norms of its gradients (norms_agree), on every rank. */
 static bool step_agrees(const Graph *graph, Error *error) {
+    static const char *const known[] = {"grad_norm", "replica_norm2"};
     for (int i = 0; i < graph->reports.n; i++) {
         const Report *report = &graph->reports.at[i];
-        if (i > 0 || strcmp(report->name, "grad_norm") != 0) return differ(error, "a training reports %.60s", report->name);
+        if (i > 1 || strcmp(report->name, known[i]) != 0) return differ(error, "a training reports %.60s", report->name);
         if (!report->whole) return differ(error, "the report %s is not whole on every rank", report->name);
     }
     return true;

@@ -23,6 +23,8 @@ struct RunLog {
     int64_t begin_step, last_step;
     double samples_per_s;
     double grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
+    double signal,
+        noise; /* of gradients, averages over the steps looked at: the square of the norm that they would have without noise; the variance of a row's */
 };
 
 /* ---------------------------------------------------------------- templates */
@@ -288,14 +290,31 @@ static bool write_rank_files(Run *run, Error *error) {
     return true;
 }
 
-/* The norm of the gradients, which every rank has. */
-static bool read_norm(Run *run, Error *error) {
-    const int report = graph_find_report(executor_graph(run->executor), "grad_norm");
+/* A number that every rank has; it stays what it is where the program does not report it. */
+static bool read_report(Run *run, const char *name, double *number, Error *error) {
+    const int report = graph_find_report(executor_graph(run->executor), name);
     ReportPart part;
     if (report < 0) return true;
     if (!executor_report(run->executor, 0, report, &part, error)) return run->agreed = false;
-    run->log->grad_norm = element_at(part.data, part.type->dtype, 0);
+    *number = element_at(part.data, part.type->dtype, 0);
     executor_report_finish(run->executor, &part);
+    return true;
+}
+
+/* The norm of the gradients, and what it says beside those of the replicas: McCandlish et al. 2018, appendix A.1. Of R replicas with gradients g_r, whose mean is g, over B rows in all:
+ * |g|^2 is on average |G|^2 + V / B and |g_r|^2 is |G|^2 + R V / B. */
+static bool read_norms(Run *run, Error *error) {
+    static const double kept = 0.95;
+    RunLog *log = run->log;
+    const Graph *graph = &run->plan.graph;
+    const double replicas = graph->replicas, rows = (double)executor_batch(run->executor);
+    double each = NAN;
+    if (!read_report(run, "grad_norm", &log->grad_norm, error) || !read_report(run, "replica_norm2", &each, error)) return false;
+    if (!isfinite(each)) return true;
+    double whole = log->grad_norm * log->grad_norm;
+    if (!graph->settings.gradients_mean) whole /= replicas * replicas, each /= replicas;
+    log->signal = kept * log->signal + (1 - kept) * (replicas * whole - each) / (replicas - 1);
+    log->noise = kept * log->noise + (1 - kept) * (each - whole) * rows / (replicas - 1);
     return true;
 }
 
@@ -308,6 +327,8 @@ static bool write_metrics(Run *run, double loss, double now, Error *error) {
             {"loss", loss}, {"lr", executor_rate(run->executor)}, {"seconds", now - log->begin}, {"samples_per_s", log->samples_per_s}}};
     if (graph_find_report(executor_graph(run->executor), "grad_norm") >= 0)
         record.measured[record.n++] = (Measured){"grad_norm", log->grad_norm};
+    if (graph_find_report(executor_graph(run->executor), "replica_norm2") >= 0)
+        record.measured[record.n++] = (Measured){"noise_scale", log->signal > 0 ? log->noise / log->signal : NAN};
     return metrics_write(log->metrics, &record, error) || (run->agreed = false);
 }
 
@@ -337,7 +358,7 @@ bool log_step(Run *run, Error *error) {
                 (double)(run->position.global_step - log->last_step) * (double)executor_batch(run->executor) / (now - log->last_at);
         log->last_at = now;
         log->last_step = run->position.global_step;
-        bool ok = read_norm(run, error) && report_losses(run, &text, error);
+        bool ok = read_norms(run, error) && report_losses(run, &text, error);
         log_pause(run);
         if (ok && run->comm->process == 0) say(run, &text);
         ok = ok && write_rank_files(run, error);

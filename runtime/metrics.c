@@ -47,6 +47,7 @@ static void choose_columns(MetricsFile *file, const Graph *graph, const Evaluati
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         file->columns[file->ncolumns++] = always[i];
     if (graph_find_report(graph, "grad_norm") >= 0) file->columns[file->ncolumns++] = "grad_norm";
+    if (graph_find_report(graph, "replica_norm2") >= 0) file->columns[file->ncolumns++] = "noise_scale";
     for (Metric metric = 0; evaluation && metric < NMETRICS; metric++)
         if (evaluation_has(evaluation, metric_name[metric])) file->columns[file->ncolumns++] = metric_name[metric];
 }

@@ -141,6 +141,12 @@ Test(settings, of_a_norm_that_is_reported_are_those_of_every_gradient) {
     JUDGE(net, 2, {"report grad_norm", "report norm", "a training reports norm", 0}, {" whole\n", "\n", "grad_norm is not whole", 0},
           {"sqrt (%13)", "sqrt (%12)", "grad_norm is another norm than that of all 2 gradients", 0},
           {"report grad_norm %14 whole", "report grad_norm %13 whole", "grad_norm is another norm than that of all 2 gradients", 0});
+    static const char replicas[] =
+        "net n { input x : f32[4, 8]; param w : f32[8] = ones; param b : f32[8] = ones; loss mean(x * w + b); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.5); metrics = noise_scale; }\n"
+        "parallel { mode = data_parallel; }\n";
+    JUDGE(replicas, 2, {"report replica_norm2", "report norm2", "a training reports norm2", 0},
+          {"replica_sum (%21)", "replica_sum (%20)", "replica_norm2 is of other squares than those of the replicas' 2 gradients", 0});
 }
 
 Test(settings, of_buckets_are_a_limit) {

@@ -128,24 +128,27 @@ class Log(Case):
         self.assertEqual(done.code, 1, done)
 
     def norms(self, steps, clip):
-        """The norms of the gradients of OneFlow's net, in doubles."""
-        rows, w, norms = [([1, 2], 8), ([2, 3], 13), ([4, 6], 26), ([3, 1], 9)], [0.0, 0.0], []
+        """The norms of the gradients of OneFlow's net, in doubles, and the scales of their noise."""
+        rows, w, found, signal, noise = [([1, 2], 8), ([2, 3], 13), ([4, 6], 26), ([3, 1], 9)], [0.0, 0.0], [], 0, 0
         for _ in range(steps):
             off = [(x, 2 * (x[0] * w[0] + x[1] * w[1] - y)) for x, y in rows]
-            g = [sum(x[i] * d for x, d in off) / 2 for i in (0, 1)]
-            norms.append((g[0] ** 2 + g[1] ** 2) ** 0.5)
-            w = [w[i] - 0.01 * g[i] * min(1, clip / norms[-1]) for i in (0, 1)]
-        return norms
+            own = [[sum(x[i] * d for x, d in off[r:r + 2]) for i in (0, 1)] for r in (0, 2)]
+            g = [(a + b) / 2 for a, b in zip(*own)]
+            whole, each = sum(v * v for v in g), sum(v * v for part in own for v in part) / 2
+            signal, noise = 0.95 * signal + 0.05 * (2 * whole - each), 0.95 * noise + 0.05 * (each - whole) / (1 / 2 - 1 / 4)
+            found.append((whole ** 0.5, noise / signal))
+            w = [w[i] - 0.01 * g[i] * min(1, clip / found[-1][0]) for i in (0, 1)]
+        return found
 
     def test_the_norm_of_gradients_is_before_clipping_and_the_same_on_any_ranks(self):
-        for clip, more in ((1e9, []), (1e9, ["accumulate = 2;"]), (2, ["clip = norm(2);"])):
-            net = self.net('"{grad_norm} {grad_norm:.3f}"', [("log_every = 50;", "log_every = 1; metrics = grad_norm;" + "".join(more)), ("steps     = 500;", "steps = 4;")])
+        for clip, more in ((1e9, []), (2, ["clip = norm(2);"])):
+            net = self.net('"{grad_norm} {grad_norm:.3f}"', [("log_every = 50;", "log_every = 1; metrics = noise_scale;" + "".join(more)), ("steps     = 500;", "steps = 4;")])
             for ranks in (1, 2):
                 plan = self.compile(net, "norm.plan", "--ranks", ranks, "--replicas", 2)
                 out = self.ok(self.local(plan, ranks, "--metrics", "m.csv")).out.splitlines()[:8 // ranks:2 // ranks]  # a line a replica that the rank has
                 rows = list(csv.DictReader(self.read("m.csv").decode().splitlines()))
-                for norm, line, row in zip(self.norms(4, clip), out, rows):
-                    self.assertLess(abs(float(row["grad_norm"]) / norm - 1), 1e-5)
+                for expected, line, row in zip(self.norms(4, clip), out, rows):
+                    self.assertClose([float(row["grad_norm"]), float(row["noise_scale"])], expected, 1e-4)
                     self.assertEqual(line, "%s %.3f" % (row["grad_norm"], float(row["grad_norm"])))
 
     def test_metrics_of_a_resumed_run_have_each_step_once(self):
