@@ -644,6 +644,10 @@ static void read_floats(const Rows *rows, const unsigned char *from, int64_t fir
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV, plain = file->change.scale == 0 && !rows->figures;
     const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
+    if (plain && !text && stored_is_native(rows->stored, file->dtype)) {
+        memcpy(to, from, (size_t)(n * bytes));
+        return;
+    }
     for (int64_t i = 0; i < n; i++, from += bytes) {
         const double value = text ? *(const double *)(const void *)from : stored_element(from, rows->stored),
                      number = plain ? value : changed(rows, value, first + i);

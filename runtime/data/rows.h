@@ -28,6 +28,7 @@ int64_t stored_integer(const unsigned char *at, Stored stored); /* of integers: 
 bool stored_npy(const char *descr, Stored *stored);             /* "<f4" or "|u1", as numpy writes it after a quote */
 bool stored_idx(unsigned char code, Stored *stored);            /* IDX's third byte */
 bool stored_is_integer(Stored stored);
+bool stored_is_native(Stored stored, DType dtype); /* real numbers that lie in the file as in memory */
 
 /* ---------------------------------------------------------------- stream.c */
 

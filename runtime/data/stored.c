@@ -71,6 +71,13 @@ bool stored_idx(unsigned char code, Stored *stored) {
     return false;
 }
 
+bool stored_is_native(Stored stored, DType dtype) {
+    const uint16_t one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    return stored.big_endian == (low == 0) && ((stored.kind == STORED_F32 && dtype == F32) || (stored.kind == STORED_F64 && dtype == F64));
+}
+
 bool stored_is_integer(Stored stored) {
     return stored.kind < STORED_F32;
 }

@@ -770,6 +770,8 @@ seed(script("best", "runtime/prun", "Best.test_the_best_stays_and_is_restored", 
      ("the best checkpoint is not deleted", "checkpoint_prune", "steps[i] != best && ", ""),
      ("patience counts what is better by enough", "see", "gain > watch->delta", "gain > 0"),
      ("a checkpoint knows the best before it", "describe_watched", "!watched->metric", "true"))
+seed(script("data", "runtime/prun", "Data.test_numbers_of_either_byte_order_and_width_are_the_same"),
+     ("what is copied lies in the file as in memory", "stored_is_native", "stored.big_endian == (low == 0) &&", "true &&"))
 seed(script("plot", "runtime/prun", "Plot.test_points_stand_where_their_numbers_are"),
      ("points stand where their numbers are", "place", "(range[1] - range[0]) * length", "range[1] * length + 1"))
 seed(script("slices", "runtime/prun", "Slices.test_a_set_that_is_not_whole_is_passed_over_or_an_error", "Slices.test_each_rank_writes_its_slices_and_any_ranks_go_on_from_them"),

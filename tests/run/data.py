@@ -44,6 +44,20 @@ def randperm(n, seed):
 
 
 class Data(Case):
+    def test_numbers_of_either_byte_order_and_width_are_the_same(self):
+        """What lies in the file as in memory is copied, the rest converted."""
+        losses = set()
+        for letter in "fd":
+            for order in "<>":
+                data = npy([i / 4 - 3 for i in range(24)], (4, 6), letter).replace(b"'<f", b"'" + order.encode() + b"f")
+                at, size = data.index(b"\n") + 1, struct.calcsize(letter)
+                body = data[at:] if order == "<" else b"".join(data[i:i + size][::-1] for i in range(at, len(data), size))
+                self.write("x.npy", data[:at] + body)
+                for of in "f32", "f64":
+                    self.net("input x : %s[2, 6]; param w : %s[6] = uniform(-1, 1);" % (of, of), "sum(x * w)", 'data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1);')
+                    losses.add((of, *self.ok(self.local(self.compile("net.dsl", "net.plan"), 1)).texts()))
+        self.assertEqual(len(losses), 2, losses)
+
     def net(self, inputs, loss, train, parallel=""):
         self.write("net.dsl", "net s { %s loss %s; }\ntrain { %s }\n%s" % (inputs, loss, train, parallel and "parallel { %s }" % parallel))
         return "net.dsl"
