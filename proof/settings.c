@@ -261,16 +261,26 @@ static bool updates_agree(const Graph *graph, Error *error) {
 
 /* ---------------------------------------------------------------- norms of gradients */
 
-/* Counts the gradients whose squares are in a sum; false: it is made of something else. */
-static bool squares_in(const Graph *graph, int value, const bool *gradient, int *n) {
+/* Counts the gradients whose squares are in a sum, which are then no longer among those that are left; false: it is made of something else. */
+static bool squares_in(const Graph *graph, int value, int *left, int *n) {
     const Node *node = graph_producer(graph, value);
     while (node->op == OP_cast)
         node = graph_producer(graph, node->in[0]);
     if (node->op == OP_sum_squares) {
         (*n)++;
-        return gradient[node->in[0]];
+        return left[node->in[0]]-- > 0;
     }
-    return node->op == OP_add && squares_in(graph, node->in[0], gradient, n) && squares_in(graph, node->in[1], gradient, n);
+    return node->op == OP_add && squares_in(graph, node->in[0], left, n) && squares_in(graph, node->in[1], left, n);
+}
+
+/* Whether a value is the sum of the squares of n gradients, each as often as updates take it: of its value so many. */
+static bool sums_squares(const Graph *graph, int value, const int *gradients, int n) {
+    const size_t bytes = ((size_t)graph->values.n + 1) * sizeof *gradients;
+    int *left = malloc(bytes), found = 0;
+    if (left) memcpy(left, gradients, bytes);
+    const bool is = left && squares_in(graph, value, left, &found) && found == n;
+    free(left);
+    return is;
 }
 
 /* What an update, or its first step, takes as the gradient; -1: it takes a direction that another has made of it. */
@@ -280,8 +290,8 @@ static int gradient_of(const Graph *graph, const Node *node) {
     return op_in(node->op, "g") >= 0 ? node->in[op_in(node->op, "g")] : -1;
 }
 
-/* Gradients are clipped as the header says: those of which, and of no others, is the norm. Marks them before they are clipped, and counts them. */
-static bool clips_agree(const Graph *graph, bool *gradients, int *n, Error *error) {
+/* Gradients are clipped as the header says: those of which, and of no others, is the norm. Counts them by their values before they are clipped, and all. */
+static bool clips_agree(const Graph *graph, int *gradients, int *n, Error *error) {
     const double clip = graph->settings.clip;
     char header[32], own[32];
     for (int i = 0; i < graph->nodes.n; i++) {
@@ -294,22 +304,21 @@ static bool clips_agree(const Graph *graph, bool *gradients, int *n, Error *erro
         const Node *maker = graph_producer(graph, gradient);
         if (clip > 0 && maker->op != OP_clip)
             return differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
-        gradients[maker->op == OP_clip ? maker->in[0] : gradient] = true;
+        gradients[maker->op == OP_clip ? maker->in[0] : gradient]++;
         (*n)++;
     }
     return true;
 }
 
 /* Whether a value is true where the squares of all n gradients are finite: their sum times 0 is 0. */
-static bool is_finite(const Graph *graph, int value, const bool *gradients, int n) {
+static bool is_finite(const Graph *graph, int value, const int *gradients, int n) {
     const Node *equal = graph_producer(graph, value), *product = equal->op == OP_equal ? graph_producer(graph, equal->in[0]) : equal;
-    int found = 0;
     return product->op == OP_mul && is_number(graph, product->in[1], 0) && is_number(graph, equal->in[1], 0) &&
-           squares_in(graph, product->in[0], gradients, &found) && found == n;
+           sums_squares(graph, product->in[0], gradients, n);
 }
 
 /* precision=f16: what is trained, and its slots, are written where all gradients are finite, and else what they were. */
-static bool scale_agrees(const Graph *graph, const bool *gradients, int n, Error *error) {
+static bool scale_agrees(const Graph *graph, const int *gradients, int n, Error *error) {
     for (int i = 0; i < graph->nodes.n && graph->settings.precision == F16; i++) {
         const Node *write = &graph->nodes.at[i], *choice = write->op == OP_write ? graph_producer(graph, write->in[0]) : NULL;
         if (!choice || (!graph->states.at[write->state].trainable && graph->states.at[write->state].parameter == write->state)) continue;
@@ -322,32 +331,26 @@ static bool scale_agrees(const Graph *graph, const bool *gradients, int n, Error
 }
 
 static bool norms_agree(const Graph *graph, Error *error) {
-    const int report = graph_find_report(graph, "grad_norm");
-    int all = 0;
-    bool *gradients = calloc((size_t)graph->values.n + 1, sizeof *gradients),
-         ok = (gradients || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof")) && clips_agree(graph, gradients, &all, error);
+    const int norm = graph_find_report(graph, "grad_norm"), replicas = graph_find_report(graph, "replica_norm2");
+    int all = 0, checked = -1;
+    int *gradients = calloc((size_t)graph->values.n + 1, sizeof *gradients);
+    bool ok = (gradients || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof")) && clips_agree(graph, gradients, &all, error);
     for (int i = 0; ok && i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
-        int n = 0;
-        if (node->op == OP_clip && (!squares_in(graph, node->in[1], gradients, &n) || n != all))
-            ok = differ(error, "%s is clipped by another norm than that of all %d gradients", node->name, all);
+        if (node->op != OP_clip || node->in[1] == checked) continue;
+        checked = node->in[1];
+        ok = sums_squares(graph, checked, gradients, all) ||
+             differ(error, "%s is clipped by another norm than that of all %d gradients", node->name, all);
     }
-    if (ok && report >= 0) {
-        const Node *root = graph_producer(graph, graph->reports.at[report].value);
-        int n = 0;
-        if (root->op != OP_sqrt || !squares_in(graph, root->in[0], gradients, &n) || n != all)
-            ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
-    }
+    const Node *root = ok && norm >= 0 ? graph_producer(graph, graph->reports.at[norm].value) : NULL;
+    if (root && (root->op != OP_sqrt || !sums_squares(graph, root->in[0], gradients, all)))
+        ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
     ok = ok && scale_agrees(graph, gradients, all, error);
-    const int replicas = graph_find_report(graph, "replica_norm2");
     for (int v = graph->values.n - 1; ok && replicas >= 0 && v >= 0; v--) /* in place of those that are added up, the replicas' own */
-        if (gradients[v] && graph_producer(graph, v)->op == OP_replica_sum) gradients[graph_producer(graph, v)->in[0]] = true;
-    if (ok && replicas >= 0) {
-        const Node *root = graph_producer(graph, graph->reports.at[replicas].value);
-        int n = 0;
-        if (root->op != OP_replica_sum || !squares_in(graph, root->in[0], gradients, &n) || n != all)
-            ok = differ(error, "replica_norm2 is of other squares than those of the replicas' %d gradients", all);
-    }
+        if (gradients[v] > 0 && graph_producer(graph, v)->op == OP_replica_sum) gradients[graph_producer(graph, v)->in[0]] += gradients[v];
+    root = ok && replicas >= 0 ? graph_producer(graph, graph->reports.at[replicas].value) : NULL;
+    if (root && (root->op != OP_replica_sum || !sums_squares(graph, root->in[0], gradients, all)))
+        ok = differ(error, "replica_norm2 is of other squares than those of the replicas' %d gradients", all);
     free(gradients);
     return ok;
 }

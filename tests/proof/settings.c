@@ -139,6 +139,7 @@ Test(settings, of_a_norm_that_is_reported_are_those_of_every_gradient) {
     static const char net[] = "net n { param w : f32[8] = ones; param b : f32[8] = ones; loss mean(square(w) + sin(b)); }\n"
                               "train { optimizer = sgd(lr = 0.5); metrics = grad_norm; }\n";
     JUDGE(net, 2, {"report grad_norm", "report norm", "a training reports norm", 0}, {" whole\n", "\n", "grad_norm is not whole", 0},
+          {"add (%11, %12)", "add (%11, %11)", "grad_norm is another norm than that of all 2 gradients", 0},
           {"sqrt (%13)", "sqrt (%12)", "grad_norm is another norm than that of all 2 gradients", 0},
           {"report grad_norm %14 whole", "report grad_norm %13 whole", "grad_norm is another norm than that of all 2 gradients", 0});
     static const char replicas[] =
