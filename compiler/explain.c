@@ -177,8 +177,8 @@ static void explain_node(const Explain *e, int id) {
         explain_alternatives(e, node, decision);
         return;
     case STRATEGY_BATCH:
-        if (g->settings.mode == MODE_DATA_PARALLEL)
-            text_printf(text, "  because      mode data_parallel divides the replicas among the ranks\n");
+        if (mode_hides(g->settings.mode))
+            text_printf(text, "  because      mode %s divides the replicas among the ranks\n", mode_name[g->settings.mode]);
         else if (g->settings.mode == MODE_SEMI_AUTO)
             text_printf(text, "  because      it has no hint: mode semi_auto splits its batch\n");
         else
@@ -462,7 +462,7 @@ static void explain_input(const Explain *e, int id) {
     text_printf(e->text, "%s: input %s%s\n", input->name, type_text(e, &input->type), at_text(e, input->span));
     text_printf(e->text, "  delivered as %s\n", layout_text(e, input->layout, &input->type));
     if (input->type.hidden)
-        text_printf(e->text, "  because      mode data_parallel divides the replicas among the ranks\n");
+        text_printf(e->text, "  because      mode %s divides the replicas among the ranks\n", mode_name[settings->mode]);
     else if (settings->dataset == DATASET_EXPLICIT && settings->dataset_hint != NULL && id < settings->dataset_hint->nin &&
              input->hint == NULL)
         text_printf(e->text, "  because      of the dataset strategy%s\n", at_text(e, settings->dataset_hint->in[id].span));

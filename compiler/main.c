@@ -61,10 +61,11 @@ static const struct OptionSpec {
     const char *shown, *help;
 } specs[NOPTIONS] = {
     [OPT_RANKS] = {"--ranks", ARGUMENT_REQUIRED, "--ranks N", "number of ranks (default 1)"},
-    [OPT_REPLICAS] = {"--replicas", ARGUMENT_REQUIRED, "--replicas N", "mode data_parallel: number of replicas (default: the ranks)"},
+    [OPT_REPLICAS] = {"--replicas", ARGUMENT_REQUIRED, "--replicas N",
+                      "modes data_parallel, manual: number of replicas (default: the ranks)"},
     [OPT_OUTPUT] = {"-o", ARGUMENT_REQUIRED, "-o FILE", "write the plan to FILE (default: the net's name with .plan)"},
     [OPT_DEFINE] = {"-D", ARGUMENT_REQUIRED, "-D name=value", "a number of the net's head"},
-    [OPT_MODE] = {"--mode", ARGUMENT_REQUIRED, "--mode MODE", "stand_alone, data_parallel, semi_auto, auto"},
+    [OPT_MODE] = {"--mode", ARGUMENT_REQUIRED, "--mode MODE", "stand_alone, data_parallel, semi_auto, auto, manual"},
     [OPT_SEARCH] =
         {"--search", ARGUMENT_REQUIRED, "--search NAME",
          "how operators without a strategy get one: auto (default), sharding_propagation,\n                        dynamic_programming, recursive_programming"},

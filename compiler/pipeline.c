@@ -201,7 +201,7 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     if (!parse_whole(c, train, &c->read)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
     const Settings *settings = &front->graph.settings;
     return (!settings->has_eval || parse_eval(c, train, &c->read)) &&
-           (!settings->has_generate || settings->mode == MODE_DATA_PARALLEL || parse_generate(c, train, &c->read));
+           (!settings->has_generate || mode_hides(settings->mode) || parse_generate(c, train, &c->read));
 }
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) {

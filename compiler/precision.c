@@ -52,7 +52,7 @@ static bool is_safe(OpCode op) {
 /* Constants and parameters are brought into the type of what they meet, as a bias is. */
 static bool gives_way(const Precision *p, int value) {
     const Node *maker = graph_producer(p->copy.to, value);
-    if (maker->op == OP_replicate) maker = graph_producer(p->copy.to, maker->in[0]);
+    if (maker->op == OP_replicate || maker->op == OP_expose) maker = graph_producer(p->copy.to, maker->in[0]);
     return maker->op == OP_constant || maker->op == OP_read;
 }
 

@@ -106,7 +106,7 @@ static void warn_no_effect(const Build *b) {
 
 /* A layout that the user gave a state or an input. */
 static void warn_uneven_layout(const Build *b, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
-    if (hint == NULL || layout == NULL || b->sharded.graph.settings.mode == MODE_DATA_PARALLEL) return;
+    if (hint == NULL || layout == NULL || mode_hides(b->sharded.graph.settings.mode)) return;
     for (int d = 0; d < layout->ndim; d++)
         if (type->shape.dim[d] % layout_split(layout, d) != 0)
             uneven_warning(b->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
@@ -180,7 +180,7 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
 /* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */
 static void warn_replicated(const Build *b) {
     const Graph *g = &b->sharded.graph;
-    if (g->nranks == 1) return;
+    if (g->nranks == 1 || g->settings.mode == MODE_MANUAL) return; /* each rank does what the net says */
     double *repeated = arena_alloc(b->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0,
            sum = 0; /* per forward node of b->front.chosen */
     for (int n = 0; n < g->nodes.n; n++) {

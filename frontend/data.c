@@ -110,7 +110,7 @@ static bool per_rank_input(Lower *lower, const Expr *item) {
 static bool eval_per_rank(Lower *lower, const Expr *value) {
     Graph *graph = lower->graph;
     if (!lower->hidden) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "per_rank is for mode data_parallel, and this is mode %s",
+        diag_error(lower->diags, lower_span(lower, value->loc), "per_rank is for modes data_parallel and manual, and this is mode %s",
                    mode_name[graph->settings.mode]);
         diag_hint(lower->diags, "in the other modes a net sees one batch, that of all ranks together");
         return false;

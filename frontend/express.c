@@ -465,6 +465,7 @@ static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, O
     const Block *cell = cell_called(lower, call);
     if (!cell && !strcmp(call->text, "random")) return lower_random(lower, call, outcome, out);
     if (!cell && !strcmp(call->text, "einsum")) return einsum_lower(lower, call, outcome, out);
+    if (!cell && is_manual_call(lower, call)) return manual_lower(lower, call, outcome, out);
     if (cell) return lower_cell(lower, cell, call, outcome->own, out);
     if (is_function(lower, call)) return function_eval(lower, call, &out->number);
     int found = op_find(call->text);

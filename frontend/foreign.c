@@ -22,19 +22,12 @@ const char *foreign_attr(OpCode op, const char *name) {
 /* Words that mean the same. */
 static const struct {
     const char *what, *theirs, *ours;
-} words[] = {{"element type", "float32", "f32"},
-             {"element type", "float64", "f64"},
-             {"element type", "int32", "i32"},
-             {"element type", "int64", "i64"},
-             {"mode", "auto_parallel", "auto"},
-             {"mode", "semi_auto_parallel", "semi_auto"},
-             {"mode", "standalone", "stand_alone"},
-             {"setting", "search_mode", "search"},
-             {"setting", "parallel_mode", "mode"},
-             {"setting", "dataset_strategy", "dataset"},
-             {"setting", "auto_parallel_search_mode", "search"},
-             {"argument", "learning_rate", "lr"},
-             {"argument", "warmup_steps", "warmup"}};
+} words[] = {
+    {"element type", "float32", "f32"},    {"element type", "float64", "f64"},         {"element type", "int32", "i32"},
+    {"element type", "int64", "i64"},      {"mode", "auto_parallel", "auto"},          {"mode", "semi_auto_parallel", "semi_auto"},
+    {"mode", "hybrid_parallel", "manual"}, {"mode", "standalone", "stand_alone"},      {"setting", "search_mode", "search"},
+    {"setting", "parallel_mode", "mode"},  {"setting", "dataset_strategy", "dataset"}, {"setting", "auto_parallel_search_mode", "search"},
+    {"argument", "learning_rate", "lr"},   {"argument", "warmup_steps", "warmup"}};
 
 const char *foreign_word(const char *what, const char *name) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -87,6 +80,14 @@ static const struct {
     {"operator", "truediv", "a / b, or div(a, b)"},
     {"operator", "realdiv", "a / b, or div(a, b)"},
     {"operator", "negative", "-x, or neg(x)"},
+    {"operator", "allreduce", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "allgather", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "reducescatter", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "alltoall", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "broadcast", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "barrier", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "send", "communications are written in mode manual; in the others pcc inserts them"},
+    {"operator", "recv", "communications are written in mode manual; in the others pcc inserts them"},
     {"operator", "reducesum", "sum(x, axes = 1)"},
     {"operator", "reducemean", "mean(x, axes = 1)"},
     {"operator", "reducemax", "max(x, axes = 1)"},
@@ -316,9 +317,6 @@ static const struct {
     {"schedule", "linearwarmup", "schedule = constant(warmup = 100);"},
     {"schedule", "steplr", "there are constant, linear and cosine"},
 
-    {"mode", "hybridparallel",
-     "write semi_auto, and shard at the operators that are not to split their batch: h = matmul(x, w) shard ((2, 4), (4, 1));"},
-    {"mode", "manual", "write semi_auto: operators without shard split their batch"},
     {"mode", "ddp", "write data_parallel"},
     {"mode", "tensorparallel", "write auto, and shard at one operator: h = matmul(x, w) shard ((1, 1), (1, 8));"},
 

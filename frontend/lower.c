@@ -180,6 +180,33 @@ static bool path_taken(Lower *lower, const char *path, Span span) {
     return false;
 }
 
+static bool ranks_fit(Lower *lower, const Statement *statement, const TensorType *type) {
+    if (!lower->manual || type->shape.ndim < MAX_NDIM - 1) return true;
+    diag_error(lower->diags, lower_span(lower, statement->name_loc), "in mode manual a %s has at most %d dimensions",
+               statement->kind == STATEMENT_STATE ? "state" : "param", MAX_NDIM - 2);
+    return false;
+}
+
+/* Initial values of a param, in mode manual those of all ranks: a literal is evaluated for each. */
+static bool init_ranks(Lower *lower, const Expr *value, const TensorType *type, Init *init) {
+    if (!lower->manual) return init_eval(lower, value, type, init);
+    const int n = mentions_rank(lower, value) ? lower->graph->replicas : 1;
+    const size_t elements = (size_t)shape_elements(&type->shape);
+    double *data = NULL;
+    bool ok = true;
+    for (int r = 0; ok && r < n; r++) {
+        rank_set(lower, r);
+        ok = init_eval(lower, value, type, init);
+        if (!ok || init->kind != INIT_LITERAL) break;
+        if (!data) data = arena_alloc(lower->arena, sizeof *data * elements * (size_t)lower->graph->replicas);
+        for (int copy = r; copy < (n == 1 ? lower->graph->replicas : r + 1); copy++)
+            memcpy(data + (size_t)copy * elements, init->data, sizeof *data * elements);
+    }
+    rank_set(lower, -1);
+    if (data) init->data = data;
+    return ok;
+}
+
 /* A param, or a state, which the net itself writes. */
 static bool param_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
     const bool written = statement->kind == STATEMENT_STATE;
@@ -197,16 +224,17 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
             diag_hint(lower->diags, "f32 or f64; a fixed tensor of integers is a const");
         return false;
     }
-    if (!init_eval(lower, statement->value, &state.type, &state.init)) return false;
+    if (!ranks_fit(lower, statement, &state.type) || !init_ranks(lower, statement->value, &state.type, &state.init)) return false;
     if (written && state.init.kind == INIT_FILE) {
         diag_error(lower->diags, lower_span(lower, statement->value->loc), "a state begins with numbers of the net, not of a file");
         diag_hint(lower->diags, "zeros, ones or a literal; prun --load takes it from a file of weights");
         return false;
     }
     if (!declared_hint(lower, statement, path, PATH_PARAM, &state.hint) || path_taken(lower, path, symbol->span)) return false;
+    state.type = rank_type(lower, state.type);
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
-    symbol->value = graph_replicate(lower->graph, read, name, symbol->span);
+    symbol->value = lower->manual ? rank_own(lower, read, name, symbol->span) : graph_replicate(lower->graph, read, name, symbol->span);
     symbol->kind = written ? SYMBOL_STATE : SYMBOL_PARAM;
     return true;
 }
@@ -214,7 +242,7 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
 /* The state whose value a name stands for. */
 static int state_of(const Graph *graph, int value) {
     const Node *node = graph_producer(graph, value);
-    while (node->op == OP_replicate)
+    while (node->op == OP_replicate || node->op == OP_expose)
         node = graph_producer(graph, node->in[0]);
     return node->state;
 }
@@ -249,18 +277,22 @@ static bool write_lower(Lower *lower, const Statement *statement) {
     if (written_twice(lower, state, span)) return false;
     if (lower->eval) return true;
     const TensorType *type = &graph->states.at[state].type;
+    TensorType own = *type; /* as the net declares it */
+    own.hidden = lower->manual;
     const char *name = arena_printf(lower->arena, "%s.new", graph->states.at[state].name);
     Symbol symbol = {0};
     if (!expr_lower(lower, statement->value, name, statement->shard, &symbol)) return false;
     int value = symbol.kind == SYMBOL_NUMBER ? graph_constant(graph, *type, NULL, symbol.number.f, name, span) : symbol.value;
+    const TensorType given = graph->values.at[value].type;
     if (graph->values.at[value].type.hidden) {
         const Attr mean[MAX_ATTRS] = {{.given = true, .i = 1}};
-        value = graph_emit(graph, OP_replica_sum, &value, 1, mean, name, span);
+        value = lower->manual ? graph_emit(graph, OP_expose, &value, 1, NULL, name, span)
+                              : graph_emit(graph, OP_replica_sum, &value, 1, mean, name, span);
     }
     type = &graph->states.at[state].type;
     if (!type_equal(&graph->values.at[value].type, type)) {
         diag_error(lower->diags, lower_span(lower, statement->value->loc), "state %s is %s, and this is %s", statement->name,
-                   type_text(lower, type), type_text(lower, &graph->values.at[value].type));
+                   type_text(lower, &own), type_text(lower, &given));
         diag_note(lower->diags, graph->states.at[state].span, "%s is declared here", statement->name);
         return false;
     }
@@ -288,11 +320,17 @@ static bool const_lower(Lower *lower, const Statement *statement, const char *pa
     const double *data;
     double splat;
     if (is_file_call(statement->value)) return const_file_lower(lower, statement, path, symbol);
-    if (!type_eval(lower, statement->type, statement->name, &type) || !constant_eval(lower, statement->value, &type, &data, &splat))
+    if (!type_eval(lower, statement->type, statement->name, &type)) return false;
+    const bool own = mentions_rank(lower, statement->value); /* a constant of each rank */
+    Init init = {0};
+    if (own ? !ranks_fit(lower, statement, &type) || !init_ranks(lower, statement->value, &type, &init)
+            : !constant_eval(lower, statement->value, &type, &data, &splat))
         return false;
-    int constant = graph_constant(lower->graph, type, data, splat, path, symbol->span);
+    if (own) data = init.data;
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
-    symbol->value = graph_replicate(lower->graph, constant, name, symbol->span);
+    if (own) type = rank_type(lower, type);
+    int constant = graph_constant(lower->graph, type, data, splat, path, symbol->span);
+    symbol->value = own ? rank_own(lower, constant, name, symbol->span) : graph_replicate(lower->graph, constant, name, symbol->span);
     symbol->kind = SYMBOL_CONST;
     return true;
 }
@@ -434,8 +472,9 @@ static void order_inputs(Graph *graph) {
 }
 
 static bool net_lower(Lower *lower, const Block *net) {
+    ranks_define(lower);
     names_ahead(lower, net->statements);
-    bool ok = statements_lower(lower, net->statements);
+    bool ok = statements_lower(lower, net->statements) && sends_received(lower);
     order_inputs(lower->graph);
     if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
     if (lower->loss_span.line) return ok;
@@ -566,7 +605,7 @@ static bool file_lower(Lower *lower, const Block *first) {
                     : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note) ||
                           !watches_complete(lower, blocks[BLOCK_EVAL]))
         return false;
-    if (lower->graph->nranks == 1)
+    if (lower->graph->nranks == 1 || lower->manual)
         lower->graph->settings.mesh.n = lower->graph->settings.hint_axes.n =
             0; /* its names are checked, there are no digits that they stand for */
     return true;

@@ -7,6 +7,7 @@
  *   express.c   tensor expressions -> nodes
  *   subscript.c x[0], x.T, x ** 2
  *   einsum.c    einsum("ij,jk->ik", a, b): the operators that it stands for
+ *   manual.c    all_reduce(x, sum): the communications of mode manual; ranks.c: each rank's numbers, groups
  *   foreign.c   names from other frameworks
  *   cells.c     calls of cells: their bodies written out under a path
  *   loops.c     for, if, let: bodies written out
@@ -127,6 +128,24 @@ typedef struct EvalNumber {
     bool used;
 } EvalNumber;
 
+/* Mode manual: some of the ranks. */
+typedef struct RankGroup {
+    const char *name;
+    const Expr *list; /* of its ranks, in the text of file */
+    int file;
+    Span span;
+    int *place; /* of each rank, -1: it is not in it */
+    int size;
+} RankGroup;
+
+/* Mode manual: what a send has sent. */
+typedef struct Sent {
+    int value;
+    const int *to; /* of each rank, -1: it sends nothing */
+    Span span;
+    bool received;
+} Sent;
+
 typedef struct Lower {
     Graph *graph;
     Arena *arena;
@@ -155,7 +174,11 @@ typedef struct Lower {
     int64_t compared;    /* patterns with paths */
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
-    bool hidden;       /* mode data_parallel */
+    bool hidden; /* modes data_parallel and manual: tensors have the hidden dimension */
+    bool manual; /* mode manual: parameters and states have it too */
+    int rank;    /* in mode manual: the value that is each rank's number */
+    VEC(RankGroup) groups;
+    VEC(Sent) sent;
     int nresults;      /* that the outermost operator of the statement must have */
     bool full;         /* the net has as many nodes as it may have */
     bool warned_shard; /* that strategies have no effect in this mode */
@@ -291,6 +314,24 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
 
 /* einsum("bthd,bshd->bhts", q, k): the operators that it stands for, of which the last has the outcome. */
 bool einsum_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out);
+
+/* ---------------------------------------------------------------- manual.c: mode manual; in the other modes these do nothing */
+
+bool is_manual_call(const Lower *lower, const Expr *call); /* all_reduce(x, sum) */
+bool manual_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out);
+bool sends_received(Lower *lower); /* after the net */
+
+/* ---------------------------------------------------------------- ranks.c: likewise */
+
+bool group_eval(Lower *lower, const Expr *value); /* a setting of the parallel block: group (evens = [0, 2]); */
+bool groups_check(Lower *lower);                  /* after the block */
+void ranks_define(Lower *lower);                  /* the names rank and nranks, before the net */
+/* Whether numbers of an expression are each rank's own. rank_set: `rank` is that number from here on; -1: the tensor again. */
+bool mentions_rank(const Lower *lower, const Expr *expr);
+int rank_set(Lower *lower, int rank);
+/* Of a plain value with the ranks as dimension 0 each rank its row; and the type of such a value of all ranks. */
+int rank_own(Lower *lower, int value, const char *name, Span span);
+TensorType rank_type(const Lower *lower, TensorType type);
 
 /* ---------------------------------------------------------------- foreign.c */
 

@@ -119,9 +119,9 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
                                     {"beta2", 0, 1, 0.999, &s->beta2, true, NULL},
                                     {"eps", 0, DBL_MAX, 1e-8, &s->eps, false, NULL}};
     s->optimizer = OPTIMIZER_LAZY_ADAM;
-    if (s->mode == MODE_DATA_PARALLEL) {
-        diag_error(lower->diags, lower_span(lower, value->loc),
-                   "lazy_adam is not of mode data_parallel, which averages whole gradients of tables");
+    if (mode_hides(s->mode)) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "lazy_adam is not of mode %s, which makes whole gradients of tables",
+                   mode_name[s->mode]);
         diag_hint(lower->diags, "mode = semi_auto; splits the batch too; or optimizer = adam(lr = 0.001);");
         return false;
     }
@@ -131,11 +131,12 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
 /* The noise of gradients is seen in those of replicas, of as many rows each. */
 static bool noise_complete(Lower *lower, Span span) {
     const Settings *s = &lower->graph->settings;
-    if (!s->noise_scale || (lower->graph->replicas > 1 && s->last == LAST_DROP && s->precision != F16)) return true;
-    if (lower->graph->replicas > 1 && s->last == LAST_DROP) {
+    const bool replicas = lower->graph->replicas > 1 && !lower->manual; /* whose parameters are each their own */
+    if (!s->noise_scale || (replicas && s->last == LAST_DROP && s->precision != F16)) return true;
+    if (replicas && s->last == LAST_DROP) {
         diag_error(lower->diags, span, "noise_scale looks at the gradients of replicas, and those of f16 are scaled");
         diag_hint(lower->diags, "precision = bf16;");
-    } else if (lower->graph->replicas > 1) {
+    } else if (replicas) {
         diag_error(lower->diags, span, "noise_scale compares batches that are full");
         diag_hint(lower->diags, "last = drop;");
     } else {
@@ -186,13 +187,24 @@ static bool eval_adafactor(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 6, 0, "optimizer = adafactor(lr = 0.01);");
 }
 
+/* Norms of a whole parameter would be of all ranks' copies together. */
+static bool norms_fit(Lower *lower, const Expr *value) {
+    const Settings *s = &lower->graph->settings;
+    if (s->mode != MODE_MANUAL || (s->optimizer != OPTIMIZER_LAMB && s->optimizer != OPTIMIZER_ADAFACTOR)) return true;
+    diag_error(lower->diags, lower_span(lower, value->loc),
+               "this optimizer takes norms of whole parameters, and in mode manual each rank has its own");
+    diag_hint(lower->diags, "optimizer = adamw(lr = 0.001); or another mode");
+    return false;
+}
+
 bool eval_optimizer(Lower *lower, const Expr *value) {
     static const Builtin builtins[] = {
         {"sgd", eval_sgd},   {"momentum", eval_momentum}, {"adam", eval_adam},           {"adamw", eval_adamw},
         {"lion", eval_lion}, {"lamb", eval_lamb},         {"adafactor", eval_adafactor}, {"lazy_adam", eval_lazy_adam}};
     return call_builtin(
-        lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
-        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); lamb(lr = 0.001); adafactor(lr = 0.01); or lazy_adam(lr = 0.001);");
+               lower, value, "optimizer", builtins, sizeof builtins / sizeof *builtins,
+               "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); adamw(lr = 0.001); lion(lr = 0.0001); lamb(lr = 0.001); adafactor(lr = 0.01); or lazy_adam(lr = 0.001);") &&
+           norms_fit(lower, value);
 }
 
 /* ---------------------------------------------------------------- numbers by parameter */

@@ -10,7 +10,7 @@ static bool eval_mode(Lower *lower, const Expr *value) {
     int nranks = lower->graph->nranks;
     if (mode == MODE_STAND_ALONE && nranks > 1) {
         diag_error(lower->diags, lower_span(lower, value->loc), "mode stand_alone is for one rank, and this run has %d", nranks);
-        diag_hint(lower->diags, "--ranks 1, or another mode: data_parallel, semi_auto, auto");
+        diag_hint(lower->diags, "--ranks 1, or another mode: data_parallel, semi_auto, auto, manual");
         return false;
     }
     return true;
@@ -86,7 +86,23 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
 }
 
 /* In the order in which they are read: the mesh is judged by the mode. */
-enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, MEMORY, SHARD_STATES, SHARD_FROM, REGATHER, RECOMPUTE, ASSERT, FORBID, NPARALLEL };
+enum {
+    MODE,
+    SEARCH,
+    GRADIENTS,
+    MESH,
+    DATASET,
+    BUCKET,
+    MEMORY,
+    SHARD_STATES,
+    SHARD_FROM,
+    REGATHER,
+    RECOMPUTE,
+    ASSERT,
+    FORBID,
+    GROUP,
+    NPARALLEL
+};
 const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
                                      [SEARCH] = {"search", eval_search},
                                      [GRADIENTS] = {"gradients", eval_gradients},
@@ -99,7 +115,8 @@ const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
                                      [REGATHER] = {"regather", eval_regather},
                                      [RECOMPUTE] = {"recompute", eval_recompute},
                                      [ASSERT] = {"assert", eval_assert, .many = true},
-                                     [FORBID] = {"forbid", eval_forbid, .many = true}};
+                                     [FORBID] = {"forbid", eval_forbid, .many = true},
+                                     [GROUP] = {"group", group_eval, .many = true}};
 const int nparallel_settings = NPARALLEL;
 
 static const Setting *setting_find(const Setting *settings, int n, const char *name) {
@@ -183,14 +200,16 @@ static bool flag_lower(Lower *lower, const char *flag, const char *text, bool (*
     return ok;
 }
 
-/* In data_parallel the hidden size: --replicas, else one for each rank. */
+/* In data_parallel and manual the hidden size: --replicas, else one for each rank. */
 static bool replicas_lower(Lower *lower) {
     Graph *graph = lower->graph;
     int replicas = lower->overrides->replicas, nranks = graph->nranks;
-    lower->hidden = graph->settings.mode == MODE_DATA_PARALLEL;
+    lower->hidden = mode_hides(graph->settings.mode);
+    lower->manual = graph->settings.mode == MODE_MANUAL;
+    if (lower->manual) graph->settings.gradients_mean = false; /* what enters all ranks gets the sum of their gradients */
     if (!lower->hidden) {
         if (replicas <= 0) return true;
-        diag_error(lower->diags, (Span){0}, "--replicas %d is for mode data_parallel, and this is mode %s", replicas,
+        diag_error(lower->diags, (Span){0}, "--replicas %d is for modes data_parallel and manual, and this is mode %s", replicas,
                    mode_name[graph->settings.mode]);
         return false;
     }
@@ -235,13 +254,13 @@ bool parallel_lower(Lower *lower, const Block *block) {
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
     if (ok) warn_search(lower);
-    return replicas_lower(lower) && ok;
+    return replicas_lower(lower) && ok && groups_check(lower);
 }
 
 bool dataset_lower(Lower *lower) {
     Settings *settings = &lower->graph->settings;
     if (!lower->dataset) return true;
-    if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
+    if (settings->mode == MODE_STAND_ALONE || mode_hides(settings->mode)) {
         settings->dataset = DATASET_AUTO; /* each rank has its own data, whole */
         return true;
     }

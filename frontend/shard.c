@@ -266,7 +266,8 @@ static bool axes_eval(Lower *lower, const Expr *value, MeshAxes *axes) {
         sizes[axes->n - first] = (int32_t)size;
         vec_push(lower->arena, axes, ((Axis){.name = item->text, .size = (int32_t)size}));
     }
-    int nranks = lower->graph->nranks;
+    const int replicas = lower->overrides->replicas;
+    const int nranks = settings->mode == MODE_MANUAL && replicas > 0 ? replicas : lower->graph->nranks;
     if (nranks == 1) return true; /* nothing to split over: the same text runs on one rank (file_lower forgets the axes) */
     if (product > nranks || nranks % product != 0) {
         /* The strategies that name its axes do not count in the other modes, and one rank is what every net is compared with. */

@@ -264,6 +264,11 @@ void adjoint_replicate(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit1(graph, node, OP_replica_sum, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
 }
 
+void adjoint_expose(Graph *graph, int node, const int *dy, int *dx) {
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = !graph->nodes.at[node].attr[0].i}};
+    dx[0] = emit1(graph, node, OP_expose, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
 /* ---------------------------------------------------------------- products */
 
 /* The letters of a tensor's dimensions by its factors; a dimension without one (size 1, broadcast) gets a letter of its own from *fresh,

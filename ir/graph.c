@@ -8,7 +8,7 @@
 
 const char *const strategy_from_name[] = {"none", "user", "propagated", "batch", "origin", "whole"};
 const char *const asserted_name[NASSERTS] = {"comm", "memory", "time"};
-const char *const mode_name[NMODES] = {"stand_alone", "data_parallel", "semi_auto", "auto"};
+const char *const mode_name[NMODES] = {"stand_alone", "data_parallel", "semi_auto", "auto", "manual"};
 
 /* ---------------------------------------------------------------- indexes */
 

@@ -204,7 +204,11 @@ typedef struct Axis {
 } Axis;
 typedef VEC(Axis) MeshAxes;
 
-typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
+typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, MODE_MANUAL, NMODES } Mode;
+/* Whether a net is written for one rank, and its tensors have the hidden dimension. */
+static inline bool mode_hides(Mode mode) {
+    return mode == MODE_DATA_PARALLEL || mode == MODE_MANUAL;
+}
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
 typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMAL, DATA_UNIFORM, NDATA_KINDS } DataKind;
 /* The treatment of the rows of an epoch that fill no whole batch: left out; filled up, the mean still over the batch; filled up, the mean over the rows
@@ -460,7 +464,7 @@ int graph_read_state(Graph *graph, int state, int version, const char *name, Spa
 int graph_write_state(Graph *graph, int state, int value, Span span);                    /* node id */
 int graph_input(Graph *graph, int input);                                                /* value id of a new input node */
 int graph_constant(Graph *graph, TensorType type, const double *data, double splat, const char *name, Span span); /* value id */
-/* In mode data_parallel the value for each replica, through a `replicate` node; else the value itself. */
+/* In modes data_parallel and manual the value for each replica, through a `replicate` node; else the value itself. */
 int graph_replicate(Graph *graph, int value, const char *name, Span span);
 /* A gradient node of `forward`. Each operand and the result play the part of one of forward's tensors: part < MAX_IN is operand `part`,
  * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts; further results

@@ -131,7 +131,7 @@ typedef struct Op {
     bool
         places; /* each element of a result is one of the operand's, at a distance that a stride a dimension gives: a result may be a view of it */
     bool strided;        /* its kernels read such views by their strides, any other is given copies: pcc plans views for it */
-    bool boundary;       /* replicate, replica_sum: sees the hidden dimension */
+    bool boundary;       /* replicate, replica_sum, expose: sees the hidden dimension */
     Domain domain;       /* of operands that are tried */
     const char *samples; /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
     const char *help;    /* one line for --list-ops */

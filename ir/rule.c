@@ -357,7 +357,8 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
 }
 
 bool op_only_moves(OpCode op) {
-    static const OpCode movers[] = {OP_reshape, OP_transpose, OP_slice, OP_concat, OP_split, OP_replicate, OP_stop_gradient, OP_convert};
+    static const OpCode movers[] = {OP_reshape,   OP_transpose, OP_slice,         OP_concat, OP_split,
+                                    OP_replicate, OP_expose,    OP_stop_gradient, OP_convert};
     for (size_t i = 0; i < sizeof movers / sizeof *movers; i++)
         if (movers[i] == op) return true;
     return false;

@@ -70,6 +70,8 @@ RuleFn rule_expand;      /* {axes, shape}: dy of a reduction over axes, dimensio
 RuleFn rule_sum_to;      /* {shape}: the dual of broadcasting shape to x; factors are x's dimensions */
 RuleFn rule_replicate;   /* {replicas, mean}: x -> hidden x; factor 0 is the hidden dimension */
 RuleFn rule_replica_sum; /* {mean}: hidden x -> x; factor 0, the hidden dimension, is contracted */
+RuleFn
+    rule_expose; /* {hide}: the hidden dimension becomes dimension 0 of a plain tensor, or with hide that the hidden one; factor 0 in either */
 
 /* A shape attribute without -1. */
 bool shape_read(const Attr *attr, int index, Shape *shape, RuleError *error);
@@ -99,9 +101,9 @@ RuleFn rule_cross_entropy;  /* {reduction}: logits: [.., c], label: [..] -> scal
 /* ---- adjoint.c */
 
 AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg,
-    adjoint_exp, adjoint_log, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice,
-    adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding,
-    adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum, adjoint_pow;
+    adjoint_exp, adjoint_log, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_expose, adjoint_max,
+    adjoint_slice, adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where,
+    adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum, adjoint_pow;
 ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one

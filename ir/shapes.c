@@ -394,3 +394,16 @@ bool rule_replica_sum(const TensorType *in, int nin, const Attr *attr, Rule *rul
         add_result_dim(rule, rule->in[0][d], in[0].shape.dim[d]);
     return true;
 }
+
+bool rule_expose(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    const bool hide = attr[0].i != 0;
+    if (in[0].hidden == hide) return rule_reject(error, 0, -1, hide ? "%%0 has replicas already" : "%%0 has no replicas");
+    if (hide && in[0].shape.ndim == 0) return rule_reject(error, 0, -1, "%%0 has no dimension to hide");
+    if (!hide && in[0].shape.ndim > MAX_USER_NDIM) return rule_reject(error, 0, -1, "%%0 has %d dimensions already", (int)MAX_USER_NDIM);
+    factors_of_operand(rule, &in[0]);
+    rule->result[0].hidden = hide;
+    for (int d = 0; d < in[0].shape.ndim; d++)
+        add_result_dim(rule, rule->in[0][d], in[0].shape.dim[d]);
+    return true;
+}

@@ -86,8 +86,9 @@ static bool sent_check(const Plan *plan, const Program *program, Text *text, Err
 
 static bool replicas_check(const Plan *plan, Error *error) {
     const Graph *graph = &plan->graph;
-    if (graph->settings.mode != MODE_DATA_PARALLEL && graph->replicas != 0)
-        return error_set(error, EXIT_REJECTED, "it says replicas %d, which there are in mode data_parallel alone", graph->replicas);
+    if (!mode_hides(graph->settings.mode) && graph->replicas != 0)
+        return error_set(error, EXIT_REJECTED, "it says replicas %d, which there are in modes data_parallel and manual alone",
+                         graph->replicas);
     for (int v = 0; v < graph->values.n; v++) {
         const Value *value = &graph->values.at[v];
         if (value->type.hidden && value->type.shape.dim[0] != graph->replicas)

@@ -93,6 +93,8 @@ typedef struct Letters {
 } Letters;
 bool along_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                    size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
+bool hidden_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
+                    size_t n); /* hidden.c: replicate, replica_sum, expose */
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
 /* Operands in these layouts give results in those, by the node's letters. */
 bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,

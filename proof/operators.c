@@ -179,19 +179,6 @@ static bool narrowing(const Graph *graph, const Node *node, Letters *letters, ch
     return true;
 }
 
-/* replicate and replica_sum: the hidden dimension is a letter of one side only. */
-static bool crossing(const Graph *graph, int plain_value, int hidden_value, Letters *letters, int8_t *plain_map, int8_t *hidden_map,
-                     char *why, size_t n) {
-    const TensorType *p = &graph->values.at[plain_value].type, *h = &graph->values.at[hidden_value].type;
-    if (p->hidden || !h->hidden || h->shape.ndim != p->shape.ndim + 1) return fail(why, n, "not between a plain and a hidden tensor");
-    hidden_map[0] = (int8_t)letter_new(letters, h->shape.dim[0]);
-    for (int d = 0; d < p->shape.ndim; d++) {
-        if (p->shape.dim[d] != h->shape.dim[d + 1]) return fail(why, n, "shapes differ beyond the hidden dimension");
-        plain_map[d] = hidden_map[d + 1] = (int8_t)letter_new(letters, p->shape.dim[d]);
-    }
-    return true;
-}
-
 /* begin and end of each dimension of a slice of `whole`. */
 static bool slicing(const Attr *attr, Plain whole, Plain part, Letters *letters, int8_t *whole_map, int8_t *part_map, char *why, size_t n) {
     if (attr[0].n != whole.ndim || attr[1].n != whole.ndim || part.ndim != whole.ndim)
@@ -434,6 +421,7 @@ static bool arity_fits(const Node *node) {
         [OP_reshape] = {1, 1},
         [OP_replicate] = {1, 1},
         [OP_replica_sum] = {1, 1},
+        [OP_expose] = {1, 1},
         [OP_einsum] = {2, 1},
         [OP_sum_grad] = {1, 1},
         [OP_mean_grad] = {1, 1},
@@ -560,7 +548,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     memset(letters->out, -1, sizeof letters->out);
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
 
-    bool boundary = node->op == OP_replicate || node->op == OP_replica_sum;
+    bool boundary = node->op == OP_replicate || node->op == OP_replica_sum || node->op == OP_expose;
     bool hidden = graph->values.at[node->in[0]].type.hidden;
     int64_t replicas = hidden ? graph->values.at[node->in[0]].type.shape.dim[0] : 0;
     for (int i = 0; i < node->nin + node->nout; i++) {
@@ -772,14 +760,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         if (shape_elements(&graph->values.at[node->in[0]].type.shape) != shape_elements(&graph->values.at[node->out[0]].type.shape))
             return fail(why, n, "a reshape to another number of elements");
         return true;
-    case OP_replicate: /* into one slice: the hidden dimension comes first */
-        letters->linear = LINEAR_IN_ALL;
-        letters->flat = letters->view = true;
-        return crossing(graph, node->in[0], node->out[0], letters, letters->in[0], letters->out[0], why, n);
-    case OP_replica_sum: /* of one slice */
-        letters->linear = LINEAR_IN_ALL;
-        letters->flat = true;
-        return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
+    case OP_replicate:
+    case OP_replica_sum:
+    case OP_expose:
+        return hidden_letters(graph, node, letters, why, n);
     case OP_input:
     case OP_constant:
     case OP_read:

@@ -352,6 +352,15 @@ static bool kernel_replicate(const Node *node, const FieldTensor *in, FieldTenso
     return spread(in, out, narrow, 1, why, n);
 }
 
+static bool kernel_expose(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int8_t same[MAX_NDIM];
+    const bool hide = node->attr[0].i != 0;
+    map_same(same);
+    if (in[0].hidden == hide || out[0].hidden != hide || !shape_equal(&in[0].global, &out[0].global))
+        return field_fail(why, n, "not between a plain and a hidden tensor of one shape");
+    return spread(in, out, same, 1, why, n);
+}
+
 /* ---------------------------------------------------------------- movement */
 
 static bool kernel_transpose(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
@@ -647,6 +656,7 @@ static const Semantics semantics[NOPS] = {
     [OP_bce_with_logits] = {.kernel = kernel_mse, .cost = 3},
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},
+    [OP_expose] = {.kernel = kernel_expose},
     [OP_einsum] = {.kernel = contraction_einsum},
     [OP_tanh_grad] = {.row = tanh_grad_row, .cost = 2},
     [OP_sqrt_grad] = {.kernel = kernel_sqrt_grad, .cost = 5},

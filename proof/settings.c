@@ -394,8 +394,9 @@ static bool replicas_agree(const Graph *graph, Error *error) {
     const Settings *settings = &graph->settings;
     if (settings->mode == MODE_STAND_ALONE && graph->nranks > 1)
         return differ(error, "the header says mode=stand_alone and ranks %d", graph->nranks);
-    if (settings->mode == MODE_DATA_PARALLEL && graph->replicas < graph->nranks)
-        return differ(error, "the header says mode=data_parallel, ranks %d and replicas %d", graph->nranks, graph->replicas);
+    if (mode_hides(settings->mode) && graph->replicas < graph->nranks)
+        return differ(error, "the header says mode=%s, ranks %d and replicas %d", mode_name[settings->mode], graph->nranks,
+                      graph->replicas);
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
         if (node->op != OP_replicate && node->op != OP_replica_sum) continue;

@@ -375,6 +375,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_cast] = {.rule = tangent_cast},
     [OP_where] = {.rule = tangent_where},
     [OP_replicate] = {.rule = tangent_linear},
+    [OP_expose] = {.rule = tangent_linear},
     [OP_conv2d] = {.rule = tangent_product},
     [OP_max_pool] = {.rule = tangent_max_pool},
     [OP_avg_pool] = {.rule = tangent_linear},

@@ -125,6 +125,15 @@ bool read_found(Propagator *p) {
 
 /* ---- inputs and states */
 
+/* Dimension 0 split over all ranks. */
+static void rows_layout(const Graph *graph, const TensorType *type, Layout *layout) {
+    layout_init(layout, type->shape.ndim);
+    if (type->shape.ndim == 0) return;
+    const Factor batch = {.size = type->shape.dim[0]};
+    const int32_t split = split_largest(&batch, graph->nranks, graph->settings.strict_divide);
+    layout_append(layout, 0, (Digit){.size = split, .stride = graph->nranks / split});
+}
+
 bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags) {
     const Input *in = &graph->inputs.at[input];
     const Settings *settings = &graph->settings;
@@ -137,10 +146,7 @@ bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Di
         return layout_from_hint(graph, &settings->dataset_hint->in[input], settings->dataset_hint->named, &in->type, in->name, true,
                                 settings->strict_divide, layout, diags);
     if (in->type.hidden || settings->dataset == DATASET_DATA_PARALLEL) {
-        if (in->type.shape.ndim == 0) return true;
-        Factor batch = {.size = in->type.shape.dim[0]};
-        int32_t split = split_largest(&batch, graph->nranks, settings->strict_divide);
-        layout_append(layout, 0, (Digit){.size = split, .stride = graph->nranks / split});
+        rows_layout(graph, &in->type, layout);
         return true;
     }
     *given = settings->dataset == DATASET_FULL_BATCH;
@@ -155,7 +161,12 @@ static void read_states(Propagator *p) {
         State *state = &graph->states.at[s];
         Layout layout;
         int before = p->diags->nerrors;
-        bool reported = !state->hint || graph->settings.mode == MODE_DATA_PARALLEL;
+        if (graph->settings.mode == MODE_MANUAL && (state->trainable || state->written)) { /* each rank has its own */
+            rows_layout(graph, &state->type, &layout);
+            state->layout = graph_layout(graph, &layout, &state->type.shape);
+            continue;
+        }
+        bool reported = !state->hint || mode_hides(graph->settings.mode);
         for (int i = 0; i < wrong.n && !reported; i++)
             reported = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
         if (reported) continue;

@@ -82,7 +82,7 @@ static bool batch_fills(const Graph *graph) {
     return true;
 }
 
-/* The factor of the hidden dimension of mode data_parallel, -1: the node has none. */
+/* The factor of the hidden dimension, -1: the node has none. */
 static int hidden_factor(const Propagator *p, const Node *node) {
     for (int i = 0; i < node->nin; i++)
         if (value_type(p, node->in[i])->hidden) return node->rule->in[i][0];
@@ -133,13 +133,39 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
         if (graph->nodes.at[id].op == OP_read) p->by_rows[graph->nodes.at[id].out[0]] = states[graph->nodes.at[id].state];
 }
 
+/* Mode manual: an operator on all ranks' values lies as its operands do; a factor as the first of them that has it. */
+static void decide_as_operands(Propagator *p, int id) {
+    const Graph *graph = p->graph;
+    const Node *node = &graph->nodes.at[id];
+    const Rule *rule = node->rule;
+    Strategy strategy = {.nfactors = rule->nfactors};
+    bool seen[MAX_FACTORS] = {false}, split = false;
+    for (int i = 0; i < node->nin; i++) {
+        const Node *maker = graph_producer(graph, node->in[i]);
+        Layout layout;
+        if (node_is_leaf(maker)) continue;
+        strategy_out_layout(maker, maker->strategy, graph->values.at[node->in[i]].index, value_type(p, node->in[i])->shape.ndim, &layout);
+        for (int d = 0; d < layout.ndim; d++) {
+            const int f = rule->in[i][d], n = layout_count(&layout, d);
+            if (n == 0 || f < 0 || seen[f] || split || factor_stays_whole(&rule->factor[f])) continue;
+            if (rule->factor[f].size % layout_split(&layout, d) != 0) continue;
+            for (int k = 0; k < n; k++)
+                strategy_append(&strategy, f, layout_list(&layout, d)[k]);
+            seen[f] = split = true;
+        }
+    }
+    decided(p, id, candidate_of(p, node, graph_strategy(p->graph, &strategy)), split ? STRATEGY_BATCH : STRATEGY_WHOLE);
+}
+
 /* Open nodes split their batch. */
 static void split_batches(Propagator *p) {
     const Graph *graph = p->graph;
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         if (p->chosen[id] || node_is_leaf(node)) continue;
-        if (graph->settings.mode == MODE_DATA_PARALLEL)
+        if (graph->settings.mode == MODE_MANUAL && hidden_factor(p, node) < 0)
+            decide_as_operands(p, id);
+        else if (mode_hides(graph->settings.mode))
             decide_factor(p, id, hidden_factor(p, node), STRATEGY_BATCH);
         else
             decide_factor(p, id, is_sharded(graph) ? batch_factor(graph, node, p->batch) : -1, STRATEGY_BATCH);

@@ -171,6 +171,10 @@ bool kernel_mean_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
+bool kernel_expose(const KernelCall *call, Error *error) {
+    return kernel_reshape(call, error);
+}
+
 bool kernel_replicate(const KernelCall *call, Error *error) {
     (void)error;
     Nest nest;

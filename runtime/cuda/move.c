@@ -63,6 +63,10 @@ bool kernel_stop_gradient(const KernelCall *call, Error *error) {
     return kernel_reshape(call, error);
 }
 
+bool kernel_expose(const KernelCall *call, Error *error) {
+    return kernel_reshape(call, error);
+}
+
 bool kernel_replicate(const KernelCall *call, Error *error) {
     Nest nest;
     nest_replicate(&nest, call);

@@ -32,7 +32,7 @@ same() {
     count=$((count + 1))
 }
 
-for sample in quickstart mlp_small mesh output mlp_cells attention_cells transformer reductions elementwise evaluation toymodel characters; do
+for sample in quickstart mlp_small mesh output mlp_cells attention_cells transformer reductions elementwise evaluation ddp_toymodel characters; do
     for ranks in 2 4 8; do
         for search in sharding_propagation dynamic_programming recursive_programming auto; do
             # Not where a sample needs more ranks, or searches for nothing.

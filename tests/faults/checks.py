@@ -42,6 +42,7 @@ INTEGERS = Check("ops integers", "tests/ops/test-ops", ["{program}", "-j1", "--f
 OPS = Check("ops every_strategy", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/every_strategy*"])
 DIFFERENCES = Check("ops finite differences", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/gradients*"])
 FUZZ_PLAN = Check("fuzz corpus, plan", "tests/fuzz/replay-plan", ["{program}", *files("tests/fuzz/plan/*")])
+ERRORS = Check("golden errors", "tests/frontend/golden", ["{program}", "{root}/tests/golden/errors"])
 DUMPS = Check("golden dumps", "compiler/pcc", ["sh", "{root}/tests/golden/golden.sh", "{pcc}"])
 CLI = Check("command line of pcc", "compiler/pcc", ["sh", "{root}/tests/compiler/cli.sh", "{pcc}"])
 # pcc itself refuses, with 70, to write a plan that its proof does not hold for; any other end is no answer.

@@ -7,7 +7,7 @@ names a function of the source file that is compiled with it.
 """
 import dataclasses
 
-from checks import CLI, DIFFERENCES, DUMPS, FUZZ_PLAN, INTEGERS, MUTANTS, OPS, PROVED, Check, commtest, script, unit
+from checks import CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_PLAN, INTEGERS, MUTANTS, OPS, PROVED, Check, commtest, script, unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -685,6 +685,12 @@ seed(commtest("kinds", "messages"),
       "sent->transfer, .message_bytes = message->bytes", "sent->transfer, .message_bytes = 0"))
 seed(commtest("sweep", "messages", 4),
      ("terms are added in the order of ranks", "COMBINE", "OP(OP(a[i], b[i]), c[i]), d[i]", "OP(a[i], b[i]), OP(c[i], d[i])"))
+seed(script("manual", "compiler/pcc", "Manual.test_messages_and_their_gradient"),
+     ("a message comes from the rank that sends it", "received", "row[r] = from[r]", "row[r] = sent->to[r]"))
+seed(script("manual", "compiler/pcc", "Manual.test_every_call_and_its_gradient"),
+     ("each rank has its own part of what is divided", "over_group", "(halves ? place : 0)", "0"))
+seed(ERRORS,
+     ("a message that nobody sends is an error", "matched", "source >= 0 && sent->to[source] != r", "false"))
 seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_oneflows_losses_to_the_last_digit"),
      ("gradients are averaged where the net says so", "graph_replicate", "graph->settings.gradients_mean", "0"))
 seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),

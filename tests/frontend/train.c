@@ -99,7 +99,7 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {DATA OPTIMIZER "order = 3;", 9, 63, "the order of rows is file or shuffle"},
                  {"data = random(1);" OPTIMIZER, 9, 8, "unknown data source"},
                  {"data = 3;" OPTIMIZER, 9, 8, "this is no data source"},
-                 {"data = per_rank(x = [1], t = [1]);" OPTIMIZER, 9, 8, "per_rank is for mode data_parallel"},
+                 {"data = per_rank(x = [1], t = [1]);" OPTIMIZER, 9, 8, "per_rank is for modes data_parallel and manual"},
                  {DATA "optimizer = sgd(lr = -1);", 9, 50, "lr is at least 0"},
                  {DATA "optimizer = sgd();", 9, 41, "sgd needs lr"},
                  {DATA "optimizer = sgd(lr = 1, lr = 2);", 9, 53, "lr is given twice"},

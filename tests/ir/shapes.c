@@ -208,3 +208,20 @@ Test(shapes, replicate_adds_the_hidden_dimension_and_replica_sum_contracts_it) {
     cr_assert(!rule.result[0].hidden && rule.result[0].shape.ndim == 1 && rule.out[0][0] == 1);
     cr_assert(rule_sums(&rule, 0));
 }
+
+Test(shapes, expose_makes_the_hidden_dimension_a_plain_one_and_hides_it_again) {
+    TensorType x = {.dtype = F32, .hidden = true, .shape = {2, {4, 6}}}, scalar = {.dtype = F32};
+    Attr hide[MAX_ATTRS] = {{.given = true, .i = 1}};
+    Rule rule;
+    cr_assert(rule_infer(OP_expose, &x, 1, NULL, &rule, NULL));
+    cr_assert(!rule.result[0].hidden && shape_equal(&rule.result[0].shape, &x.shape) && rule.out[0][0] == rule.in[0][0] &&
+              rule.out[0][1] == rule.in[0][1]);
+    cr_assert_not(rule_infer(OP_expose, &x, 1, hide, &rule, NULL));
+    x.hidden = false;
+    cr_assert(rule_infer(OP_expose, &x, 1, hide, &rule, NULL));
+    cr_assert(rule.result[0].hidden && rule.out[0][0] == rule.in[0][0]);
+    cr_assert_not(rule_infer(OP_expose, &x, 1, NULL, &rule, NULL));
+    cr_assert_not(rule_infer(OP_expose, &scalar, 1, hide, &rule, NULL));
+    x = (TensorType){.dtype = F32, .hidden = true, .shape = {9, {2, 1, 1, 1, 1, 1, 1, 1, 3}}};
+    cr_assert_not(rule_infer(OP_expose, &x, 1, NULL, &rule, NULL), "nine plain dimensions");
+}

@@ -181,6 +181,13 @@ static void draw_recompute(FuzzNet *net) {
         net->items.at[i].recompute = net->items.at[i].kind == FUZZ_OP && fuzz_chance(&random, percent);
 }
 
+/* From numbers of its own: in some nets of one rank each rank has parameters of its own, and the loss is the mean of all. These optimizers take norms of whole parameters. */
+static void draw_manual(FuzzNet *net) {
+    uint64_t random = net->seed + 2;
+    const bool norms = net->optimizer == OPTIMIZER_LAMB || net->optimizer == OPTIMIZER_ADAFACTOR;
+    if (net->mode == MODE_DATA_PARALLEL && !norms && fuzz_chance(&random, 40)) net->mode = MODE_MANUAL;
+}
+
 void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     static const int64_t tiny[] = {1, 2, 3}, odd[] = {2, 3, 4, 5, 6, 7, 8, 12}, even[] = {4, 8, 12, 16};
     static const struct {
@@ -214,4 +221,5 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
                                            "dynamic_programming",  "recursive_programming", NULL};
     if (net->mode == MODE_AUTO) net->search = searches[below(&make, 6)];
     draw_recompute(net);
+    draw_manual(net);
 }

@@ -225,11 +225,11 @@ void fuzz_flags(Text *text, const FuzzNet *net) {
                                          [REDISTRIBUTE_CANONICAL] = " --redistribution=canonical"};
     text_printf(text, "--ranks %d -O%d%s", net->nranks, net->optimize, net->optimize == 2 ? policy[net->redistribution] : "");
     if (net->machine) text_printf(text, " --machine %s", net->machine);
-    if (net->mode == MODE_DATA_PARALLEL) text_printf(text, " --replicas %d", net->replicas);
+    if (mode_hides(net->mode)) text_printf(text, " --replicas %d", net->replicas);
 }
 
 void fuzz_reference_flags(Text *text, const FuzzNet *net) {
-    if (net->mode == MODE_DATA_PARALLEL)
+    if (mode_hides(net->mode))
         text_printf(text, "--replicas %d", net->replicas);
     else
         text_printf(text, "--mode stand_alone");
@@ -248,7 +248,8 @@ void fuzz_print(Text *text, const FuzzNet *net) {
     for (int i = 0; i < net->items.n; i++)
         if (net->items.at[i].kind == FUZZ_OP) put_statement(text, net, i);
     text_printf(text, "\n    loss ");
+    if (net->mode == MODE_MANUAL) text_printf(text, "all_reduce(");
     put_name(text, net, net->loss);
-    text_printf(text, ";\n}\n\n");
+    text_printf(text, net->mode == MODE_MANUAL ? ", mean);\n}\n\n" : ";\n}\n\n");
     put_blocks(text, net);
 }

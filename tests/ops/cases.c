@@ -206,6 +206,8 @@ void cases_movements(CaseFn *fn, void *context) {
     for (int replicas = 1; replicas <= 5; replicas += 4)
         CASE(.op = OP_replicate, .nin = 1, .in = {SHAPE(4, 6)}, .attr = {INT(replicas)});
     CASE(.op = OP_replicate, .nin = 1, .in = {SCALAR}, .attr = {INT(64)});
+    CASE(.op = OP_expose, .nin = 1, .in = {SHAPE(4, 6)}, .attr = {INT(1)});
+    CASE(.op = OP_expose, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true);
 }
 
 void cases_expansions(CaseFn *fn, void *context) {

@@ -474,24 +474,24 @@ static int64_t each_sample(OpCode op, SampleFn *fn) {
     return sum;
 }
 
-/* Mode data_parallel and the optimizers: the operators that no one writes. */
+/* Modes data_parallel and manual, and the optimizers: the operators that no one writes. */
 static void try_replicas(void) {
     static const char *const net =
         "net t() { input x : f64[6, 4]; input label : f64[6, 3]; param w : f64[4, 3] = uniform(-1, 1); param b : f64[3] = uniform(-1, 1);\n"
         "loss mse(tanh(matmul(x, w) + b), label); }\n"
         "train { data = numpy_rand(seed = 3); optimizer = %s; epochs = 1; steps = 2; }\n"
-        "parallel { mode = data_parallel; gradients = %s; }\n";
+        "parallel { mode = %s; }\n";
     static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)",
                                              "adam(lr = 0.1, eps = 0.01); clip = norm(0.5)",
                                              "adamw(lr = 0.1, eps = 0.01); schedule = linear"},
-                             *const gradients[] = {"mean", "sum"};
+                             *const modes[] = {"data_parallel; gradients = mean", "data_parallel; gradients = sum", "manual"};
     for (int o = 0; o < 4; o++)
-        for (int g = 0; g < 2; g++)
+        for (int m = 0; m < (o == 0 ? 3 : 2); m++)
             for (int c = 0; c < NRANK_COUNTS; c++)
                 for (int replicas = rank_counts[c]; replicas <= 2 * rank_counts[c]; replicas++) {
                     Text text = {0}, what = {0};
                     Net one, many;
-                    text_printf(&text, net, optimizers[o], gradients[g]);
+                    text_printf(&text, net, optimizers[o], modes[m]);
                     run_step(&one, text.at, 1, replicas, 2);
                     run_step(&many, text.at, rank_counts[c], replicas, 2);
                     note_executed(&many);

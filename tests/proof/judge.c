@@ -80,7 +80,7 @@ static bool compile_net(Plan *plan, Arena *arena, uint64_t seed, char *name, siz
     snprintf(name, n, "fuzz-net --seed %llu, %s", (unsigned long long)seed, flags.at);
     Options options = {.input = "net.dsl", .output = "/dev/null", .optimize = net.optimize, .redistribution = net.redistribution};
     options.overrides.nranks = net.nranks;
-    options.overrides.replicas = net.mode == MODE_DATA_PARALLEL ? net.replicas : 0;
+    options.overrides.replicas = mode_hides(net.mode) ? net.replicas : 0;
     bool ok = compile_text(plan, arena, &options, text.at, text.n, true, report);
     double work = 0;
     for (int i = 0; ok && i < plan->graph.nodes.n; i++)

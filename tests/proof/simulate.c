@@ -335,8 +335,7 @@ static bool reads(const Step *step, int instance) {
 /* Whether a kernel that reads or writes an instance does so element by element, in the order of its result. */
 static bool by_element(const Rank *rank, const Step *step, int instance) {
     const SimTensor *x = &rank->tensor[instance], *y = &rank->tensor[step->out[0]];
-    return step->op == OP_reshape || step->op == OP_replicate || step->op == OP_replica_sum ||
-           (shape_equal(&x->local, &y->local) && simulate_elementwise(step->op));
+    return step->op == OP_reshape || op_table[step->op].boundary || (shape_equal(&x->local, &y->local) && simulate_elementwise(step->op));
 }
 
 /* What a view lies in, at last; the instance itself where it is none. */
@@ -411,7 +410,7 @@ static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
         for (int i = 0; i < step->nin; i++) {
             const SimTensor *x = &rank->tensor[step->in[i]], *y = &rank->tensor[step->out[o]];
             bool same = rank->place[step->in[i]] == rank->place[step->out[o]] && bytes_of(x) == bytes_of(y) && x->dtype == y->dtype;
-            bool keeps = node->op == OP_reshape || node->op == OP_replicate || node->op == OP_replica_sum ||
+            bool keeps = node->op == OP_reshape || op_table[node->op].boundary ||
                          (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
             if (overlap(rank, step->in[i], step->out[o]) && !(same && keeps)) poison(rank, step->out[o]);
             const int base = viewed(rank, step->in[i]);

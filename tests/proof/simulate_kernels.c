@@ -103,6 +103,7 @@ static const Way way_of[NOPS] = {
     [OP_replicate] = PRODUCT,
     [OP_replica_sum] = PRODUCT,
     [OP_reshape] = RESHAPE,
+    [OP_expose] = RESHAPE,
     [OP_slice] = CUT,
     [OP_slice_grad] = CUT,
     [OP_concat] = CUT,
@@ -724,7 +725,7 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
 
 bool simulate_kernel(const Graph *graph, const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     (void)graph;
-    bool boundary = node->op == OP_replicate || node->op == OP_replica_sum;
+    bool boundary = op_table[node->op].boundary;
     if (boundary || !in[0].hidden) return plain_kernel(node, in, out, why, n);
     int64_t slices = in[0].local.dim[0];
     for (int k = 0; k < node->nin + node->nout; k++) {

@@ -346,7 +346,7 @@ Test(proof_check, states_and_losses_confused_are_refused) {
 /* The value's node, where it is flat, of that input or of that state's old version: it may be a view. */
 static bool may_be_view(const Graph *graph, int value, Place place, int at) {
     const Node *node = &graph->nodes.at[graph->values.at[value].node];
-    if (node->op != OP_reshape && node->op != OP_replicate) return false;
+    if (node->op != OP_reshape && node->op != OP_replicate && node->op != OP_expose) return false;
     const Node *leaf = &graph->nodes.at[graph->values.at[node->in[0]].node];
     return leaf->op == (place == PLACE_INPUT ? OP_input : OP_read) && leaf->state == at;
 }

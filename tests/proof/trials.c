@@ -170,6 +170,8 @@ const Trial trials[] = {
     {.op = OP_replicate, .nin = 1, .in = {S(4, 6)}, .attr = {INT(5)}},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .hidden = true},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .attr = {INT(1)}, .hidden = true},
+    {.op = OP_expose, .nin = 1, .in = {S(5, 4, 6)}, .hidden = true},
+    {.op = OP_expose, .nin = 1, .in = {S(5, 4, 6)}, .attr = {INT(1)}},
     {.op = OP_einsum, .nin = 2, .in = {S(7, 5), S(7, 3)}, .attr = {TEXT("ab,ac->bc")}},
     {.op = OP_einsum, .nin = 2, .in = {S(3, 7, 5), S(3, 5, 4)}, .attr = {TEXT("ead,edb->ab")}},
     {.op = OP_einsum, .nin = 2, .in = {S(3, 7, 5), S(3, 7, 4)}, .attr = {TEXT("ab,ac->cb")}, .hidden = true},

@@ -3,6 +3,7 @@
 import os
 import re
 import struct
+import time
 import unittest
 
 import harness
@@ -13,7 +14,7 @@ LINE = re.compile(r"^\[(\d+)\] \(rank = (\d+), local_rank = (\d+)\) loss = (\S+)
 
 class Ddp(Case):
     def toymodel(self, ranks, *edits, name="toy"):
-        source = self.write("%s%d.dsl" % (name, ranks), edited(self.sample("toymodel.dsl"), *edits))
+        source = self.write("%s%d.dsl" % (name, ranks), edited(self.sample("ddp_toymodel.dsl"), *edits))
         return self.compile(os.path.basename(source), "%s%d.plan" % (name, ranks), "--ranks", ranks)
 
     def test_each_ranks_first_loss_is_what_a_toymodels_is(self):
@@ -32,16 +33,34 @@ class Ddp(Case):
             self.assertEqual(len({pid for pid, _, _, _ in lines}), ranks, "a process a rank")
 
     def test_rank_0_saves_all_load_and_step_together(self):
-        """The checkpoint demonstration: parameters are equal bit for bit before, after loading and after a step, which another number of ranks repeats."""
-        saved = {}
+        """samples/ddp_checkpoint.dsl as its comment runs it: parameters are equal bit for bit after loading and after a step, which another number of ranks repeats."""
+        source, model = self.sample("ddp_checkpoint.dsl"), self.path("model.safetensors")
         for ranks in 2, 4, 8:
-            plan = self.toymodel(ranks)
-            self.ok(self.mpi(plan, ranks, "--save", self.path("model.safetensors"), "--check-replicas"))
-            done = self.ok(self.mpi(plan, ranks, "--load", self.path("model.safetensors"), "--save", self.path("next.safetensors"), "--check-replicas"))
+            save = self.compile(source, "save.plan", "--ranks", ranks, "-D", "updates=0")
+            step = self.compile(source, "step.plan", "--ranks", ranks)
+            self.ok(self.mpi(save, ranks, "--save", model))
+            before = self.read("model.safetensors")
+            done = self.ok(self.mpi(step, ranks, "--load", model, "--save", self.path("next.safetensors"), "--check-replicas"))
             self.assertRegex(done.out, r"replicas: [1-9]\d* comparisons of parts of states, all equal bit for bit")
-            saved[ranks] = self.read("model.safetensors"), self.read("next.safetensors")
-            self.assertNotEqual(*saved[ranks])
-            self.assertEqual(self.read("model.safetensors"), saved[ranks][0], "loading changes nothing")
+            self.assertEqual(self.read("model.safetensors"), before, "loading changes nothing")
+            self.assertNotEqual(self.read("next.safetensors"), before)
+            os.remove(model)
+
+    def test_the_quick_start_runs_in_the_background_with_its_log_in_device(self):
+        if harness.mpirun is None:
+            self.skipTest("no mpirun")
+        env = {"PCC": harness.pcc, "PRUN": harness.prun, "MPIRUN": harness.mpirun}
+        result = self.ok(harness.run(["sh", self.sample("run_with_mpi.sh")], cwd=self.folder, env=env))
+        self.assertRegex(result.out, r"[^\n]*\n?process (\d+) trains; its log is device/train.log\n")
+        read = lambda: self.read("device", "train.log").decode()
+        began = time.monotonic()
+        while "sent per rank and step" not in read() and time.monotonic() - began < harness.TIMEOUT:
+            time.sleep(0.02)
+        plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8)
+        expected = self.ok(self.local(plan, 8)).texts()
+        log = harness.Result([], 0, read(), "", 0)
+        for rank in range(8):
+            self.assertEqual(log.texts(rank), expected, read())
 
     def test_replicas_that_differ_are_named(self):
         plan = self.toymodel(2, ("uniform(-0.31622776601683794, 0.31622776601683794);\n    param b1", 'file("w.npy");\n    param b1'), name="file")

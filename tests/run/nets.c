@@ -47,7 +47,7 @@ static void add_report(Totals *totals, const NetReport *report) {
     totals->limited += report->limited;
     totals->chosen_again += report->chosen_again;
     totals->modes[report->mode]++;
-    totals->modes[MODE_STAND_ALONE] += report->mode != MODE_DATA_PARALLEL; /* the reference */
+    totals->modes[MODE_STAND_ALONE] += !mode_hides(report->mode); /* the reference */
     totals->dtypes[report->dtype]++;
     totals->optimizers[report->optimizer]++;
     totals->schedules[report->schedule]++;

@@ -28,7 +28,7 @@ const char *const net_outcome_name[NOUTCOMES] = {"holds",
                                                  "sends more than planned"};
 
 bool net_counts(const NetReport *report) {
-    return report->outcome == NET_HOLDS && report->communicates && report->finite && (report->effect || report->mode == MODE_DATA_PARALLEL);
+    return report->outcome == NET_HOLDS && report->communicates && report->finite && (report->effect || mode_hides(report->mode));
 }
 
 /* ---------------------------------------------------------------- compiling */
@@ -94,7 +94,7 @@ static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int 
                        .redistribution = net->redistribution,
                        .machine = net->machine ? machine_named(net->machine) : NULL,
                        .overrides = {.nranks = nranks, .replicas = net->replicas}};
-    if (nranks == 1 && net->mode != MODE_DATA_PARALLEL) options.overrides.mode = "stand_alone";
+    if (nranks == 1 && !mode_hides(net->mode)) options.overrides.mode = "stand_alone";
     if (nranks > 1 && net->memory_percent > 0) {
         options.machine = &small;
         options.silenced = 1u << WARN_MEMORY;                           /* nothing may be small enough */
@@ -361,7 +361,7 @@ static bool check_level(const FuzzNet *net, int level, const char *reference, Ne
     Compiled compiled;
     report->level = level;
     bool ok = compile_net(&compiled, net, net->nranks, level, path, report) && run_plan(net, &compiled, reference, fault, report);
-    if (ok && level == 2 && net->mode != MODE_DATA_PARALLEL) report->effect |= hints_matter(net, &compiled, level, path);
+    if (ok && level == 2 && !mode_hides(net->mode)) report->effect |= hints_matter(net, &compiled, level, path);
     arena_finish(&compiled.arena);
     return ok;
 }

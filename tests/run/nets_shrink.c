@@ -72,7 +72,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         if (net->mode == MODE_AUTO) net->mode = MODE_SEMI_AUTO;
         break;
     case 8:
-        if (net->mode == MODE_DATA_PARALLEL) net->replicas = net->nranks;
+        if (mode_hides(net->mode)) net->replicas = net->nranks;
         break;
     case 9:
         net->gradients_mean = true;
@@ -185,7 +185,7 @@ static bool fewer_ranks(Shrink *shrink, int nranks, int axis) {
         candidate.items.at[i].hint = changed_hint(candidate.items.at[i].hint, nranks, without, shrink->arena);
     candidate.dataset_hint = changed_hint(candidate.dataset_hint, nranks, without, shrink->arena);
     candidate.nranks = nranks;
-    if (candidate.mode == MODE_DATA_PARALLEL) candidate.replicas -= shrink->net->nranks - nranks;
+    if (mode_hides(candidate.mode)) candidate.replicas -= shrink->net->nranks - nranks;
     for (int a = axis; axis >= 0 && a + 1 < candidate.naxes; a++)
         candidate.axis[a] = candidate.axis[a + 1];
     candidate.naxes -= axis >= 0;

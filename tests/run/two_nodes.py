@@ -10,6 +10,7 @@ import signal
 import time
 
 import harness
+from ddp import LINE
 from harness import Case, run
 from killed import gone
 
@@ -48,9 +49,9 @@ class TwoNodes(Case):
         options = {"plm_rsh_agent": self.path("agent"), "btl": "tcp,self", "btl_tcp_if_include": LINK % 0, "oob_tcp_if_include": LINK % 0}
         return inside(self.node[0], harness.mpirun, "--hostfile", self.path("hosts"), "-n", "4", *sum((["--mca", *each] for each in options.items()), []), harness.prun, *words)
 
-    def launched(self, node, *words):
-        """The command that starts two of the four ranks on a node, without MPI."""
-        meeting = "--nproc", "2", "--nnodes", "2", "--node-rank", str(node), "--master-addr", (LINK % 1).split("/")[0], "--master-port", "4711"
+    def launched(self, node, *words, nproc=2):
+        """The command that starts so many ranks on a node, without MPI."""
+        meeting = "--nproc", str(nproc), "--nnodes", "2", "--node-rank", str(node), "--master-addr", (LINK % 1).split("/")[0], "--master-port", "4711"
         return inside(self.node[node], harness.prun, *meeting, *words)
 
     def link_bytes(self):
@@ -85,6 +86,18 @@ class TwoNodes(Case):
                 self.assertEqual(there.texts(), here.texts())
                 sent = int(re.search(r"by the busiest, (\d+) by the idlest", there.out)[1])
                 self.assertGreater(self.link_bytes() - before, sent * len(there.texts()) // 4, "what crossed the link")
+
+    def test_the_toymodel_on_two_nodes_of_four(self):
+        """samples/ddp_toymodel.dsl: a line of each of eight ranks, with its process and its number on its node."""
+        plan = self.compile(self.sample("ddp_toymodel.dsl"), "net.plan", "--ranks", 8)
+        here = {(rank, loss) for _, rank, _, loss in LINE.findall(self.ok(self.local(plan, 8)).out)}
+        second = harness.started(self.launched(1, plan, nproc=4), self, cwd=self.folder)
+        there = LINE.findall(self.ok(run(self.launched(0, plan, nproc=4), cwd=self.folder)).out)
+        out, err = second.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual((second.returncode, out), (0, b""), err)
+        self.assertEqual([(rank, local) for _, rank, local, _ in there], [(str(rank), str(rank % 4)) for rank in range(8)])
+        self.assertEqual({(rank, loss) for _, rank, _, loss in there}, here)
+        self.assertEqual(len({pid for pid, _, _, _ in there}), 8, "a process a rank")
 
     def test_a_rank_killed_on_the_other_node_ends_the_job_without_mpi(self):
         endless = self.write("endless.dsl", harness.edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 5;")))

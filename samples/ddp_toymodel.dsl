@@ -1,7 +1,11 @@
 # The ToyModel of PyTorch's DDP tutorial: Linear(10, 10), ReLU, Linear(10, 5) on rows of its own on each rank; gradients are averaged.
 #
-#   pcc toymodel.dsl --ranks 8 && mpirun -n 8 prun toymodel.plan
-net toymodel(batch = 20) {
+#   pcc ddp_toymodel.dsl --ranks 8 && mpirun -n 8 prun ddp_toymodel.plan
+#
+# On two nodes of four ranks, without MPI, on either of them with its own number behind --node-rank:
+#
+#   prun --nproc 4 --nnodes 2 --node-rank 0 --master-addr ADDRESS --master-port 1234 ddp_toymodel.plan
+net ddp_toymodel(batch = 20) {
     input x      : f32[batch, 10];
     input target : f32[batch, 5];
 
