@@ -14,7 +14,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compiler/loss_scale.h"
 #include "compiler/sharded.h"
 
 /* ---------------------------------------------------------------- states and inputs */
@@ -124,7 +123,7 @@ bool pass_assign(Build *b) {
     leaf_layouts(g);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        bool later = (node->op == OP_sum_squares && node->origin == n) || node->op == OP_clip || loss_scale_removes(g, node) ||
+        bool later = (node->op == OP_sum_squares && node->origin == n) || node->op == OP_clip || gradient_changes(g, node) ||
                      node->update > 0; /* as the update of their gradient */
         if (!later && !node_is_leaf(node) && op_table[node->op].op_class != OP_CLASS_UPDATE) give_strategy(g, n);
     }

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "compiler/buckets.h"
-#include "compiler/loss_scale.h"
 #include "compiler/prefetch.h"
 
 #define FIRST_BUCKET_BYTES ((int64_t)1 << 20)
@@ -32,7 +31,7 @@ static char *users_of_converts(const Build *b) {
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         bool updates =
-            (node->update > 0 && node->op != OP_write) || node->op == OP_clip || node->op == OP_sum_squares || loss_scale_removes(g, node);
+            (node->update > 0 && node->op != OP_write) || node->op == OP_clip || node->op == OP_sum_squares || gradient_changes(g, node);
         int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : updates ? BY_UPDATE : BY_OTHER;
         for (int i = 0; i < node->nin; i++) /* the norm by which gradients are clipped is made of them: it never shares their bucket */
             users[g->values.at[node->in[i]].node] |= (char)(node->op == OP_clip && i > 0 ? BY_OTHER : by);

@@ -234,7 +234,9 @@ bool graph_expand(Graph *graph, TemplateFn *template_of, Expanded *expanded); /*
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
 int update_gradient(const Graph *graph,
-                    const Node *update); /* the gradient that an update takes, before it was clipped or unscaled: a value */
+                    const Node *update); /* the gradient that an update takes, before it was compressed, unscaled, clipped: a value */
+/* Whether a node changes a whole gradient, its operand 0, before anything takes it: it is compressed and widened again, or the loss's scale is taken out. */
+bool gradient_changes(const Graph *graph, const Node *node);
 int graph_as_type(Graph *graph, int value, DType dtype, Span span); /* the value in another element type: itself, or of a cast */
 /* accumulate.c: which nodes depend on an input; in the graph's arena. */
 bool *graph_varies(const Graph *graph);

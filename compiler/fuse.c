@@ -44,7 +44,7 @@ static bool is_repeat(OpCode op) {
 
 static bool is_element(const Node *node) {
     return node->nout == 1 && node->nin <= 3 &&
-           ((op_elementwise(node->op) && node->op != OP_clip && node->op != OP_cast) || is_repeat(node->op));
+           ((op_elementwise(node->op) && node->op != OP_clip && node->op != OP_cast && node->op != OP_compress) || is_repeat(node->op));
 }
 
 static bool is_product(const Node *node) {

@@ -498,6 +498,17 @@ static void clip_gradients(Graph *g, int *gradient, int nstates, int squares) {
     }
 }
 
+bool gradient_changes(const Graph *g, const Node *node) {
+    return (node->op == OP_compress || node->op == OP_cast || node->op == OP_mul) && g->nodes.at[node->origin].op == OP_read;
+}
+
+/* As the backward pass made it. */
+static int unchanged(const Graph *g, int gradient) {
+    while (gradient_changes(g, graph_producer(g, gradient)))
+        gradient = graph_producer(g, gradient)->in[0];
+    return gradient;
+}
+
 /* An operator of one number a replica, whose replicas lie as those of the parameter that a node replicates. */
 static int along_replicas(Graph *g, int replicate, OpCode op, const int *in, int nin, const Attr *attr, const char *name) {
     const int value = graph_emit(g, op, in, nin, attr, name, g->nodes.at[replicate].span);
@@ -513,7 +524,7 @@ static int squares_of_replicas(Graph *g, const int *gradient, int nstates) {
     int sum = -1, replicate = -1;
     for (int s = 0; s < nstates; s++) {
         if (gradient[s] < 0) continue;
-        const Node added = *graph_producer(g, gradient[s]); /* a copy: what follows adds nodes */
+        const Node added = *graph_producer(g, unchanged(g, gradient[s])); /* a copy: what follows adds nodes */
         assert(added.op == OP_replica_sum && g->nodes.at[added.origin].op == OP_replicate);
         replicate = added.origin;
         const int part = PART_OUT,
@@ -542,14 +553,32 @@ static void measure_gradients(Graph *g, LossScale *scale, int *gradient, int nst
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates, squares);
 }
 
+/* A gradient in another element type: `op` says whether its terms are brought there, or it. */
+static int gradient_as(Graph *g, OpCode op, int read, int gradient, DType dtype, const char *what) {
+    Attr attr[MAX_ATTRS] = {{0}};
+    attr[op_attr(op, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
+    return graph_emit_gradient(g, g->values.at[read].node, op, &gradient, (int[]){PART_OUT}, 1, PART_OUT, attr,
+                               arena_printf(g->arena, "%s_%s", what, g->values.at[read].name));
+}
+
+/* Gradients as ranks add them up: in fewer bits, and then as wide as they were. All are narrow before the first one is widened, so that they can go between ranks together. */
+static void compress_gradients(Graph *g, const int *read, int *gradient, int nstates) {
+    bool *narrow = arena_alloc(g->arena, (size_t)nstates + 1);
+    for (int s = 0; s < nstates; s++) {
+        narrow[s] = gradient[s] >= 0 && g->settings.compress != F32 && !updates_rows(g, s, gradient[s]);
+        if (narrow[s]) gradient[s] = gradient_as(g, OP_compress, read[s], gradient[s], g->settings.compress, "compressed");
+    }
+    for (int s = 0; s < nstates; s++)
+        if (narrow[s]) gradient[s] = gradient_as(g, OP_cast, read[s], gradient[s], g->states.at[s].type.dtype, "reduced");
+}
+
 int update_gradient(const Graph *g, const Node *update) {
     const int direction = op_in(update->op, "u"); /* of an update in two steps the first has the gradient */
     if (direction >= 0) return update_gradient(g, graph_producer(g, update->in[direction]));
     int gradient = update->in[op_in(update->op, "g") >= 0 ? op_in(update->op, "g")
                                                           : 0]; /* adafactor's direction is it, times an estimate; its squares */
     if (graph_producer(g, gradient)->op == OP_clip) gradient = graph_producer(g, gradient)->in[0];
-    const Node *maker = graph_producer(g, gradient);
-    return loss_scale_removes(g, maker) ? maker->in[0] : gradient;
+    return unchanged(g, gradient);
 }
 
 /* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */
@@ -605,6 +634,7 @@ static void differentiate(Graph *g, const Writes *writes) {
         *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
     for (int s = 0; s < nstates; s++)
         gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
+    compress_gradients(g, read, gradient, nstates);
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0) gradient[s] = loss_scale_remove(g, &scale, read[s], gradient[s]);
     measure_gradients(g, &scale, gradient, nstates);

@@ -66,10 +66,6 @@ int loss_scale_remove(Graph *g, const LossScale *s, int read, int gradient) {
                                arena_printf(g->arena, "unscaled_%s", of->name));
 }
 
-bool loss_scale_removes(const Graph *g, const Node *node) {
-    return node->op == OP_mul && g->nodes.at[node->origin].op == OP_read;
-}
-
 void loss_scale_check(Graph *g, LossScale *s, int squares) {
     const int zero = number(g, g->values.at[squares].type.dtype, 0);
     s->finite = binary(g, OP_equal, binary(g, OP_mul, squares, zero, "zero"), zero, "finite"); /* nan and infinity times 0 are nan */

@@ -17,8 +17,6 @@ void loss_scale_begin(Graph *graph, LossScale *scale, bool counts);
 int loss_scale_seed(Graph *graph, const LossScale *scale, double share);
 /* The gradient of a state, of which `read` is a value, without the scale: a value. */
 int loss_scale_remove(Graph *graph, const LossScale *scale, int read, int gradient);
-/* Whether a node takes the scale out of a gradient, which is its operand 0. */
-bool loss_scale_removes(const Graph *graph, const Node *node);
 /* Sets scale->finite. squares: the value that adds up those of all gradients, of one real number. */
 void loss_scale_check(Graph *graph, LossScale *scale, int squares);
 /* What a state holds after the step: `new` where gradients are finite, else `old`. Values. */

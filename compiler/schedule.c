@@ -7,6 +7,7 @@
  * - a communication starts as soon as its source is there; one whose result is larger than its source (a gather) at most WINDOW kernels before
  *   its first user, so that what is gathered early does not fill the memory, or earlier for a state that takes longer (prefetch.c). It is waited for directly before that user;
  * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so the memory of both is free soon.
+ * - what is done to the terms of a gradient before they are added up comes directly behind it;
  * -O2: the reductions of gradients run in buckets (buckets.c), started when their last gradient is there, and waited for as late as the bound on
  * what is under way allows, at most until the end of the backward pass; their updates follow, in the order of the buckets. */
 #include <stdlib.h>
@@ -117,7 +118,9 @@ static void order_kernels(Scheduler *s) {
         const Node *node = &g->nodes.at[n];
         if (node_is_leaf(node) || node->op == OP_convert) continue;
         int own = ++count;
-        key[n] = node->op == OP_replica_sum && s->b->options->optimize > 0 ? 0 : own; /* a gradient: as soon as it can be */
+        const bool terms =
+            node->op == OP_replica_sum || (gradient_changes(g, node) && layout_is_partial(g->values.at[node->out[0]].layout));
+        key[n] = terms && s->b->options->optimize > 0 ? 0 : own; /* of a gradient: as soon as they can be */
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];

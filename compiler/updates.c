@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compiler/loss_scale.h"
 #include "compiler/sharded.h"
 
 /* A node of the update of a state, but for the writes. */
@@ -64,6 +63,14 @@ static void partial_layout(const Graph *g, int gradient, Layout *layout) {
     if (a.ndim == ndim && b.ndim == ndim && n == layout_count(&b, terms) &&
         memcmp(layout_list(&a, terms), layout_list(&b, terms), sizeof(Digit) * (size_t)n) == 0)
         *layout = a;
+}
+
+/* The layout in which the terms of a gradient lie: there they are compressed, before they are added up. */
+static const Layout *terms_layout(Graph *g, int gradient) {
+    Layout layout, whole;
+    partial_layout(g, gradient, &layout);
+    layout_complete(&layout, &whole);
+    return graph_layout(g, &whole, &type_of(g, gradient)->shape);
 }
 
 /* The layout in which a state is updated. */
@@ -188,9 +195,9 @@ void updates_assign(Build *b, bool in_parts) {
     }
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (!loss_scale_removes(g, node)) continue;
+        if (!gradient_changes(g, node)) continue;
         of_gradient[node->out[0]] = of_gradient[node->in[0]];
-        set_strategy(s, n, of_gradient[node->in[0]], false);
+        set_strategy(s, n, node->op == OP_compress ? terms_layout(g, node->in[0]) : of_gradient[node->in[0]], false);
     }
     Layout all = split_of_all_squares(g, of_gradient);
     for (int n = g->nforward; n < g->nodes.n; n++) {

@@ -72,6 +72,14 @@ static bool eval_precision(Lower *lower, const Expr *value) {
     return precision >= 0;
 }
 
+/* compress = bf16; */
+static bool eval_compress(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"f32", "bf16"};
+    const int compress = choice(lower, "compress", value, names, 2);
+    if (compress >= 0) lower->graph->settings.compress = compress == 0 ? F32 : BF16;
+    return compress >= 0;
+}
+
 /* loss_scale = 1024; */
 static bool eval_loss_scale(Lower *lower, const Expr *value) {
     return real_eval(lower, value, "loss_scale", 1, FLT_MAX, &lower->graph->settings.loss_scale);
@@ -155,6 +163,7 @@ enum {
     ON_NAN,
     PRECISION,
     LOSS_SCALE,
+    COMPRESS,
     LR,
     DECAY,
     EMA,
@@ -183,6 +192,7 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [ON_NAN] = {"on_nan", eval_on_nan},
                                   [PRECISION] = {"precision", eval_precision},
                                   [LOSS_SCALE] = {"loss_scale", eval_loss_scale},
+                                  [COMPRESS] = {"compress", eval_compress},
                                   [LR] = {"lr", eval_lr, .many = true},
                                   [DECAY] = {"decay", eval_decay, .many = true},
                                   [EMA] = {"ema", eval_ema},

@@ -348,6 +348,7 @@ typedef struct Settings {
     DType precision; /* of the factors of products: F32, as they are; F16, BF16: pass precision */
     double
         loss_scale; /* precision F16: what the loss is multiplied by for gradients, at first. Not in texts: the state's initial value says it */
+    DType compress; /* of gradients on their way between ranks: BF16, or F32, as they are. Not in texts: the operator compress says it */
     OnNan on_nan;
     const char *log;                /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;               /* whose losses it prints; -1: all ranks' */

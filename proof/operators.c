@@ -450,6 +450,7 @@ static bool arity_fits(const Node *node) {
         [OP_pick] = {2, 1},
         [OP_pick_grad] = {2, 1},
         [OP_cast] = {1, 1},
+        [OP_compress] = {1, 1},
         [OP_less] = {2, 1},
         [OP_less_equal] = {2, 1},
         [OP_greater] = {2, 1},
@@ -511,15 +512,14 @@ static bool result_fits(const Node *node, int result, DType dtype, DType common)
     if (is_comparison(node->op)) return dtype == BOOL;
     if (node->op == OP_first || (node->op == OP_topk && result == 1)) return dtype == I32;
     if (node->op == OP_einsum && node->attr[op_attr(OP_einsum, "wide")].i) return dtype_is_half(common) && dtype == F32;
-    if (node->op != OP_cast && node->op != OP_one_hot) return dtype == common;
+    if (node->op != OP_cast && node->op != OP_compress && node->op != OP_one_hot) return dtype == common;
     const Attr *to = &node->attr[op_attr(node->op, "to")];
-    return strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
+    return (node->op != OP_compress || dtype_is_float(dtype)) && strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
 }
 
 /* Which operand is a condition; -1: none. */
 static int condition_operand(const Node *node) {
-    if (node->op == OP_where || node->op == OP_first) return 0;
-    return takes_mask(node->op) && is_masked(node) ? node->nin - 1 : -1;
+    return node->op == OP_where || node->op == OP_first ? 0 : takes_mask(node->op) && is_masked(node) ? node->nin - 1 : -1;
 }
 
 /* All of one type, but an index, which is an integer, and a condition, which is bool. */
@@ -582,9 +582,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_clamp:
     case OP_stop_gradient:
     case OP_max_mask:
+    case OP_compress:
     case OP_write:
-        letters->linear = node->op == OP_neg || node->op == OP_stop_gradient ? LINEAR_IN_ALL : LINEAR_IN_NONE;
-        letters->elementwise = true;
+        letters->linear = node->op == OP_neg || node->op == OP_stop_gradient || node->op == OP_compress ? LINEAR_IN_ALL : LINEAR_IN_NONE;
+        letters->elementwise = node->op != OP_compress;
         return broadcast(graph, node, letters, true, why, n);
     case OP_sgd:
     case OP_momentum:

@@ -634,6 +634,7 @@ static const Semantics semantics[NOPS] = {
     [OP_cross_entropy] = {.kernel = cross_entropy_kernel, .cost = 3},
     [OP_pick_grad] = {.kernel = pick_kernel},
     [OP_cast] = {.kernel = kernel_cast},
+    [OP_compress] = {.row = copy_row},
     [OP_less] = {.row = less_row},
     [OP_less_equal] = {.row = less_equal_row},
     [OP_greater] = {.row = greater_row},

@@ -319,13 +319,16 @@ static bool is_finite(const Graph *graph, int value, const int *gradients, int n
 
 /* precision=f16: what is trained, and its slots, are written where all gradients are finite, and else what they were. */
 static bool scale_agrees(const Graph *graph, const int *gradients, int n, Error *error) {
+    int checked = -1; /* the condition */
     for (int i = 0; i < graph->nodes.n && graph->settings.precision == F16; i++) {
         const Node *write = &graph->nodes.at[i], *choice = write->op == OP_write ? graph_producer(graph, write->in[0]) : NULL;
         if (!choice || (!graph->states.at[write->state].trainable && graph->states.at[write->state].parameter == write->state)) continue;
         const Node *old = choice->op == OP_where ? graph_producer(graph, choice->in[2]) : choice;
-        if (old->op != OP_read || old->state != write->state || old->version != 0 || !is_finite(graph, choice->in[0], gradients, n))
+        if (old->op != OP_read || old->state != write->state || old->version != 0 ||
+            (choice->in[0] != checked && !is_finite(graph, choice->in[0], gradients, n)))
             return differ(error, "the header says precision=f16, state %s is written where a gradient is infinite too",
                           graph->states.at[write->state].name);
+        checked = choice->in[0];
     }
     return true;
 }
@@ -346,8 +349,12 @@ static bool norms_agree(const Graph *graph, Error *error) {
     if (root && (root->op != OP_sqrt || !sums_squares(graph, root->in[0], gradients, all)))
         ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
     ok = ok && scale_agrees(graph, gradients, all, error);
-    for (int v = graph->values.n - 1; ok && replicas >= 0 && v >= 0; v--) /* in place of those that are added up, the replicas' own */
-        if (gradients[v] > 0 && graph_producer(graph, v)->op == OP_replica_sum) gradients[graph_producer(graph, v)->in[0]] += gradients[v];
+    /* In place of those that are added up, compressed perhaps, the replicas' own. */
+    for (int v = graph->values.n - 1; ok && replicas >= 0 && v >= 0; v--) {
+        const Node *maker = graph_producer(graph, v);
+        if (gradients[v] > 0 && (maker->op == OP_replica_sum || maker->op == OP_cast || maker->op == OP_compress))
+            gradients[maker->in[0]] += gradients[v];
+    }
     root = ok && replicas >= 0 ? graph_producer(graph, graph->reports.at[replicas].value) : NULL;
     if (root && (root->op != OP_replica_sum || !sums_squares(graph, root->in[0], gradients, all)))
         ok = differ(error, "replica_norm2 is of other squares than those of the replicas' %d gradients", all);

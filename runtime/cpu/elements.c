@@ -292,7 +292,7 @@ ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
     static ElementLoop *const casts[NDTYPES][NDTYPES] = {CASTS(f32), CASTS(f64), CASTS(i32), CASTS(i64),
                                                          CASTS(u8),  CASTS(f16), CASTS(bf16)};
     static ElementLoop *const turns[2][NDTYPES] = {{turn_sin_f32, turn_sin_f64}, {turn_cos_f32, turn_cos_f64}};
-    if (op == OP_cast) return casts[in][out];
+    if (op == OP_cast || op == OP_compress) return casts[in][out];
     if ((op == OP_sin || op == OP_cos) && !dtype_is_half(in)) return turns[op == OP_cos][in];
     if ((op == OP_gelu || op == OP_gelu_grad) && attr[0].i) return with_tanh[op == OP_gelu_grad][in];
     return loops[op][in];

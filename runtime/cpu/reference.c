@@ -194,6 +194,9 @@ static double where_of(const double *x, const Attr *attr) {
 static double cast_of(const double *x, const Attr *attr) {
     return (void)attr, x[0];
 }
+static double compress_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0];
+}
 /* Updates: a rate that is left out is 1. */
 static double sgd_of(const double *x, const Attr *attr) {
     return x[0] - attr[0].f * x[2] * (x[1] + attr[1].f * x[0]);

@@ -504,6 +504,20 @@ static void try_replicas(void) {
                 }
 }
 
+/* Gradients that bf16 has exactly: sums of so few ones. */
+static void try_compressed(void) {
+    static const char net[] =
+        "net t() { param a : f64[6, 4] = ones; param w : f64[4, 8] = ones; h = matmul(a, w) shard ((2, 1), (1, 2)); loss sum(h); }\n"
+        "train { optimizer = sgd(lr = 0.5); compress = bf16; epochs = 1; steps = 2; }\n";
+    Net one, many;
+    run_step(&one, net, 1, 0, 2);
+    run_step(&many, net, 4, 0, 2);
+    note_executed(&many);
+    compare_states(&one, &many, net);
+    net_close(&one);
+    net_close(&many);
+}
+
 /* Updates of parameters that lie in parts, and what their gradients go through. */
 static void try_updates(void) {
     static const char *const net =
@@ -568,6 +582,7 @@ Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
     }
     try_replicas();
     try_updates();
+    try_compressed();
     try_tables();
     for (int op = 0; op < NOPS; op++) {
         bool computes =

@@ -72,6 +72,7 @@ static const Way way_of[NOPS] = {
     [OP_cos] = ELEMENT,
     [OP_stop_gradient] = ELEMENT,
     [OP_cast] = ELEMENT,
+    [OP_compress] = ELEMENT,
     [OP_where] = ELEMENT,
     [OP_less] = ELEMENT,
     [OP_less_equal] = ELEMENT,
@@ -147,7 +148,7 @@ bool simulate_knows(OpCode op) {
 }
 
 bool simulate_elementwise(OpCode op) {
-    bool changes_size = op == OP_cast || op == OP_where || op == OP_less || op == OP_less_equal || op == OP_greater ||
+    bool changes_size = op == OP_cast || op == OP_compress || op == OP_where || op == OP_less || op == OP_less_equal || op == OP_greater ||
                         op == OP_greater_equal || op == OP_equal || op == OP_not_equal;
     return way_of[op] == ELEMENT && !changes_size;
 }

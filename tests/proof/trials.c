@@ -132,6 +132,7 @@ const Trial trials[] = {
     {.op = OP_pick_grad, .nin = 2, .in = {S(7), S(7)}, .attr = {INT(5)}},
     {.op = OP_pick_grad, .nin = 2, .in = {S(4, 6), S(4, 6)}, .attr = {INT(3)}, .hidden = true},
     {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("f32")}},
+    {.op = OP_compress, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("bf16")}},
     {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("bool")}},
     {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("i64")}, .hashed = true},
     {.op = OP_less, .nin = 2, .in = {S(8, 6), S(6)}},

@@ -186,7 +186,8 @@ Test(functions, loops_of_all_variants_give_the_same_digits) {
                 for (int out = 0; out < NDTYPES; out++)
                     for (int with = 0; with < 2; with++) {
                         Attr attr[MAX_ATTRS] = {{.given = with, .i = with, .f = 0.75}, {.given = with, .f = 3}};
-                        const bool fits = op == OP_cast || op_type((OpCode)op, true, 0) == 'b' ? op == OP_cast || out == BOOL : out == in;
+                        const bool fits = op == OP_cast || op_type((OpCode)op, true, 0) == 'b' ? op == OP_cast || out == BOOL
+                                                                                               : out == in; /* compress is cast */
                         if (!fits || !vector_variant(v)->element((OpCode)op, attr, (DType)in, (DType)out)) continue;
                         check_elements(vector_variant(v), (OpCode)op, attr, (DType)in, (DType)out, v + with, &random);
                         nloops += v == 0;

@@ -183,7 +183,9 @@ Test(elementwise, cast_equals_the_cpus_between_all_types) {
 /* A row of the table that is elementwise and is not in the lists above would go untested. */
 Test(elementwise, every_elementwise_operator_is_tested) {
     for (int op = 0; op < NOPS; op++) {
-        bool moves = op == OP_write || op == OP_stop_gradient || op == OP_convert || op == OP_cast || op == OP_sum_squares, found = false;
+        bool moves =
+                 op == OP_write || op == OP_stop_gradient || op == OP_convert || op == OP_cast || op == OP_compress || op == OP_sum_squares,
+             found = false;
         if (!op_table[op].letters || op_table[op].expand || moves || (op_table[op].op_class == OP_CLASS_UPDATE)) continue;
         for (size_t k = 0; k < sizeof tolerances / sizeof *tolerances; k++)
             found = found || tolerances[k].op == (OpCode)op;
