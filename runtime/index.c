@@ -136,13 +136,15 @@ bool index_read(const TensorFile *file, Position *position, DataOrder *order, Er
     int64_t rows;
     for (int kind = 0; kind < NWATCHES; kind++)
         if (!read_watched(file, watched_key[kind], &position->watched[kind], error)) return false;
-    bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) && read_number(file, "pcc.step", 0, &position->step, error) &&
+    bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) &&
               read_number(file, "pcc.global_step", 0, &position->global_step, error) &&
+              read_number(file, "pcc.step", position->global_step > 0, &position->step, error) && /* 0: --import, nothing is done yet */
               read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&
               read_number(file, "pcc.step_rows", 1, &order->step_rows, error) && read_order(file, order, error);
     if (!ok) return false;
-    bool fits =
-        position->step <= order->steps && mul_checked(order->steps, order->step_rows, &rows) && mul_checked(rows, position->epoch, &rows);
+    const bool begun = position->global_step > 0 || (position->epoch == 1 && position->step == 0);
+    bool fits = begun && position->step <= order->steps && mul_checked(order->steps, order->step_rows, &rows) &&
+                mul_checked(rows, position->epoch, &rows);
     return fits || error_set(error, EXIT_ENVIRONMENT,
                              "%s: damaged: step %" PRId64 " of epoch %" PRId64 ", and an epoch has %" PRId64 " steps of %" PRId64 " rows",
                              file->path, position->step, position->epoch, order->steps, order->step_rows);
@@ -203,11 +205,7 @@ static bool convert_endless(Position *position, const DataOrder *then, const Dat
 
 bool position_convert(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
     int64_t rows;
-    if (position->global_step == 0) { /* --import: nothing is done yet */
-        position->epoch = 1;
-        position->step = 0;
-        return true;
-    }
+    if (position->global_step == 0) return true; /* --import: nothing is done yet */
     if (!mul_checked(position->epoch, now->steps, &rows) || !mul_checked(rows, now->step_rows, &rows))
         return error_set(error, EXIT_ENVIRONMENT,
                          "%s: it stands at epoch %" PRId64 ", which is too far for epochs of %" PRId64 " steps; %s", path, position->epoch,

@@ -86,8 +86,9 @@ static bool random_attr(FusedStep *step, OpCode op, const StepValue *x, Attr *at
         attr[0] = (Attr){.given = chance(step, 70), .f = -(double)below(step, 3)};
         attr[1] = (Attr){.given = !attr[0].given || chance(step, 50), .f = (double)below(step, 3)};
     }
-    if (op == OP_cast)
-        attr[0] = (Attr){.given = true, .text = dtype_name[chance(step, 50) ? (int)step->dtype : (int)below(step, BOOL + 1)]};
+    if (op == OP_cast || op == OP_compress)
+        attr[0] = (Attr){.given = true,
+                         .text = dtype_name[op == OP_compress || chance(step, 50) ? (int)step->dtype : (int)below(step, BOOL + 1)]};
     if (op == OP_transpose) { /* of the step's shape with its dimensions turned round */
         attr[0] = ints(x->shape.ndim);
         for (int d = 0; d < x->shape.ndim; d++)

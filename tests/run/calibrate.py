@@ -84,9 +84,8 @@ class Calibrate(Case):
             self.assertEqual(result.code, 2, str(result))
             self.assertEqual(result.err.count("prun: --calibrate net.plan would overwrite a file that is no machine file; it takes no plan\n"), 1, str(result))
             self.assertEqual(self.read("net.plan"), b"pcc-plan 1\n")
-        for text in "", "pcc-machine 1\n":
-            self.write("here.machine", text)
-            self.check(run([harness.prun, "--ranks", "2", "--calibrate", "here.machine"], cwd=self.folder), "here.machine", 2, ["rank"])
+        self.write("here.machine", "pcc-machine 1\n")
+        self.check(run([harness.prun, "--ranks", "2", "--calibrate", "here.machine"], cwd=self.folder), "here.machine", 2, ["rank"])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Ranks(Case):
 
     def test_every_way_trains_as_one_rank_does_and_sends_what_the_plan_says(self):
         one = self.net(1)
-        for ranks in 2, 8:
+        for ranks in 2, 4:
             plan = self.net(ranks)
             for way, words in WAYS.items():
                 with self.subTest(way=way, ranks=ranks):
@@ -53,7 +53,7 @@ class Ranks(Case):
         plan = self.net(8, "quickstart.dsl")
         found = {}
         for way in WAYS:
-            for graph in [], ["--no-graph"]:
+            for graph in ([], ["--no-graph"]) if way in ("local", "nccl") else ([],):  # the others record no steps
                 done = self.ok(self.run_on(way, plan, 8, "--deterministic", "--print", "w", *graph))
                 found[way, len(graph)] = done.texts(), re.findall(r"^w = .*$", done.out, re.M)
                 self.assertTrue(all(found[way, len(graph)]), done.out)
