@@ -654,7 +654,7 @@ bool value_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operand
 }
 
 bool operand_lower(Lower *lower, const Expr *expr, Operand *out) {
-    return value_lower(lower, expr, &(Outcome){0}, out);
+    return value_lower(lower, expr, &(Outcome){0}, out) && !message_misused(lower, expr, out->value);
 }
 
 bool strategy_unwrap(Lower *lower, const Expr **expr, const Shard **shard) {

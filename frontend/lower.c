@@ -197,6 +197,11 @@ static bool init_ranks(Lower *lower, const Expr *value, const TensorType *type, 
     for (int r = 0; ok && r < n; r++) {
         rank_set(lower, r);
         ok = init_eval(lower, value, type, init);
+        if (ok && n > 1 && init->kind != INIT_LITERAL) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "a number that differs from rank to rank is an element of a literal");
+            diag_hint(lower->diags, "[rank, 2 * rank]; random initial values differ between ranks by themselves");
+            ok = false;
+        }
         if (!ok || init->kind != INIT_LITERAL) break;
         if (!data) data = arena_alloc(lower->arena, sizeof *data * elements * (size_t)lower->graph->replicas);
         for (int copy = r; copy < (n == 1 ? lower->graph->replicas : r + 1); copy++)
@@ -282,6 +287,7 @@ static bool write_lower(Lower *lower, const Statement *statement) {
     const char *name = arena_printf(lower->arena, "%s.new", graph->states.at[state].name);
     Symbol symbol = {0};
     if (!expr_lower(lower, statement->value, name, statement->shard, &symbol)) return false;
+    if (symbol.kind != SYMBOL_NUMBER && message_misused(lower, statement->value, symbol.value)) return false;
     int value = symbol.kind == SYMBOL_NUMBER ? graph_constant(graph, *type, NULL, symbol.number.f, name, span) : symbol.value;
     const TensorType given = graph->values.at[value].type;
     if (graph->values.at[value].type.hidden) {
@@ -356,6 +362,7 @@ static bool loss_lower(Lower *lower, const Statement *statement) {
         diag_error(lower->diags, span, "the loss is a number that depends on nothing");
         return false;
     }
+    if (message_misused(lower, statement->value, symbol.value)) return false;
     const TensorType *type = &graph->values.at[symbol.value].type;
     if (type->shape.ndim != (type->hidden ? 1 : 0)) {
         diag_error(lower->diags, span, "the loss must be a single number, and this is %s", type_text(lower, type));

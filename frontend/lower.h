@@ -319,6 +319,8 @@ bool einsum_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operan
 
 bool is_manual_call(const Lower *lower, const Expr *call); /* all_reduce(x, sum) */
 bool manual_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out);
+/* Whether a value is what a send gives, which recv alone takes: then it says so. */
+bool message_misused(Lower *lower, const Expr *expr, int value);
 bool sends_received(Lower *lower); /* after the net */
 
 /* ---------------------------------------------------------------- ranks.c: likewise */

@@ -358,6 +358,16 @@ static int received(const Manual *m, int message) {
     return reshaped(&of, rows(&of, x, 1, shape_elements(&of.own), row, 1), NULL, 0, &of.own, 0);
 }
 
+bool message_misused(Lower *lower, const Expr *expr, int value) {
+    for (int i = 0; i < lower->sent.n && value >= 0; i++) {
+        if (lower->sent.at[i].value != value) continue;
+        diag_error(lower->diags, lower_span(lower, expr->loc), "this is a message: recv takes it");
+        diag_note(lower->diags, lower->sent.at[i].span, "it is sent here");
+        return true;
+    }
+    return false;
+}
+
 bool sends_received(Lower *lower) {
     for (int i = 0; i < lower->sent.n; i++) {
         if (lower->sent.at[i].received) continue;
@@ -471,11 +481,11 @@ bool manual_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operan
         diag_error(lower->diags, m.span, "%s has 1 result, and here are %d names", call->text, lower->nresults);
         return false;
     }
-    if (!room_for_node(lower, call->loc) || !arguments_read(&m) || !operand_lower(lower, m.argument[ARG_X], &x)) return false;
+    if (!room_for_node(lower, call->loc) || !arguments_read(&m) || !value_lower(lower, m.argument[ARG_X], &(Outcome){0}, &x)) return false;
+    if (m.kind != RECV && message_misused(lower, m.argument[ARG_X], x.value)) return false;
     const TensorType *type = x.value >= 0 ? &lower->graph->values.at[x.value].type : NULL;
     if (m.kind != RECV && (!type || !type->hidden)) {
-        diag_error(lower->diags, lower_span(lower, m.argument[ARG_X]->loc),
-                   type ? "this is a message: recv takes it" : "%s takes a tensor, and this is a number", call->text);
+        diag_error(lower->diags, lower_span(lower, m.argument[ARG_X]->loc), "%s takes a tensor, and this is a number", call->text);
         return false;
     }
     if (m.kind != RECV) {

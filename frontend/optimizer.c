@@ -128,6 +128,13 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");
 }
 
+static bool compress_complete(Lower *lower, Span span) {
+    if (lower->graph->settings.compress == F32 || !lower->manual) return true;
+    diag_error(lower->diags, span, "compress is of gradients that pcc adds up over ranks, and in mode manual the net does");
+    diag_hint(lower->diags, "leave it out; mode = data_parallel; adds them up");
+    return false;
+}
+
 /* The noise of gradients is seen in those of replicas, of as many rows each. */
 static bool noise_complete(Lower *lower, Span span) {
     const Settings *s = &lower->graph->settings;
@@ -155,7 +162,8 @@ static Span setting_span(Lower *lower, const Block *train, const char *name) {
 
 bool gradients_complete(Lower *lower, const Block *train, bool scaled) {
     const Settings *s = &lower->graph->settings;
-    if (!noise_complete(lower, setting_span(lower, train, "metrics"))) return false;
+    if (!noise_complete(lower, setting_span(lower, train, "metrics")) || !compress_complete(lower, setting_span(lower, train, "compress")))
+        return false;
     if (scaled && s->precision != F16) {
         diag_error(lower->diags, setting_span(lower, train, "loss_scale"), "a loss scale is for gradients of f16, and there are none");
         diag_hint(lower->diags, "precision = f16; or leave loss_scale out: f32 and bf16 hold gradients as small as they become");

@@ -94,6 +94,11 @@ bool groups_check(Lower *lower) {
             ok = false;
             break;
         }
+        if (axis_find(&lower->graph->settings, group->name)) {
+            diag_error(lower->diags, group->span, "'%s' is an axis of the mesh already", group->name);
+            ok = false;
+            break;
+        }
         group->place = arena_alloc(lower->arena, sizeof *group->place * (size_t)n);
         for (int r = 0; r < n; r++)
             group->place[r] = -1;

@@ -69,6 +69,15 @@ static bool write_file(const TensorFile *from, const int *tensors, TensorFile *t
     return ok;
 }
 
+/* A checkpoint holds more than is exported. */
+static bool is_checkpoint(const char *path, Arena *arena) {
+    TensorFile file = {.fd = -1};
+    Error error;
+    const bool is = access(path, F_OK) == 0 && tensors_open(&file, arena, path, &error) && tensors_metadata(&file, "pcc.epoch");
+    tensors_close(&file);
+    return is;
+}
+
 static bool export(const RunOptions *options, Arena *arena, Error *error) {
     const char *directory = options->checkpoint ? options->checkpoint : arena_printf(arena, "%s.checkpoints", options->plan);
     const char *path = options->resume && strcmp(options->resume, "latest") != 0 ? options->resume : checkpoint_newest(directory, arena);
@@ -77,6 +86,9 @@ static bool export(const RunOptions *options, Arena *arena, Error *error) {
     Checksums sums;
     if (!path) return error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to export", directory);
     if (!checkpoint_can_save(options->export, error) || !plan_of_file(&plan, arena, options->plan, error)) return false;
+    if (is_checkpoint(options->export, arena))
+        return error_set(error, EXIT_USAGE, "--export %s would overwrite a checkpoint by its parameters alone: name another file",
+                         options->export);
     if (options->averages && !plan.graph.settings.ema)
         return error_set(error, EXIT_USAGE, "--averages: this plan keeps no averages of its parameters (train { ema = 0.999; })");
     index_describe(&to, arena, &plan.graph, plan.net_hash, false, NULL, NULL);

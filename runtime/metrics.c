@@ -198,6 +198,15 @@ static int64_t step_of(const MetricsFile *file, const char *line, bool *eval) {
     return line[0] == '{' && at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
 }
 
+/* Rows that are added belong to the heading that is there. */
+static bool same_columns(const MetricsFile *metrics, const char *heading) {
+    Text own = {0};
+    put_heading(&own, metrics);
+    const bool same = strcmp(heading, own.at) == 0;
+    text_finish(&own);
+    return same;
+}
+
 /* What is no file, a pipe say, holds nothing. */
 static bool cut(const MetricsFile *metrics, int64_t global_step, bool evaluated, Error *error) {
     struct stat about;
@@ -212,16 +221,17 @@ static bool cut(const MetricsFile *metrics, int64_t global_step, bool evaluated,
         bool eval = false;
         if (line[n - 1] != '\n') break;
         const int64_t step = step_of(metrics, line, &eval);
-        ok = step >= 0;
+        ok = step >= 0 && (kept > 0 || metrics->form != FORM_CSV || same_columns(metrics, line));
         behind = step > global_step || (step == global_step && !evaluated && eval);
         if (!behind) kept += n;
     }
     free(line);
     fclose(file);
     if (!ok)
-        return error_set(error, EXIT_ENVIRONMENT,
-                         "%s: holds something else than the metrics of the run that is resumed: --metrics names another file",
-                         metrics->path);
+        return error_set(
+            error, EXIT_ENVIRONMENT,
+            "%s: holds something else than the metrics of the run that is resumed, or other columns: --metrics names another file",
+            metrics->path);
     return truncate(metrics->path, kept) == 0 ||
            error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", metrics->path, strerror(errno));
 }

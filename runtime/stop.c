@@ -131,7 +131,10 @@ static bool is_option(const char *word, const char *name) {
 
 void stop_command(Text *text, const Comm *comm, int argc, char *const *argv) {
     static const char *const beginnings[] = {"resume", "load", "rename", "transpose", "fresh"}; /* what it began with, each with a value */
-    if (comm->nprocesses > 1) text_printf(text, " mpirun -n %d", comm->nprocesses);
+    bool starts = false;                                                                        /* the ranks itself */
+    for (int i = 1; i < argc; i++)
+        starts = starts || is_option(argv[i], "nproc");
+    if (comm->nprocesses > 1 && !starts) text_printf(text, " mpirun -n %d", comm->nprocesses);
     put_word(text, argc > 0 ? argv[0] : "prun");
     text_printf(text, " --resume latest");
     for (int i = 1; i < argc; i++) {

@@ -151,6 +151,14 @@ class Log(Case):
                     self.assertClose([float(row["grad_norm"]), float(row["noise_scale"])], expected, 1e-4)
                     self.assertEqual(line, "%s %.3f" % (row["grad_norm"], float(row["grad_norm"])))
 
+    def test_a_table_of_other_columns_is_not_gone_on_with(self):
+        plan = self.compile(self.net('"{loss}"', [("log_every = 50;", "log_every = 50; checkpoint every 200 steps;")]), "c.plan", "--ranks", 2)
+        self.ok(self.local(plan, 2, "--metrics", "c.csv"))
+        table = self.read("c.csv")
+        more = self.compile(self.net('"{loss}"', [("log_every = 50;", "log_every = 50; checkpoint every 200 steps; metrics = grad_norm;")]), "more.plan", "--ranks", 2)
+        self.assertFails(self.local(more, 2, "--metrics", "c.csv", "--resume", "latest", "--checkpoint-dir", plan + ".checkpoints"), 3, r"c\.csv: holds .* or other columns")
+        self.assertEqual(self.read("c.csv"), table)
+
     def test_metrics_of_a_resumed_run_have_each_step_once(self):
         plan = self.plan('"{loss}"', [("log_every = 50;", "log_every = 50; checkpoint every 200 steps;")])
         metrics = lambda: [json.loads(line)["global_step"] for line in self.read("m.json").decode().splitlines()]

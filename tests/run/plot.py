@@ -84,6 +84,9 @@ class Plot(Case):
                                   (["--plot", "none"], 3, "none: cannot be opened: No such file"), (["--plot"], 2, "--plot draws files of --metrics: which"),
                                   (["--plot", "--eval", "text"], 2, "--plot draws what runs have written and runs nothing: leave out --eval")):
             self.assertFails(self.plot(*words), code, said)
+        self.write("good.jsonl", line(1, loss=0.5))
+        self.assertFails(self.plot("--plot=good.jsonl", "good.jsonl"), 2, "--plot=good.jsonl would overwrite the metrics that it draws")
+        self.assertEqual(self.read("good.jsonl").decode(), line(1, loss=0.5))
 
 
 if __name__ == "__main__":
