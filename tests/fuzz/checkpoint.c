@@ -82,6 +82,7 @@ static void try_convert(const Position *position, const DataOrder *then, const c
         require(converted.epoch >= 1 && converted.step >= 0 && converted.step <= now->steps, "a position outside of its epoch");
         require(converted.global_step == position->global_step, "other updates were done");
         bool at_end = position->step == then->steps && converted.step == now->steps && converted.epoch == position->epoch;
+        if (position->global_step == 0) continue; /* nothing is done, of no rows */
         if (now->flow == FLOW_SAME || (at_end && (then->flow != FLOW_ENDLESS || now->flow != FLOW_ENDLESS))) continue;
         require(then->flow == now->flow && strcmp(then->words, now->words) == 0, "went on over other rows");
         require(rows_done(&converted, now) == rows_done(position, then), "left out rows or took some again");
