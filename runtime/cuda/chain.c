@@ -23,6 +23,7 @@ static const uint8_t element_ops[NOPS] = {
     [OP_gelu] = ELEMENT_gelu,
     [OP_clamp] = ELEMENT_CLAMP,
     [OP_cast] = ELEMENT_COPY,
+    [OP_compress] = ELEMENT_COPY,
     [OP_less] = ELEMENT_LESS,
     [OP_less_equal] = ELEMENT_LESS_EQUAL,
     [OP_greater] = ELEMENT_GREATER,
@@ -68,7 +69,7 @@ static bool is_of_reals(ElementOp op) {
 static bool take_types(Build *build, const ChainStep *step) {
     const Chain *chain = build->chain;
     const DType in = step->nin > 0 ? chain_source_dtype(chain, step->in[step->nin - 1]) : step->dtype, out = step->dtype;
-    const bool converts = step->op == OP_cast && in != BOOL && out != BOOL;
+    const bool converts = (step->op == OP_cast || step->op == OP_compress) && in != BOOL && out != BOOL;
     if (!converts && !take_dtype(build, in)) return false;
     if (converts && build->dtype < 0) build->dtype = (int)out;
     if (converts && build->dtype != (int)in && build->dtype != (int)out) return false;
