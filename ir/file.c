@@ -175,6 +175,11 @@ static bool same_file(const FileUse *a, const FileUse *b) {
     return a->name && b->name ? strcmp(a->name, b->name) == 0 : !a->name && !b->name;
 }
 
+bool file_is_same(Arena *arena, const char *a, const char *b) {
+    const FileUse one = file_use(arena, a, NULL, false), other = file_use(arena, b, NULL, false);
+    return same_file(&one, &other);
+}
+
 void files_read(FileUses *uses, Arena *arena, const char *path, const char *what) {
     if (path) vec_push(arena, uses, file_use(arena, path, what, false));
 }

@@ -30,6 +30,8 @@ typedef struct FileUse {
     const char *name;       /* of a file that is not there, in its folder; NULL: it is there */
 } FileUse;
 typedef VEC(FileUse) FileUses;
+/* Whether two paths are one file, or will be. */
+bool file_is_same(Arena *arena, const char *a, const char *b);
 /* path NULL: none. */
 void files_read(FileUses *uses, Arena *arena, const char *path, const char *what);
 bool files_write(FileUses *uses, Arena *arena, const char *path, const char *what, Error *error);

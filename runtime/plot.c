@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ir/base.h"
@@ -360,18 +359,14 @@ static void name_runs(Plot *plot, char *const *paths) {
         plot->run[a] = paths[a];
 }
 
-static bool file_is_same(const char *a, const char *b) {
-    struct stat one, other;
-    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
 static bool draw(Plot *plot, const char *svg, char *const *paths, Error *error) {
     Text text = {0};
     int kept = 0;
     bool ok = true;
     name_runs(plot, paths);
     for (int r = 0; svg && r < plot->nruns; r++)
-        if (file_is_same(svg, paths[r])) return error_set(error, EXIT_USAGE, "--plot=%s would overwrite the metrics that it draws", svg);
+        if (file_is_same(&plot->arena, svg, paths[r]))
+            return error_set(error, EXIT_USAGE, "--plot=%s would overwrite the metrics that it draws", svg);
     for (int r = 0; ok && r < plot->nruns; r++)
         ok = read_run(plot, r, paths[r], error);
     if (!ok) return false;
