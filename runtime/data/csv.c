@@ -55,40 +55,61 @@ int64_t csv_fields(const Record *record, int separator) {
     return n;
 }
 
-/* Digits and a point, of which one division of exact numbers makes the nearest double (Clinger 1990, the fast path); false: strtod's. */
-static bool plain_number(const char *at, const char *end, double *number) {
+/* Behind the digits at `at`, which *digits takes up; what is more than 64 bits hold is lost. */
+static const char *read_digits(const char *at, uint64_t *digits) {
+    for (; *at >= '0' && *at <= '9'; at++)
+        *digits = 10 * *digits + (uint64_t)(*at - '0');
+    return at;
+}
+
+/* Behind the decimal number at `at`, of which one multiplication or division of exact numbers makes the nearest double (Clinger 1990, the fast path); NULL: strtod's.
+ * What stands behind the number is no digit. */
+static const char *plain_number(const char *at, double *number) {
     static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    enum { MOST_TENS = sizeof tens / sizeof *tens - 1, MOST_DIGITS = 15 }; /* 15 digits are below 2^53 */
-    const bool negative = at < end && *at == '-';
-    int64_t digits = 0;
-    int n = 0, behind = 0;
-    bool point = false;
-    for (at += negative; at < end && n <= MOST_DIGITS; at++) {
-        if (*at == '.' && !point) {
-            point = true;
-            continue;
-        }
-        if (*at < '0' || *at > '9') return false;
-        digits = 10 * digits + (*at - '0');
-        n++;
-        behind += point;
+    enum { MOST_TENS = sizeof tens / sizeof *tens - 1, MOST_DIGITS = 19, MOST_EXPONENT_DIGITS = 4 }; /* 19 digits are below 2^64 */
+    static const uint64_t EXACT = (uint64_t)1 << 53;
+    const bool negative = *at == '-';
+    uint64_t digits = 0;
+    const char *begin = at + negative, *point = read_digits(begin, &digits), *end = point;
+    int64_t n = point - begin, power = 0;
+    if (*point == '.') {
+        end = read_digits(point + 1, &digits);
+        power = point + 1 - end;
+        n -= power;
     }
-    if (n == 0 || n > MOST_DIGITS || behind > MOST_TENS) return false;
-    *number = (double)digits / tens[behind];
-    if (negative) *number = -*number;
-    return true;
+    if (n == 0 || n > MOST_DIGITS || digits > EXACT) return NULL;
+    if (*end == 'e' || *end == 'E') {
+        const bool below = end[1] == '-';
+        const char *exponent = end + 1 + (below || end[1] == '+');
+        uint64_t value = 0;
+        end = read_digits(exponent, &value);
+        if (end == exponent || end - exponent > MOST_EXPONENT_DIGITS) return NULL;
+        power += below ? -(int64_t)value : (int64_t)value;
+    }
+    if (power < -MOST_TENS || power > MOST_TENS) return NULL;
+    const double magnitude = power < 0 ? (double)digits / tens[-power] : (double)digits * tens[power];
+    *number = negative ? -magnitude : magnitude;
+    return end;
 }
 
 bool csv_number(const Field *field, double *number) {
     char *end;
     if (field->n == 0 || field->broken) return false;
-    if (plain_number(field->text, field->text + field->n, number)) return true;
+    if (plain_number(field->text, number) == field->text + field->n) return true;
     *number = strtod(field->text, &end);
     if (end == field->text) return false;
     while (end < field->text + field->n && is_blank(*end, 0))
         end++;
     return end == field->text + field->n;
+}
+
+bool csv_plain_number(const Record *record, int separator, const char **at, double *number) {
+    const char *begin = *at ? *at : record->text, *last = record->text + record->n;
+    const char *end = begin < last ? plain_number(begin, number) : NULL;
+    if (!end || (end != last && *end != separator)) return false;
+    *at = end + 1;
+    return true;
 }
 
 int csv_separator(const Record *record) {

@@ -9,7 +9,7 @@ void pictures_close(Pictures *pictures); /* takes NULL */
 /* Reads the rows that are used, as far as that goes in a second or less, so that a picture that cannot be read is said before training. */
 bool pictures_look(Pictures *pictures, Error *error);
 int64_t pictures_count(const Pictures *pictures);
-/* What all processes must have alike; and what a user is told of a folder: its classes, and what is left out. */
+/* What all processes must have alike; and what is reported of a folder: its classes, and what is left out. */
 void pictures_describe(const Pictures *pictures, Text *text);
 void pictures_note(const Pictures *pictures, Text *text);
 bool pictures_label(Pictures *pictures, int64_t row, int64_t *label, Error *error);

@@ -42,6 +42,7 @@ struct Rows {
 
 bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
     const DType dtype = file->dtype;
+    if (dtype_is_float(dtype) && file->range == 0) return true;
     const bool integral = value == floor(value);
     /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
     const double most = dtype == BOOL  ? 1

@@ -66,6 +66,8 @@ bool csv_is_empty(const Record *record, int separator);
 bool csv_field(const Record *record, int separator, const char **at, Field *field);
 int64_t csv_fields(const Record *record, int separator); /* how many there are */
 bool csv_number(const Field *field, double *number);     /* false: it is none */
+/* csv_field and csv_number at once, of a field that is digits alone; false: they are to be asked, and *at has not moved. */
+bool csv_plain_number(const Record *record, int separator, const char **at, double *number);
 bool csv_is(const Field *field, const char *name);
 int csv_separator(const Record *record); /* the one of comma, semicolon and tab with the most fields; of equal ones the first */
 /* The line and column of a place in a record, from 1. */
@@ -119,7 +121,7 @@ bool rows_streamed(const Rows *rows);
 void rows_note(
     const Rows *rows, bool first,
     Text *
-        text); /* what a user is told of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it */
+        text); /* what is reported of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it */
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);

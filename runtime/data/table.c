@@ -133,6 +133,11 @@ static int label_of(const Field *field, const char *classes) {
     return -1;
 }
 
+/* Names of labels, which fields are then; NULL: none. */
+static const char *classes_of(const Table *table) {
+    return table->figures && table->figures->classes ? table->figures->classes : table->file->classes;
+}
+
 static bool parse_number(const Table *table, const Record *record, const Field *field, int64_t column, double *value, Error *error) {
     const RowFile *file = table->file;
     char text[160];
@@ -145,7 +150,7 @@ static bool parse_number(const Table *table, const Record *record, const Field *
         snprintf(text, sizeof text, "column %lld is empty", (long long)column);
         return fail_at(table, record, field->begin, error, text);
     }
-    const char *classes = table->figures && table->figures->classes ? table->figures->classes : file->classes;
+    const char *classes = classes_of(table);
     if (file->find_classes && !classes) { /* any name will do */
         *value = 0;
         return true;
@@ -200,17 +205,21 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
 
 /* What the input takes of a record, to table->parsed. */
 static bool parse(const Table *table, const Record *record, Error *error) {
+    const bool numbers = !table->tokens && !table->file->find_classes && !classes_of(table);
     double *number = table->parsed;
     const char *at = NULL;
     Field field;
     char why[160];
     for (int64_t column = 0; column < table->first_column + width(table); column++) {
         double value;
-        if (!csv_field(record, table->separator, &at, &field))
-            return fail_at(table, record, record->text + record->n, error, "the row is too short");
-        if (column < table->first_column) continue;
-        if (table->tokens) return parse_text(table, record, &field, error);
-        if (!parse_number(table, record, &field, column, &value, error)) return false;
+        field.text = at ? at : record->text;
+        if (!numbers || column < table->first_column || !csv_plain_number(record, table->separator, &at, &value)) {
+            if (!csv_field(record, table->separator, &at, &field))
+                return fail_at(table, record, record->text + record->n, error, "the row is too short");
+            if (column < table->first_column) continue;
+            if (table->tokens) return parse_text(table, record, &field, error);
+            if (!parse_number(table, record, &field, column, &value, error)) return false;
+        }
         if (!rows_value_fits(table->file, value, why, sizeof why)) return fail_at(table, record, field.text, error, why);
         number[column - table->first_column] = value;
     }

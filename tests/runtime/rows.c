@@ -318,6 +318,74 @@ Test(rows, csv_numbers_are_the_nearest_doubles) {
     }
 }
 
+/* How many fields csv_plain_number reads; each of them as csv_field and strtod do, and as far. */
+static int plain_fields(const char *line) {
+    const Record record = {.text = line, .n = strlen(line)};
+    const char *at = NULL;
+    Field field;
+    int n = 0;
+    for (;;) {
+        double found = 1, parsed = 1;
+        const char *behind = at;
+        const bool plain = csv_plain_number(&record, ',', &behind, &found);
+        if (!plain) cr_assert_eq(behind, at, "%s", line);
+        if (!csv_field(&record, ',', &at, &field)) {
+            cr_assert(!plain, "%s", line);
+            return n;
+        }
+        n += plain;
+        if (!plain) continue;
+        const double expected = strtod(field.text, NULL);
+        cr_assert_eq(behind, at, "%s", field.text);
+        cr_assert_eq(memcmp(&found, &expected, sizeof found), 0, "%.40s: %.17g, not %.17g", field.text, found, expected);
+        cr_assert(csv_number(&field, &parsed));
+        cr_assert_eq(memcmp(&parsed, &expected, sizeof parsed), 0, "%.40s: %.17g, not %.17g", field.text, parsed, expected);
+    }
+}
+
+Test(rows, csv_plain_numbers_are_what_strtod_reads) {
+    static const struct {
+        const char *line;
+        int plain;
+    } rows[] = {{"1,-2.5,.5,3.,-0,0.000", 6},
+                {"9007199254740992,9007199254740993,-9007199254740992", 2},
+                {"0000000000000000001,00000000000000000001", 1},  /* 19 digits, and 20 */
+                {"18446744073709551617,36893488147419103233", 0}, /* 2^64 + 1, 2^65 + 1 */
+                {"1e22,1e23,1e-22,1e-23,9007199254740991e22,9007199254740991e-22", 4},
+                {"1e+5,1E5,1e05,1.25e-3,0.1e23,1e00022", 5},
+                {"1e99999999999999999999,1e-18446744073709551617,1e9999", 0},
+                {"0.0000000000000000000001,0.000000000000000001", 1},
+                {" 1,2 ,\"3\",+4,5", 1},
+                {"1e,1e+,e1,.,-,-.,--1,1-,1.2.3,0x10,inf,nan,,-e1", 0},
+                {"", 0},
+                {",", 0},
+                {"7,", 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        cr_expect_eq(plain_fields(rows[i].line), rows[i].plain, "%s: %d", rows[i].line, plain_fields(rows[i].line));
+    /* Drawn at random: of 1 to 20 digits with a point anywhere, with and without an exponent; and doubles as they are printed. */
+    uint64_t state = 1;
+    int plain = 0;
+    for (int i = 0; i < 200000; i++) {
+        char line[96];
+        uint64_t draw[3];
+        double number;
+        for (int k = 0; k < 3; k++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            draw[k] = state >> 11 ^ state << 40;
+        }
+        char digits[24];
+        const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)(draw[0] >> draw[1] % 63)),
+                  point = (int)(draw[2] % (uint64_t)(n + 1));
+        const int exponent = (int)(draw[2] / 32 % 60) - 30, precision = (int)(draw[2] / 4096 % 18);
+        memcpy(&number, &draw[1], sizeof number);
+        if (!(number > -1e300 && number < 1e300)) number = 1;
+        snprintf(line, sizeof line, "%s%.*s.%s,%s%se%d,%.*g", draw[1] & 64 ? "-" : "", point, digits, digits + point, digits,
+                 draw[1] & 128 ? "." : "", exponent, precision, number);
+        plain += plain_fields(line);
+    }
+    cr_assert_gt(plain, 200000, "%d", plain);
+}
+
 /* Beyond what is looked at when a file is opened, and where blocks of a stream meet. */
 Test(rows, csv_of_many_blocks) {
     enum { ROWS = 40000 };
