@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the polynomials of runtime/cpu/functions.h, lowest power first: interpolation at Chebyshev nodes, in 200 bits (needs mpmath).
+"""Prints the polynomials of runtime/cpu/functions.h, lowest power first: interpolation at Chebyshev nodes, in 200 bits (needs mpmath); the one
+quotient of two by Lawson's weighted least squares (Loeb's linear problem, weighted anew in each round).
 The second column is the largest relative error of the function that the polynomial stands for, as a power of 2."""
 from mpmath import cos, erfc, exp, floor, hyp1f1, ln, log, lu_solve, matrix, mp, mpf, nstr, pi, polyval, quad, sin, sqrt
 
@@ -50,6 +51,38 @@ def tail(k):
     return p
 
 
+def mills(a):
+    """The normal distribution below -a: exp(-a^2 / 2) p(a) / q(a)"""
+    return erfc(a / sqrt(mpf(2))) / 2 * exp(a * a / 2)
+
+
+def quotient(f, a, b, over, under, first, rounds=30):
+    """Polynomials p and q of these degrees, p(0) = first and q(0) = 1, and the largest relative error of p / q."""
+    size = 6 * (over + under + 2)
+    nodes = [(a + b) / 2 - (b - a) / 2 * cos(pi * (2 * i + 1) / (2 * size)) for i in range(size)]
+    values = [f(x) for x in nodes]
+    weights, below, best = [mpf(1)] * size, [mpf(1)] * size, None
+    for turn in range(rounds):
+        left, right = matrix(over + under, over + under), matrix(over + under, 1)
+        for x, y, weight, divisor in zip(nodes, values, weights, below):
+            terms = [x**j for j in range(1, over + 1)] + [-y * x**j for j in range(1, under + 1)]
+            scale = weight / (divisor * y)**2
+            for i, term in enumerate(terms):
+                right[i] += scale * term * (y - first)
+                for j, other in enumerate(terms):
+                    left[i, j] += scale * term * other
+        found = list(lu_solve(left, right))
+        p, q = [first, *found[:over]], [mpf(1), *found[over:]]
+        below = [abs(polyval(q[::-1], x)) for x in nodes]
+        errors = [abs(polyval(p[::-1], x) / polyval(q[::-1], x) / y - 1) for x, y in zip(nodes, values)]
+        if best is None or max(errors) < best[2]:
+            best = p, q, max(errors)
+        if turn > 2:  # the first rounds find the divisors
+            total = sum(weight * error for weight, error in zip(weights, errors))
+            weights = [max(weight * error / total * size, mpf(10)**-12) for weight, error in zip(weights, errors)]
+    return best
+
+
 half_ln2 = ln(mpf(2)) / 2 * mpf("1.0001")
 log_end = ((sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1))**2 * mpf("1.0001")
 quarter = (pi / 4)**2 * mpf("1.0001")
@@ -63,7 +96,6 @@ ROWS = (
     ("SIN_F64", remainder_of_sin, tiny, quarter, 5, lambda z: z),
     ("COS_F32", remainder_of_cos, tiny, quarter, 3, lambda z: z * z / cos(sqrt(z))),
     ("COS_F64", remainder_of_cos, tiny, quarter, 5, lambda z: z * z / cos(sqrt(z))),
-    ("TAIL_F32", tail(mpf(3)), mpf(3) / mpf("17.5"), mpf(1), 8, None),
     ("TAIL_F64", tail(mpf("4.25")), mpf("4.25") / mpf("42.85"), mpf(1), 21, None),
 )
 
@@ -79,6 +111,10 @@ for name, f, a, b, degree, weight in ROWS:
     p = interpolate(f, a, b, degree)
     points = [a + (b - a) * (2 * i + 1) / 201 for i in range(100)]
     worst = max(abs(polyval(p[::-1], x) - f(x)) * (weight(x) if weight else 1 / abs(f(x))) for x in points)
-    single = name in ("EXP_F32", "LOG_F32", "TAIL_F32")  # sin and cos of f32 are computed in double
+    single = name in ("EXP_F32", "LOG_F32")  # sin and cos of f32 are computed in double
     terms = [nstr(c, 9 if single else 18, min_fixed=0, max_fixed=0) for c in p]
     print(f"#define {name} {', '.join(t + 'f' * single for t in terms)} /* 2^{nstr(log(worst, 2), 3)} */")
+
+p, q, worst = quotient(mills, mpf(0), mpf("14.5"), 4, 5, mpf("0.5"))
+for name, c in (("TAIL_OVER_F32", p), ("TAIL_UNDER_F32", q)):
+    print(f"#define {name} {', '.join(nstr(x, 9, min_fixed=0, max_fixed=0) + 'f' for x in c)} /* 2^{nstr(log(worst, 2), 3)} */")

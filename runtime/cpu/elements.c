@@ -12,9 +12,10 @@
  * the result's element. */
 #define LOOP_1(...) LOOP_1_(__VA_ARGS__)
 #define LOOP_2(...) LOOP_2_(__VA_ARGS__)
+#define UNUSED __attribute__((unused)) /* some of the near ones */
 #define EACH(...) _Pragma("omp simd") for (int64_t i = 0; i < n; i++) __VA_ARGS__
 #define BEGIN(name, suffix, R)                                                                                                             \
-    static void each_##name##_##suffix(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {            \
+    UNUSED static void each_##name##_##suffix(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {     \
         R *out = out_;                                                                                                                     \
         (void)attr, (void)stride;
 #define LOOP_1_(name, suffix, T, R, SETUP, expression)                                                                                     \
@@ -70,19 +71,22 @@
 #define ELEMENT float
 #define SUFFIX f32
 #define IF_REAL REAL_TYPE
-#define ADD(a, b) ((a) + (b))
-#define SUB(a, b) ((a) - (b))
-#define MUL(a, b) ((a) * (b))
-#define NEG(a) (-(a))
 #define ABS(a) fabsf(a)
 #include "runtime/cpu/elementtype.h"
 #define ELEMENT double
 #define SUFFIX f64
 #define IF_REAL REAL_TYPE
-#define ADD(a, b) ((a) + (b))
-#define SUB(a, b) ((a) - (b))
-#define MUL(a, b) ((a) * (b))
-#define NEG(a) (-(a))
+#define ABS(a) fabs(a)
+#include "runtime/cpu/elementtype.h"
+/* The same near 0 (NEAR_LOOP). */
+#define ELEMENT float
+#define SUFFIX near_f32
+#define IF_REAL REAL_TYPE
+#define ABS(a) fabsf(a)
+#include "runtime/cpu/elementtype.h"
+#define ELEMENT double
+#define SUFFIX near_f64
+#define IF_REAL REAL_TYPE
 #define ABS(a) fabs(a)
 #include "runtime/cpu/elementtype.h"
 #define ELEMENT int32_t
@@ -104,24 +108,31 @@
 #define ABS(a) ((a) < 0 ? NEG(a) : (a))
 #include "runtime/cpu/elementtype.h"
 
-/* sin and cos take other ways near 0 and far from it: the loops above both, for each element. These compute the near one alone, in blocks in which all are near. */
-enum { TURN_BLOCK = 256 };
-#define TURN(name, suffix, T, ABS)                                                                                                         \
-    LOOP_1(name##_near, suffix, T, T, , name##_near_##suffix(x))                                                                           \
-    static void turn_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {             \
-        for (int64_t begin = 0; begin < n; begin += TURN_BLOCK) {                                                                          \
-            const int64_t most = n - begin < TURN_BLOCK ? n - begin : TURN_BLOCK;                                                          \
+/* Functions that take other ways near 0 and far from it: the loops above compute both, for each element. These compute the near one alone, in
+ * blocks in which all are near. */
+enum { BLOCK = 512 };
+#define NEAR_LOOP(name, suffix, T, ABS, limit, nin)                                                                                        \
+    static void blocks_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {           \
+        for (int64_t begin = 0; begin < n; begin += BLOCK) {                                                                               \
+            const int64_t most = n - begin < BLOCK ? n - begin : BLOCK;                                                                    \
             const T *x = (const T *)in[0] + begin * stride[0];                                                                             \
+            const void *at[2] = {x, nin > 1 ? (const T *)in[1] + begin * stride[1] : NULL};                                                \
             int far = 0;                                                                                                                   \
-            _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < most * stride[0]; i++) far |= !(ABS(x[i]) <= (T)NEAR_TURNS);    \
-            if (!stride[0]) far = !(ABS(*x) <= (T)NEAR_TURNS);                                                                             \
-            (far ? each_##name##_##suffix : each_##name##_near_##suffix)((T *)out + begin, (const void *const[]){x}, stride, attr, most);  \
+            _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < most * stride[0]; i++) far |= !(ABS(x[i]) <= (T)(limit));       \
+            if (!stride[0]) far = !(ABS(*x) <= (T)(limit));                                                                                \
+            (far ? each_##name##_##suffix : each_##name##_near_##suffix)((T *)out + begin, at, stride, attr, most);                        \
         }                                                                                                                                  \
     }
-TURN(sin, f32, float, fabsf)
-TURN(cos, f32, float, fabsf)
-TURN(sin, f64, double, fabs)
-TURN(cos, f64, double, fabs)
+NEAR_LOOP(sin, f32, float, fabsf, NEAR_TURNS, 1)
+NEAR_LOOP(cos, f32, float, fabsf, NEAR_TURNS, 1)
+NEAR_LOOP(sin, f64, double, fabs, NEAR_TURNS, 1)
+NEAR_LOOP(cos, f64, double, fabs, NEAR_TURNS, 1)
+NEAR_LOOP(exp, f32, float, fabsf, NEAR_EXP, 1)
+NEAR_LOOP(sigmoid, f32, float, fabsf, NEAR_EXP, 1)
+NEAR_LOOP(silu, f32, float, fabsf, NEAR_EXP, 1)
+NEAR_LOOP(silu_grad, f32, float, fabsf, NEAR_EXP, 2)
+NEAR_LOOP(gelu, f32, float, fabsf, NEAR_BELL, 1)
+NEAR_LOOP(gelu_grad, f32, float, fabsf, NEAR_BELL, 2)
 
 /* ---------------------------------------------------------------- operators with attributes */
 
@@ -291,9 +302,17 @@ ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
     }
     static ElementLoop *const casts[NDTYPES][NDTYPES] = {CASTS(f32), CASTS(f64), CASTS(i32), CASTS(i64),
                                                          CASTS(u8),  CASTS(f16), CASTS(bf16)};
-    static ElementLoop *const turns[2][NDTYPES] = {{turn_sin_f32, turn_sin_f64}, {turn_cos_f32, turn_cos_f64}};
+    static ElementLoop *const near[NOPS][NDTYPES] = {
+        [OP_sin] = {blocks_sin_f32, blocks_sin_f64},
+        [OP_cos] = {blocks_cos_f32, blocks_cos_f64},
+        [OP_exp] = {blocks_exp_f32},
+        [OP_sigmoid] = {blocks_sigmoid_f32},
+        [OP_silu] = {blocks_silu_f32},
+        [OP_silu_grad] = {blocks_silu_grad_f32},
+        [OP_gelu] = {blocks_gelu_f32},
+        [OP_gelu_grad] = {blocks_gelu_grad_f32},
+    };
     if (op == OP_cast || op == OP_compress) return casts[in][out];
-    if ((op == OP_sin || op == OP_cos) && !dtype_is_half(in)) return turns[op == OP_cos][in];
     if ((op == OP_gelu || op == OP_gelu_grad) && attr[0].i) return with_tanh[op == OP_gelu_grad][in];
-    return loops[op][in];
+    return near[op][in] ? near[op][in] : loops[op][in];
 }

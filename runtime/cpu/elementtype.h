@@ -1,5 +1,12 @@
 /* elementtype: the loops of elementwise.def's rows for one element type, included once for each. ELEMENT: the type; SUFFIX: its name in
- * theirs; IF_REAL(...): what it is given, where the type is real; ADD, SUB, MUL, NEG, ABS: of its numbers. */
+ * theirs; IF_REAL(...): what it is given, where the type is real; ABS: of its numbers; ADD, SUB, MUL, NEG: these too, where they are
+ * not those of C. */
+#ifndef ADD
+#define ADD(a, b) ((a) + (b))
+#define SUB(a, b) ((a) - (b))
+#define MUL(a, b) ((a) * (b))
+#define NEG(a) (-(a))
+#endif
 #define UNARY_OP(name, title, types, formula, ...) types##_ROW(LOOP_1(name, SUFFIX, ELEMENT, ELEMENT, , formula))
 #define UNARY_OP_X(name, title, types, formula, gradient, ...)                                                                             \
     types##_ROW(LOOP_1(name, SUFFIX, ELEMENT, ELEMENT, , formula))                                                                         \

@@ -7,7 +7,7 @@
  * Errors, in units of the last place, as tests/runtime/functions.c finds them:
  *   exp, log, log1p, sin, cos 1; tanh 2.5; density 4; normal 8 in its tail; pow 8 where it is far from 1
  * Reductions of exp, log, log1p, tanh: FDLIBM (Sun Microsystems 1993). The normal distribution: Shepherd and Laframboise, "Chebyshev
- * approximation of (1 + 2x) exp(x^2) erfc(x)", Mathematics of Computation 36 (1981). sin and cos: Payne and Hanek, "Radian reduction for
+ * approximation of (1 + 2x) exp(x^2) erfc(x)", Mathematics of Computation 36 (1981), in f64. sin and cos: Payne and Hanek, "Radian reduction for
  * trigonometric functions", SIGNUM 18 (1983). The polynomials and the parts of pi / 2 are printed by tools/coefficients.py. */
 #pragma once
 #include <math.h>
@@ -39,6 +39,11 @@
 #define POLYNOMIAL_19(x, a, ...) (POLYNOMIAL_18(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_20(x, a, ...) (POLYNOMIAL_19(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_21(x, a, ...) (POLYNOMIAL_20(x, __VA_ARGS__) * (x) + (a))
+/* a + b x + ... by Estrin's rule: with the square of x. */
+#define ESTRIN_4(...) ESTRIN_4_(__VA_ARGS__)
+#define ESTRIN_4_(x, square, a, b, c, d, e) (((b) * (x) + (a)) + (square) * (((d) * (x) + (c)) + (e) * (square)))
+#define ESTRIN_5(...) ESTRIN_5_(__VA_ARGS__)
+#define ESTRIN_5_(x, square, a, b, c, d, e, f) (((b) * (x) + (a)) + (square) * (((d) * (x) + (c)) + ((f) * (x) + (e)) * (square)))
 
 /* 2^e: the largest error of the function, relative to it. */
 #define EXP_F32 5.0e-1f, 1.6666577e-1f, 4.16665546e-2f, 8.36317905e-3f, 1.39261836e-3f /* 2^-27.0 */
@@ -58,9 +63,8 @@
 #define COS_F64                                                                                                                            \
     4.16666666666666654e-2, -1.38888888888873965e-3, 2.48015872987645608e-5, -2.75573172711451459e-7, 2.08761461465586094e-9,              \
         -1.13826236474744751e-11 /* 2^-60.6 */
-#define TAIL_F32                                                                                                                           \
-    1.32948406e-1f, 1.33704422e-1f, 1.1135647e-1f, 1.24604744e-1f, -6.56038419e-2f, 2.38347169e-1f, -2.8961007e-1f, 1.39086586e-1f,        \
-        -2.48338865e-2f /* 2^-23.1 */
+#define TAIL_OVER_F32 5.0e-1f, 4.37648605e-1f, 1.82731053e-1f, 4.04559213e-2f, 4.08775936e-3f
+#define TAIL_UNDER_F32 1.0f, 1.67318205f, 1.20046432f, 4.68133146e-1f, 1.01414523e-1f, 1.02463709e-2f /* 2^-27.3 */
 #define TAIL_F64                                                                                                                           \
     9.38687718658583528e-2, 9.38687714032542808e-2, 8.86718990445015814e-2, 7.82778413531463485e-2, 6.35540848262338164e-2,                \
         4.61830208194328158e-2, 2.88531677330447812e-2, 1.20361376623783569e-2, 7.33889214672551231e-3, -2.04278107568054735e-2,           \
@@ -85,6 +89,10 @@ static inline float with_sign_f32(float x, float s) {
 static inline double with_sign_f64(double x, double s) {
     return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
 }
+/* x, or 0: where a branch would be, the compiler would carry the constant through all that follows, and compute it in two ways. */
+static inline float keep_f32(int wanted, float x) {
+    return bits_float(float_bits(x) & (0 - (uint32_t)wanted));
+}
 
 /* The next integer below: what adding and taking away 2^23 leaves is the nearest one. Larger numbers are integers. */
 static inline float floor_f32(float x) {
@@ -107,15 +115,21 @@ static inline double sqrt_f64(double x) {
 
 /* Adding and taking away 1.5 2^23 rounds to an integer, which is then in the lowest bits of the sum. */
 #define ROUND_F32 12582912.0f
+#define NEAR_EXP 87
+#define NEAR_BELL 13
 #define ROUND_F64 6755399441055744.0
 
-/* exp(r) - 1 and n, of x + c, c small. */
-static inline float exp_parts_f32(float x, float c, uint32_t *n) {
+/* exp(high - low) - 1: f32 by Estrin's rule, which has as many operations as Horner's, but half as many one after the other. */
+static inline float exp_of_rest_f32(float high, float low) {
+    const float r = high - low, square = r * r;
+    return high + (square * ESTRIN_4(r, square, EXP_F32) - low);
+}
+/* exp(r) - 1 and n, of x; f64: of x + c, c small. */
+static inline float exp_parts_f32(float x, uint32_t *n) {
     const float shifted = x * 1.44269504f + ROUND_F32, whole = shifted - ROUND_F32;
-    const float high = x - whole * 0.693359375f, low = whole * -2.12194440e-4f - c,
-                r = high - low; /* log(2) in two parts, the first of 10 bits: high is exact */
     *n = float_bits(shifted);
-    return high + (r * r * POLYNOMIAL(4, r, EXP_F32) - low);
+    return exp_of_rest_f32(x - whole * 0.693359375f,
+                           whole * -2.12194440e-4f); /* log(2) in two parts, the first of 10 bits: high is exact */
 }
 static inline double exp_parts_f64(double x, double c, uint64_t *n) {
     const double shifted = x * 1.4426950408889634 + ROUND_F64, whole = shifted - ROUND_F64;
@@ -131,13 +145,19 @@ static inline double power_f64(uint64_t n) {
     return f64_of_bits((n + 1023) << 52);
 }
 
-static inline float exp_f32(float x) {
-    const int under = x < -104; /* no vector should meet an underflow where many are masked: it can take a hundred times as long */
-    const float y = under ? 0 : x > 89 ? 89 : x;
+/* Where e to the x is a normal number and infinity is far: |x| at most NEAR_EXP. */
+static inline float exp_near_f32(float x) {
     uint32_t n;
-    const float e = exp_parts_f32(y, 0, &n) + 1;
+    const float e = exp_parts_f32(x, &n) + 1;
+    return bits_float(float_bits(e) + (n << 23));
+}
+static inline float exp_f32(float x) {
+    const int under =
+        x<-104, over = x> 89; /* no vector should meet an underflow where many are masked: it can take a hundred times as long */
+    uint32_t n;
+    const float e = exp_parts_f32(keep_f32(!(under | over), x), &n) + 1;
     const uint32_t half = (uint32_t)((int32_t)(n << 9) >> 10), rest = n - half; /* in two steps: 2^n may be no normal number */
-    return under ? 0 : e * power_f32(half) * power_f32(rest);
+    return under ? 0 : over ? (float)INFINITY : e * power_f32(half) * power_f32(rest);
 }
 static inline double exp_f64(double x) {
     const int under = x < -746;
@@ -151,10 +171,11 @@ static inline double exp_f64(double x) {
 /* ---------------------------------------------------------------- tanh: -t / (2 + t), t = exp(-2 |x|) - 1 */
 
 static inline float tanh_f32(float x) {
-    const float a = fabsf(x), y = a > 10 ? -20 : -2 * a;
+    const float a = fabsf(x);
+    const int one = a > 10;
     uint32_t n;
-    const float e = exp_parts_f32(y, 0, &n), scale = power_f32(n), t = scale * e + (scale - 1);
-    return with_sign_f32(-t / (2 + t), x);
+    const float e = exp_parts_f32(keep_f32(!one, -2 * a), &n), scale = power_f32(n), t = scale * e + (scale - 1);
+    return with_sign_f32(one ? 1 : t / (2 + t), x);
 }
 static inline double tanh_f64(double x) {
     const double a = fabs(x), y = a > 20 ? -40 : -2 * a;
@@ -384,12 +405,22 @@ static inline double cos_f64(double x) {
 /* ---------------------------------------------------------------- the normal distribution */
 
 /* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15): the square in two parts, else its rounding is seen in the tail. */
-static inline float bell_f32(float x) {
-    const float high = bits_float(float_bits(x) & 0xfffff000), low = x - high, square = x * x;
-    const float rest = ((high * high - square) + 2 * high * low) + low * low;
-    const int under = square > 208; /* as in exp */
+static inline float bell_parts_f32(float x, uint32_t *n) {
+    const float high = bits_float(float_bits(x) & 0xfffff000), rest = (x - high) * (x + high);
+    const float shifted = x * x * (1.44269504f / -2) + ROUND_F32, whole = shifted - ROUND_F32;
+    *n = float_bits(shifted);
+    return exp_of_rest_f32(high * -0.5f * high - whole * 0.693359375f, whole * -2.12194440e-4f + rest * 0.5f) + 1;
+}
+/* |x| at most NEAR_BELL */
+static inline float bell_near_f32(float x) {
     uint32_t n;
-    const float e = exp_parts_f32(under ? 0 : square / -2, rest / -2, &n) + 1;
+    const float e = bell_parts_f32(x, &n);
+    return bits_float(float_bits(e) + (n << 23));
+}
+static inline float bell_f32(float x) {
+    const int under = x > 14.42f; /* as in exp */
+    uint32_t n;
+    const float e = bell_parts_f32(keep_f32(!under, x), &n);
     return under ? 0 : e * power_f32(n + 64) * 0x1p-64f;
 }
 static inline double bell_f64(double x) {
@@ -400,9 +431,17 @@ static inline double bell_f64(double x) {
     const double e = exp_parts_f64(under ? 0 : square / -2, rest / -2, &n) + 1;
     return under ? 0 : e * power_f64(n + 512) * 0x1p-512;
 }
-/* Its share below x, from the tail beyond |x|: bell u p(u) with u = k / (k + |x|). */
+/* Its share below x, from the tail beyond |x|. f32: bell p(|x|) / q(|x|); f64: bell u p(u) with u = k / (k + |x|). */
+static inline float tail_f32(float x, float bell) {
+    const float square = x * x;
+    return bell * (ESTRIN_4(x, square, TAIL_OVER_F32) / ESTRIN_5(x, square, TAIL_UNDER_F32)); /* the division beside bell */
+}
+static inline float normal_near_f32(float x) {
+    const float a = fabsf(x), tail = tail_f32(a, bell_near_f32(a));
+    return x > 0 ? 1 - tail : tail;
+}
 static inline float normal_f32(float x) {
-    const float a = fabsf(x) > 15 ? 15 : fabsf(x), u = 3 / (3 + a), tail = bell_f32(a) * (u * POLYNOMIAL(8, u, TAIL_F32));
+    const float a = fabsf(x) > 15 ? 15 : fabsf(x), tail = tail_f32(a, bell_f32(a));
     return x > 0 ? 1 - tail : tail;
 }
 static inline double normal_f64(double x) {
@@ -412,6 +451,9 @@ static inline double normal_f64(double x) {
 /* Its density at x. */
 static inline float density_f32(float x) {
     return bell_f32(fabsf(x) > 15 ? 15 : fabsf(x)) * 0.39894228040143267794f;
+}
+static inline float density_near_f32(float x) {
+    return bell_near_f32(fabsf(x)) * 0.39894228040143267794f;
 }
 static inline double density_f64(double x) {
     return bell_f64(fabs(x) > 40 ? 40 : fabs(x)) * 0.39894228040143267794;
@@ -463,3 +505,21 @@ static inline double pow_f64(double x, double y) {
 static inline float pow_f32(float x, float y) {
     return (float)pow_f64(x, y);
 }
+
+/* ---------------------------------------------------------------- near 0: those that are everywhere alike */
+
+#define log_near_f32 log_f32
+#define log1p_near_f32 log1p_f32
+#define tanh_near_f32 tanh_f32
+#define sqrt_near_f32 sqrt_f32
+#define pow_near_f32 pow_f32
+#define floor_near_f32 floor_f32
+#define exp_near_f64 exp_f64
+#define log_near_f64 log_f64
+#define log1p_near_f64 log1p_f64
+#define tanh_near_f64 tanh_f64
+#define sqrt_near_f64 sqrt_f64
+#define pow_near_f64 pow_f64
+#define floor_near_f64 floor_f64
+#define normal_near_f64 normal_f64
+#define density_near_f64 density_f64

@@ -89,6 +89,28 @@ Test(functions, are_within_their_error) {
     cr_assert(signbit(tanh_f32(-0.0f)) && signbit(tanh_f64(-0.0)), "the sign of a zero");
 }
 
+/* Where an element stands beside far ones and where it does not, it is computed by other loops: to the same digits. */
+Test(functions, near_ones_give_the_digits_of_those_of_all_numbers) {
+    const struct {
+        const char *name;
+        float (*near)(float x), (*all)(float x);
+        float limit;
+    } pairs[] = {
+        {"exp", exp_near_f32, exp_f32, NEAR_EXP},
+        {"normal", normal_near_f32, normal_f32, NEAR_BELL},
+        {"density", density_near_f32, density_f32, NEAR_BELL},
+    };
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
+        for (uint32_t bits = 0; bits <= float_bits(pairs[p].limit); bits += bits % 4096 ? 4095 : 1)
+            for (int sign = 0; sign < 2; sign++) {
+                const float x = bits_float(sign ? bits | 0x80000000 : bits);
+                cr_assert_eq(float_bits(pairs[p].near(x)), float_bits(pairs[p].all(x)), "%s(%.9g)", pairs[p].name, (double)x);
+            }
+    cr_assert_eq(float_bits(exp_near_f32(NEAR_EXP)), float_bits(exp_f32(NEAR_EXP)));
+    cr_assert_eq(float_bits(exp_near_f32(-NEAR_EXP)), float_bits(exp_f32(-NEAR_EXP)));
+    cr_assert_eq(float_bits(normal_near_f32(-NEAR_BELL)), float_bits(normal_f32(-NEAR_BELL)));
+}
+
 /* libm's pow of long double has more digits than f64. */
 Test(functions, powers_are_within_their_error) {
     uint64_t random = 5;
@@ -143,8 +165,14 @@ static bool same(const unsigned char *a, const unsigned char *b, DType dtype) {
     return memcmp(a, b, (size_t)dtype_bytes[dtype]) == 0;
 }
 
-/* One loop of a variant on n elements from `first` on, against that of the first variant on one element at a time. */
-static void check_elements(const VectorLoops *variant, OpCode op, const Attr *attr, DType in, DType out, int first, uint64_t *random) {
+static double bounded(double x, bool near) {
+    return !near || fabs(x) <= NEAR_BELL ? x : 0.75;
+}
+
+/* One loop of a variant on n elements from `first` on, against that of the first variant on one element at a time. near: none is so far
+ * from 0 that all of its block would be computed otherwise. */
+static void check_elements(const VectorLoops *variant, OpCode op, const Attr *attr, DType in, DType out, int first, bool near,
+                           uint64_t *random) {
     static _Alignas(64) unsigned char operand[3][N * 8], result[N * 8], alone[8];
     ElementLoop *loop = variant->element(op, attr, in, out), *plain = vector_variant(0)->element(op, attr, in, out);
     const int64_t size[3] = {op == OP_where ? 1 : dtype_bytes[in], dtype_bytes[in], dtype_bytes[in]}, to = dtype_bytes[out];
@@ -153,9 +181,9 @@ static void check_elements(const VectorLoops *variant, OpCode op, const Attr *at
             if (size[k] == 1)
                 operand[k][i] = random_next(random) & 1;
             else if (in == F32)
-                ((float *)(void *)operand[k])[i] = (float)sample(i * (1 + k), true, random);
+                ((float *)(void *)operand[k])[i] = (float)bounded(sample(i * (1 + k), true, random), near);
             else if (in == F64)
-                ((double *)(void *)operand[k])[i] = sample(i * (1 + k), false, random);
+                ((double *)(void *)operand[k])[i] = bounded(sample(i * (1 + k), false, random), near);
             else
                 memcpy(operand[k] + i * size[k], &(uint64_t){random_next(random)}, (size_t)size[k]);
         }
@@ -184,16 +212,34 @@ Test(functions, loops_of_all_variants_give_the_same_digits) {
         for (int op = 0; op < NOPS; op++)
             for (int in = 0; in < NDTYPES; in++)
                 for (int out = 0; out < NDTYPES; out++)
-                    for (int with = 0; with < 2; with++) {
-                        Attr attr[MAX_ATTRS] = {{.given = with, .i = with, .f = 0.75}, {.given = with, .f = 3}};
+                    for (int with = 0; with < 4; with++) {
+                        Attr attr[MAX_ATTRS] = {{.given = with & 1, .i = with & 1, .f = 0.75}, {.given = with & 1, .f = 3}};
                         const bool fits = op == OP_cast || op_type((OpCode)op, true, 0) == 'b' ? op == OP_cast || out == BOOL
                                                                                                : out == in; /* compress is cast */
                         if (!fits || !vector_variant(v)->element((OpCode)op, attr, (DType)in, (DType)out)) continue;
-                        check_elements(vector_variant(v), (OpCode)op, attr, (DType)in, (DType)out, v + with, &random);
+                        check_elements(vector_variant(v), (OpCode)op, attr, (DType)in, (DType)out, v + with, with > 1, &random);
                         nloops += v == 0;
                     }
     cr_log_info("%d loops of %d variants", nloops, vector_variants());
-    cr_assert_gt(nloops, 150);
+    cr_assert_gt(nloops, 300);
+}
+
+/* One number far from 0 among near ones, and what is no number. */
+Test(functions, loops_of_numbers_far_from_0_are_those_of_all_numbers) {
+    const Attr attr[MAX_ATTRS] = {{0}};
+    for (int v = 0; v < vector_variants(); v++)
+        for (int i = 0; i < NENDS + 3; i++) {
+            const float x = (float)(i < NENDS ? ends[i] : (const double[]){INFINITY, -INFINITY, NAN}[i - NENDS]);
+            float row[N], exps[N], gelus[N];
+            for (int j = 0; j < N; j++)
+                row[j] = 0.5f;
+            row[4 * i] = x;
+            vector_variant(v)->element(OP_exp, attr, F32, F32)(exps, (const void *const[]){row}, (const int64_t[]){1}, attr, N);
+            vector_variant(v)->element(OP_gelu, attr, F32, F32)(gelus, (const void *const[]){row}, (const int64_t[]){1}, attr, N);
+            const float right[2] = {exp_f32(x), x * normal_f32(x)};
+            cr_assert(same((unsigned char *)&exps[4 * i], (const unsigned char *)&right[0], F32), "exp(%.9g)", (double)x);
+            cr_assert(same((unsigned char *)&gelus[4 * i], (const unsigned char *)&right[1], F32), "gelu(%.9g)", (double)x);
+        }
 }
 
 static void check_rows(const VectorLoops *variant, OpCode op, DType dtype, bool contiguous, int64_t n, uint64_t *random) {
