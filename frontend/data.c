@@ -260,11 +260,8 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given) {
     if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as there are */
     const bool split = settings->split.nshares > 0;
     if (settings->data != DATA_FILES && (settings->shuffle || split || settings->uneven != UNEVEN_JOIN || settings->last != LAST_DROP)) {
-        diag_error(lower->diags, lower_span(lower, block->loc), "%s is for files of rows, and this data has no last row",
-                   settings->shuffle                 ? "order"
-                   : split                           ? "split"
-                   : settings->uneven != UNEVEN_JOIN ? "uneven"
-                                                     : "last");
+        const char *name = settings->shuffle ? "order" : split ? "split" : settings->uneven != UNEVEN_JOIN ? "uneven" : "last";
+        diag_error(lower->diags, setting_span(lower, block, name), "%s is for files of rows, and this data has no last row", name);
         diag_hint(lower->diags, "leave it out, or say data = npy(x = \"x.npy\", ...);");
         return false;
     }

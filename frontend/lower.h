@@ -480,6 +480,8 @@ bool eval_decay(Lower *lower, const Expr *value);
 bool scales_matched(Lower *lower);
 /* What is done to gradients can be done with this optimizer and precision; after all settings. scaled: train says loss_scale. */
 bool gradients_complete(Lower *lower, const Block *train, bool scaled);
+/* Where a block says a setting; the block where it does not. */
+Span setting_span(Lower *lower, const Block *block, const char *name);
 bool eval_ema(Lower *lower, const Expr *value);
 bool eval_accumulate(Lower *lower, const Expr *value);
 

@@ -153,11 +153,10 @@ static bool noise_complete(Lower *lower, Span span) {
     return false;
 }
 
-/* Where train says a setting; the block where it does not. */
-static Span setting_span(Lower *lower, const Block *train, const char *name) {
-    for (const Entry *entry = train->entries; entry; entry = entry->next)
+Span setting_span(Lower *lower, const Block *block, const char *name) {
+    for (const Entry *entry = block->entries; entry; entry = entry->next)
         if (strcmp(entry->name, name) == 0) return lower_span(lower, entry->name_loc);
-    return lower_span(lower, train->loc);
+    return lower_span(lower, block->loc);
 }
 
 bool gradients_complete(Lower *lower, const Block *train, bool scaled) {
@@ -265,7 +264,7 @@ bool scales_matched(Lower *lower) {
     return ok;
 }
 
-/* ---------------------------------------------------------------- the learning rate's way */
+/* ---------------------------------------------------------------- the learning rate's schedule */
 
 /* schedule = cosine(warmup = 100, end = 0.1); all that is in brackets may be left out, and so the brackets. */
 bool eval_schedule(Lower *lower, const Expr *value) {

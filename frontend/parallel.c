@@ -228,6 +228,18 @@ static void warn_search(Lower *lower) {
                  mode_name[settings->mode]);
 }
 
+/* In mode manual the net adds gradients up, and a state is a rank's own. */
+static void warn_manual(Lower *lower, const Block *block) {
+    static const char *const without_effect[][2] = {{"gradients", "the net itself adds them up"},
+                                                    {"shard_states", "each rank has states of its own"}};
+    if (lower->graph->settings.mode != MODE_MANUAL || lower->overrides->mode != NULL) return;
+    for (const Entry *entry = block->entries; entry; entry = entry->next)
+        for (int i = 0; i < 2; i++)
+            if (!strcmp(entry->name, without_effect[i][0]))
+                diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, entry->name_loc), "%s has no effect in mode manual: %s",
+                             without_effect[i][0], without_effect[i][1]);
+}
+
 bool parallel_lower(Lower *lower, const Block *block) {
     const Overrides *flags = lower->overrides;
     Settings *settings = &lower->graph->settings;
@@ -254,6 +266,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
     if (ok) warn_search(lower);
+    if (ok && block) warn_manual(lower, block);
     return replicas_lower(lower) && ok && groups_check(lower);
 }
 
