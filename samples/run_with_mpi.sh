@@ -7,6 +7,9 @@
 set -eu
 here=$(dirname "$0")
 if [ -f "$here/../tools/mpi.sh" ]; then . "$here/../tools/mpi.sh"; fi # more ranks than cores, and as root
+for program in "${PCC:-pcc}" "${PRUN:-prun}" "${MPIRUN:-mpirun}"; do
+    command -v "$program" >/dev/null || { echo "$0: there is no program $program; PCC, PRUN and MPIRUN name them" >&2; exit 3; }
+done
 mkdir -p device
 "${PCC:-pcc}" "$here/quickstart.dsl" --ranks 8 -o device/quickstart.plan
 nohup "${MPIRUN:-mpirun}" -n 8 "${PRUN:-prun}" --all-ranks device/quickstart.plan >device/train.log 2>&1 </dev/null &

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests, on a bare machine too: installs what is missing, builds, and runs
-#   tools/test.sh          what a change is tested with before it is committed: a plain build, and all tests but the long ones
-#   tools/test.sh --all    everything: the long tests too, the seeded faults, fuzzing; and with sanitizers all that runs in one process but the long ones
+#   tools/test.sh          what a change is tested with before it is committed: a plain build, all tests but the long ones and those of GPUs
+#   tools/test.sh --all    everything: the module for GPUs and the long tests too, the seeded faults, fuzzing; and with sanitizers all that runs in one process but the long ones
 set -eu
 case "$*" in
 "" | --all) size=$* ;;
@@ -24,16 +24,16 @@ run() {
         END { print folder ": " tests " tests ran; those that count their cases had " cases }'
 }
 
-# GPUs of one kind: the kernels take minutes to compile for each.
-tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto -Dgpu_architectures=90
 if [ "$size" != --all ]; then
-    run build-test --setup short --timeout-multiplier 4
+    tools/build.sh build-short -Dtests=enabled -Dwerror=true -Dcuda=disabled -Dstandin=disabled -Dfuzz=disabled
+    run build-short --setup short --timeout-multiplier 4
     exit
 fi
+# GPUs of one kind: the kernels take minutes to compile for each.
+tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto -Dgpu_architectures=90
 # The module for GPUs is built and tested once (-Dstandin=enabled has its tests under sanitizers too; it takes minutes to build them). -O1: half the time to compile of -O2.
 tools/build.sh build-sanitize -Dtests=enabled -Doptimization=1 -Ddebug=false -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-g1 -Wno-maybe-uninitialized" -Dcuda=disabled
 run build-test --timeout-multiplier 4
-export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 # Commands as users run them take minutes with sanitizers, and reach little that tests of parts and random nets do not.
 run build-sanitize --setup short --no-suite run --no-suite source --timeout-multiplier 10
 echo "all tests passed"

@@ -50,6 +50,9 @@ class Ddp(Case):
         if harness.mpirun is None:
             self.skipTest("no mpirun")
         env = {"PCC": harness.pcc, "PRUN": harness.prun, "MPIRUN": harness.mpirun}
+        missing = harness.run(["sh", self.sample("run_with_mpi.sh")], cwd=self.folder, env=env | {"PRUN": "/nowhere/prun"})
+        self.assertEqual(missing.code, 3)
+        self.assertIn("there is no program /nowhere/prun", missing.err)
         result = self.ok(harness.run(["sh", self.sample("run_with_mpi.sh")], cwd=self.folder, env=env))
         self.assertRegex(result.out, r"[^\n]*\n?process (\d+) trains; its log is device/train.log\n")
         read = lambda: self.read("device", "train.log").decode()
