@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Predicted step times beside measured ones: six nets on 1, 2, 4 and 8 CPU ranks, each with a machine file measured in the same minute.
+"""Predicted step times beside measured ones: six nets on 1, 2, 4 and 8 CPU ranks, between two machine files measured
+just before and just after.
 
     predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--json FILE]
 
-A round compiles and runs every net on every number of ranks, and measures the machine on so many just before; what counts is the median of the rounds' ratios. Goals: within
+A round compiles and runs every net on every number of ranks, and measures the machine on so many before and after; the prediction is the mean of those by the two files, since a machine
+that others use too has slow spells. What counts is the median of the rounds' ratios. Goals: within
 15 %, and of two plans of a net whose times differ by more than 10 % the faster one is predicted to be.
 """
 import os
@@ -47,24 +49,31 @@ def text_of(name, steps, edits, ranks):
     return text
 
 
-def predict(args, row, ranks, machine, folder):
+def predicted(args, source, plan, ranks, flags, folder):
+    """Seconds of a step by a machine file measured now."""
+    machine = os.path.join(folder, "here.machine")
+    launch(args, ranks, "--calibrate", machine)
+    said = run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--stats", "-Wno-memory", *flags])[0]
+    return figure(r"predicted +([\d.e+-]+) ms", said) / 1e3
+
+
+def predict(args, row, ranks, folder):
     """Predicted and measured seconds of a step."""
     name, edits, flags, steps = NETS[row]
     source, plan = os.path.join(folder, name + ".dsl"), os.path.join(folder, "net.plan")
     with open(source, "w") as out:
         out.write(text_of(name, steps, edits if ranks > 1 or row == "wide" else (), ranks))
-    launch(args, ranks, "--calibrate", machine)
-    said = run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--stats", "-Wno-memory", *flags])[0]
-    predicted = figure(r"predicted +([\d.e+-]+) ms", said) / 1e3
+    before = predicted(args, source, plan, ranks, flags, folder)
     measured = figure(r"steps after the first, ([\d.]+) ms each", launch(args, ranks, "--profile", plan)) / 1e3  # their mean, as a machine file has means
-    return {"predicted_s": predicted, "measured_s": measured, "ratio": predicted / measured}
+    mean = (before + predicted(args, source, os.path.join(folder, "after.plan"), ranks, flags, folder)) / 2
+    return {"predicted_s": mean, "measured_s": measured, "ratio": mean / measured}
 
 
 def rounds(args, samples, folder):
     for _ in range(args.rounds):
         for ranks in args.ranks:
             for row in args.nets:
-                samples.measure((row, ranks), lambda: predict(args, row, ranks, os.path.join(folder, "here.machine"), folder))
+                samples.measure((row, ranks), lambda: predict(args, row, ranks, folder))
                 if samples.values.get((row, ranks)):
                     print(f"{row}, ranks {ranks}: predicted / measured {samples.values[row, ranks][-1]['ratio']:.2f}", file=sys.stderr, flush=True)
 
