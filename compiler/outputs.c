@@ -1,4 +1,4 @@
-/* outputs: what pcc is told to write must be nothing that it or the plan reads. prun holds to the same rule (runtime/outputs.c). */
+/* outputs: a file that pcc writes must be none that it or the plan reads. prun holds to the same rule (runtime/outputs.c). */
 #include "compiler/compiler.h"
 #include "ir/file.h"
 

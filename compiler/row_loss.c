@@ -124,7 +124,7 @@ bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
 
 bool pass_rows(Build *b) {
     Diags *diags = b->follows != NULL ? b->follows->diags
-                                      : b->diags; /* what is wrong with an eval block is told like all that is wrong with the net */
+                                      : b->diags; /* what is wrong with an eval block is reported like all that is wrong with the net */
     if (b->front.whole != NULL && !rows_part(&b->front.graph, b->front.whole, &b->front.rows, diags)) return false;
     return loss_rows_apply(&b->front.graph, &b->front.rows, diags);
 }

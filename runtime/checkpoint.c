@@ -112,8 +112,8 @@ static bool write_rearranged(const Output *out, int tensor, Executor *executor, 
         target[d] = backend->alloc(context, box_elements(&box) * dtype_bytes[state->type.dtype] + 1, &failure);
         fits = target[d] != NULL;
     }
-    Error told = failure;
-    bool all_fit = comm_agree(comm, fits, &told), moved = all_fit && executor_rearrange_state(executor, number, &rows, target, &failure);
+    Error agreed = failure;
+    bool all_fit = comm_agree(comm, fits, &agreed), moved = all_fit && executor_rearrange_state(executor, number, &rows, target, &failure);
     for (int d = 0; moved && *ok && d < comm->ndriven; d++)
         *ok = write_box(out, tensor, executor, comm, state, &rows, d, target[d], error);
     for (int d = 0; target && d < comm->ndriven; d++)

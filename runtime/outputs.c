@@ -1,4 +1,4 @@
-/* outputs: what prun is told to write must be nothing that it reads. */
+/* outputs: a file that prun writes must be none that it reads. */
 #include <string.h>
 
 #include "ir/file.h"

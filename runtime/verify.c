@@ -138,10 +138,10 @@ bool verifier_before(Verifier *verifier, Error *error) {
 /* ---------------------------------------------------------------- the reference's step */
 
 /* By how much numbers are moved: by at most so many roundings, otherwise for each seed. */
-typedef struct Move {
+typedef struct Shift {
     double roundings;
     uint64_t seed;
-} Move;
+} Shift;
 
 /* What a step left: losses and states. */
 typedef struct Outcome {
@@ -151,7 +151,7 @@ typedef struct Outcome {
 } Outcome;
 
 /* Gives the reference the run's states, each element moved. */
-static bool set_reference(Verifier *verifier, Move move, Arena *arena, Error *error) {
+static bool set_reference(Verifier *verifier, Shift move, Arena *arena, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
@@ -166,7 +166,7 @@ static bool set_reference(Verifier *verifier, Move move, Arena *arena, Error *er
 }
 
 /* Takes the step from the run's states before it, each element of all that takes part moved. */
-static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, Move move, Arena *arena, Outcome *outcome, Error *error) {
+static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, Shift move, Arena *arena, Outcome *outcome, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     if (!set_reference(verifier, move, arena, error)) return false;
     disturber_set(verifier->disturber, verifier->reference, move.roundings, move.seed);
@@ -256,7 +256,7 @@ static bool move_step(Verifier *verifier, int64_t epoch, int64_t step, uint64_t 
     Arena arena;
     Outcome moved;
     arena_init(&arena);
-    const bool ok = reference_step(verifier, epoch, step, (Move){ROUNDINGS, seed}, &arena, &moved, error);
+    const bool ok = reference_step(verifier, epoch, step, (Shift){ROUNDINGS, seed}, &arena, &moved, error);
     if (ok && exact->nlosses > 0) change[0] = fmax(change[0], largest_change(moved.losses, exact->losses, exact->nlosses));
     for (int i = 0; ok && i < graph->states.n; i++)
         change[1 + i] =
@@ -269,7 +269,7 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
                          Arena *arena, Error *error) {
     Outcome exact;
     double *change = arena_alloc(arena, ((size_t)verifier->plan->graph.states.n + 1) * sizeof *change);
-    if (!reference_step(verifier, epoch, step, (Move){0, 0}, arena, &exact, error)) return false;
+    if (!reference_step(verifier, epoch, step, (Shift){0, 0}, arena, &exact, error)) return false;
     if (exact.nlosses != nlosses) return error_set(error, EXIT_MISMATCH, "--verify: %d losses, one rank has %d", nlosses, exact.nlosses);
     const int64_t ncompared = verifier->ncompared;
     const double worst = verifier->worst;
@@ -309,7 +309,7 @@ bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *erro
 }
 
 /* The reference's evaluation of the run's states. */
-static bool reference_evaluation(Verifier *verifier, Move move, Arena *arena, EvalResult *result, Error *error) {
+static bool reference_evaluation(Verifier *verifier, Shift move, Arena *arena, EvalResult *result, Error *error) {
     bool ignored;
     if (!set_reference(verifier, move, arena, error)) return false;
     disturber_set(verifier->disturber, evaluation_executor(verifier->evaluation), move.roundings, move.seed);
@@ -321,8 +321,8 @@ static bool compare_evaluation(Verifier *verifier, const EvalResult *mine, int64
     const Graph *graph = &verifier->plan->graph;
     TensorType type = {.dtype = graph->values.at[graph->loss].type.dtype};
     if (!verifier->evaluation) return error_set(error, EXIT_REJECTED, "--verify: %s has no program eval", verifier->path);
-    if (!reference_evaluation(verifier, (Move){ROUNDINGS, 0}, arena, &moved, error) ||
-        !reference_evaluation(verifier, (Move){0, 0}, arena, &exact, error))
+    if (!reference_evaluation(verifier, (Shift){ROUNDINGS, 0}, arena, &moved, error) ||
+        !reference_evaluation(verifier, (Shift){0, 0}, arena, &exact, error))
         return false;
     if (mine->rows != exact.rows)
         return error_set(error, EXIT_MISMATCH, "--verify: %lld rows evaluated, one rank has %lld", (long long)mine->rows,

@@ -248,7 +248,7 @@ static void want_sums(Builder *b, Wanted *wanted, const Layout *layout) {
 
 static Hub *hub_make(Builder *b, const Source *source, const Wanted *wanted) {
     Moves *moves = b->model->choices.moves;
-    VEC(int) had = {0}, owed = {0};
+    VEC(int) had = {0}, partial = {0};
     for (int k = 0; k < wanted->had.n; k++)
         for (int s = 0; s < wanted->sums.n; s++) {
             Layout layout = *moves_at(moves, wanted->had.at[k]);
@@ -259,15 +259,15 @@ static Hub *hub_make(Builder *b, const Source *source, const Wanted *wanted) {
                 layout_append(&layout, list, layout_list(sums, list)[i]);
             if (s > 0 && !layout_valid(&layout, b->graph->nranks, &why)) continue;
             vec_push(b->arena, &had, wanted->had.at[k]);
-            vec_push(b->arena, &owed, s > 0 ? moves_layout(moves, &source->type, &layout) : wanted->had.at[k]);
+            vec_push(b->arena, &partial, s > 0 ? moves_layout(moves, &source->type, &layout) : wanted->had.at[k]);
         }
     Hub *hub = arena_alloc(b->arena, sizeof *hub);
-    *hub = (Hub){.type = source->type, .active = source->active, .n = had.n, .had = had.at, .owed = owed.at};
+    *hub = (Hub){.type = source->type, .active = source->active, .n = had.n, .had = had.at, .partial = partial.at};
     double *seconds = arena_alloc(b->arena, (size_t)hub->n * sizeof *seconds);
     int64_t *bytes = arena_alloc(b->arena, (size_t)hub->n * sizeof *bytes);
     for (int k = 0; k < hub->n && source->state >= 0 && source->active; k++) {
-        seconds[k] = parameter_seconds(&b->model->choices, hub->had[k], hub->owed[k]);
-        bytes[k] = parameter_bytes(&b->model->choices, hub->had[k], hub->owed[k]);
+        seconds[k] = parameter_seconds(&b->model->choices, hub->had[k], hub->partial[k]);
+        bytes[k] = parameter_bytes(&b->model->choices, hub->had[k], hub->partial[k]);
     }
     hub->seconds = list_once(b, seconds, hub->n);
     hub->bytes = bytes;
@@ -298,12 +298,13 @@ static const Hub *hub_of(Builder *b, const Source *source) {
         }
     }
     Hub *hub = hub_make(b, source, &wanted);
-    uint64_t hash = hash_bytes(hub->had, (size_t)hub->n * sizeof *hub->had) ^ hash_bytes(hub->owed, (size_t)hub->n * sizeof *hub->owed);
+    uint64_t hash =
+        hash_bytes(hub->had, (size_t)hub->n * sizeof *hub->had) ^ hash_bytes(hub->partial, (size_t)hub->n * sizeof *hub->partial);
     map_each(&b->hub_map, hash, k) {
         const Hub *there = b->hubs.at[k];
         if (there->active == hub->active && there->n == hub->n && there->seconds == hub->seconds &&
             memcmp(there->had, hub->had, (size_t)hub->n * sizeof *hub->had) == 0 &&
-            memcmp(there->owed, hub->owed, (size_t)hub->n * sizeof *hub->owed) == 0)
+            memcmp(there->partial, hub->partial, (size_t)hub->n * sizeof *hub->partial) == 0)
             return there;
     }
     vec_push(b->arena, &b->hubs, hub);
@@ -326,9 +327,9 @@ typedef struct Ends {
     int to, back;
 } Ends;
 static Ends ends_of(const TableKey *key, bool row, int k) {
-    if (key->kind == HUB_USER && row) return (Ends){((const Hub *)key->from)->had[k], ((const Hub *)key->from)->owed[k]};
+    if (key->kind == HUB_USER && row) return (Ends){((const Hub *)key->from)->had[k], ((const Hub *)key->from)->partial[k]};
     if (key->kind == PRODUCER_HUB && !row)
-        return (Ends){((const Hub *)key->to)->had[k], ((const Hub *)key->to)->active ? ((const Hub *)key->to)->owed[k] : -1};
+        return (Ends){((const Hub *)key->to)->had[k], ((const Hub *)key->to)->active ? ((const Hub *)key->to)->partial[k] : -1};
     if (row)
         return (Ends){((const NodeClass *)key->from)->columns[k].made[key->column],
                       ((const NodeClass *)key->from)->columns[k].home[key->column]};

@@ -10,10 +10,10 @@
 /* A value, state or input that several operators use: the layout in which they have it, and the one in which their gradients are added up. */
 typedef struct Hub {
     TensorType type;
-    bool active;     /* it has a gradient */
-    int n;           /* choices */
-    const int *had;  /* numbers of layouts */
-    const int *owed; /* the same with the digits over which the sum of gradients is partial */
+    bool active;        /* it has a gradient */
+    int n;              /* choices */
+    const int *had;     /* numbers of layouts */
+    const int *partial; /* the same with the digits over which the sum of gradients is partial */
     const double *seconds;
     const int64_t *bytes;
     struct Hub *next;

@@ -43,12 +43,12 @@ typedef struct Level {
     Met met;       /* of these, if all are met */
 } Level;
 
-typedef struct Walk {
+typedef struct Levels {
     const Filter *filter;
     int64_t end; /* of rank 0's range */
     int nlevels;
     Level level[MAX_DIGITS + 1]; /* the last: no digit is left */
-} Walk;
+} Levels;
 
 static bool is_zero_in(const Filter *f, const bool *set, Digit digit, int64_t value) {
     for (int i = 0; i < f->pair->natoms; i++)
@@ -73,7 +73,7 @@ static Met values_met(const Filter *f, Digit digit, int64_t near) {
 }
 
 /* The parts of a range of `size` cells from `begin` on, as the digits from a level on divide it, that begin before the end. */
-static Met parts_met(const Walk *w, int l, int64_t begin, int64_t size) {
+static Met parts_met(const Levels *w, int l, int64_t begin, int64_t size) {
     const Level *level = &w->level[l];
     if (begin >= w->end || size == 0) return (Met){0};
     if (level->parts <= size && (l == w->nlevels || begin + size - size / level->parts < w->end)) return level->met;
@@ -99,7 +99,7 @@ static Met all_met(const Filter *f, const Layout *layout, const Layout *other) {
     Box own;
     layout_box(other, f->pair->shape, 0, &own);
     for (int d = 0; d < f->pair->shape->ndim; d++) {
-        Walk w = {.filter = f, .end = own.end[d], .nlevels = layout_count(layout, d)};
+        Levels w = {.filter = f, .end = own.end[d], .nlevels = layout_count(layout, d)};
         if (w.nlevels == 0) continue;
         w.level[w.nlevels].parts = 1;
         w.level[w.nlevels].met = (Met){itself, itself};

@@ -12,54 +12,54 @@
 
 /* DECIDE: operators beside decided ones are decided. FIT, ANY: operators beside one that a hint reaches are reached by it too; FIT: where nothing is converted between
  * the two. */
-typedef enum { DECIDE, FIT, ANY } Walk;
+typedef enum { DECIDE, FIT, ANY } Sweep;
 
-static bool is_known(const Propagator *p, int id, Walk walk) {
-    return walk == DECIDE ? p->chosen[id] != NULL : p->hint_of[id] >= 0;
+static bool is_known(const Propagator *p, int id, Sweep sweep) {
+    return sweep == DECIDE ? p->chosen[id] != NULL : p->hint_of[id] >= 0;
 }
 
-static bool leads(const Propagator *p, int from, int value, int user, int operand, Walk walk) {
-    return is_known(p, from, walk) && (walk != FIT || value_home(p, value) == cost_layout_parts(p->memo, p->chosen[user]->need[operand]));
+static bool leads(const Propagator *p, int from, int value, int user, int operand, Sweep sweep) {
+    return is_known(p, from, sweep) && (sweep != FIT || value_home(p, value) == cost_layout_parts(p->memo, p->chosen[user]->need[operand]));
 }
 
-static int known_producer(const Propagator *p, int id, Walk walk) {
+static int known_producer(const Propagator *p, int id, Sweep sweep) {
     const Node *node = &p->graph->nodes.at[id];
     for (int i = 0; i < node->nin; i++)
-        if (leads(p, p->graph->values.at[node->in[i]].node, node->in[i], id, i, walk)) return p->graph->values.at[node->in[i]].node;
+        if (leads(p, p->graph->values.at[node->in[i]].node, node->in[i], id, i, sweep)) return p->graph->values.at[node->in[i]].node;
     return -1;
 }
 
-static int known_user(const Propagator *p, int id, Walk walk) {
+static int known_user(const Propagator *p, int id, Sweep sweep) {
     const Node *node = &p->graph->nodes.at[id];
     for (int o = 0; o < node->nout; o++)
         for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++)
-            if (leads(p, p->user[k], node->out[o], p->user[k], p->user_operand[k], walk)) return p->user[k];
+            if (leads(p, p->user[k], node->out[o], p->user[k], p->user_operand[k], sweep)) return p->user[k];
     return -1;
 }
 
-static bool reach(Propagator *p, int id, int from, Walk walk, Prefer prefer) {
+static bool reach(Propagator *p, int id, int from, Sweep sweep, Prefer prefer) {
     if (from < 0) return false;
-    if (walk == DECIDE) {
+    if (sweep == DECIDE) {
         decide_best(p, id, prefer);
         return true;
     }
     p->hint_of[id] = p->hint_of[from];
-    p->apart[id] = walk == ANY;
+    p->apart[id] = sweep == ANY;
     p->graph->nodes.at[id].from = STRATEGY_PROPAGATED;
     if (p->result->decision) p->result->decision[id].from = from;
     return true;
 }
 
 /* With the flow first, so that an operator is reached once its operands are, then against it. */
-static void walk_from_hints(Propagator *p, Walk walk) {
+static void sweep_from_hints(Propagator *p, Sweep sweep) {
     for (bool more = true; more;) {
         more = false;
         for (int id = 0; id < p->nnodes; id++)
-            if (!is_known(p, id, walk) && !node_is_leaf(&p->graph->nodes.at[id]))
-                more = reach(p, id, known_producer(p, id, walk), walk, PREFER_OPERANDS) || more;
+            if (!is_known(p, id, sweep) && !node_is_leaf(&p->graph->nodes.at[id]))
+                more = reach(p, id, known_producer(p, id, sweep), sweep, PREFER_OPERANDS) || more;
         for (int id = p->nnodes - 1; id >= 0; id--)
-            if (!is_known(p, id, walk) && !node_is_leaf(&p->graph->nodes.at[id]))
-                more = reach(p, id, known_user(p, id, walk), walk, PREFER_USERS) || more;
+            if (!is_known(p, id, sweep) && !node_is_leaf(&p->graph->nodes.at[id]))
+                more = reach(p, id, known_user(p, id, sweep), sweep, PREFER_USERS) || more;
     }
 }
 
@@ -212,12 +212,12 @@ static void forget(Propagator *p) {
 static Moved fill_from(Propagator *p, bool hints) {
     const bool searched = is_auto(p->graph);
     forget(p);
-    if (hints && searched) walk_from_hints(p, DECIDE);
+    if (hints && searched) sweep_from_hints(p, DECIDE);
     split_batches(p);
     if (searched && (p->hinted || !batch_fills(p->graph))) improve(p);
     if (searched) {
-        walk_from_hints(p, FIT);
-        walk_from_hints(p, ANY);
+        sweep_from_hints(p, FIT);
+        sweep_from_hints(p, ANY);
     }
     return volume_count(p).moved;
 }

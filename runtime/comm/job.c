@@ -305,7 +305,7 @@ static bool nodes_find(JobComm *job, const Options *options, Error *error) {
     return ok;
 }
 
-/* All ranks, as far as they need each other to compare what they were told. */
+/* All ranks, as far as they need each other to compare their arguments. */
 static bool job_meet(JobComm *job, Error *error) {
     Comm *comm = &job->comm;
     comm->nranks = comm->nprocesses = job->world.n = job->wire->nranks;
@@ -359,7 +359,7 @@ static Comm *job_create(JobComm *job, Wire *wire, const Options *options, const 
 
 Comm *comm_job_create(int *argc, char ***argv, const Meeting *meeting, const Common *common, Error *error) {
     Options options;
-    Error mistake = {0}; /* in what this process was told: is said when all have been heard */
+    Error mistake = {0}; /* in this process's arguments: reported when all have been heard */
     JobComm *job = calloc(1, sizeof *job);
     if (!job) {
         error_set(error, EXIT_ENVIRONMENT, "no memory for the communicator");

@@ -258,7 +258,7 @@ static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Pl
             *going = enough(meeting, there);
             error_set(error, EXIT_ENVIRONMENT, "of %d ranks %d did not come to %s:%d within %g s (--start-timeout): %s", meeting->nranks,
                       meeting->nranks - there, meeting->address, meeting->port, meeting->timeout_s, missing.at);
-            if (*going > 0) fprintf(stderr, "prun: note: %s: going on with %d ranks\n", error->text, *going);
+            if (*going > 0) fprintf(stderr, "prun: note: %s: going on with %d rank%s\n", error->text, *going, *going == 1 ? "" : "s");
         } else if (now - said > say_every_s) {
             fprintf(stderr, "prun: note: waiting at %s:%d for %d of %d ranks: %s\n", meeting->address, meeting->port,
                     meeting->nranks - there, meeting->nranks, missing.at);

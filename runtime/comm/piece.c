@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- walks */
 
-void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nboxes, WalkView *views) {
+void walk_init(PieceRuns *walk, const Piece *piece, const Box *const *boxes, int nboxes, PieceView *views) {
     const Box *part = &piece->box;
     int ndim = part->ndim;
     /* Dimension d can join the run inside it when every box holds exactly the part's range of all dimensions after d. */
@@ -21,7 +21,7 @@ void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nbox
         for (int i = 0; i < nboxes && merges; i++)
             merges = !boxes[i] || (boxes[i]->begin[inner] == part->begin[inner] && boxes[i]->end[inner] == part->end[inner]);
     }
-    *walk = (Walk){.nouter = inner, .unit = unit ? unit : 1, .count = piece->count};
+    *walk = (PieceRuns){.nouter = inner, .unit = unit ? unit : 1, .count = piece->count};
     walk->skip = piece->first % walk->unit;
     int64_t rest = piece->first / walk->unit;
     for (int d = inner - 1; d >= 0; d--) {
@@ -56,7 +56,7 @@ static inline int odometer_turn(int nouter, const int64_t *extent, int64_t *inde
     return d;
 }
 
-static inline int64_t view_turn(int64_t at, const WalkView *view, const Walk *walk, int turned) {
+static inline int64_t view_turn(int64_t at, const PieceView *view, const PieceRuns *walk, int turned) {
     for (int d = walk->nouter - 1; d > turned; d--)
         at -= (walk->extent[d] - 1) * view->step[d];
     return turned >= 0 ? at + view->step[turned] : at;
@@ -80,7 +80,7 @@ static inline void bytes_copy(char *to, const char *from, size_t bytes) {
     }
 }
 
-void walk_copy(const Walk *walk, const WalkView *target_view, void *target, const WalkView *source_view, const void *source,
+void walk_copy(const PieceRuns *walk, const PieceView *target_view, void *target, const PieceView *source_view, const void *source,
                int element_bytes) {
     char *to = target;
     const char *from = source;
@@ -195,8 +195,8 @@ static CombineFn *const combine_fn[NDTYPES][NREDUCTIONS] = {
 };
 
 /* One pass over the piece with at most MAX_TERMS sources. */
-static void reduce_pass(const Walk *walk, const WalkView *target_view, char *target, const WalkView *views, const void *const *source,
-                        int nsources, int element_bytes, CombineFn *combine, bool add) {
+static void reduce_pass(const PieceRuns *walk, const PieceView *target_view, char *target, const PieceView *views,
+                        const void *const *source, int nsources, int element_bytes, CombineFn *combine, bool add) {
     int64_t index[MAX_NDIM], at = target_view->start, source_at[MAX_TERMS], left = walk->count, skip = walk->skip;
     memcpy(index, walk->index, sizeof index);
     for (int s = 0; s < nsources; s++)
@@ -219,8 +219,8 @@ static void reduce_pass(const Walk *walk, const WalkView *target_view, char *tar
     }
 }
 
-void walk_reduce(const Walk *walk, const WalkView *target_view, void *target, const WalkView *source_views, const void *const *source,
-                 int nsources, DType dtype, Reduction reduction, bool add) {
+void walk_reduce(const PieceRuns *walk, const PieceView *target_view, void *target, const PieceView *source_views,
+                 const void *const *source, int nsources, DType dtype, Reduction reduction, bool add) {
     CombineFn *combine = combine_fn[dtype][reduction];
     for (int s = 0; s < nsources; s += MAX_TERMS) {
         int n = nsources - s < MAX_TERMS ? nsources - s : MAX_TERMS;
@@ -231,22 +231,22 @@ void walk_reduce(const Walk *walk, const WalkView *target_view, void *target, co
 /* ---------------------------------------------------------------- pull.h */
 
 void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed) {
-    Walk walk;
-    WalkView view[2];
+    PieceRuns walk;
+    PieceView view[2];
     walk_init(&walk, piece, (const Box *[]){source_box, NULL}, 2, view);
     walk_copy(&walk, &view[1], packed, &view[0], source, element_bytes);
 }
 
 void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed) {
-    Walk walk;
-    WalkView view[2];
+    PieceRuns walk;
+    PieceView view[2];
     walk_init(&walk, piece, (const Box *[]){target_box, NULL}, 2, view);
     walk_copy(&walk, &view[0], target, &view[1], packed, element_bytes);
 }
 
 void piece_reduce(const Piece *piece, const Box *target_box, void *target, DType dtype, Reduction reduction, const void *packed) {
-    Walk walk;
-    WalkView view[2];
+    PieceRuns walk;
+    PieceView view[2];
     walk_init(&walk, piece, (const Box *[]){target_box, NULL}, 2, view);
     walk_reduce(&walk, &view[0], target, &view[1], &packed, 1, dtype, reduction, true);
 }

@@ -86,7 +86,7 @@ static void pull_compile(Builder *b, Pull *pull) {
     size_t n = (size_t)pull->nsources + 1;
     Box *boxes = arena_alloc(b->arena, n * sizeof *boxes);
     const Box **list = arena_alloc(b->arena, n * sizeof *list);
-    WalkView *views = arena_alloc(b->arena, n * sizeof *views);
+    PieceView *views = arena_alloc(b->arena, n * sizeof *views);
     layout_box(transfer->to, &transfer->shape, b->pulls->rank, &boxes[0]);
     list[0] = &boxes[0];
     for (int s = 0; s < pull->nsources; s++) {

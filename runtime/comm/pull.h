@@ -6,28 +6,28 @@
 
 /* A part of a tensor walked in row-major order as runs that are contiguous in every memory that takes part: `outer` loops around a
  * run of `unit` elements; the walk begins `skip` elements into the run at `index` and is `count` elements long. */
-typedef struct Walk {
+typedef struct PieceRuns {
     int nouter;
     int64_t extent[MAX_NDIM], index[MAX_NDIM];
     int64_t unit, skip, count;
-} Walk;
+} PieceRuns;
 
-/* Where a walk lies in one memory: the element offset of the run at Walk.index (which may lie up to `skip` elements before the memory of a
+/* Where a walk lies in one memory: the element offset of the run at PieceRuns.index (which may lie up to `skip` elements before the memory of a
  * message, where nothing is touched), and of each loop's step. */
-typedef struct WalkView {
+typedef struct PieceView {
     int64_t start;
     int64_t step[MAX_NDIM];
-} WalkView;
+} PieceView;
 
 /* The walk over a piece in memories that hold the given boxes (each contains piece->box). Fills one view per box. A NULL box is a message:
  * the piece's elements, packed. */
-void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nboxes, WalkView *views);
+void walk_init(PieceRuns *walk, const Piece *piece, const Box *const *boxes, int nboxes, PieceView *views);
 /* target = source. */
-void walk_copy(const Walk *walk, const WalkView *target_view, void *target, const WalkView *source_view, const void *source,
+void walk_copy(const PieceRuns *walk, const PieceView *target_view, void *target, const PieceView *source_view, const void *source,
                int element_bytes);
 /* target = source[0] + source[1] + ... (max, min) in this order, or with `add` target = target + source[0] + ... */
-void walk_reduce(const Walk *walk, const WalkView *target_view, void *target, const WalkView *source_views, const void *const *source,
-                 int nsources, DType dtype, Reduction reduction, bool add);
+void walk_reduce(const PieceRuns *walk, const PieceView *target_view, void *target, const PieceView *source_views,
+                 const void *const *source, int nsources, DType dtype, Reduction reduction, bool add);
 /* Copies between a rank's buffer in a layout and a packed message: elements [first, first + count) of the row-major order of piece->box. */
 void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed);
 void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed);
@@ -50,9 +50,9 @@ typedef struct Pull {
     int nsources;
     PullSource *source;
     Piece piece; /* from, term: of the first source */
-    Walk walk;
-    WalkView target;
-    WalkView *source_view; /* per source */
+    PieceRuns walk;
+    PieceView target;
+    PieceView *source_view; /* per source */
 } Pull;
 
 /* A rank from which this one receives in a round. */

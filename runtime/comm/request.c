@@ -65,7 +65,7 @@ static bool sent_add(void *context, const Piece *piece) {
     }
     Message *message = out_find(request, piece->to, piece->round);
     Packing packing = {.transfer = sent->transfer, .message_bytes = message->bytes};
-    WalkView views[2];
+    PieceView views[2];
     walk_init(&packing.walk, piece, (const Box *[]){piece->round == 0 ? &sent->source_box : &sent->target_box, NULL}, 2, views);
     packing.from = views[0];
     packing.packed = views[1];

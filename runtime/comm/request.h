@@ -13,8 +13,8 @@ typedef struct Control {
 /* Elements that go into a message. */
 typedef struct Packing {
     int transfer;
-    Walk walk;
-    WalkView from, packed;
+    PieceRuns walk;
+    PieceView from, packed;
     int64_t message_bytes;
 } Packing;
 

@@ -8,7 +8,7 @@ enum { LANES = 16 };
 static inline float power_of_f32(float x) {
     const int under = x < -87;
     uint32_t n;
-    const float e = exp_parts_f32(under ? 0 : x, 0, &n) + 1;
+    const float e = exp_parts_f32(keep_f32(!under, x), &n) + 1;
     return under ? 0 : e * power_f32(n);
 }
 static inline double power_of_f64(double x) {

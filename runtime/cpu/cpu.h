@@ -4,7 +4,7 @@
  *   elements.c     the loops of elementwise operators; elementwise.c: their kernels
  *   vector.c       loops compiled for several widths of vectors; functions.h: exp, log, ... for them
  *   update.c       sgd, momentum, adam, adamw, lion, lamb, adafactor; sum_squares
- *   rows.c         embedding_sgd, lazy_adam: tables by the rows that occur
+ *   row_updates.c  embedding_sgd, lazy_adam: tables by the rows that occur
  *   reduce.c       sum, mean, sum_to, replica_sum, mse; sumloops.c: their loops
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min

@@ -1,4 +1,4 @@
-/* move: operators that only bring elements to other places (and mean_grad, which divides them on the way). */
+/* move: operators that only move elements (and mean_grad, which divides them on the way). */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"

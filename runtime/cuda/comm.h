@@ -111,10 +111,10 @@ typedef struct Tasks {
 typedef struct TaskSide {
     int memory;
     int64_t bytes;
-    const WalkView *view;
+    const PieceView *view;
 } TaskSide;
 /* Adds a walk: target = sources from left to right. */
-void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target,
+void tasks_add(Tasks *tasks, Arena *arena, const PieceRuns *walk, DType dtype, Reduction reduction, bool add, TaskSide target,
                const TaskSide *source, int nsources);
 /* What comes next reads or adds to what came before. */
 void tasks_break(Tasks *tasks);

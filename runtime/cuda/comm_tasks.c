@@ -9,13 +9,13 @@ static const void *nowhere(int64_t bytes) {
     return (const void *)(uintptr_t)bytes;
 }
 
-void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target,
+void tasks_add(Tasks *tasks, Arena *arena, const PieceRuns *walk, DType dtype, Reduction reduction, bool add, TaskSide target,
                const TaskSide *source, int nsources) {
     if (walk->count == 0) return;
     for (int s = 0; s < nsources; s += PULL_TERMS) {
         int n = nsources - s < PULL_TERMS ? nsources - s : PULL_TERMS;
         Task task = {.target = target.memory, .level = tasks->base + s / PULL_TERMS};
-        WalkView views[PULL_TERMS];
+        PieceView views[PULL_TERMS];
         const void *from[PULL_TERMS];
         for (int k = 0; k < n; k++) {
             views[k] = *source[s + k].view;

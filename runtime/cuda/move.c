@@ -1,4 +1,4 @@
-/* move: operators that only bring elements to other places (and mean_grad, which divides them on the way). Each is loops over a result and an operand, or
+/* move: operators that only move elements (and mean_grad, which divides them on the way). Each is loops over a result and an operand, or
  * rows of several tensors; move.cuh does the rest. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"

@@ -126,7 +126,7 @@ void group_call_find(const Transfer *transfer, int nranks, bool ordered, GroupCa
         for (int i = 0; i < call->group.n; i++)
             fits = fits && list_of(&to, call->group.digit[i]) == NOWHERE;
     } else if (fits) {
-        /* Digits that were owed; they divide now (reduce_scatter), or nothing else changes. */
+        /* Digits over which it was partial; they divide now (reduce_scatter), or nothing else changes. */
         int nmoved = digits_moved(&from, &to, 0, lists, moved), nthere = digits_moved(&to, &from, 0, lists, there);
         int64_t terms = 1, members = 1;
         for (int i = 0; i < nsummed; i++)
@@ -201,7 +201,7 @@ static bool piece_sent(void *context, const Piece *piece) {
     if (message->parts.n > 0 && message->parts.at[message->parts.n - 1].transfer != sending->transfer)
         message->bytes = align_bytes(message->bytes, 8);
     SentPart part = {.transfer = sending->transfer, .message_bytes = message->bytes};
-    WalkView views[2];
+    PieceView views[2];
     walk_init(&part.walk, piece, (const Box *[]){piece->round == 0 ? &sending->source_box : &sending->target_box, NULL}, 2, views);
     part.from = views[0];
     part.packed = views[1];

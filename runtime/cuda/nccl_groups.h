@@ -38,8 +38,8 @@ bool group_key_is_world(const GroupKey *key, int nranks);
 /* A part of a tensor that goes into a message. */
 typedef struct SentPart {
     int transfer;
-    Walk walk;
-    WalkView from, packed;
+    PieceRuns walk;
+    PieceView from, packed;
     int64_t message_bytes; /* where it begins in the message */
 } SentPart;
 

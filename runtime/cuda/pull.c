@@ -9,7 +9,7 @@ _Static_assert((int)F32 == KERNEL_F32 && (int)F64 == KERNEL_F64 && (int)I32 == K
 _Static_assert((int)MAX_NDIM <= (int)KERNEL_NDIM, "kernels.h");
 
 /* What a view's loops begin at. */
-static int64_t view_begin(const Walk *walk, const WalkView *view, int64_t *step) {
+static int64_t view_begin(const PieceRuns *walk, const PieceView *view, int64_t *step) {
     int64_t start = view->start;
     for (int d = 0; d < walk->nouter; d++) {
         start -= walk->index[d] * view->step[d];
@@ -18,7 +18,7 @@ static int64_t view_begin(const Walk *walk, const WalkView *view, int64_t *step)
     return start;
 }
 
-void pull_init(KernelPull *pull, const Walk *walk, const WalkView *target_view, void *target, const WalkView *source_views,
+void pull_init(KernelPull *pull, const PieceRuns *walk, const PieceView *target_view, void *target, const PieceView *source_views,
                const void *const *source, int nsources, DType dtype, Reduction reduction, bool add) {
     assert(nsources >= 1 && nsources <= PULL_TERMS);
     *pull = (KernelPull){.target = target,

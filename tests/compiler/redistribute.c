@@ -174,7 +174,7 @@ Test(redistribute_command, parts_that_make_up_an_axis_are_the_axis) {
     cr_expect(strstr(out, "nothing to do") != NULL, "%s", out);
 }
 Test(redistribute_command, parts_of_axes_stand_on_both_sides_and_in_sums) {
-    /* 4 terms of 64 cells, each on 2 ranks; 2 of them remain owed: per kept pair 2 - 1 receptions and 3 more ranks to tell. */
+    /* 4 terms of 64 cells, each on 2 ranks; 2 of them remain partial: per kept pair 2 - 1 receptions and 3 more ranks to tell. */
     cr_expect_eq(received_total("--mesh x=8 --shape 8x8 --from [-_-]_+sum(x:(1)4) --to [-_-]_+sum(x:(1)2) --json"), 2 * 64 * (1 + 3));
 }
 Test(redistribute_command, a_part_must_divide_its_axis) {

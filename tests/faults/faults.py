@@ -188,7 +188,7 @@ seed(unit("strategies", "propagate"),
      ("a split row costs the bytes of its reductions", "cost_of", "own_moved(p, question->node, candidate)", "{0}"),
      ("a result's own sum counts", "part_moved", "candidate->made[part->result]", "candidate->home[part->result]"),
      ("gradients count", "asked_gradient", "candidate->gradient[operand]", "-1"),
-     ("hints reach operators before theirs", "walk_from_hints", "more = reach(p, id, known_user(p, id, walk), walk, PREFER_USERS) || more;", ";"),
+     ("hints reach operators before theirs", "sweep_from_hints", "more = reach(p, id, known_user(p, id, sweep), sweep, PREFER_USERS) || more;", ";"),
      ("a short batch is no reason to leave ranks idle", "fill_from", "(p->hinted || !batch_fills(p->graph))", "p->hinted"),
      ("an answer is of its question alone", "question_key", "memcpy(key + n, part->others.asked, (size_t)part->others.n * sizeof *part->others.asked);", "memset(key + n, 0, (size_t)part->others.n * sizeof *part->others.asked);"),
      ("a mesh (tp, dp) has candidates in its order", "strategy_in_order", "return false", "return true"))
@@ -470,6 +470,8 @@ seed(unit("compiler", "views"),
      ("elementwise operators read views along their runs", "runs_are_whole", "at->stride[last] == 1", "true"),
      ("a view of a small part keeps no large tensor alive", "is_worth", "2 * bytes >= bytes_of(v, node->in[0])", "true"),
      ("a product is written by strides where it is the product of its copy", "takes_transpose", "f->uses[node->in[0]] > 1", "false"))
+seed(unit("runtime", "functions"),
+     ("a block with a number far from 0 is not computed as one without", "NEAR_LOOP", "far |= !(ABS(x[i]) <= (T)(limit));", "far |= 0;"))
 seed(unit("runtime", "views"),
      ("prun stores nothing over what a step reads a view of", "fit_result", "base != operand && overlap(m->executor, m->cursor, result, base)", "false"),
      ("copies of views are made where the backend has no kernel", "run_apart", "i < action->nviews", "i < 0"),
@@ -862,3 +864,11 @@ seed(script("layers", "compiler/pcc", "Tables.test_a_table_is_not_updated_over_i
      ("a table's update may overwrite the table and its slots alone", "is_table", "if (step->in[i] == operand) return false;", "if (step->in[i] == operand) return true;"))
 seed(unit("ir", "lookup"),
      ("the columns of a table are those of its gradient's rows", "table_update", "rule->in[g][index->ndim] = rule->in[0][1];", ""))
+seed(unit("runtime", "rows"),
+     ("a number of more digits than 64 bits hold is strtod's", "plain_number", "n > MOST_DIGITS ||", ""),
+     ("only an integer that a double holds is exact", "plain_number", "|| digits > EXACT", ""),
+     ("only a power of ten that a double holds is exact", "plain_number", "power < -MOST_TENS ||", "power < -MOST_TENS - 1 ||"),
+     ("digits behind the point are a power of ten", "plain_number", "power = point + 1 - end;", "power = point - end;"),
+     ("digits behind the point count", "plain_number", "n -= power;", ""),
+     ("a field of digits and more is none", "csv_plain_number", "*end != separator", "false"),
+     ("the next field begins behind the separator", "csv_plain_number", "*at = end + 1", "*at = end"))

@@ -130,7 +130,7 @@ Test(graph, a_gradient_nodes_factors_are_its_origins) {
     Layout layout;
     strategy_in_layout(node, &own, 0, 2, &layout);
     expect_layout(&layout, "[2@4 4@1]");
-    strategy_out_layout(node, &own, 0, 2, &layout); /* the split batch is owed */
+    strategy_out_layout(node, &own, 0, 2, &layout); /* partial over the split batch */
     expect_layout(&layout, "[4@1 -] +sum(2@4)");
 }
 

@@ -68,7 +68,7 @@ Test(numeric, a_plan_without_one_of_its_steps_differs) {
     on_all(each_step_dropped, 200);
 }
 
-/* A sum that is still owed (or a part) is used in place of the communication's result. */
+/* A value that is still partial (or a part) is used in place of the communication's result. */
 static void each_communication_skipped(const PlanCase *which, Plan *plan) {
     Role *role = plan_role(plan);
     for (int i = 0; i < role->steps.n; i++) {

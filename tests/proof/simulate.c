@@ -207,7 +207,7 @@ typedef struct Rank {
     Given *given;             /* per request */
 } Rank;
 
-typedef struct Machine {
+typedef struct Simulated {
     const Plan *plan;
     const Program *program;
     const SimReference *reference;
@@ -216,9 +216,9 @@ typedef struct Machine {
     Rank rank[SIM_RANKS];
     char *why;
     size_t n;
-} Machine;
+} Simulated;
 
-static bool wrong(const Machine *m, const Rank *rank, const char *text) {
+static bool wrong(const Simulated *m, const Rank *rank, const char *text) {
     snprintf(m->why, m->n, "rank %d, step %d: %s", rank->number, rank->next, text);
     return false;
 }
@@ -227,7 +227,7 @@ static int64_t bytes_of(const SimTensor *tensor) {
     return shape_elements(&tensor->local) * dtype_bytes[tensor->dtype];
 }
 
-static unsigned char *poisoned(Machine *m, int64_t bytes) {
+static unsigned char *poisoned(Simulated *m, int64_t bytes) {
     unsigned char *at = arena_alloc(&m->arena, (size_t)bytes + 1);
     memset(at, 0xff, (size_t)bytes);
     return at;
@@ -239,7 +239,7 @@ static void tensor_init(SimTensor *tensor, const TensorType *type, const Layout 
 }
 
 /* The box of a leaf in memory of its own. */
-static unsigned char *leaf(Machine *m, const TensorType *type, const Layout *layout, int rank, const Node *node, uint64_t key) {
+static unsigned char *leaf(Simulated *m, const TensorType *type, const Layout *layout, int rank, const Node *node, uint64_t key) {
     SimTensor tensor;
     tensor_init(&tensor, type, layout, rank);
     unsigned char *at = poisoned(m, bytes_of(&tensor));
@@ -247,7 +247,7 @@ static unsigned char *leaf(Machine *m, const TensorType *type, const Layout *lay
     return at;
 }
 
-static bool rank_init(Machine *m, Rank *rank) {
+static bool rank_init(Simulated *m, Rank *rank) {
     const Graph *graph = &m->plan->graph;
     const Role *role = rank->role;
     Arena *arena = &m->arena;
@@ -300,7 +300,7 @@ static bool rank_init(Machine *m, Rank *rank) {
     return true;
 }
 
-static uint32_t *load(Machine *m, const Rank *rank, int instance) {
+static uint32_t *load(Simulated *m, const Rank *rank, int instance) {
     const SimTensor *tensor = &rank->tensor[instance];
     int64_t count = shape_elements(&tensor->local);
     uint32_t *at = arena_alloc(&m->arena, (size_t)(count + 1) * sizeof *at);
@@ -367,7 +367,7 @@ static void fused_begin(const Rank *rank, const Step *steps, int n) {
         }
 }
 
-static bool compute(Machine *m, const Rank *rank, const Step *step) {
+static bool compute(Simulated *m, const Rank *rank, const Step *step) {
     const Graph *graph = &m->plan->graph;
     SimTensor in[MAX_IN], out[MAX_OUT];
     for (int i = 0; i < step->nin; i++) {
@@ -386,7 +386,7 @@ static bool compute(Machine *m, const Rank *rank, const Step *step) {
 }
 
 /* Makes a view of what lies there now. */
-static bool view_make(Machine *m, const Rank *rank, int instance) {
+static bool view_make(Simulated *m, const Rank *rank, int instance) {
     const Role *role = rank->role;
     if (role->instances.at[instance].place != PLACE_VIEW) return true;
     for (int s = 0; s < role->steps.n; s++)
@@ -399,7 +399,7 @@ static bool view_make(Machine *m, const Rank *rank, int instance) {
     return wrong(m, rank, "a view that no step makes");
 }
 
-static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
+static bool step_kernel(Simulated *m, Rank *rank, const Step *step) {
     const Graph *graph = &m->plan->graph;
     const Node *node = &graph->nodes.at[step->node];
     if (node->op != step->op) return wrong(m, rank, "another operator than its node");
@@ -421,7 +421,7 @@ static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
     return compute(m, rank, step);
 }
 
-static bool step_start(Machine *m, Rank *rank, const Step *step) {
+static bool step_start(Simulated *m, Rank *rank, const Step *step) {
     Given *given = &rank->given[step->request];
     if (given->started) return wrong(m, rank, "a request that is under way is started again");
     *given = (Given){.started = true, .step = step};
@@ -444,7 +444,7 @@ typedef struct Peer {
  *   exchange: those that differ in digits of the source, alone (divided or added up);
  *   all_gather, all_to_all: those that differ in digits that divide the source; nothing is added up;
  *   strided_slice: q itself. */
-static int peers_of(const Machine *m, const Rank *q, CommKind kind, const Layout *from, const Layout *to, Peer *peers) {
+static int peers_of(const Simulated *m, const Rank *q, CommKind kind, const Layout *from, const Layout *to, Peer *peers) {
     int npeers = 0, ndim = from->ndim, all = ndim + NREDUCTIONS;
     bool sums = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER || kind == COMM_EXCHANGE;
     for (int r = 0; r < m->nranks; r++) {
@@ -481,8 +481,8 @@ static uint32_t joined(int reduction, uint32_t a, uint32_t b) {
 }
 
 /* The elements of q's target: of each term one rank's that has the element; a term that no rank has makes it poison. */
-static bool deliver(Machine *m, const Rank *q, const Layout *from, const Layout *to, const Peer *peers, int npeers, const SimTensor *target,
-                    uint32_t *at) {
+static bool deliver(Simulated *m, const Rank *q, const Layout *from, const Layout *to, const Peer *peers, int npeers,
+                    const SimTensor *target, uint32_t *at) {
     int reduction = reduction_of(from, to);
     if (reduction < 0) return wrong(m, q, "sums and maxima completed at once");
     int term[SIM_RANKS], nterms = 0;
@@ -509,7 +509,7 @@ static bool deliver(Machine *m, const Rank *q, const Layout *from, const Layout 
 }
 
 /* *moved false: others must start first. */
-static bool step_wait(Machine *m, Rank *q, const Step *step, bool *moved) {
+static bool step_wait(Simulated *m, Rank *q, const Step *step, bool *moved) {
     Given *given = &q->given[step->request];
     if (!given->started) return wrong(m, q, "waits for a request that is not under way");
     for (int k = 0; k < given->step->nin; k++) {
@@ -542,7 +542,7 @@ static bool step_wait(Machine *m, Rank *q, const Step *step, bool *moved) {
     return true;
 }
 
-static bool step_local(Machine *m, Rank *rank, const Step *step) {
+static bool step_local(Simulated *m, Rank *rank, const Step *step) {
     const Instance *source = &rank->role->instances.at[step->in[0]], *target = &rank->role->instances.at[step->out[0]];
     Peer self = {.rank = rank->number, .tensor = &rank->tensor[step->in[0]]};
     if (overlap(rank, step->in[0], step->out[0])) poison(rank, step->out[0]);
@@ -554,7 +554,7 @@ static bool step_local(Machine *m, Rank *rank, const Step *step) {
     return true;
 }
 
-static bool step_write(Machine *m, Rank *rank, const Step *step) {
+static bool step_write(Simulated *m, Rank *rank, const Step *step) {
     const State *state = &m->plan->graph.states.at[step->state];
     SimTensor stored;
     tensor_init(&stored, &state->type, state->layout, rank->number);
@@ -564,7 +564,7 @@ static bool step_write(Machine *m, Rank *rank, const Step *step) {
 }
 
 /* Runs a rank until it is done or has to wait for others. */
-static bool rank_run(Machine *m, Rank *rank, bool *any) {
+static bool rank_run(Simulated *m, Rank *rank, bool *any) {
     for (; rank->next < rank->role->steps.n; rank->next++, *any = true) {
         const Step *step = &rank->role->steps.at[rank->next];
         bool ok = true, moved = true;
@@ -593,7 +593,7 @@ static bool rank_run(Machine *m, Rank *rank, bool *any) {
 
 /* ---------------------------------------------------------------- the answer */
 
-static bool compare(const Machine *m, const Rank *rank, const SimTensor *tensor, const unsigned char *place, const uint32_t *whole_tensor,
+static bool compare(const Simulated *m, const Rank *rank, const SimTensor *tensor, const unsigned char *place, const uint32_t *whole_tensor,
                     const char *name) {
     EACH_ELEMENT(tensor, i, whole) {
         uint32_t number = element_read(place, tensor->dtype, i);
@@ -605,7 +605,7 @@ static bool compare(const Machine *m, const Rank *rank, const SimTensor *tensor,
     return true;
 }
 
-static bool outcome(const Machine *m, const Rank *rank) {
+static bool outcome(const Simulated *m, const Rank *rank) {
     const Graph *graph = &m->plan->graph;
     int loss = m->program->loss;
     if (graph->loss >= 0) {
@@ -621,7 +621,7 @@ static bool outcome(const Machine *m, const Rank *rank) {
     return true;
 }
 
-static bool machine_run(Machine *m) {
+static bool machine_run(Simulated *m) {
     for (int r = 0; r < m->nranks; r++)
         if (!rank_init(m, &m->rank[r])) return false;
     for (int done = 0; done < m->nranks;) {
@@ -639,13 +639,13 @@ static bool machine_run(Machine *m) {
 }
 
 bool simulate_plan(const Plan *plan, const SimReference *reference, char *why, size_t n) {
-    Machine *m = calloc(1, sizeof *m);
+    Simulated *m = calloc(1, sizeof *m);
     if (!m || plan->graph.nranks > SIM_RANKS || plan->programs.n == 0) {
         free(m);
         return fault(why, n, "not a plan that can be simulated");
     }
-    *m =
-        (Machine){.plan = plan, .program = &plan->programs.at[0], .reference = reference, .nranks = plan->graph.nranks, .why = why, .n = n};
+    *m = (Simulated){
+        .plan = plan, .program = &plan->programs.at[0], .reference = reference, .nranks = plan->graph.nranks, .why = why, .n = n};
     arena_init(&m->arena);
     for (int k = 0; k < m->program->roles.n; k++) {
         const Role *role = &m->program->roles.at[k];

@@ -63,7 +63,7 @@ uint32_t simulate_wanted(const Layout *from, const Layout *to, int nranks, int r
     int position = simulate_position(to, rank);
     for (int other = 0; other < nranks; other++) {
         int source = simulate_position(from, other);
-        bool same = true; /* in the digits that stay owed: those terms belong together */
+        bool same = true; /* in the digits that stay partial: those terms belong together */
         for (int list = to->ndim; list < to->ndim + NREDUCTIONS && same; list++)
             for (int k = 0; k < layout_count(to, list) && same; k++)
                 same = digit_value(layout_list(to, list)[k], source) == digit_value(layout_list(to, list)[k], position);

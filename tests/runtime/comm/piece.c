@@ -124,8 +124,8 @@ Test(comm_piece, terms_are_added_from_left_to_right) {
     float data[MOST][CELLS], target[CELLS], expected[CELLS];
     const void *source[MOST];
     const Box *boxes[MOST + 1];
-    WalkView views[MOST + 1];
-    Walk walk;
+    PieceView views[MOST + 1];
+    PieceRuns walk;
     for (int k = 0; k <= MOST; k++)
         boxes[k] = &piece.box;
     for (int k = 0; k < MOST; k++) {

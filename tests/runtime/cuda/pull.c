@@ -30,8 +30,8 @@ static int64_t box_count(const Box *box) {
 
 /* One pull: its memory on the host and on the device. Memory 0 is the target's. */
 typedef struct Trial {
-    Walk walk;
-    WalkView view[1 + PULL_TERMS];
+    PieceRuns walk;
+    PieceView view[1 + PULL_TERMS];
     void *host[1 + PULL_TERMS];
     char *on[1 + PULL_TERMS];
     int64_t bytes[1 + PULL_TERMS];
@@ -170,8 +170,8 @@ Test(pull, of_many_elements) {
         x[i] = (float)i;
     Piece piece = {.box = {.ndim = 2, .begin = {0, 100}, .end = {ROWS, 100 + PART}}, .count = ROWS * PART};
     Box whole = {.ndim = 2, .end = {ROWS, COLUMNS}};
-    Walk walk;
-    WalkView view[2];
+    PieceRuns walk;
+    PieceView view[2];
     KernelPull pull;
     walk_init(&walk, &piece, (const Box *[]){NULL, &whole}, 2, view);
     void *to = device->backend->alloc(device->context, (int64_t)sizeof(float) * ROWS * PART, &error),

@@ -1,4 +1,4 @@
-/* rows: tables updated by the rows of a gradient that an index names. The indices are sorted by row, so that each row is read and written once, by one thread, with the sum of what it gets in
+/* row_updates: tables updated by the rows of a gradient that an index names. The indices are sorted by row, so that each row is read and written once, by one thread, with the sum of what it gets in
  * the order of the indices; no other row is touched. What an index that means nothing, or whose row another rank has, says is left out. */
 #include <math.h>
 #include <stdlib.h>
