@@ -10,6 +10,7 @@
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 #include "compiler/timeline.h"
+#include "ir/map.h"
 
 static void print_held(Text *text, const Facts *facts, const Diags *diags, Arena *arena) {
     Held held;
@@ -30,6 +31,60 @@ static const char *layout_of(Arena *arena, const Facts *facts, int instance) {
     return layout_named(arena, facts->graph, at->layout, facts->graph->values.at[at->value].type.hidden);
 }
 
+/* Conversions that differ by numbers in their value's name alone, as those of equal layers do. */
+typedef struct Alike {
+    CommKind kind;
+    const char *name; /* of their values, held_kind */
+    const char *from, *to;
+    Traffic received, bound; /* of each */
+    int count;
+} Alike;
+typedef VEC(Alike) Alikes;
+
+static bool are_alike(const Alike *a, const Alike *b) {
+    return a->kind == b->kind && a->received.total == b->received.total && a->bound.total == b->bound.total &&
+           strcmp(a->name, b->name) == 0 && strcmp(a->from, b->from) == 0 && strcmp(a->to, b->to) == 0;
+}
+
+static void find_alike(Alikes *alikes, const Facts *facts, Arena *arena) {
+    Map map = {0};
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *made = &facts->communications.at[i];
+        if (made->kind == COMM_STRIDED_SLICE) continue;
+        const char *name = held_kind(arena, facts->graph->values.at[made->value].name);
+        const uint64_t hash = hash_mix(hash_bytes(name, strlen(name)), (uint64_t)made->received.total);
+        const Alike one = {made->kind,  name, layout_of(arena, facts, made->from), layout_of(arena, facts, made->to), made->received,
+                           made->bound, 1};
+        int same = -1;
+        map_each(&map, hash, a) if (same < 0 && are_alike(&alikes->at[a], &one)) same = a;
+        if (same >= 0) {
+            alikes->at[same].count++;
+        } else {
+            map_add(arena, &map, hash, alikes->n);
+            vec_push(arena, alikes, one);
+        }
+    }
+}
+
+static const char *times_bytes(Arena *arena, int count, int64_t bytes) {
+    return count == 1 ? bytes_named(arena, bytes) : arena_printf(arena, "%d x %s", count, bytes_named(arena, bytes));
+}
+
+/* In the order in which the first of each kind starts. */
+static void print_conversions(Text *text, const Facts *facts, Arena *arena) {
+    Alikes alikes = {0};
+    find_alike(&alikes, facts, arena);
+    int width = (int)strlen("of all ranks");
+    for (int i = 0; i < alikes.n; i++)
+        if ((int)strlen(alikes.at[i].name) > width) width = (int)strlen(alikes.at[i].name);
+    text_printf(text, "each           %-*s  received         bound            from -> to\n", width, "of all ranks");
+    for (int i = 0; i < alikes.n; i++) {
+        const Alike *of = &alikes.at[i];
+        text_printf(text, "  %-14s %-*s  %-15s  %-15s  %s -> %s\n", comm_name[of->kind], width, of->name,
+                    times_bytes(arena, of->count, of->received.total), times_bytes(arena, of->count, of->bound.total), of->from, of->to);
+    }
+}
+
 static void print_communication(Text *text, const Facts *facts, Arena *arena) {
     text_printf(text, "communication  count  sent/rank     received/rank  bound\n");
     for (int k = 0; k <= NCOMMS; k++) {
@@ -38,14 +93,7 @@ static void print_communication(Text *text, const Facts *facts, Arena *arena) {
             text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", k < NCOMMS ? comm_name[k] : "all", kind->count,
                         bytes_named(arena, kind->sent), bytes_named(arena, kind->received), bytes_named(arena, kind->bound));
     }
-    if (facts->all.count > 0) text_printf(text, "each, of all ranks            received      bound         from -> to\n");
-    for (int i = 0; i < facts->communications.n; i++) {
-        const Communication *made = &facts->communications.at[i];
-        if (made->kind == COMM_STRIDED_SLICE) continue;
-        text_printf(text, "  %-14s %-11s  %-12s  %-12s  %s -> %s\n", comm_name[made->kind], facts->graph->values.at[made->value].name,
-                    bytes_named(arena, made->received.total), bytes_named(arena, made->bound.total), layout_of(arena, facts, made->from),
-                    layout_of(arena, facts, made->to));
-    }
+    if (facts->all.count > 0) print_conversions(text, facts, arena);
     text_printf(text, "in all         %s received by all ranks; the values' conversions need at least %s: %.2f x the bound\n",
                 bytes_named(arena, facts->received.total), bytes_named(arena, facts->bound.total),
                 ratio_of(facts->received.total, facts->bound.total));

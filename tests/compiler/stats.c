@@ -73,8 +73,26 @@ Test(stats, no_net_receives_less_than_its_bound_at_any_level) {
 Test(stats, each_conversion_is_shown_with_its_bound_and_the_sum) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    cr_expect(has(&x, "  reduce_scatter h            3.0 KiB       3.0 KiB       (2, 1) [2@4 -] +sum(4@1) -> (2, 4) [2@4 4@1]\n"));
+    cr_expect(has(&x, "  reduce_scatter h             3.0 KiB          3.0 KiB          (2, 1) [2@4 -] +sum(4@1) -> (2, 4) [2@4 4@1]\n"));
     cr_expect(has(&x, "need at least "));
+    compiled_finish(&x);
+}
+
+Test(stats, conversions_of_equal_layers_are_one_line) {
+    Compiled x;
+    compiled(
+        &x,
+        "net n() { input x : f32[8, 16]; h = x; for i in 0..3 { param w : f32[16, 16] = ones; h = relu(matmul(h, w)); } param v : f32[16, 4] = ones; "
+        "loss sum(matmul(h, v)); }\n" TRAIN "parallel { mode = auto; search = sharding_propagation; }\n",
+        4, 0);
+    int single = 0;
+    for (int i = 0; i < x.b->facts->communications.n; i++) {
+        const char *name = x.b->facts->graph->values.at[x.b->facts->communications.at[i].value].name;
+        single += strncmp(name, "w.", 2) == 0 && strstr(name, ".grad") != NULL;
+    }
+    cr_expect_eq(single, 3);
+    cr_expect(has(&x, "  all_reduce     w.*.grad      3 x 6.0 KiB      3 x 6.0 KiB      [- -] +sum(4@1) -> whole\n"));
+    cr_expect(has(&x, "  all_reduce     v.grad        1.5 KiB          1.5 KiB          [- -] +sum(4@1) -> whole\n"));
     compiled_finish(&x);
 }
 
