@@ -27,6 +27,7 @@ typedef struct SearchResult {
     bool compiled;   /* seconds are those of the plan (oracle.h), which counts what hides behind kernels */
     double bound;    /* no choice on the meshes tried takes less in the model; 0: none is known */
     Mesh mesh;       /* on which that is; no axes: on none */
+    int nmeshes;     /* on which dynamic_programming solved the model */
     int ntried;      /* solutions that were compared */
     int64_t work;    /* entries of tables looked at */
     int nmoves;      /* conversions planned for the model */

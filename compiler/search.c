@@ -2,7 +2,7 @@
  *
  * Before: propagate; every forward operator has a strategy, those of STRATEGY_USER are fixed, and states and inputs whose layout the user or the dataset fix have it.
  * After: as the setting `search` says, the others have the strategies, and states and inputs that several operators use the layouts, of
- * - dynamic_programming: the best solution of the model on any mesh of one or two axes;
+ * - dynamic_programming: the best solution of the model on any mesh of one or two axes, within a node of three, and on the net's own of three;
  * - recursive_programming: the best solution for one axis after another, those between nodes first;
  * - auto: what of all these, and of what propagate left, is predicted to be fastest once it is compiled (oracle.h).
  * A program that follows another keeps what it has. */
@@ -17,6 +17,7 @@
 
 enum {
     MESH_AXES = 2,
+    MOST_MESH_AXES = 3,
     MAX_TRIED = 4,
     COMPILED_NODES = 60000,
     MAX_WITHIN = 3,
@@ -24,7 +25,7 @@ enum {
     LIMITED_WORK = 1 << 25,
     MAX_JOINED = 2,
     JOINED = 8
-}; /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about; of solutions that hold less; limits of memory that are tried for them on a
+}; /* axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; solutions on meshes that auto compiles; nodes that it compiles, about; of solutions that hold less; limits of memory that are tried for them on a
     * mesh, and the work for each; of solutions where conversions are joined, about so many */
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
@@ -55,6 +56,7 @@ typedef struct Search {
     Moves *moves;           /* on it */
     double behind;          /* ModelInput */
     double most;            /* ModelInput: of what is found with this `behind` */
+    int nmeshes;            /* on which dynamic_programming solved it */
     int64_t work;
     bool faster;   /* what saves time is tried without need, too (budget.h) */
     int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
@@ -144,6 +146,7 @@ static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes,
     if (ranks == 1) {
         Mesh mesh = {.naxes = n};
         mesh_digits(sizes, n, 1, mesh.axis);
+        s->nmeshes++;
         if (solve(s, "dynamic_programming", &mesh, NULL) && s->least == 0)
             s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
         return;
@@ -155,11 +158,30 @@ static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes,
     }
 }
 
+/* The mesh that the net names, where it has more axes than other meshes that are tried. */
+static void solve_named_mesh(Search *s, int tried) {
+    const Graph *g = &s->b->front.graph;
+    const MeshAxes *named = &g->settings.mesh;
+    Mesh mesh = {.naxes = named->n};
+    int64_t ranks = 1;
+    for (int a = 0; a < named->n; a++)
+        ranks *= named->at[a].size;
+    if (named->n <= tried || named->n > MOST_MESH_AXES || ranks != g->nranks) return;
+    for (int a = 0; a < named->n; a++)
+        mesh.axis[a] = named->at[a].digit;
+    s->nmeshes++;
+    solve(s, "dynamic_programming", &mesh, NULL);
+}
+
+/* Three axes take up to forty times as long to solve as two. */
 static void dynamic_programming(Search *s) {
     const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
     const int nranks = s->b->front.graph.nranks;
-    int32_t sizes[MESH_AXES] = {0};
-    solve_meshes(s, sizes, 0, nranks, MESH_AXES, nranks <= machine->ranks_per_node);
+    const bool one_node = nranks <= machine->ranks_per_node, asked = strcmp(s->b->front.graph.settings.search, "dynamic_programming") == 0;
+    const int naxes = asked && one_node ? MOST_MESH_AXES : MESH_AXES;
+    int32_t sizes[MOST_MESH_AXES] = {0};
+    solve_meshes(s, sizes, 0, nranks, naxes, one_node);
+    if (asked) solve_named_mesh(s, naxes);
 }
 
 /* ---- recursive_programming */
@@ -621,6 +643,7 @@ static void finish(Search *s, int best, double bound) {
                              .compiled = found->cost.step_s > 0,
                              .bound = bound,
                              .mesh = found->mesh,
+                             .nmeshes = s->nmeshes,
                              .ntried = s->found.n,
                              .ncompiled = compiled_so_far(s),
                              .work = s->work,

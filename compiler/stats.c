@@ -416,7 +416,8 @@ void stats_json(Text *text, Compilation *c) {
         for (int a = 0; a < found->mesh.naxes; a++)
             json_int(&json, NULL, found->mesh.axis[a].size);
         json_end(&json);
-        json_int(&json, "tried", found->ntried);
+        json_int(&json, "meshes", found->nmeshes);
+        json_int(&json, "solutions", found->ntried);
         json_int(&json, "conversions", found->nmoves);
         json_int(&json, "work", found->work);
         json_end(&json);

@@ -102,6 +102,31 @@ Test(search, the_same_net_gives_the_same_plan) {
     }
 }
 
+/* How many meshes dynamic_programming solves a net on, with so many ranks a node. */
+static int meshes_solved(const char *parallel, int ranks_per_node) {
+    Machine machine = machine_cpu;
+    Compiled x;
+    char text[512];
+    machine.ranks_per_node = ranks_per_node;
+    snprintf(text, sizeof text, "%sparallel { %s }\n", small[1], parallel);
+    compiled_init(&x, 8, 2);
+    x.options.overrides.search = "dynamic_programming";
+    x.options.machine = &machine;
+    cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
+    const int solved = x.b->front.search->nmeshes;
+    compiled_finish(&x);
+    return solved;
+}
+
+Test(search, three_axes_are_solved_within_a_node_and_where_the_net_names_them) {
+    cr_expect_eq(meshes_solved("", 8), 3, "8, 2 x 4, 2 x 2 x 2");
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 2, c = 2);", 8), 3);
+    cr_expect_eq(meshes_solved("", 4), 3, "8, 2 x 4, 4 x 2");
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 2, c = 2);", 4), 4);
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 4);", 4), 3);
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 2);", 4), 3, "not of all ranks");
+}
+
 /* A net of samples/ on machine gpu8 under a search; its cost. */
 static void sample(Compiled *x, const char *name, int nranks, const char *search, const char *batch, BuildCost *cost) {
     static const char *const name_of = "batch";
