@@ -85,7 +85,7 @@ typedef struct DeviceQueue {
     void (*describe)(void *context, char *text, size_t n); /* "device 0, NVIDIA H200" */
 } DeviceQueue;
 
-/* Where tensors live and kernels run. Buffers are bytes. */
+/* Where tensors live and kernels run. Buffers are bytes. Kernels take all element types of the operator table. */
 typedef struct Backend {
     const char *name;
     bool host;                /* its buffers are ordinary memory of the process, and what is asked is done on return */
@@ -98,7 +98,6 @@ typedef struct Backend {
     bool (*download)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*copy)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*sync)(void *context, Error *error);
-    unsigned dtypes;          /* bit d: tensors of element type d */
     KernelFn *const *kernels; /* by OpCode; NULL where there is none */
     KernelFn
         *prepare; /* before the first step: makes ready what the kernel of a call needs, whose data may be anything; NULL: nothing does */

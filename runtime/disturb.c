@@ -126,7 +126,6 @@ Disturber *disturber_open(Device *device, const Backend *inner, const DeviceOpti
                                    .download = download,
                                    .copy = copy,
                                    .sync = settle,
-                                   .dtypes = inner->dtypes,
                                    .kernels = disturber->kernels,
                                    .prepare = inner->prepare ? prepare : NULL};
     for (int op = 0; op < NOPS; op++)

@@ -312,12 +312,6 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
         whole.attr = node->attr;
         whole.rule = hidden ? rule_slice(&executor->arena, node->rule) : node->rule;
     }
-    for (int i = 0; i < whole.nin + whole.nout; i++) {
-        const DType dtype = i < whole.nin ? whole.in[i].dtype : whole.out[i - whole.nin].dtype;
-        if (!(executor->backend->dtypes & 1u << dtype))
-            return error_set(error, EXIT_ENVIRONMENT, "the %s backend has no kernels for %s yet, which %s needs: run with --device cpu",
-                             executor->backend->name, dtype_name[dtype], op_table[op].name);
-    }
     if (!executor->backend->kernels[op])
         return error_set(error, EXIT_ENVIRONMENT, "the %s backend has no kernel for %s: run with --device cpu", executor->backend->name,
                          op_table[op].name);

@@ -115,7 +115,6 @@ const Backend backend_cpu = {
     .download = cpu_copy,
     .copy = cpu_copy,
     .sync = cpu_sync,
-    .dtypes = DTYPES_ANY,
     .kernels = cpu_kernels,
     .prepare = cpu_prepare,
     .fuse = cpu_fuse,

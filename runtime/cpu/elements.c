@@ -197,22 +197,22 @@ WHERE(32)
 WHERE(64)
 
 /* A real that an integer type cannot hold becomes its nearest number, nan 0; an integer keeps its low bits. */
-#define CAST(suffix, T, F32_, F64_, I32_, I64_)                                                                                            \
+#define CAST(suffix, T, TRUTH, F32_, F64_, I32_, I64_)                                                                                     \
     LOOP_1(cast_##suffix, f32, T, float, , F32_)                                                                                           \
     LOOP_1(cast_##suffix, f64, T, double, , F64_)                                                                                          \
     LOOP_1(cast_##suffix, i32, T, int32_t, , I32_)                                                                                         \
     LOOP_1(cast_##suffix, i64, T, int64_t, , I64_)                                                                                         \
-    LOOP_1(cast_##suffix, u8, T, uint8_t, , x != 0)                                                                                        \
+    LOOP_1(cast_##suffix, u8, T, uint8_t, , TRUTH)                                                                                         \
     LOOP_1(cast_##suffix, f16, T, uint16_t, , f16_of_f32(F32_))                                                                            \
     LOOP_1(cast_##suffix, bf16, T, uint16_t, , bf16_of_f32(F32_))
 /* Of halves, in f32. */
 #define CAST_HALF(suffix, VALUE)                                                                                                           \
-    CAST(suffix, uint16_t, VALUE, VALUE, (int32_t)integer_of((double)VALUE, I32), integer_of((double)VALUE, I64))
-CAST(f32, float, x, x, (int32_t)integer_of((double)x, I32), integer_of((double)x, I64))
-CAST(f64, double, (float)x, x, (int32_t)integer_of(x, I32), integer_of(x, I64))
-CAST(i32, int32_t, (float)x, x, x, x)
-CAST(i64, int64_t, (float)x, (double)x, (int32_t)(uint32_t)(uint64_t)x, x)
-CAST(u8, uint8_t, x != 0, x != 0, x != 0, x != 0)
+    CAST(suffix, uint16_t, VALUE != 0, VALUE, VALUE, (int32_t)integer_of((double)VALUE, I32), integer_of((double)VALUE, I64))
+CAST(f32, float, x != 0, x, x, (int32_t)integer_of((double)x, I32), integer_of((double)x, I64))
+CAST(f64, double, x != 0, (float)x, x, (int32_t)integer_of(x, I32), integer_of(x, I64))
+CAST(i32, int32_t, x != 0, (float)x, x, x, x)
+CAST(i64, int64_t, x != 0, (float)x, (double)x, (int32_t)(uint32_t)(uint64_t)x, x)
+CAST(u8, uint8_t, x != 0, x != 0, x != 0, x != 0, x != 0)
 CAST_HALF(f16, f16_to_f32(x))
 CAST_HALF(bf16, bf16_to_f32(x))
 

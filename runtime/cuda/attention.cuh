@@ -51,7 +51,7 @@ __device__ __forceinline__ double attention_gather(double own, bool largest, dou
 }
 
 /* most, sum, y: results, NULL where there is none; given: the largest scores, of attention_sums. */
-template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(KernelAttention a) {
+template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const __grid_constant__ KernelAttention a) {
     __shared__ double room[BLOCK];
     for (int64_t query = blockIdx.x; query < a.queries; query += gridDim.x) {
         double most = -INFINITY, sum = 0;
@@ -60,7 +60,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(Kerne
                 const double score = attention_score<T>(a, query, j);
                 most = score > most ? score : most;
             }
-            most = (double)(T)attention_gather(most, true, room);
+            most = (double)(Number<T>)attention_gather(most, true, room);
             if (threadIdx.x == 0) ((T *)a.most)[query] = (T)most;
         } else {
             most = (double)((const T *)a.given)[query];
@@ -97,7 +97,7 @@ template <class T> __device__ __forceinline__ double attention_slope(const Kerne
     return *p * moved * a.scale;
 }
 
-template <class T> __global__ void __launch_bounds__(BLOCK) attention_queries_grad(KernelAttention a) {
+template <class T> __global__ void __launch_bounds__(BLOCK) attention_queries_grad(const __grid_constant__ KernelAttention a) {
     __shared__ double room[BLOCK];
     for (int64_t query = blockIdx.x; query < a.queries; query += gridDim.x)
         for (int64_t first = 0; first < a.d; first += BLOCK) {
@@ -117,7 +117,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_queries_gr
 }
 
 /* keys: of all heads. The queries of a key are those of its head, in a row. */
-template <class T> __global__ void __launch_bounds__(BLOCK) attention_keys_grad(KernelAttention a) {
+template <class T> __global__ void __launch_bounds__(BLOCK) attention_keys_grad(const __grid_constant__ KernelAttention a) {
     __shared__ double slopes[BLOCK], powers[BLOCK];
     const int64_t each = a.m * a.group, width = a.d > a.e ? a.d : a.e;
     for (int64_t key = blockIdx.x; key < a.keys; key += gridDim.x)
@@ -154,5 +154,6 @@ template <class T> static cudaError_t attention_launch(const KernelAttention &a,
 }
 
 extern "C" cudaError_t kernels_attention(const KernelAttention *attention, cudaStream_t stream) {
-    return attention->dtype == KERNEL_F64 ? attention_launch<double>(*attention, stream) : attention_launch<float>(*attention, stream);
+    WITH_REAL(attention->dtype, T, return attention_launch<T>(*attention, stream))
+    return cudaErrorInvalidValue;
 }

@@ -8,7 +8,7 @@
 #include "runtime/cuda/chain.h"
 
 static_assert(KERNEL_F32 == (int)F32 && KERNEL_F64 == (int)F64 && KERNEL_I32 == (int)I32 && KERNEL_I64 == (int)I64 &&
-                  KERNEL_BOOL == (int)BOOL,
+                  KERNEL_BOOL == (int)BOOL && KERNEL_F16 == (int)F16 && KERNEL_BF16 == (int)BF16,
               "element types have one numbering");
 static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM && (int)CHAIN_NODES >= (int)CHAIN_STEPS, "a launch has room for a program");
 
@@ -53,6 +53,11 @@ typedef struct Build {
 
 /* ---------------------------------------------------------------- types */
 
+/* What elements of this type are computed as. */
+static DType computed(DType dtype) {
+    return dtype_is_half(dtype) ? F32 : dtype;
+}
+
 /* Whether values of this type can be computed with; the first that is no bool decides what the launch's is. */
 static bool take_dtype(Build *build, DType dtype) {
     if (dtype == BOOL) return true;
@@ -68,13 +73,14 @@ static bool is_of_reals(ElementOp op) {
  * type can only be stored. */
 static bool take_types(Build *build, const ChainStep *step) {
     const Chain *chain = build->chain;
-    const DType in = step->nin > 0 ? chain_source_dtype(chain, step->in[step->nin - 1]) : step->dtype, out = step->dtype;
+    const DType in = computed(step->nin > 0 ? chain_source_dtype(chain, step->in[step->nin - 1]) : step->dtype),
+                out = computed(step->dtype);
     const bool converts = (step->op == OP_cast || step->op == OP_compress) && in != BOOL && out != BOOL;
     if (!converts && !take_dtype(build, in)) return false;
     if (converts && build->dtype < 0) build->dtype = (int)out;
     if (converts && build->dtype != (int)in && build->dtype != (int)out) return false;
     for (int i = 0; i < step->nin; i++) {
-        const DType dtype = chain_source_dtype(chain, step->in[i]);
+        const DType dtype = computed(chain_source_dtype(chain, step->in[i]));
         if (dtype != BOOL && (int)dtype != build->dtype && !(converts && step->in[i].is_load)) return false;
     }
     return true;
@@ -106,11 +112,16 @@ static bool add_loads(Build *build) {
     return true;
 }
 
+/* Whether the launch reads and writes packs of elements of this type that begin there. */
+static bool is_packed(const Build *build, const void *data, DType dtype) {
+    const int width = 16 / dtype_bytes[build->dtype];
+    return ((int)computed(dtype) == build->dtype || dtype == BOOL) && (uintptr_t)data % (uintptr_t)(width * dtype_bytes[dtype]) == 0;
+}
+
 /* Once the launch's type is known: how packs are loaded. */
 static void finish_load(const Build *build, LaunchLoad *load) {
     const int width = 16 / dtype_bytes[build->dtype], last = load->ndim - 1;
-    load->packed =
-        (load->dtype == build->dtype || load->dtype == BOOL) && (uintptr_t)load->data % (uintptr_t)(width * dtype_bytes[load->dtype]) == 0;
+    load->packed = is_packed(build, load->data, (DType)load->dtype);
     if (load->mode == CHAIN_LINEAR) return;
     if (load->size[last] % width == 0 || (load->ndim == 1 && load->stride[last] == 0)) load->mode = CHAIN_ROWS;
     load->packed = load->packed && load->mode == CHAIN_ROWS && load->stride[last] == 1;
@@ -205,6 +216,7 @@ static bool emit(Build *build) {
         *to = (LaunchStep){.op = (uint8_t)element_of(step),
                            .slot = CHAIN_RESULT,
                            .constant = {(uint8_t)low, (uint8_t)high},
+                           .round = dtype_is_half(step->dtype) && build->dtype == (int)F32 ? (uint8_t)step->dtype : 0,
                            .first_store = (uint8_t)nstores};
         for (int i = 0; i < 3; i++) {
             const ChainSource in = i < step->nin ? step->in[i] : (ChainSource){false, -1};
@@ -239,11 +251,7 @@ bool chain_launch(ChainLaunch *launch, const Chain *chain) {
     launch->wide = launch->n > INT32_MAX;
     for (int l = 0; l < launch->nloads; l++)
         finish_load(&build, &launch->load[l]);
-    for (int s = 0; s < launch->nstores; s++) {
-        LaunchStore *store = &launch->store[s];
-        const int width = 16 / dtype_bytes[build.dtype];
-        store->packed = (store->dtype == build.dtype || store->dtype == BOOL) &&
-                        (uintptr_t)store->data % (uintptr_t)(width * dtype_bytes[store->dtype]) == 0;
-    }
+    for (int s = 0; s < launch->nstores; s++)
+        launch->store[s].packed = is_packed(&build, launch->store[s].data, (DType)launch->store[s].dtype);
     return emit(&build);
 }

@@ -2,10 +2,6 @@
  * shared memory, then goes through the steps, whose operands are slots or the result of the step before. All threads of a launch take the same branches. */
 #pragma once
 
-#ifndef __grid_constant__
-#define __grid_constant__
-#endif
-
 static_assert(sizeof(ChainLaunch) <= 4096, "arguments of a kernel");
 
 /* Where element i of the result is in an operand. */
@@ -29,6 +25,10 @@ template <class T> __device__ __forceinline__ T chain_element(const void *data, 
         return convert<T>(((const int32_t *)data)[i]);
     case KERNEL_I64:
         return convert<T>(((const int64_t *)data)[i]);
+    case KERNEL_F16:
+        return convert<T>((float)((const Float16 *)data)[i]);
+    case KERNEL_BF16:
+        return convert<T>((float)((const BFloat16 *)data)[i]);
     default:
         return (T)((const uint8_t *)data)[i];
     }
@@ -38,18 +38,28 @@ template <> constexpr int chain_dtype<double> = KERNEL_F64;
 template <> constexpr int chain_dtype<int32_t> = KERNEL_I32;
 template <> constexpr int chain_dtype<int64_t> = KERNEL_I64;
 
-/* A pack of neighbours, which lies at a multiple of its size. */
-template <class T> __device__ __forceinline__ Pack<T> chain_pack(const void *data, int dtype, int64_t at) {
-    constexpr int width = Pack<T>::width;
-    if (dtype == chain_dtype<T>) return *(const Pack<T> *)((const T *)data + at);
-    struct __align__(width) Bytes {
-        uint8_t at[width];
-    } bytes = *(const Bytes *)((const uint8_t *)data + at);
+/* As many elements of another type as a pack has, side by side. */
+template <class S, class T> struct __align__(sizeof(S) * Pack<T>::width) Neighbours {
+    S at[Pack<T>::width];
+};
+
+template <class S, class T> __device__ __forceinline__ Pack<T> chain_widen(const void *data, int64_t at) {
+    const Neighbours<S, T> from = *(const Neighbours<S, T> *)((const S *)data + at);
     Pack<T> pack;
 #pragma unroll
-    for (int k = 0; k < width; k++)
-        pack.at[k] = (T)bytes.at[k];
+    for (int k = 0; k < Pack<T>::width; k++)
+        pack.at[k] = (T)from.at[k];
     return pack;
+}
+
+/* A pack of neighbours, which lies at a multiple of its size. */
+template <class T> __device__ __forceinline__ Pack<T> chain_pack(const void *data, int dtype, int64_t at) {
+    if (dtype == chain_dtype<T>) return *(const Pack<T> *)((const T *)data + at);
+    if constexpr (chain_dtype<T> == KERNEL_F32) {
+        if (dtype == KERNEL_F16) return chain_widen<Float16, T>(data, at);
+        if (dtype == KERNEL_BF16) return chain_widen<BFloat16, T>(data, at);
+    }
+    return chain_widen<uint8_t, T>(data, at);
 }
 
 /* Elements [first, first + width) of an operand, of which the first n are there. */
@@ -94,28 +104,58 @@ template <class T> __device__ __forceinline__ void chain_put(void *data, int dty
     case KERNEL_I64:
         ((int64_t *)data)[i] = convert<int64_t>(value);
         return;
+    case KERNEL_F16:
+        ((Float16 *)data)[i] = Float16(convert<float>(value));
+        return;
+    case KERNEL_BF16:
+        ((BFloat16 *)data)[i] = BFloat16(convert<float>(value));
+        return;
     default:
         ((uint8_t *)data)[i] = value != 0;
         return;
     }
 }
 
+template <class S, class T> __device__ __forceinline__ void chain_narrow(void *data, int64_t at, const Pack<T> &pack) {
+    Neighbours<S, T> to;
+#pragma unroll
+    for (int k = 0; k < Pack<T>::width; k++)
+        to.at[k] = S(pack.at[k]);
+    *(Neighbours<S, T> *)((S *)data + at) = to;
+}
+
+/* A bool of memory. */
+struct Truth {
+    uint8_t byte;
+    Truth() = default;
+    template <class T> __device__ __forceinline__ explicit Truth(T value) : byte(value != 0) {}
+};
+
 template <class T> __device__ __forceinline__ void chain_store(const LaunchStore &store, int64_t first, int n, const Pack<T> &pack) {
     constexpr int width = Pack<T>::width;
-    if (store.packed && n == width && store.dtype == chain_dtype<T>) {
-        *(Pack<T> *)((T *)store.data + first) = pack;
-    } else if (store.packed && n == width) {
-        struct __align__(width) Bytes {
-            uint8_t at[width];
-        } bytes;
-#pragma unroll
-        for (int k = 0; k < width; k++)
-            bytes.at[k] = pack.at[k] != 0;
-        *(Bytes *)((uint8_t *)store.data + first) = bytes;
-    } else {
+    if (!store.packed || n < width) {
 #pragma unroll
         for (int k = 0; k < width; k++)
             if (k < n) chain_put(store.data, store.dtype, first + k, pack.at[k]);
+        return;
+    }
+    if (store.dtype == chain_dtype<T>) {
+        *(Pack<T> *)((T *)store.data + first) = pack;
+        return;
+    }
+    if constexpr (chain_dtype<T> == KERNEL_F32) {
+        if (store.dtype == KERNEL_F16) return chain_narrow<Float16>(store.data, first, pack);
+        if (store.dtype == KERNEL_BF16) return chain_narrow<BFloat16>(store.data, first, pack);
+    }
+    chain_narrow<Truth>(store.data, first, pack);
+}
+
+/* A result as its element type of 16 bits holds it. */
+template <class T> __device__ __forceinline__ void chain_round(Pack<T> &pack, int dtype) {
+    if constexpr (chain_dtype<T> == KERNEL_F32) {
+#pragma unroll
+        for (int k = 0; k < Pack<T>::width; k++)
+            pack.at[k] = dtype == KERNEL_F16 ? (float)Float16(pack.at[k]) : (float)BFloat16(pack.at[k]);
     }
 }
 
@@ -146,6 +186,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const _
             const Pack<T> b = step.in[1] < CHAIN_SLOTS ? slot[step.in[1]][me] : result;
             const Pack<T> c = step.in[2] < CHAIN_SLOTS ? slot[step.in[2]][me] : result;
             result = element_apply(step.op, a, b, c, Constants{{program.constant[step.constant[0]], program.constant[step.constant[1]]}});
+            if (step.round != 0) chain_round(result, step.round);
             if (step.slot < CHAIN_SLOTS) slot[step.slot][me] = result;
             for (int k = 0; k < step.nstores; k++)
                 chain_store(program.store[step.first_store + k], first, n, result);

@@ -17,8 +17,8 @@ struct CommRequest {
     bool started;
 };
 
-static const ncclDataType_t nccl_type[NDTYPES] = {
-    [F32] = ncclFloat32, [F64] = ncclFloat64, [I32] = ncclInt32, [I64] = ncclInt64, [BOOL] = ncclUint8};
+static const ncclDataType_t nccl_type[NDTYPES] = {[F32] = ncclFloat32, [F64] = ncclFloat64, [I32] = ncclInt32,    [I64] = ncclInt64,
+                                                  [BOOL] = ncclUint8,  [F16] = ncclFloat16, [BF16] = ncclBfloat16};
 
 /* Sums of bool are or. */
 static ncclRedOp_t nccl_op(DType dtype, Reduction reduction) {

@@ -299,7 +299,6 @@ const Backend cuda_backend = {
     .download = cuda_download,
     .copy = cuda_copy,
     .sync = cuda_sync,
-    .dtypes = DTYPES_ANY & ~(1u << F16 | 1u << BF16),
     .kernels = cuda_kernels,
     .fuse = cuda_fuse,
     .run = cuda_run_fused,

@@ -108,8 +108,14 @@ static int trial_run(CudaContext *cuda, int epilogue, float *device, const float
     Error refused;
     Multiply trial;
     memset(&trial, 0, sizeof trial);
-    trial.key = (MatmulKey){
-        .m = TRIAL_M, .n = TRIAL_N, .k = TRIAL_K, .leading = {TRIAL_N, TRIAL_K, TRIAL_N}, .batch = 1, .dtype = F32, .epilogue = epilogue};
+    trial.key = (MatmulKey){.m = TRIAL_M,
+                            .n = TRIAL_N,
+                            .k = TRIAL_K,
+                            .leading = {TRIAL_N, TRIAL_K, TRIAL_N},
+                            .batch = 1,
+                            .dtype = F32,
+                            .out_dtype = F32,
+                            .epilogue = epilogue};
     trial.left = device + AT_LEFT;
     trial.right = device + AT_RIGHT;
     trial.out = device + AT_OUT;
@@ -286,6 +292,7 @@ static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
 int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Multiply *multiply, Error *error) {
     ProductShape shape;
     Nest loops;
+    if (dtype_is_half(calls[0].in[0].dtype)) return 1; /* what follows is computed of a product that has been rounded */
     if (product_shape(&calls[0], NULL, &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 1;
     Taking t = {.calls = calls, .inner = inner, .n = n, .taken = 1, .out = &calls[0].out[0]};
     matmul_first(&calls[0], &shape, true, &t.multiply, &loops);

@@ -9,6 +9,7 @@
 #endif
 
 #include "runtime/cuda/common.cuh"
+#include "runtime/cuda/half.cuh"
 #include "runtime/cuda/elementwise.cuh"
 #include "runtime/cuda/chain.cuh"
 #include "runtime/cuda/update.cuh"

@@ -8,7 +8,7 @@
 #include "ir/window.h"
 
 /* Element types, in the order of DType. */
-enum { KERNEL_F32, KERNEL_F64, KERNEL_I32, KERNEL_I64, KERNEL_BOOL };
+enum { KERNEL_F32, KERNEL_F64, KERNEL_I32, KERNEL_I64, KERNEL_BOOL, KERNEL_F16, KERNEL_BF16 };
 
 /* Division of numbers below 2^31 by d, without dividing: (high 32 bits of n * magic + n) >> shift. */
 typedef struct KernelDivisor {
@@ -105,12 +105,13 @@ typedef struct LaunchStep {
     uint8_t slot;  /* that takes the result; CHAIN_RESULT: none */
     uint8_t constant[2];
     uint8_t first_store, nstores;
+    uint8_t round; /* KERNEL_F16, KERNEL_BF16: the result, of an f32 launch, is rounded to this type; else 0 */
 } LaunchStep;
 typedef struct LaunchStore {
     void *data;
     uint8_t dtype, packed;
 } LaunchStore;
-/* Operators on n elements, all of one type but for bools, which are 0 and 1 of it; loads and stores may be of others. Load l fills slot l before step 0. */
+/* Operators on n elements, all of one type but for bools, which are 0 and 1 of it; loads and stores may be of others. Types of 16 bits are computed as f32. Load l fills slot l before step 0. */
 typedef struct ChainLaunch {
     int64_t n;
     uint8_t dtype, nloads, nsteps, nstores;
@@ -188,7 +189,7 @@ LAUNCHED kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scrat
 /* softmax.cuh */
 
 typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTMAX_GRAD } KernelRows;
-/* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. f32 and f64. */
+/* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. Types of reals. */
 LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner,
                       cudaStream_t stream);
 
@@ -196,7 +197,7 @@ LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows,
 
 /* queries, keys: of all heads; `group` heads of m queries share a head of n keys. y, most, sum: results, NULL where there is none, of a gradient operands; given: what
  * attention_sums is given as most, else NULL. dy NULL: no gradient. Query i of a head sees key j up to before + i where it is causal, and where the mask is not 0: it
- * lies along the leading dimensions of queries, then queries and keys. d, e: widths of q and k, of v and y, above 0. f32 and f64. */
+ * lies along the leading dimensions of queries, then queries and keys. d, e: widths of q and k, of v and y, above 0. Types of reals. */
 typedef struct KernelAttention {
     const void *q, *k, *v, *dy, *given;
     void *y, *most, *sum, *dq, *dk, *dv;
@@ -212,7 +213,7 @@ LAUNCHED kernels_attention(const KernelAttention *attention, cudaStream_t stream
 
 /* rope.cuh */
 
-/* rows of `pairs` pairs, whose places, from `first` on, go round; sign: -1 turns the other way. f32 and f64. */
+/* rows of `pairs` pairs, whose places, from `first` on, go round; sign: -1 turns the other way. Types of reals. */
 typedef struct KernelRope {
     const void *x;
     void *out;
@@ -225,7 +226,7 @@ LAUNCHED kernels_rope(const KernelRope *rope, cudaStream_t stream);
 /* norm.cuh */
 
 /* rows of n elements, neither of them 0 but for rows of a gradient. bias NULL: rms_norm, whose mean is not taken off. Of a gradient dy is not NULL, out is that of x, and
- * dbias is NULL for rms_norm. f32 and f64. */
+ * dbias is NULL for rms_norm. Types of reals. */
 typedef struct KernelNorm {
     const void *x, *dy, *weight, *bias;
     void *out, *dweight, *dbias;
@@ -238,9 +239,9 @@ LAUNCHED kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_byt
 
 /* move.cuh */
 
-/* Tensor 0 of the loops = tensor 1, items of 1, 4 or 8 bytes; the result's innermost loop is last. Strides of tensor 1 may be 0. */
+/* Tensor 0 of the loops = tensor 1, items of 1, 2, 4 or 8 bytes; the result's innermost loop is last. Strides of tensor 1 may be 0. */
 LAUNCHED kernels_copy(void *out, const void *in, int item_bytes, const KernelLoops *loops, cudaStream_t stream);
-/* The same, divided; f32 and f64. */
+/* The same, divided; types of reals. */
 LAUNCHED kernels_copy_divided(void *out, const void *in, int dtype, const KernelLoops *loops, double by, cudaStream_t stream);
 /* n items with these bits. */
 LAUNCHED kernels_fill(void *out, int64_t n, int item_bytes, uint64_t bits, cudaStream_t stream);
@@ -266,13 +267,13 @@ typedef struct KernelIndex {
     int64_t n, begin, length;
     bool wide; /* 8 bytes */
 } KernelIndex;
-/* narrow[i] = wide[i, index[i]], 0 where that is not here; wide [n, length]. item_bytes 4 or 8. */
+/* narrow[i] = wide[i, index[i]], 0 where that is not here; wide [n, length]. item_bytes 2, 4 or 8. */
 LAUNCHED kernels_pick(void *narrow, const void *wide, const KernelIndex *index, int item_bytes, cudaStream_t stream);
-/* wide[i, index[i]] = narrow[i], or `bits` where narrow is NULL, and 0 elsewhere. item_bytes 1, 4 or 8. */
+/* wide[i, index[i]] = narrow[i], or `bits` where narrow is NULL, and 0 elsewhere. item_bytes 1, 2, 4 or 8. */
 LAUNCHED kernels_place(void *wide, const void *narrow, uint64_t bits, const KernelIndex *index, int item_bytes, cudaStream_t stream);
-/* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 4 or 8 bytes, table [length, width]. */
+/* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 2, 4 or 8 bytes, table [length, width]. */
 LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
-/* table[r] = the sum of rows[i] over all i with index[i] = r; f32 and f64. */
+/* table[r] = the sum of rows[i] over all i with index[i] = r; types of reals. Sums of more than 2048 rows are rounded to the type again for each 2048 of them. */
 LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors,
                              cudaStream_t stream);
 /* A table, w, and its slots, m and v of lazy_adam, by the rows g that an index names; no other row is touched. */
@@ -329,7 +330,8 @@ typedef struct ProductLoops {
     int64_t kept_size[PRODUCT_LETTERS], kept_stride[3][PRODUCT_LETTERS];
     int64_t gone_size[PRODUCT_LETTERS], gone_stride[2][PRODUCT_LETTERS];
 } ProductLoops;
-LAUNCHED cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream);
+/* dtype: of the factors; wide: of factors in 16 bits the result is f32. */
+LAUNCHED kernels_product(const ProductLoops *loops, int dtype, bool wide, const void *a, const void *b, void *out, cudaStream_t stream);
 
 /* window.cuh */
 
@@ -342,7 +344,7 @@ typedef enum {
     WINDOWS_AVERAGE,
     WINDOWS_AVERAGE_BACK
 } WindowsKind;
-/* The n elements of a result from the operands a and b, as the operator has them; b NULL: it has one. f32 and f64. */
+/* The n elements of a result from the operands a and b, as the operator has them; b NULL: it has one. Types of reals. */
 typedef struct KernelWindows {
     Planes planes;
     WindowsKind kind;

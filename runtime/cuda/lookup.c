@@ -64,7 +64,7 @@ static double attribute(const KernelCall *call, const char *name) {
 static bool table_update(const KernelCall *call, bool slots, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *w = &call->in[0], *g = &call->in[call->nout];
-    if (w->dtype != F32 && w->dtype != F64)
+    if (!dtype_is_float(w->dtype))
         return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[w->dtype]);
     for (int k = 0; k < call->nout; k++)
         if (call->out[k].data != call->in[k].data &&

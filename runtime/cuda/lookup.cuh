@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(BLOCK) place_items(T *wide, const T *narrow, T
     }
 }
 
-/* T: 4, 8 or 16 bytes of a row, which has `width` of them. */
+/* T: 2, 4, 8 or 16 bytes of a row, which has `width` of them. */
 template <class T>
 __global__ void __launch_bounds__(BLOCK) lookup_rows(T *rows, const T *table, KernelIndex index, int64_t width, KernelDivisor divisor, bool below_2_31) {
     const int64_t n = index.n * width, step = (int64_t)gridDim.x * BLOCK;
@@ -55,6 +55,8 @@ extern "C" cudaError_t kernels_pick(void *narrow, const void *wide, const Kernel
     unsigned blocks = blocks_for(index->n, 1);
     if (item_bytes == 8)
         LAUNCH((pick_items<uint64_t>), blocks, BLOCK, 0, stream, (uint64_t *)narrow, (const uint64_t *)wide, *index);
+    else if (item_bytes == 2)
+        LAUNCH((pick_items<uint16_t>), blocks, BLOCK, 0, stream, (uint16_t *)narrow, (const uint16_t *)wide, *index);
     else
         LAUNCH((pick_items<uint32_t>), blocks, BLOCK, 0, stream, (uint32_t *)narrow, (const uint32_t *)wide, *index);
     return cudaGetLastError();
@@ -77,6 +79,7 @@ extern "C" cudaError_t kernels_place(void *wide, const void *narrow, uint64_t bi
     switch (item_bytes) {
     case 8: return place_launch<uint64_t>(wide, narrow, bits, index, stream);
     case 4: return place_launch<uint32_t>(wide, narrow, bits, index, stream);
+    case 2: return place_launch<uint16_t>(wide, narrow, bits, index, stream);
     default: return place_launch<uint8_t>(wide, narrow, bits, index, stream);
     }
 }
@@ -93,6 +96,7 @@ extern "C" cudaError_t kernels_lookup(void *rows, const void *table, const Kerne
     switch (item_bytes) {
     case 16: LAUNCH((lookup_rows<uint4>), blocks_for(n, 4), BLOCK, 0, stream, (uint4 *)rows, (const uint4 *)table, *index, width, divisor, below_2_31); break;
     case 8: LAUNCH((lookup_rows<uint64_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint64_t *)rows, (const uint64_t *)table, *index, width, divisor, below_2_31); break;
+    case 2: LAUNCH((lookup_rows<uint16_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint16_t *)rows, (const uint16_t *)table, *index, width, divisor, below_2_31); break;
     default: LAUNCH((lookup_rows<uint32_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint32_t *)rows, (const uint32_t *)table, *index, width, divisor, below_2_31); break;
     }
     return cudaGetLastError();
@@ -119,10 +123,10 @@ __device__ __forceinline__ double table_sum(const T *rows, int64_t width, int64_
             ahead[waiting++] = token[first + __ffs((int)mine) - 1];
             mine &= mine - 1;
             if (waiting < AHEAD) continue;
-            T x[AHEAD];
+            Number<T> x[AHEAD];
 #pragma unroll
             for (int k = 0; k < AHEAD; k++)
-                x[k] = column < width ? rows[ahead[k] * width + column] : (T)0;
+                x[k] = column < width ? (Number<T>)rows[ahead[k] * width + column] : (Number<T>)0;
 #pragma unroll
             for (int k = 0; k < AHEAD; k++)
                 sum += (double)x[k];
@@ -217,13 +221,15 @@ template <class T> static cudaError_t table_launch(void *table, const void *rows
 
 extern "C" cudaError_t kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors, cudaStream_t stream) {
     if (index->length == 0 || width == 0) return cudaSuccess;
-    return dtype == KERNEL_F64 ? table_launch<double>(table, rows, index, width, nprocessors, stream) : table_launch<float>(table, rows, index, width, nprocessors, stream);
+    WITH_REAL(dtype, T, return table_launch<T>(table, rows, index, width, nprocessors, stream))
+    return cudaErrorInvalidValue;
 }
 
 /* ---------------------------------------------------------------- the update of a table by the rows that occur */
 
 /* A block for each index. That of the first index of a row adds up, in the order of the indices, what the row gets, and updates it; all others end at once. */
 template <class T> __global__ void __launch_bounds__(BLOCK) table_update_kernel(const __grid_constant__ TableUpdate update) {
+    typedef Number<T> N;
     __shared__ uint8_t named[BLOCK];
     __shared__ double scalar[2]; /* the rate, with corrections */
     const int64_t own = blockIdx.x, row = index_at(update.index, own);
@@ -253,24 +259,23 @@ template <class T> __global__ void __launch_bounds__(BLOCK) table_update_kernel(
         }
         if (column >= update.width) continue;
         const int64_t at = row * update.width + column;
-        const T lr = (T)scalar[0], gradient = (T)sum;
+        const N lr = (N)scalar[0], gradient = (N)sum;
         T *w = (T *)update.w + at;
         if (!update.m) {
-            *w = real_fma(-lr, gradient, *w);
+            *w = (T)real_fma(-lr, gradient, (N)*w);
             continue;
         }
         T *m = (T *)update.m + at, *v = (T *)update.v + at;
-        *m = real_fma((T)(1 - update.beta1), gradient, (T)update.beta1 * *m);
-        *v = real_fma((T)(1 - update.beta2) * gradient, gradient, (T)update.beta2 * *v);
-        *w = real_fma(-lr, *m / (real_sqrt(*v) + (T)update.eps), *w);
+        const N new_m = real_fma((N)(1 - update.beta1), gradient, (N)update.beta1 * (N)*m);
+        const N new_v = real_fma((N)(1 - update.beta2) * gradient, gradient, (N)update.beta2 * (N)*v);
+        *m = (T)new_m;
+        *v = (T)new_v;
+        *w = (T)real_fma(-lr, new_m / (real_sqrt(new_v) + (N)update.eps), (N)*w);
     }
 }
 
 extern "C" cudaError_t kernels_table_update(const TableUpdate *update, cudaStream_t stream) {
     if (update->index.n == 0 || update->width == 0) return cudaSuccess;
-    if (update->dtype == KERNEL_F64)
-        LAUNCH((table_update_kernel<double>), (unsigned)update->index.n, BLOCK, 0, stream, *update);
-    else
-        LAUNCH((table_update_kernel<float>), (unsigned)update->index.n, BLOCK, 0, stream, *update);
+    WITH_REAL(update->dtype, T, LAUNCH((table_update_kernel<T>), (unsigned)update->index.n, BLOCK, 0, stream, *update))
     return cudaGetLastError();
 }

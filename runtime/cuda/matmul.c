@@ -85,7 +85,9 @@ static bool has_matrix(int epilogue) {
 static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
     const MatmulKey *key = &plan->key;
     bool is_double = key->dtype == F64;
-    cublasComputeType_t compute = is_double ? CUBLAS_COMPUTE_64F : cuda->options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasComputeType_t compute = is_double                                 ? CUBLAS_COMPUTE_64F
+                                  : key->dtype == F32 && cuda->options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                            : CUBLAS_COMPUTE_32F;
     cublasStatus_t status = cublasLtMatmulDescCreate(&plan->desc, compute, is_double ? CUDA_R_64F : CUDA_R_32F);
     cublasOperation_t operation[2] = {key->transposed[0] ? CUBLAS_OP_T : CUBLAS_OP_N, key->transposed[1] ? CUBLAS_OP_T : CUBLAS_OP_N};
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
@@ -101,12 +103,14 @@ static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
     return status;
 }
 
-/* Sums of parts in place depend on which part is done first: those algorithms are left out, so that two runs give the same bits. */
+/* Sums of parts in place depend on which part is done first: those algorithms are left out, so that two runs give the same bits. Parts of a result in 16 bits are added up
+ * as f32 and not in its type. */
 static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPreference_t *preference) {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     size_t workspace = WORKSPACE_BYTES;
-    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (!dtype_is_half((DType)key->out_dtype)) schemes |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(preference);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulPreferenceSetAttribute(*preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
@@ -122,10 +126,14 @@ static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPrefer
     return status;
 }
 
+static cudaDataType_t type_of(int32_t dtype) {
+    return dtype == F64 ? CUDA_R_64F : dtype == F16 ? CUDA_R_16F : dtype == BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
 /* CUBLAS_STATUS_NOT_SUPPORTED where no algorithm does it. extra: what the epilogue reads or writes, which its choice may look at. */
 static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const void *bias, const void *matrix) {
     const MatmulKey *key = &plan->key;
-    cudaDataType_t type = key->dtype == F64 ? CUDA_R_64F : CUDA_R_32F;
+    const cudaDataType_t type = type_of(key->dtype);
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int nfound = 0;
@@ -140,7 +148,8 @@ static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const
     if (status == CUBLAS_STATUS_SUCCESS)
         status = make_layout(&plan->layout[1], type, key->transposed[1] ? key->m : key->k, key->transposed[1] ? key->k : key->m,
                              key->leading[1], key, key->stride[1]);
-    if (status == CUBLAS_STATUS_SUCCESS) status = make_layout(&plan->layout[2], type, key->n, key->m, key->leading[2], key, key->stride[2]);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(&plan->layout[2], type_of(key->out_dtype), key->n, key->m, key->leading[2], key, key->stride[2]);
     if (status == CUBLAS_STATUS_SUCCESS) status = make_preference(key, &preference);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulAlgoGetHeuristic(cuda->matmul->handle, plan->desc, plan->layout[0], plan->layout[1], plan->layout[2],
@@ -246,7 +255,8 @@ void matmul_first(const KernelCall *call, const ProductShape *shape, bool batche
                              .leading = {g->b.leading, g->a.leading, g->out_leading},
                              .batch = 1,
                              .transposed = {g->b.transposed, g->a.transposed},
-                             .dtype = (int32_t)call->out[0].dtype,
+                             .dtype = (int32_t)call->in[right].dtype,
+                             .out_dtype = (int32_t)call->out[0].dtype,
                              .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
     if (wide >= 0) {
         first->key.batch = shape->batch.size[wide];
@@ -282,6 +292,7 @@ int64_t matmul_launches(CudaContext *cuda, const KernelCall *call, const Product
     Multiply first;
     Nest loops;
     Error error; /* the kernel itself will say it */
+    if (dtype_is_half(call->out[0].dtype) && nest_count(&shape->depth, 0, shape->depth.ndim) > 1) return INT64_MAX;
     if (!matmul_open(cuda, &error)) return INT64_MAX;
     find_loops(cuda, call, shape, &first, &loops);
     return nest_count(&loops, 0, loops.ndim) * nest_count(&shape->depth, 0, shape->depth.ndim);
@@ -290,7 +301,8 @@ int64_t matmul_launches(CudaContext *cuda, const KernelCall *call, const Product
 bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Error *error) {
     Multiply first, one;
     Nest loops;
-    int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[call->out[0].dtype];
+    int64_t at[MAX_NEST], in[MAX_NEST];
+    const int64_t bytes = dtype_bytes[call->in[0].dtype], out_bytes = dtype_bytes[call->out[0].dtype];
     int left = shape->gemm.swapped ? B : A, right = shape->gemm.swapped ? A : B;
     if (!matmul_open(cuda, error)) return false;
     find_loops(cuda, call, shape, &first, &loops);
@@ -302,7 +314,7 @@ bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *s
             one.key.add = i > 0;
             one.right = (const char *)first.right + (at[right] + in[right]) * bytes;
             one.left = (const char *)first.left + (at[left] + in[left]) * bytes;
-            one.out = (char *)first.out + at[OUT] * bytes;
+            one.out = (char *)first.out + at[OUT] * out_bytes;
             matmul_align(&one);
             if (!matmul_queue(cuda, &one, error)) return false;
         }
@@ -329,8 +341,9 @@ static bool run_plain(CudaContext *cuda, const KernelCall *call, Error *error) {
         for (int t = 0; t < 2; t++)
             loops.gone_stride[t][d] = gone.stride[t][d];
     }
-    cudaError_t status =
-        cuda_plain_product(&loops, call->out[0].dtype == F64, call->in[A].data, call->in[B].data, call->out[0].data, cuda->compute);
+    const DType dtype = call->in[A].dtype;
+    cudaError_t status = kernels_product(&loops, (int)dtype, dtype_is_half(dtype) && call->out[0].dtype == F32, call->in[A].data,
+                                         call->in[B].data, call->out[0].data, cuda->compute);
     return cuda_launched(cuda, status, "plain_product", error);
 }
 
@@ -349,6 +362,8 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
     case PRODUCT_GEMM:
         break;
     }
+    /* Several products that are added up would be rounded after each. */
+    if (dtype_is_half(out->dtype) && nest_count(&shape.depth, 0, shape.depth.ndim) > 1) return run_plain(cuda, call, error);
     return matmul_run(cuda, call, &shape, error);
 }
 

@@ -1,8 +1,8 @@
 /* matmul: contractions that are no matrix products: a letter of one operand alone, strides that no library takes. */
 #pragma once
 
-template <typename T>
-__global__ void plain_product(ProductLoops loops, const T *a, const T *b, T *out) {
+/* T: of the factors; R: of the result. */
+template <class T, class R> __global__ void __launch_bounds__(BLOCK) plain_product(const __grid_constant__ ProductLoops loops, const T *a, const T *b, R *out) {
     int64_t stride = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < loops.elements; i += stride) {
         int64_t rest = i, at[3] = {0, 0, 0};
@@ -23,15 +23,15 @@ __global__ void plain_product(ProductLoops loops, const T *a, const T *b, T *out
             }
             sum += (double)a[x] * (double)b[y];
         }
-        out[at[2]] = (T)sum;
+        out[at[2]] = (R)sum;
     }
 }
 
-extern "C" cudaError_t cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream) {
-    unsigned blocks = blocks_for(loops->elements, 1);
-    if (is_double)
-        LAUNCH(plain_product<double>, blocks, BLOCK, 0, stream, *loops, (const double *)a, (const double *)b, (double *)out);
+extern "C" cudaError_t kernels_product(const ProductLoops *loops, int dtype, bool wide, const void *a, const void *b, void *out, cudaStream_t stream) {
+    const unsigned blocks = blocks_for(loops->elements, 1);
+    if (wide)
+        WITH_REAL(dtype, T, LAUNCH((plain_product<T, float>), blocks, BLOCK, 0, stream, *loops, (const T *)a, (const T *)b, (float *)out))
     else
-        LAUNCH(plain_product<float>, blocks, BLOCK, 0, stream, *loops, (const float *)a, (const float *)b, (float *)out);
+        WITH_REAL(dtype, T, LAUNCH((plain_product<T, T>), blocks, BLOCK, 0, stream, *loops, (const T *)a, (const T *)b, (T *)out))
     return cudaGetLastError();
 }

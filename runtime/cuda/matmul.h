@@ -7,10 +7,9 @@
 
 /* All that the choice of an algorithm depends on; compared as bytes: no padding. */
 typedef struct MatmulKey {
-    int64_t m, n, k, leading[3], batch, stride[3]; /* right, left, result: cuBLASLt's A, B, D */
-    int32_t transposed[2], dtype, epilogue, add;   /* add: onto what the result holds */
-    int32_t aligned[4];                            /* bytes, of A, B, D and the epilogue's matrix */
-    int32_t reserved;
+    int64_t m, n, k, leading[3], batch, stride[3];          /* right, left, result: cuBLASLt's A, B, D */
+    int32_t transposed[2], dtype, out_dtype, epilogue, add; /* dtype: of the factors; add: onto what the result holds */
+    int32_t aligned[4];                                     /* bytes, of A, B, D and the epilogue's matrix */
 } MatmulKey;
 
 /* One call of cuBLASLt's. */

@@ -53,7 +53,7 @@ static bool strides_allow(const KernelLoops *loops, int tensor, int items) {
 /* n accesses of W items each to `out`; SPLAT: an access reads one item and writes it W times. DIVIDE: items are numbers, and divided, perhaps
  * where they are: the pointers may be the same, and what a thread writes it alone has read before. */
 template <class T, int W, bool SPLAT, bool DIVIDE>
-__global__ void __launch_bounds__(BLOCK) copy_items(T *out, const T *in, KernelLoops loops, int64_t n, bool narrow, double by) {
+__global__ void __launch_bounds__(BLOCK) copy_items(T *out, const T *in, const __grid_constant__ KernelLoops loops, int64_t n, bool narrow, double by) {
     struct alignas(sizeof(T) * W) Item {
         T at[W];
     };
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(BLOCK) copy_items(T *out, const T *in, KernelL
             if (first + k * step >= n) continue;
             if constexpr (DIVIDE)
                 for (int l = 0; l < W; l++)
-                    item[k].at[l] = item[k].at[l] / (T)by;
+                    item[k].at[l] = (T)((Number<T>)item[k].at[l] / (Number<T>)by);
             *(Item *)(out + to[k]) = item[k];
         }
     }
@@ -98,7 +98,7 @@ template <class T, int W, bool SPLAT, bool DIVIDE> static cudaError_t copy_launc
 /* out[i * out_stride + j] = in[i + j * in_stride] for i below rows and j below columns, and this for each iteration of `outer`. By tiles, in accesses of V items on
  * both sides. */
 template <class T, int TILE, int V>
-__global__ void __launch_bounds__(BLOCK) copy_planes(T *__restrict__ out, const T *__restrict__ in, KernelLoops outer, int64_t rows, int64_t columns, int64_t out_stride,
+__global__ void __launch_bounds__(BLOCK) copy_planes(T *__restrict__ out, const T *__restrict__ in, const __grid_constant__ KernelLoops outer, int64_t rows, int64_t columns, int64_t out_stride,
                                                      int64_t in_stride, int64_t ntiles) {
     enum { ACROSS = TILE / V, DOWN = BLOCK / ACROSS };
     struct alignas(sizeof(T) * V) Item {
@@ -220,7 +220,8 @@ template <class T> static cudaError_t divide_copy(void *out, const void *in, con
 
 extern "C" cudaError_t kernels_copy_divided(void *out, const void *in, int dtype, const KernelLoops *loops, double by, cudaStream_t stream) {
     if (loops_count(loops) == 0) return cudaSuccess;
-    return dtype == KERNEL_F64 ? divide_copy<double>(out, in, loops, by, stream) : divide_copy<float>(out, in, loops, by, stream);
+    WITH_REAL(dtype, T, return divide_copy<T>(out, in, loops, by, stream))
+    return cudaErrorInvalidValue;
 }
 
 template <class T> __global__ void __launch_bounds__(BLOCK) fill_items(T *out, int64_t n, T value) {
@@ -233,6 +234,7 @@ extern "C" cudaError_t kernels_fill(void *out, int64_t n, int item_bytes, uint64
     switch (item_bytes) {
     case 8: LAUNCH((fill_items<uint64_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint64_t *)out, n, bits); break;
     case 4: LAUNCH((fill_items<uint32_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint32_t *)out, n, (uint32_t)bits); break;
+    case 2: LAUNCH((fill_items<uint16_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint16_t *)out, n, (uint16_t)bits); break;
     default: LAUNCH((fill_items<uint8_t>), blocks_for(n, 4), BLOCK, 0, stream, (uint8_t *)out, n, (uint8_t)bits); break;
     }
     return cudaGetLastError();
@@ -241,7 +243,7 @@ extern "C" cudaError_t kernels_fill(void *out, int64_t n, int item_bytes, uint64
 /* ---------------------------------------------------------------- rows of several tensors */
 
 /* Part y of the grid: rows of `run` accesses each, from one place to another. */
-template <class T> __global__ void __launch_bounds__(BLOCK) copy_joints(KernelJoints joints, int64_t rows, int shift) {
+template <class T> __global__ void __launch_bounds__(BLOCK) copy_joints(const __grid_constant__ KernelJoints joints, int64_t rows, int shift) {
     const KernelJoint joint = joints.at[blockIdx.y];
     const int64_t run = joint.run >> shift, n = rows * run, step = (int64_t)gridDim.x * BLOCK;
     const bool narrow = n <= INT32_MAX;

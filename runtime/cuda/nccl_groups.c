@@ -104,9 +104,9 @@ static bool held_elsewhere(const Layout *from, int nranks) {
 }
 
 static bool order_left(const Transfer *t, const GroupCall *call, int nranks, bool ordered) {
-    bool fraction = t->dtype == F32 || t->dtype == F64;
-    if (!fraction) return true;
+    if (!dtype_is_float(t->dtype)) return true;
     if (call->reduction != REDUCE_SUM) return false;
+    if (dtype_is_half(t->dtype)) return call->nmembers <= 2; /* the library rounds after each term; our kernels add up as f32 */
     return call->nmembers <= 2 || (!ordered && !held_elsewhere(t->from, nranks));
 }
 

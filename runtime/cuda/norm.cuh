@@ -22,7 +22,8 @@ template <int THREADS> __device__ __forceinline__ double norm_sum(double sum) {
 }
 
 /* Rows [first, last). numbers: of a gradient, the mean and the root of each. */
-template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(KernelNorm norm, int64_t first, int64_t last, T *numbers) {
+template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(const __grid_constant__ KernelNorm norm, int64_t first, int64_t last, Number<T> *numbers) {
+    typedef Number<T> N;
     enum { EACH = BLOCK / THREADS };
     const bool gradient = norm.dy != NULL, centered = gradient ? norm.dbias != NULL : norm.bias != NULL;
     const int lane = threadIdx.x % THREADS;
@@ -31,32 +32,33 @@ template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_ro
     for (int64_t base = first + (int64_t)blockIdx.x * EACH; base < last; base += (int64_t)gridDim.x * EACH) {
         const int64_t row = base + threadIdx.x / THREADS, n = row < last ? norm.n : 0, at = n > 0 ? row * norm.n : 0;
         const T *x = (const T *)norm.x + at;
-        T *out = (T *)norm.out + at, mean = 0;
+        T *out = (T *)norm.out + at;
+        N mean = 0;
         double sum = 0;
         if (centered) {
             for (int64_t k = lane; k < n; k += THREADS)
                 sum += (double)x[k];
-            mean = (T)(norm_sum<THREADS>(sum) / length);
+            mean = (N)(norm_sum<THREADS>(sum) / length);
         }
         sum = 0;
         for (int64_t k = lane; k < n; k += THREADS)
-            sum += (double)(x[k] - mean) * (double)(x[k] - mean);
-        const T root = (T)(1 / sqrt(norm_sum<THREADS>(sum) / length + norm.eps));
+            sum += (double)((N)x[k] - mean) * (double)((N)x[k] - mean);
+        const N root = (N)(1 / sqrt(norm_sum<THREADS>(sum) / length + norm.eps));
         if (!gradient) {
             for (int64_t k = lane; k < n; k += THREADS)
-                out[k] = (x[k] - mean) * root * weight[k] + (centered ? bias[k] : (T)0);
+                out[k] = (T)(((N)x[k] - mean) * root * (N)weight[k] + (centered ? (N)bias[k] : (N)0));
             continue;
         }
         const T *dy = (const T *)norm.dy + at;
         double all = 0, along = 0;
         for (int64_t k = lane; k < n; k += THREADS) {
-            const T g = dy[k] * weight[k];
+            const N g = (N)dy[k] * (N)weight[k];
             all += (double)g;
-            along += (double)g * (double)((x[k] - mean) * root);
+            along += (double)g * (double)(((N)x[k] - mean) * root);
         }
-        const T share = (T)(norm_sum<THREADS>(along) / length), shift = centered ? (T)(norm_sum<THREADS>(all) / length) : (T)0;
+        const N share = (N)(norm_sum<THREADS>(along) / length), shift = centered ? (N)(norm_sum<THREADS>(all) / length) : (N)0;
         for (int64_t k = lane; k < n; k += THREADS)
-            out[k] = (dy[k] * weight[k] - (x[k] - mean) * root * share - shift) * root;
+            out[k] = (T)(((N)dy[k] * (N)weight[k] - ((N)x[k] - mean) * root * share - shift) * root);
         if (lane == 0 && n > 0) {
             numbers[2 * (row - first)] = mean;
             numbers[2 * (row - first) + 1] = root;
@@ -67,7 +69,8 @@ template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_ro
 /* What rows [first, last) add to the gradients of weight and bias: a warp's columns a block, whose other threads divide the rows among them, as blocks do that share the
  * columns (y of the grid). */
 template <class T>
-__global__ void __launch_bounds__(BLOCK) norm_columns(KernelNorm norm, int64_t first, int64_t last, const T *numbers, ReduceParts parts, bool more) {
+__global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ KernelNorm norm, int64_t first, int64_t last, const Number<T> *numbers, ReduceParts parts, bool more) {
+    typedef Number<T> N;
     enum { DOWN = BLOCK / WARP };
     __shared__ double sums[2][BLOCK];
     const int x = threadIdx.x % WARP, y = threadIdx.x / WARP;
@@ -78,8 +81,8 @@ __global__ void __launch_bounds__(BLOCK) norm_columns(KernelNorm norm, int64_t f
         double dweight = 0, dbias = 0;
         if (inside)
             for (int64_t row = begin + y; row < end; row += DOWN) {
-                const T dy = ((const T *)norm.dy)[row * n + column];
-                dweight += (double)(dy * ((((const T *)norm.x)[row * n + column] - numbers[2 * (row - first)]) * numbers[2 * (row - first) + 1]));
+                const N dy = (N)((const T *)norm.dy)[row * n + column];
+                dweight += (double)(dy * (((N)((const T *)norm.x)[row * n + column] - numbers[2 * (row - first)]) * numbers[2 * (row - first) + 1]));
                 dbias += (double)dy;
             }
         for (int half = DOWN / 2; half > 0; half /= 2) { /* rows y and y + half are added, as a tree */
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(BLOCK) norm_columns(KernelNorm norm, int64_t f
     }
 }
 
-template <class T> static cudaError_t norm_launch_rows(const KernelNorm &norm, int64_t first, int64_t last, T *numbers, cudaStream_t stream) {
+template <class T> static cudaError_t norm_launch_rows(const KernelNorm &norm, int64_t first, int64_t last, Number<T> *numbers, cudaStream_t stream) {
     if (last == first) return cudaSuccess;
     if (norm.n <= LONG_NORM)
         LAUNCH((norm_rows<T, WARP>), blocks_for((last - first) * WARP, 1), BLOCK, 0, stream, norm, first, last, numbers);
@@ -127,10 +130,10 @@ template <class T> static cudaError_t norm_launch_rows(const KernelNorm &norm, i
 /* Scratch memory: counters, half of the rest for partial sums, half for the numbers of as many rows as fit. */
 template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
     if (!norm.dy) return norm_launch_rows<T>(norm, 0, norm.rows, NULL, stream);
-    const int64_t half = (scratch_bytes - SCRATCH_COUNTERS * (int64_t)sizeof(unsigned)) / 2 / 16 * 16, room = half / (2 * (int64_t)sizeof(T));
+    const int64_t half = (scratch_bytes - SCRATCH_COUNTERS * (int64_t)sizeof(unsigned)) / 2 / 16 * 16, room = half / (2 * (int64_t)sizeof(Number<T>));
     const int64_t tiles = (norm.n + WARP - 1) / WARP;
     char *partial = (char *)scratch + SCRATCH_COUNTERS * sizeof(unsigned);
-    T *numbers = (T *)(partial + half);
+    Number<T> *numbers = (Number<T> *)(partial + half);
     int64_t first = 0;
     do {
         const int64_t last = norm.rows - first < room ? norm.rows : first + room;
@@ -150,5 +153,6 @@ template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *
 }
 
 extern "C" cudaError_t kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
-    return norm->dtype == KERNEL_F64 ? norm_launch<double>(*norm, scratch, scratch_bytes, stream) : norm_launch<float>(*norm, scratch, scratch_bytes, stream);
+    WITH_REAL(norm->dtype, T, return norm_launch<T>(*norm, scratch, scratch_bytes, stream))
+    return cudaErrorInvalidValue;
 }

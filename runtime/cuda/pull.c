@@ -4,7 +4,7 @@
 #include <assert.h>
 
 _Static_assert((int)F32 == KERNEL_F32 && (int)F64 == KERNEL_F64 && (int)I32 == KERNEL_I32 && (int)I64 == KERNEL_I64 &&
-                   (int)BOOL == KERNEL_BOOL,
+                   (int)BOOL == KERNEL_BOOL && (int)F16 == KERNEL_F16 && (int)BF16 == KERNEL_BF16,
                "kernels.h");
 _Static_assert((int)MAX_NDIM <= (int)KERNEL_NDIM, "kernels.h");
 
@@ -77,7 +77,7 @@ int64_t pulls_prepare(KernelPull *pulls, int n) {
         int element_bytes = dtype_bytes[pull->dtype];
         straighten(pull);
         bool copy = pull->nsources == 1 && !pull->add;
-        pull->width = copy || element_bytes > 1 ? 16 / element_bytes : 4;
+        pull->width = copy || element_bytes > 2 ? 16 / element_bytes : 4;
         while (pull->width > 1 && !has_width(pull, pull->width, element_bytes))
             pull->width = copy ? pull->width / 2 : 1; /* reductions have two widths, copies all */
         int64_t items = (pull->count + pull->width - 1) / pull->width, blocks = (items + ITEMS - 1) / ITEMS;

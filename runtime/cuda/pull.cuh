@@ -1,7 +1,7 @@
 /* pull: copies and reductions between boxes, for communicators. A table of pulls is one launch: each block finds its pull, then goes through positions of it. */
 #pragma once
 
-template <class T> __device__ __forceinline__ T pull_combine(T a, T b, int reduction) {
+template <class T> __device__ __forceinline__ T pull_combine(T a, T b, int reduction) { /* of reals */
     if (reduction == 0) return a + b;
     if (reduction == 1) return a >= b || a != a ? a : b; /* a nan on either side stays one */
     return a <= b || a != a ? a : b;
@@ -43,6 +43,7 @@ __device__ __forceinline__ void pull_offsets(const KernelPull &pull, int64_t at,
 
 /* Accesses of W elements; the last of one run may be shorter. */
 template <class T, int W> __device__ void pull_reduce(const KernelPull &pull, int64_t begin, int64_t end) {
+    typedef Number<T> N; /* halves: all terms of a pull are added up as float and the sum rounded once */
     struct alignas(sizeof(T) * W) Item {
         T at[W];
     };
@@ -53,30 +54,35 @@ template <class T, int W> __device__ void pull_reduce(const KernelPull &pull, in
         T *target = (T *)pull.target + offset[0];
         if (W > 1 && left < W) {
             for (int64_t k = 0; k < left; k++) {
-                T value = pull.add ? target[k] : ((const T *)pull.source[0])[offset[1] + k];
+                N value = (N)(pull.add ? target[k] : ((const T *)pull.source[0])[offset[1] + k]);
                 for (int s = pull.add ? 0 : 1; s < pull.nsources; s++)
-                    value = pull_combine(value, ((const T *)pull.source[s])[offset[1 + s] + k], pull.reduction);
-                target[k] = value;
+                    value = pull_combine<N>(value, (N)((const T *)pull.source[s])[offset[1 + s] + k], pull.reduction);
+                target[k] = (T)value;
             }
             continue;
         }
-        Item terms[PULL_TERMS], value;
+        Item terms[PULL_TERMS];
+        N value[W];
 #pragma unroll
         for (int s = 0; s < PULL_TERMS; s++)
             if (s < pull.nsources) terms[s] = *(const Item *)((const T *)pull.source[s] + offset[1 + s]);
         if (pull.add) {
-            value = *(const Item *)target;
+            const Item before = *(const Item *)target;
             for (int k = 0; k < W; k++)
-                value.at[k] = pull_combine(value.at[k], terms[0].at[k], pull.reduction);
+                value[k] = pull_combine<N>((N)before.at[k], (N)terms[0].at[k], pull.reduction);
         } else {
-            value = terms[0];
+            for (int k = 0; k < W; k++)
+                value[k] = (N)terms[0].at[k];
         }
 #pragma unroll
         for (int s = 1; s < PULL_TERMS; s++)
             if (s < pull.nsources)
                 for (int k = 0; k < W; k++)
-                    value.at[k] = pull_combine(value.at[k], terms[s].at[k], pull.reduction);
-        *(Item *)target = value;
+                    value[k] = pull_combine<N>(value[k], (N)terms[s].at[k], pull.reduction);
+        Item result;
+        for (int k = 0; k < W; k++)
+            result.at[k] = (T)value[k];
+        *(Item *)target = result;
     }
 }
 
@@ -109,7 +115,7 @@ template <class Item> __device__ void pull_copy(const KernelPull &pull, int elem
 
 /* Block `block` of the pull's own. */
 __device__ __forceinline__ void pull_block(const KernelPull &pull, unsigned block) {
-    const int bytes[] = {4, 8, 4, 8, 1};
+    const int bytes[] = {4, 8, 4, 8, 1, 2, 2};
     int64_t items = (pull.count + pull.width - 1) / pull.width, each = (items + pull.nblocks - 1) / pull.nblocks;
     int64_t begin = block * each, end = begin + each < items ? begin + each : items;
     if (pull.nsources == 1 && !pull.add) {
@@ -127,11 +133,13 @@ __device__ __forceinline__ void pull_block(const KernelPull &pull, unsigned bloc
     case KERNEL_F64: wide ? pull_reduce<double, 2>(pull, begin, end) : pull_reduce<double, 1>(pull, begin, end); return;
     case KERNEL_I32: wide ? pull_reduce<int32_t, 4>(pull, begin, end) : pull_reduce<int32_t, 1>(pull, begin, end); return;
     case KERNEL_I64: wide ? pull_reduce<int64_t, 2>(pull, begin, end) : pull_reduce<int64_t, 1>(pull, begin, end); return;
+    case KERNEL_F16: wide ? pull_reduce<Float16, 4>(pull, begin, end) : pull_reduce<Float16, 1>(pull, begin, end); return;
+    case KERNEL_BF16: wide ? pull_reduce<BFloat16, 4>(pull, begin, end) : pull_reduce<BFloat16, 1>(pull, begin, end); return;
     default: wide ? pull_reduce<uint8_t, 4>(pull, begin, end) : pull_reduce<uint8_t, 1>(pull, begin, end); return;
     }
 }
 
-__global__ void __launch_bounds__(BLOCK, 2) pull_one(KernelPull pull) {
+__global__ void __launch_bounds__(BLOCK, 2) pull_one(const __grid_constant__ KernelPull pull) {
     pull_block(pull, blockIdx.x);
 }
 

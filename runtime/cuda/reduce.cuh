@@ -43,16 +43,16 @@ template <> __device__ __forceinline__ int64_t most_of() { return INT64_MAX; }
 template <class T, bool largest> struct ExtremeOf {
     typedef T In;
     typedef T Out;
-    typedef T Acc;
+    typedef Number<T> Acc;
     static __device__ __forceinline__ Acc identity() {
-        if constexpr (is_real<T>)
-            return largest ? -most_of<T>() : most_of<T>();
+        if constexpr (is_real<Acc>)
+            return largest ? -most_of<Acc>() : most_of<Acc>();
         else
-            return largest ? -most_of<T>() - 1 : most_of<T>();
+            return largest ? -most_of<Acc>() - 1 : most_of<Acc>();
     }
-    static __device__ __forceinline__ Acc of(T x, int64_t) { return x; }
+    static __device__ __forceinline__ Acc of(T x, int64_t) { return (Acc)x; }
     static __device__ __forceinline__ Acc combine(Acc best, Acc x) { return (largest ? x > best : x < best) || x != x ? x : best; } /* a nan stays */
-    static __device__ __forceinline__ Out finish(Acc a, double, int64_t) { return a; }
+    static __device__ __forceinline__ Out finish(Acc a, double, int64_t) { return (Out)a; }
 };
 
 struct FirstOf {
@@ -174,7 +174,7 @@ struct ReduceArgs {
 };
 
 /* A result by `group` neighbouring lanes. */
-template <class R> __global__ void __launch_bounds__(BLOCK) reduce_groups(typename R::Out *out, const typename R::In *in, ReduceArgs args, int group) {
+template <class R> __global__ void __launch_bounds__(BLOCK) reduce_groups(typename R::Out *out, const typename R::In *in, const __grid_constant__ ReduceArgs args, int group) {
     const int lane = threadIdx.x % group;
     const int64_t each = BLOCK / group, step = (int64_t)gridDim.x * each;
     const int width = 16 / (int)sizeof(typename R::In);
@@ -191,7 +191,7 @@ template <class R> __global__ void __launch_bounds__(BLOCK) reduce_groups(typena
 }
 
 /* A result by a block, or by several (x of the grid: the results). */
-template <class R> __global__ void __launch_bounds__(BLOCK) reduce_blocks(typename R::Out *out, const typename R::In *in, ReduceArgs args, ReduceParts parts) {
+template <class R> __global__ void __launch_bounds__(BLOCK) reduce_blocks(typename R::Out *out, const typename R::In *in, const __grid_constant__ ReduceArgs args, ReduceParts parts) {
     typedef typename R::Acc Acc;
     const int width = args.wide ? 16 / (int)sizeof(typename R::In) : 1;
     const int64_t accesses = args.ngone / width, each = (accesses + parts.parts - 1) / parts.parts;
@@ -217,7 +217,7 @@ template <class R> __global__ void __launch_bounds__(BLOCK) reduce_blocks(typena
 /* Neighbouring results by neighbouring threads: `across` (a power of two, at most a warp) columns a block, whose other threads divide the iterations among them; y of
  * the grid: the parts. */
 template <class R>
-__global__ void __launch_bounds__(BLOCK) reduce_columns(typename R::Out *out, const typename R::In *in, ReduceArgs args, int across, ReduceParts parts) {
+__global__ void __launch_bounds__(BLOCK) reduce_columns(typename R::Out *out, const typename R::In *in, const __grid_constant__ ReduceArgs args, int across, ReduceParts parts) {
     typedef typename R::Acc Acc;
     __shared__ Acc sums[BLOCK];
     const int last = args.kept.ndim - 1, x = threadIdx.x % across, y = threadIdx.x / across, down = BLOCK / across;
@@ -313,7 +313,7 @@ template <class T> static cudaError_t reduce_of(const KernelReduce *reduce, void
     case KERNEL_MIN: return reduce_launch<ExtremeOf<T, false>>(reduce, scratch, scratch_bytes, stream);
     case KERNEL_FIRST: break;
     }
-    return reduce_launch<FirstOf>(reduce, scratch, scratch_bytes, stream);
+    return cudaErrorInvalidValue;
 }
 
 extern "C" cudaError_t kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
@@ -321,6 +321,9 @@ extern "C" cudaError_t kernels_reduce(const KernelReduce *reduce, void *scratch,
     case KERNEL_F32: return reduce_of<float>(reduce, scratch, scratch_bytes, stream);
     case KERNEL_F64: return reduce_of<double>(reduce, scratch, scratch_bytes, stream);
     case KERNEL_I32: return reduce_of<int32_t>(reduce, scratch, scratch_bytes, stream);
-    default: return reduce_of<int64_t>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_F16: return reduce_of<Float16>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_BF16: return reduce_of<BFloat16>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_I64: return reduce_of<int64_t>(reduce, scratch, scratch_bytes, stream);
+    default: return reduce_launch<FirstOf>(reduce, scratch, scratch_bytes, stream);
     }
 }

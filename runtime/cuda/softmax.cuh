@@ -93,6 +93,7 @@ template <class T, int W> struct alignas(sizeof(T) * W) RowItem {
 template <KernelRows ROWS, class T, int THREADS, int HELD, int W>
 __global__ void __launch_bounds__(BLOCK) rows_held(T *out, const T *x, const T *dy, int64_t nrows, int64_t n) {
     typedef RowItem<T, W> Item;
+    typedef Number<T> N;
     enum { EACH = BLOCK / THREADS };
     const int lane = threadIdx.x % THREADS, accesses = (int)(n / W);
     for (int64_t first = (int64_t)blockIdx.x * EACH; first < nrows; first += (int64_t)gridDim.x * EACH) {
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(BLOCK) rows_held(T *out, const T *x, const T *
         const bool inside = row < nrows;
         const Item *xs = (const Item *)(x + row * n), *dys = (const Item *)(dy + row * n);
         Item held[HELD], grad[HELD];
-        RowState<T> state = row_nothing<T>();
+        RowState<N> state = row_nothing<N>();
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             if (inside && lane + k * THREADS < accesses) {
@@ -112,22 +113,22 @@ __global__ void __launch_bounds__(BLOCK) rows_held(T *out, const T *x, const T *
             for (int k = 0; k < HELD; k++)
                 if (inside && lane + k * THREADS < accesses)
                     for (int l = 0; l < W; l++)
-                        state.most = held[k].at[l] > state.most ? held[k].at[l] : state.most;
+                        state.most = (N)held[k].at[l] > state.most ? (N)held[k].at[l] : state.most;
         }
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             if (inside && lane + k * THREADS < accesses)
                 for (int l = 0; l < W; l++) {
                     if constexpr (is_gradient<ROWS>)
-                        row_add<ROWS, T>(state, held[k].at[l], grad[k].at[l]);
+                        row_add<ROWS, N>(state, (N)held[k].at[l], (N)grad[k].at[l]);
                     else
-                        state.sum += row_scale(held[k].at[l], state.most);
+                        state.sum += row_scale((N)held[k].at[l], state.most);
                 }
         if constexpr (THREADS == WARP)
             state = row_lanes<ROWS>(state);
         else
-            state = row_block<ROWS, T, THREADS>(state);
-        const T number = row_number<ROWS>(state);
+            state = row_block<ROWS, N, THREADS>(state);
+        const N number = row_number<ROWS>(state);
         Item *outs = (Item *)(out + row * n);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
@@ -135,9 +136,9 @@ __global__ void __launch_bounds__(BLOCK) rows_held(T *out, const T *x, const T *
                 Item result;
                 for (int l = 0; l < W; l++) {
                     if constexpr (is_gradient<ROWS>)
-                        result.at[l] = row_result<ROWS, T>(held[k].at[l], grad[k].at[l], state.most, number);
+                        result.at[l] = (T)row_result<ROWS, N>((N)held[k].at[l], (N)grad[k].at[l], state.most, number);
                     else
-                        result.at[l] = row_result<ROWS, T>(held[k].at[l], 0, state.most, number);
+                        result.at[l] = (T)row_result<ROWS, N>((N)held[k].at[l], 0, state.most, number);
                 }
                 outs[lane + k * THREADS] = result;
             }
@@ -151,31 +152,32 @@ enum { LONG_ROW = 512 };
 /* A row by a block, which reads it twice. */
 template <KernelRows ROWS, class T, int W> __global__ void __launch_bounds__(LONG_ROW) rows_long(T *out, const T *x, const T *dy, int64_t nrows, int64_t n) {
     typedef RowItem<T, W> Item;
+    typedef Number<T> N;
     const int64_t accesses = n / W;
     for (int64_t row = blockIdx.x; row < nrows; row += gridDim.x) {
         const Item *xs = (const Item *)(x + row * n), *dys = (const Item *)(dy + row * n);
-        RowState<T> lanes[W], state;
+        RowState<N> lanes[W], state;
         for (int l = 0; l < W; l++)
-            lanes[l] = row_nothing<T>();
+            lanes[l] = row_nothing<N>();
 #pragma unroll 4
         for (int64_t i = threadIdx.x; i < accesses; i += LONG_ROW) {
             Item item = xs[i], grad = item;
             if constexpr (is_gradient<ROWS>) grad = dys[i];
             for (int l = 0; l < W; l++)
-                row_add<ROWS, T>(lanes[l], item.at[l], grad.at[l]);
+                row_add<ROWS, N>(lanes[l], (N)item.at[l], (N)grad.at[l]);
         }
         state = lanes[0];
         for (int l = 1; l < W; l++)
             state = row_merge<ROWS>(state, lanes[l]);
-        state = row_block<ROWS, T, LONG_ROW>(state);
-        const T number = row_number<ROWS>(state);
+        state = row_block<ROWS, N, LONG_ROW>(state);
+        const N number = row_number<ROWS>(state);
         Item *outs = (Item *)(out + row * n);
 #pragma unroll 4
         for (int64_t i = threadIdx.x; i < accesses; i += LONG_ROW) {
             Item item = xs[i], grad = item;
             if constexpr (is_gradient<ROWS>) grad = dys[i];
             for (int l = 0; l < W; l++)
-                item.at[l] = row_result<ROWS, T>(item.at[l], grad.at[l], state.most, number);
+                item.at[l] = (T)row_result<ROWS, N>((N)item.at[l], (N)grad.at[l], state.most, number);
             outs[i] = item;
         }
     }
@@ -186,23 +188,24 @@ template <KernelRows ROWS, class T, int W> __global__ void __launch_bounds__(LON
 /* `across` (a power of two, at most a warp) rows a block, neighbours; its other threads divide their elements among them. */
 template <KernelRows ROWS, class T>
 __global__ void __launch_bounds__(BLOCK) rows_apart(T *out, const T *x, const T *dy, int64_t outer, int64_t n, int64_t inner, int across) {
-    __shared__ T most[BLOCK], sum[BLOCK];
+    typedef Number<T> N;
+    __shared__ N most[BLOCK], sum[BLOCK];
     const int at = threadIdx.x % across, part = threadIdx.x / across, parts = BLOCK / across;
     const int64_t tiles = (inner + across - 1) / across;
     for (int64_t tile = blockIdx.x; tile < outer * tiles; tile += gridDim.x) {
         const int64_t o = tile / tiles, column = (tile - o * tiles) * across + at, first = o * n * inner + column;
         const bool inside = column < inner;
-        RowState<T> state = row_nothing<T>();
+        RowState<N> state = row_nothing<N>();
         if (inside)
 #pragma unroll 4
             for (int64_t i = part; i < n; i += parts)
-                row_add<ROWS, T>(state, x[first + i * inner], is_gradient<ROWS> ? dy[first + i * inner] : (T)0);
+                row_add<ROWS, N>(state, (N)x[first + i * inner], is_gradient<ROWS> ? (N)dy[first + i * inner] : (N)0);
         for (int half = parts / 2; half > 0; half /= 2) {
             __syncthreads();
             most[threadIdx.x] = state.most;
             sum[threadIdx.x] = state.sum;
             __syncthreads();
-            if (part < half) state = row_merge<ROWS>(state, RowState<T>{most[threadIdx.x + half * across], sum[threadIdx.x + half * across]});
+            if (part < half) state = row_merge<ROWS>(state, RowState<N>{most[threadIdx.x + half * across], sum[threadIdx.x + half * across]});
         }
         __syncthreads();
         if (part == 0) {
@@ -211,12 +214,12 @@ __global__ void __launch_bounds__(BLOCK) rows_apart(T *out, const T *x, const T 
         }
         __syncthreads();
         state = {most[at], sum[at]};
-        const T number = row_number<ROWS>(state);
+        const N number = row_number<ROWS>(state);
         if (inside)
 #pragma unroll 4
             for (int64_t i = part; i < n; i += parts) {
                 int64_t place = first + i * inner;
-                out[place] = row_result<ROWS, T>(x[place], is_gradient<ROWS> ? dy[place] : (T)0, state.most, number);
+                out[place] = (T)row_result<ROWS, N>((N)x[place], is_gradient<ROWS> ? (N)dy[place] : (N)0, state.most, number);
             }
     }
 }
@@ -256,7 +259,8 @@ template <KernelRows ROWS, class T> static cudaError_t rows_launch(void *out_, c
 }
 
 template <KernelRows ROWS> static cudaError_t rows_of_type(void *out, const void *x, const void *dy, int dtype, int64_t outer, int64_t n, int64_t inner, cudaStream_t stream) {
-    return dtype == KERNEL_F64 ? rows_launch<ROWS, double>(out, x, dy, outer, n, inner, stream) : rows_launch<ROWS, float>(out, x, dy, outer, n, inner, stream);
+    WITH_REAL(dtype, T, return rows_launch<ROWS, T>(out, x, dy, outer, n, inner, stream))
+    return cudaErrorInvalidValue;
 }
 
 extern "C" cudaError_t kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner, cudaStream_t stream) {

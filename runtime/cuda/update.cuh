@@ -15,12 +15,13 @@ template <class T> struct UpdateScalars {
     T lr, decay, momentum, beta1, rest1, beta2, rest2, eps, correction, shrink, clip;
     int nesterov;
 };
-template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const UpdateTable &table) {
+template <class S, int kind> __device__ UpdateScalars<Number<S>> update_scalars(const UpdateTable &table) {
+    typedef Number<S> T;
     UpdateScalars<T> scalars = {};
-    double lr = table.lr * update_number<T>(table.rate);
+    double lr = table.lr * update_number<S>(table.rate);
     scalars.decay = (T)table.decay;
     scalars.momentum = (T)table.momentum;
-    if (kind == UPDATE_CLIP) scalars.clip = clip_scale(*(const T *)table.rate, table.norm);
+    if (kind == UPDATE_CLIP) scalars.clip = clip_scale((T)*(const S *)table.rate, table.norm);
     scalars.nesterov = table.nesterov;
     scalars.shrink = 1;
     if (kind == UPDATE_ADAM || kind == UPDATE_LION) {
@@ -31,7 +32,7 @@ template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const Up
     }
     if (kind == UPDATE_LION) scalars.shrink = (T)(1 - lr * table.decay);
     if (kind == UPDATE_ADAM) {
-        const double count = update_number<T>(table.count);
+        const double count = update_number<S>(table.count);
         scalars.eps = (T)table.eps;
         scalars.correction = (T)sqrt(1 - pow(table.beta2, count));
         scalars.shrink = (T)(table.decoupled ? 1 - lr * table.decay : 1);
@@ -44,12 +45,12 @@ template <class T, int kind> __device__ UpdateScalars<T> update_scalars(const Up
         lr /= 1 - pow(table.beta1, count);
     }
     if (kind == UPDATE_SGD && table.of_u) {
-        const double of_w = update_number<T>(table.of_w), of_u = update_number<T>(table.of_u);
+        const double of_w = update_number<S>(table.of_w), of_u = update_number<S>(table.of_u);
         if (table.elements > 0) {
             const double direction = sqrt(of_u / table.elements) / table.d;
             scalars.shrink = (T)(1 - lr * table.decay);
             scalars.decay = 0;
-            lr = fmax(table.eps2, sqrt(of_w / table.elements)) * fmin(lr, 1 / sqrt(update_number<T>(table.count))) / fmax(1.0, direction);
+            lr = fmax(table.eps2, sqrt(of_w / table.elements)) * fmin(lr, 1 / sqrt(update_number<S>(table.count))) / fmax(1.0, direction);
         } else if (of_w > 0 && of_u > 0) {
             lr *= sqrt(of_w) / sqrt(of_u);
         }
@@ -84,15 +85,16 @@ template <class T, int kind> __device__ __forceinline__ void update_element(cons
 }
 
 template <class T, int kind> __global__ void __launch_bounds__(BLOCK) update_kernel(const __grid_constant__ UpdateTable table) {
+    typedef Number<T> N;
     constexpr int width = Pack<T>::width;
     constexpr bool has_w = kind != UPDATE_CLIP, has_m = kind == UPDATE_ADAM || kind == UPDATE_LION, has_v = kind == UPDATE_ADAM || kind == UPDATE_MOMENTUM;
-    __shared__ UpdateScalars<T> shared;
+    __shared__ UpdateScalars<N> shared;
     int t = 0;
     while (t + 1 < table.ntensors && blockIdx.x >= table.tensor[t + 1].first_block)
         t++;
     if (threadIdx.x == 0) shared = update_scalars<T, kind>(table);
     __syncthreads();
-    const UpdateScalars<T> scalars = shared;
+    const UpdateScalars<N> scalars = shared;
     const UpdateTensor &tensor = table.tensor[t];
     const T *old_w = (const T *)tensor.w, *old_m = (const T *)tensor.m, *old_v = (const T *)tensor.v, *g = (const T *)tensor.g;
     T *new_w = (T *)tensor.new_w, *new_m = (T *)tensor.new_m, *new_v = (T *)tensor.new_v;
@@ -106,18 +108,23 @@ template <class T, int kind> __global__ void __launch_bounds__(BLOCK) update_ker
         if (has_m) pm = *(const Pack<T> *)(old_m + i);
         if (has_v) pv = *(const Pack<T> *)(old_v + i);
 #pragma unroll
-        for (int k = 0; k < width; k++)
-            update_element<T, kind>(scalars, pw.at[k], pm.at[k], pv.at[k], pg.at[k]);
+        for (int k = 0; k < width; k++) {
+            N w = (N)pw.at[k], m = (N)pm.at[k], v = (N)pv.at[k];
+            update_element<N, kind>(scalars, w, m, v, (N)pg.at[k]);
+            pw.at[k] = (T)w;
+            pm.at[k] = (T)m;
+            pv.at[k] = (T)v;
+        }
         *(Pack<T> *)(new_w + i) = pw;
         if (has_m) *(Pack<T> *)(new_m + i) = pm;
         if (has_v) *(Pack<T> *)(new_v + i) = pv;
     }
     for (int64_t i = whole + threadIdx.x; i < end; i += BLOCK) {
-        T w = has_w ? old_w[i] : 0, m = has_m ? old_m[i] : 0, v = has_v ? old_v[i] : 0;
-        update_element<T, kind>(scalars, w, m, v, g[i]);
-        new_w[i] = w;
-        if (has_m) new_m[i] = m;
-        if (has_v) new_v[i] = v;
+        N w = has_w ? (N)old_w[i] : 0, m = has_m ? (N)old_m[i] : 0, v = has_v ? (N)old_v[i] : 0;
+        update_element<N, kind>(scalars, w, m, v, (N)g[i]);
+        new_w[i] = (T)w;
+        if (has_m) new_m[i] = (T)m;
+        if (has_v) new_v[i] = (T)v;
     }
 }
 
@@ -148,10 +155,7 @@ extern "C" cudaError_t kernels_update(UpdateTable *table, cudaStream_t stream) {
         blocks += (table->tensor[t].n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
     }
     if (blocks == 0) return cudaSuccess;
-    if (table->dtype == KERNEL_F64)
-        update_launch<double>(table, (unsigned)blocks, stream);
-    else
-        update_launch<float>(table, (unsigned)blocks, stream);
+    WITH_REAL(table->dtype, T, update_launch<T>(table, (unsigned)blocks, stream))
     return cudaGetLastError();
 }
 
@@ -235,9 +239,6 @@ extern "C" cudaError_t kernels_squares(SquaresTable *table, cudaStream_t stream)
         table->tensor[t].nblocks = wanted > SQUARES_BLOCKS ? (unsigned)SQUARES_BLOCKS : (unsigned)wanted;
         blocks += table->tensor[t].nblocks;
     }
-    if (table->dtype == KERNEL_F64)
-        squares_launch<double>(table, blocks, stream);
-    else
-        squares_launch<float>(table, blocks, stream);
+    WITH_REAL(table->dtype, T, squares_launch<T>(table, blocks, stream))
     return cudaGetLastError();
 }

@@ -147,7 +147,7 @@ template <class T> __device__ __forceinline__ double averaged_back(const Planes 
 
 /* ---------------------------------------------------------------- launches */
 
-template <class T> __global__ void __launch_bounds__(BLOCK) window_elements(KernelWindows run, T *out, const T *a, const T *b) {
+template <class T> __global__ void __launch_bounds__(BLOCK) window_elements(const __grid_constant__ KernelWindows run, T *out, const T *a, const T *b) {
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < run.n; i += (int64_t)gridDim.x * BLOCK) {
         double value = 0;
         switch (run.kind) {
@@ -179,9 +179,6 @@ template <class T> __global__ void __launch_bounds__(BLOCK) window_elements(Kern
 
 extern "C" cudaError_t kernels_windows(const KernelWindows *run, cudaStream_t stream) {
     if (run->n == 0) return cudaSuccess;
-    if (run->dtype == KERNEL_F64)
-        LAUNCH((window_elements<double>), blocks_for(run->n, 1), BLOCK, 0, stream, *run, (double *)run->out, (const double *)run->a, (const double *)run->b);
-    else
-        LAUNCH((window_elements<float>), blocks_for(run->n, 1), BLOCK, 0, stream, *run, (float *)run->out, (const float *)run->a, (const float *)run->b);
+    WITH_REAL(run->dtype, T, LAUNCH((window_elements<T>), blocks_for(run->n, 1), BLOCK, 0, stream, *run, (T *)run->out, (const T *)run->a, (const T *)run->b))
     return cudaGetLastError();
 }

@@ -307,7 +307,7 @@ static Operand operand_of(const FusedStep *step, const StepValue *value) {
 }
 
 void step_random(FusedStep *step, uint64_t seed, int64_t most, unsigned with) {
-    static const DType dtypes[] = {F32, F32, F32, F64, I32, I64};
+    static const DType dtypes[] = {F32, F32, F32, F64, I32, I64, F16, BF16};
     *step = (FusedStep){.random = seed * 7919 + 1};
     step->dtype = with & STEP_WITH_PRODUCT ? F32 : dtypes[below(step, (int64_t)(sizeof dtypes / sizeof *dtypes))];
     choose_shape(step, most);

@@ -56,12 +56,6 @@ class Failures(Case):
                 self.assertFails(self.on(plan, "--device", "cuda", **env), 3, r"\Aprun: --device cuda: .*%s.*\n\Z" % words)
                 self.assertFails(self.on(plan, PRUN_DEVICE="cuda", **env), 3, r"\Aprun: PRUN_DEVICE=cuda: .*%s" % words)
 
-    def test_elements_of_16_bits_are_refused_before_the_first_step(self):
-        self.write("half.dsl", edited(self.sample("mlp_small.dsl"), ("train {", "train { precision = bf16;")))
-        plan = self.compile("half.dsl", "half.plan")
-        self.ok(self.on(plan, "--device", "cpu"))
-        self.assertFails(self.on(plan, "--device", "cuda"), 3, "the cuda backend has no kernels for bf16 yet, which cast needs: run with --device cpu")
-
     def test_the_variable_is_read_as_the_option_is(self):
         plan = self.net()
         self.ok(self.on(plan, PRUN_DEVICE="", STANDIN_DEVICES="0"))

@@ -73,8 +73,10 @@ cublasStatus_t refuse(const char *why) {
 }
 
 cublasStatus_t check_types(const Product &p, const Matrix *const m[4]) {
-    for (int i = 1; i < 4; i++)
-        if (m[i]->type != m[0]->type) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const bool half = m[0]->type == CUDA_R_16F || m[0]->type == CUDA_R_16BF; /* results may be f32 */
+    if (m[1]->type != m[0]->type || m[2]->type != m[3]->type) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (m[3]->type != m[0]->type && !(half && m[3]->type == CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (half) return p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
     bool f32 = p.compute == CUBLAS_COMPUTE_32F || p.compute == CUBLAS_COMPUTE_32F_PEDANTIC || p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     bool f64 = p.compute == CUBLAS_COMPUTE_64F || p.compute == CUBLAS_COMPUTE_64F_PEDANTIC;
     if (f32 && m[0]->type == CUDA_R_32F && p.scale == CUDA_R_32F) return CUBLAS_STATUS_SUCCESS;

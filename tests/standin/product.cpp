@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "ir/half.h"
+
 namespace standin {
 
 static size_t index_of(const Matrix &m, size_t row, size_t col) {
@@ -14,13 +16,22 @@ static size_t index_of(const Matrix &m, size_t row, size_t col) {
 
 size_t matrix_extent(const Matrix &m) { return index_of(m, m.rows - 1, m.cols - 1) + 1 + (size_t)(m.batch - 1) * (size_t)m.stride; }
 
-static double load(const void *p, int32_t type, size_t i) { return type == CUDA_R_64F ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static double load(const void *p, int32_t type, size_t i) {
+    switch (type) {
+    case CUDA_R_64F: return ((const double *)p)[i];
+    case CUDA_R_16F: return f16_to_f32(((const uint16_t *)p)[i]);
+    case CUDA_R_16BF: return bf16_to_f32(((const uint16_t *)p)[i]);
+    }
+    return ((const float *)p)[i];
+}
 
 static void store(void *p, int32_t type, size_t i, double value) {
-    if (type == CUDA_R_64F)
-        ((double *)p)[i] = value;
-    else
-        ((float *)p)[i] = (float)value;
+    switch (type) {
+    case CUDA_R_64F: ((double *)p)[i] = value; return;
+    case CUDA_R_16F: ((uint16_t *)p)[i] = f16_of_f32((float)value); return;
+    case CUDA_R_16BF: ((uint16_t *)p)[i] = bf16_of_f32((float)value); return;
+    }
+    ((float *)p)[i] = (float)value;
 }
 
 static const void *nth(const void *p, const Matrix &m, int batch) { return (const char *)p + (size_t)batch * (size_t)m.stride * type_bytes(m.type); }

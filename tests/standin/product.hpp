@@ -34,7 +34,7 @@ struct Operands {
 /* D = epilogue(alpha op(A) op(B) + beta C) for every matrix of the batch: sums in double, rounded once; tf32 rounds the operands to 10 bits. */
 void product_run(const Product &product, const Matrix &a, const Matrix &b, const Matrix &c, const Matrix &d, Operands at, double alpha, double beta);
 size_t matrix_extent(const Matrix &matrix); /* elements from the first to the last of the batch */
-inline size_t type_bytes(int32_t type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 0; }
+inline size_t type_bytes(int32_t type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0; }
 
 } // namespace standin
 

@@ -1,6 +1,7 @@
 /* ring: how data moves. A collective is told by every rank in its seat; when all have, each computes its own result straight from the others' memory; when all have
    computed, each writes it. So nobody writes what another still reads, in place or not. */
 #include "ring.hpp"
+#include "ir/half.h"
 
 #include <cstring>
 
@@ -13,6 +14,8 @@ size_t type_size(ncclDataType_t type) {
     switch (type) {
     case ncclInt8:
     case ncclUint8: return 1;
+    case ncclFloat16:
+    case ncclBfloat16: return 2;
     case ncclInt32:
     case ncclUint32:
     case ncclFloat32: return 4;
@@ -84,6 +87,18 @@ void ring_fail(Ring &ring, ncclResult_t error, const std::string &message) {
     ring.state = FAILED;
 }
 
+/* Halves: computed with as float, and rounded after each term, as the library does. */
+struct Float16 {
+    uint16_t bits;
+    explicit Float16(double number) : bits(f16_of_f32((float)number)) {}
+    operator float() const { return f16_to_f32(bits); }
+};
+struct BFloat16 {
+    uint16_t bits;
+    explicit BFloat16(double number) : bits(bf16_of_f32((float)number)) {}
+    operator float() const { return bf16_to_f32(bits); }
+};
+
 template <class T> static void reduce_one(T *to, const T *from, size_t n, int op, bool first, double scalar) {
     for (size_t i = 0; i < n; i++) {
         T value = op >= ncclNumOps ? (T)((double)from[i] * scalar) : from[i];
@@ -114,6 +129,8 @@ template <class T> static void divide(T *to, size_t n, int by) {
     case ncclUint64: call(uint64_t) break;                                                    \
     case ncclFloat32: call(float) break;                                                      \
     case ncclFloat64: call(double) break;                                                     \
+    case ncclFloat16: call(Float16) break;                                                    \
+    case ncclBfloat16: call(BFloat16) break;                                                  \
     default: break;                                                                           \
     }
 

@@ -55,7 +55,7 @@ Test(move, a_slice_outside_its_operand_is_refused) {
 Test(move, constants_of_every_type) {
     const Device *device = fixture_device();
     for (int dtype = 0; dtype < NDTYPES; dtype++)
-        for (int64_t n = 0; device->backend->dtypes & 1u << dtype && n < 2000; n = n * 3 + 1) {
+        for (int64_t n = 0; n < 2000; n = n * 3 + 1) {
             double memory[2000];
             Attr attr[MAX_ATTRS] = {{.given = true, .f = 1}};
             KernelCall call = {.op = OP_constant, .attr = attr, .nout = 1, .out = {{memory, (DType)dtype, SHAPE(n), SHAPE(n), {0}}}};

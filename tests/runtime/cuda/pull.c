@@ -56,7 +56,7 @@ static void trial_make(Trial *t, uint64_t *random) {
     piece.first = whole ? 0 : random_below(random, elements);
     piece.count = whole ? elements : random_below(random, elements - piece.first + 1);
     *t = (Trial){.nsources = random_below(random, 3) ? 1 + (int)random_below(random, PULL_TERMS) : 1,
-                 .dtype = (DType)random_below(random, BOOL + 1), /* no halves yet */
+                 .dtype = (DType)random_below(random, NDTYPES),
                  .reduction = (Reduction)random_below(random, NREDUCTIONS),
                  .add = random_below(random, 2)};
     Box boxes[1 + PULL_TERMS];

@@ -19,6 +19,7 @@
 #include <utility>
 
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __host__
 #define __constant__ static
