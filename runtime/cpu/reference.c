@@ -132,24 +132,7 @@ typedef double ElementFn(const double *x, const Attr *attr);
 #define BINARY_OP(name, title, types, formula, ...) VALUE(name, x, y, formula)
 #define UNARY_FORMULA(name, types, formula) VALUE(plain_##name, x, y, formula)
 #define BINARY_FORMULA(name, types, formula) VALUE(plain_##name, x, y, formula)
-#define REAL(number) (number)
-#define ADD(a, b) ((a) + (b))
-#define SUB(a, b) ((a) - (b))
-#define MUL(a, b) ((a) * (b))
-#define NEG(a) (-(a))
-#define FMA(a, b, c) ((a) * (b) + (c))
-#define ABS fabs
-#define EXP exp
-#define LOG log
-#define LOG1P log1p
-#define TANH tanh
-#define SIN sin
-#define COS cos
-#define SQRT sqrt
-#define POW pow
-#define FLOOR floor
-#define NORMAL(a) (erfc(-(a) / sqrt(2)) / 2)
-#define DENSITY(a) (exp(-(a) * (a) / 2) / sqrt(2 * acos(-1)))
+#include "ir/plainformula.def"
 #include "ir/elementwise.def"
 #include "ir/endformula.def"
 

@@ -480,11 +480,11 @@ void cases_updates(CaseFn *fn, void *context) {
 
 /* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
 void cases_whole_table(CaseFn *fn, void *context) {
-    const OpCode positive[] = {OP_log,   OP_sqrt,      OP_rsqrt,     OP_div,       OP_sqrt_grad, OP_adam,
-                               OP_adamw, OP_lamb_step, OP_adafactor, OP_lazy_adam, OP_clip,      OP_attention_grad};
+    const OpCode positive[] = {OP_sqrt_grad, OP_adam, OP_adamw, OP_lamb_step, OP_adafactor, OP_lazy_adam, OP_clip, OP_attention_grad};
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};
+        check.positive = op_table[trial->op].domain == DOMAIN_POSITIVE;
         if (op_table[trial->op].expand || trial->op == OP_input || trial->op == OP_read)
             continue; /* in no plan, or put in place by the executor */
         memcpy(check.in, trial->in, sizeof check.in);

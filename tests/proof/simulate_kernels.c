@@ -29,57 +29,9 @@ static bool positive(uint32_t a) {
 typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, TABLE_UPDATE, ALONG, WINDOW } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
-    [OP_expm1_grad] = ELEMENT,
-    [OP_hardswish] = ELEMENT,
-    [OP_hardswish_grad] = ELEMENT,
-    [OP_floor] = ELEMENT,
-    [OP_sign] = ELEMENT,
-    [OP_pow] = ELEMENT,
-    [OP_expm1] = ELEMENT,
-    [OP_add] = ELEMENT,
-    [OP_sub] = ELEMENT,
-    [OP_mul] = ELEMENT,
-    [OP_div] = ELEMENT,
-    [OP_neg] = ELEMENT,
-    [OP_relu] = ELEMENT,
-    [OP_tanh] = ELEMENT,
-    [OP_exp] = ELEMENT,
-    [OP_log] = ELEMENT,
-    [OP_sqrt] = ELEMENT,
-    [OP_rsqrt] = ELEMENT,
-    [OP_square] = ELEMENT,
-    [OP_sigmoid] = ELEMENT,
-    [OP_gelu] = ELEMENT,
-    [OP_silu] = ELEMENT,
-    [OP_relu_grad] = ELEMENT,
-    [OP_tanh_grad] = ELEMENT,
-    [OP_sqrt_grad] = ELEMENT,
-    [OP_rsqrt_grad] = ELEMENT,
-    [OP_sigmoid_grad] = ELEMENT,
-    [OP_square_grad] = ELEMENT,
-    [OP_gelu_grad] = ELEMENT,
-    [OP_silu_grad] = ELEMENT,
-    [OP_max_mask] = ELEMENT,
-    [OP_max_share] = ELEMENT,
-    [OP_abs] = ELEMENT,
-    [OP_abs_grad] = ELEMENT,
-    [OP_clamp] = ELEMENT,
-    [OP_clamp_grad] = ELEMENT,
-    [OP_maximum] = ELEMENT,
-    [OP_minimum] = ELEMENT,
-    [OP_softplus] = ELEMENT,
-    [OP_sin] = ELEMENT,
-    [OP_cos] = ELEMENT,
+#define ELEMENTWISE(name) [OP_##name] = ELEMENT,
+#include "ir/elementwise.def"
     [OP_stop_gradient] = ELEMENT,
-    [OP_cast] = ELEMENT,
-    [OP_compress] = ELEMENT,
-    [OP_where] = ELEMENT,
-    [OP_less] = ELEMENT,
-    [OP_less_equal] = ELEMENT,
-    [OP_greater] = ELEMENT,
-    [OP_greater_equal] = ELEMENT,
-    [OP_equal] = ELEMENT,
-    [OP_not_equal] = ELEMENT,
     [OP_sgd] = ELEMENT,
     [OP_momentum] = ELEMENT,
     [OP_adam] = ELEMENT,
@@ -88,7 +40,6 @@ static const Way way_of[NOPS] = {
     [OP_lamb_step] = ELEMENT,
     [OP_lamb] = ELEMENT,
     [OP_adafactor] = ELEMENT,
-    [OP_clip] = ELEMENT,
     [OP_sum_squares] = PRODUCT,
     [OP_write] = ELEMENT,
     [OP_matmul] = PRODUCT,
@@ -213,21 +164,6 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_square:
         y[0] = times(x[0], x[0]);
         return;
-    case OP_tanh:
-    case OP_exp:
-    case OP_log:
-    case OP_sqrt:
-    case OP_rsqrt:
-    case OP_sigmoid:
-    case OP_silu:
-    case OP_gelu:
-        y[0] = any_function(function_key(node), x[0]);
-        return;
-    case OP_rsqrt_grad:
-    case OP_silu_grad:
-    case OP_gelu_grad:
-        y[0] = times(x[1], any_function(function_key(node), x[0]));
-        return;
     case OP_relu_grad:
         y[0] = x[0] == SIM_POISON ? SIM_POISON : times(x[1], positive(x[0]));
         return;
@@ -242,26 +178,6 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         return;
     case OP_square_grad:
         y[0] = times(times(2, x[0]), x[1]);
-        return;
-    case OP_pow:
-        y[0] = either_poison(x) ? SIM_POISON : any_function(any_function(OP_pow, x[0]), x[1]);
-        return;
-    case OP_expm1_grad:
-    case OP_hardswish_grad:
-        y[0] = times(x[1], any_function(function_key(node), x[0]));
-        return;
-    case OP_expm1:
-    case OP_hardswish:
-    case OP_floor:
-    case OP_sign:
-    case OP_softplus:
-    case OP_sin:
-    case OP_cos:
-    case OP_clamp:
-        y[0] = any_function(function_key(node), x[0]);
-        return;
-    case OP_clamp_grad:
-        y[0] = times(x[1], any_function(function_key(node), x[0]));
         return;
     case OP_abs:
         y[0] = x[0] == SIM_POISON || ordered(x[0]) >= 0 ? x[0] : negative(x[0]);
@@ -328,9 +244,18 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = plus(x[0], negative(times(rate, slot)));
         return;
     }
-    default:
+    case OP_write:
+    case OP_stop_gradient:
+    case OP_cast:
+    case OP_compress:
         y[0] = x[0];
-        return; /* write, stop_gradient */
+        return;
+    default: /* a row of elementwise.def: a function of its operand, of a gradient times dy, or of two operands */
+        y[0] = node->nin == 1                                     ? any_function(function_key(node), x[0])
+               : op_table[node->op].op_class == OP_CLASS_INTERNAL ? times(x[1], any_function(function_key(node), x[0]))
+               : either_poison(x)                                 ? SIM_POISON
+                                                                  : any_function(any_function(function_key(node), x[0]), x[1]);
+        return;
     }
 }
 
