@@ -316,7 +316,6 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
     int n = 0;
     for (int op = 0; op < NOPS; op++)
         if (op_table[op].op_class == OP_CLASS_USER) names[n++] = op_table[op].name;
-    const int nops = n;
     for (int i = 0; i < NFUNCTIONS; i++)
         names[n++] = function_name[i];
     for (int i = 0; i < lower->cell.n; i++)
@@ -328,10 +327,7 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
         diag_hint(lower->diags, "did you mean %s?", nearest);
         return false;
     }
-    const char *list = names[0];
-    for (int i = 1; i < nops; i++)
-        list = arena_printf(lower->arena, "%s, %s", list, names[i]);
-    diag_hint(lower->diags, "there are: %s", list);
+    hint_lists(lower);
     return false;
 }
 

@@ -463,6 +463,10 @@ bool is_of_module(const Lower *lower, const Expr *expr) {
     return false;
 }
 
+void hint_lists(Lower *lower) {
+    diag_hint(lower->diags, "pcc --list-ops prints the operators; import \"nn.dsl\"; brings in cells");
+}
+
 bool no_modules(Lower *lower, const Expr *expr) {
     const Expr *root = root_of(expr);
     const char *name = expr->kind == EXPR_CALL ? expr->text : expr->last->text;
@@ -473,6 +477,6 @@ bool no_modules(Lower *lower, const Expr *expr) {
     }
     diag_error(lower->diags, lower_span(lower, root->loc), "there are no modules here: operators and cells stand without '%s.'",
                root->text);
-    if (!hint_call(lower, name, expr)) diag_hint(lower->diags, "pcc --list-ops prints the operators; import \"nn.dsl\"; brings in cells");
+    if (!hint_call(lower, name, expr)) hint_lists(lower);
     return false;
 }

@@ -349,6 +349,7 @@ bool is_of_module(const Lower *lower, const Expr *call);
 bool no_modules(Lower *lower, const Expr *call); /* reports that, with what to write instead; false */
 /* The hint for a call of an unknown operator; false: nothing is known of the name. */
 bool hint_operator(Lower *lower, const Expr *call);
+void hint_lists(Lower *lower); /* where all operators and cells are listed */
 
 /* ---------------------------------------------------------------- cells.c */
 
