@@ -66,6 +66,10 @@ rules() {
         word=$(echo "$word" | tr -d '"')
         grep -qE "(^|[^a-z_])$word([^a-z_]|\$)" docs/plan.md || echo "$word"
     done | sort -u | rule "words of a plan that docs/plan.md names"
+    # A row of a table of docs/language.md begins with an operator, or several.
+    [ -z "$pcc" ] || "$pcc" --list-ops | grep -oE '^[a-z_0-9]+\(' | tr -d '(' | while read -r op; do
+        grep -qE "^\|[^|]*\`$op[(\`]" docs/language.md || echo "$op"
+    done | rule "operators that docs/language.md has"
     [ -z "$pcc" ] || readelf -d "$pcc" | grep -E 'NEEDED.*(mpi|cuda|nccl|openblas)' | rule "pcc links neither MPI nor CUDA nor BLAS"
 }
 
