@@ -63,6 +63,8 @@ typedef struct DeviceQueue {
     int (*fuse)(void *context, const KernelCall *calls, int n, void **fused, Error *error);
     bool (*run)(void *context, void *fused, Error *error);
     void (*unfuse)(void *context, void *fused);
+    /* After all calls of a program have been prepared and fused: measures what it has a choice of, and lets all processes choose the same. Collective. */
+    bool (*settle)(void *context, struct Comm *comm, Error *error);
     /* A step as one thing: between capture and captured what is queued is recorded and not done; replay queues the record. captured gives NULL in *graph and
      * the reason in *error where that cannot be; nothing has been done then either. nodes: what was recorded. */
     bool (*capture)(void *context, Error *error);

@@ -66,6 +66,8 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     bool ok = comm_agree(comm, load_local(executor, error), error);
     ok = ok && comm_same(comm, data_common(executor->data, &executor->arena), EXIT_ENVIRONMENT, error);
     ok = ok && comm_agree(comm, load_requests(executor, error), error);
+    const DeviceQueue *queue = executor->backend->queue;
+    ok = ok && (!queue || queue->settle(executor->context, comm, error));
     for (int i = 0; ok && i < comm->ndriven; i++) {
         Cursor *cursor = &executor->cursors[i];
         int loss = executor->program->loss;

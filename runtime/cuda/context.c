@@ -52,7 +52,7 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
                       "device %d (%s) has compute capability %d.%d, and the kernels are built for %d.0 and newer: run with --device cpu",
                       cuda->device, cuda->name, properties.major, properties.minor, MIN_MAJOR);
     }
-    return ok && open_streams(cuda, error) && open_memory(cuda, error);
+    return ok && open_streams(cuda, error) && open_memory(cuda, error) && matmul_open(cuda, error);
 }
 
 void cuda_close(void *context) {
@@ -271,6 +271,7 @@ const DeviceQueue cuda_queue = {
     .taken = cuda_taken,
     .pace = cuda_pace,
     .fuse = cuda_take,
+    .settle = cuda_settle,
     .run = cuda_run_fused,
     .unfuse = cuda_unfuse,
     .capture = cuda_capture,
@@ -300,6 +301,7 @@ const Backend cuda_backend = {
     .copy = cuda_copy,
     .sync = cuda_sync,
     .kernels = cuda_kernels,
+    .prepare = cuda_prepare,
     .fuse = cuda_fuse,
     .run = cuda_run_fused,
     .unfuse = cuda_unfuse,

@@ -4,7 +4,7 @@
  *   context.c    a device opened: memory, streams, copies
  *   graph.c      captured steps, marks, ranges
  *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
- *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them
+ *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms
  *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
  *   comm.c       communicators: how ranks on devices talk
@@ -20,7 +20,6 @@
 enum {
     MIN_MAJOR = 8, /* compute capability of the oldest device that kernels.cu is built for */
     MAX_MARKS = 1 << 16,
-    MAX_EPILOGUES = 16,
     SMALL_BYTES = 256,      /* uploads of at most this many go through page-locked slots, without waiting */
     NSMALL = 1024,          /* such slots */
     SCRATCH_BYTES = 4 << 20 /* of reductions in two stages */
@@ -53,11 +52,6 @@ typedef struct CudaContext {
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void *watcher;
     CudaMatmul *matmul;
-    struct CudaEpilogue {
-        int number; /* cublasLtEpilogue_t */
-        bool tried;
-        int sound; /* epilogue_is_sound */
-    } epilogue[MAX_EPILOGUES];
 } CudaContext;
 
 /* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */
@@ -112,7 +106,14 @@ typedef struct CudaFused {
 
 /* ---------------------------------------------------------------- matmul.c */
 
+bool matmul_open(CudaContext *cuda, Error *error);
 void matmul_close(CudaMatmul *matmul); /* takes NULL */
+bool cuda_prepare(const KernelCall *call, Error *error);
+
+/* ---------------------------------------------------------------- choice.c */
+
+/* DeviceQueue's settle. */
+bool cuda_settle(void *context, Comm *comm, Error *error);
 
 /* ---------------------------------------------------------------- comm.c */
 

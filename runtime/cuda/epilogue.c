@@ -1,167 +1,5 @@
-/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient.
- *
- * What the library's epilogues compute is documented in words, not in roundings: its gelu may use the hardware's quick tanh, its relu may
- * forget a NaN. So each is tried once on the device, on a product whose terms are exact, and left alone where it is not what our own
- * kernels give. */
-#include <float.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
+/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient. */
 #include "runtime/cuda/matmul.h"
-
-/* ---------------------------------------------------------------- what epilogues compute */
-
-enum { TRIAL_M = 24, TRIAL_N = 32, TRIAL_K = 16, NAN_ROW = 5 };
-
-/* left (m x k), right (k x n), bias (n), matrix (m x n) and the result (m x n), in this order in one block on the device and off it. */
-enum {
-    AT_LEFT = 0,
-    AT_RIGHT = AT_LEFT + TRIAL_M * TRIAL_K,
-    AT_BIAS = AT_RIGHT + TRIAL_K * TRIAL_N,
-    AT_MATRIX = AT_BIAS + 64,
-    AT_OUT = AT_MATRIX + TRIAL_M * TRIAL_N
-};
-enum { TRIAL_ELEMENTS = AT_OUT + TRIAL_M * TRIAL_N };
-
-static bool has_bias(int epilogue) {
-    return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
-           epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-}
-
-static bool keeps_operand(int epilogue) {
-    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-}
-
-/* Sixteenths from -1 to 1: their products and sums are exact, with factors rounded to tf32 too. matrix: sixteenths from -8 to 8. */
-static void trial_fill(float *at, int epilogue) {
-    uint32_t state = 1;
-    for (int i = 0; i < TRIAL_ELEMENTS; i++) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes */
-        int sixteenths = (int)(state >> 16) % (i >= AT_MATRIX ? 257 : 33) - (i >= AT_MATRIX ? 128 : 16);
-        at[i] = (float)sixteenths / 16;
-    }
-    for (int k = 0; k < TRIAL_K && epilogue != CUBLASLT_EPILOGUE_BGRADA; k++)
-        at[AT_LEFT + NAN_ROW * TRIAL_K + k] = NAN;
-}
-
-static const double gelu_scale = 0.79788456080286535588, gelu_cube = 0.044715; /* sqrt(2 / pi) */
-
-static double gelu(double x) {
-    return 0.5 * x * (1 + tanh(gelu_scale * (x + gelu_cube * x * x * x)));
-}
-
-static double gelu_gradient(double x) {
-    double t = tanh(gelu_scale * (x + gelu_cube * x * x * x));
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cube * x * x);
-}
-
-static bool is_near(float found, double expected) {
-    if (isnan(expected)) return isnan(found);
-    return fabs((double)found - expected) <= 16 * FLT_EPSILON * (1 + fabs(expected));
-}
-
-/* Whether element (i, j) of what the epilogue leaves is what it should be. before: the operands; after: what the device has then. */
-static bool trial_element(int epilogue, const float *before, const float *after, int i, int j) {
-    double z = has_bias(epilogue) ? before[AT_BIAS + j] : 0, expected;
-    for (int k = 0; k < TRIAL_K; k++)
-        z += (double)before[AT_LEFT + i * TRIAL_K + k] * (double)before[AT_RIGHT + k * TRIAL_N + j];
-    const int at = i * TRIAL_N + j;
-    if (keeps_operand(epilogue) && !is_near(after[AT_MATRIX + at], z)) return false;
-    switch ((cublasLtEpilogue_t)epilogue) {
-    case CUBLASLT_EPILOGUE_RELU:
-    case CUBLASLT_EPILOGUE_RELU_BIAS:
-        expected = z <= 0 ? 0 : z;
-        break;
-    case CUBLASLT_EPILOGUE_GELU:
-    case CUBLASLT_EPILOGUE_GELU_BIAS:
-    case CUBLASLT_EPILOGUE_GELU_AUX:
-    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-        expected = gelu(z);
-        break;
-    case CUBLASLT_EPILOGUE_DGELU:
-        expected = z * gelu_gradient(before[AT_MATRIX + at]);
-        break;
-    default:
-        expected = z;
-    }
-    return is_near(after[AT_OUT + at], expected);
-}
-
-static bool trial_right(int epilogue, const float *before, const float *after) {
-    for (int j = 0; epilogue == CUBLASLT_EPILOGUE_BGRADA && j < TRIAL_N; j++) {
-        double sum = 0;
-        for (int k = 0; k < TRIAL_K; k++)
-            sum += before[AT_RIGHT + k * TRIAL_N + j];
-        if (!is_near(after[AT_BIAS + j], sum)) return false;
-    }
-    for (int i = 0; i < TRIAL_M; i++)
-        for (int j = 0; j < TRIAL_N; j++)
-            if (!trial_element(epilogue, before, after, i, j)) return false;
-    return true;
-}
-
-/* 1: it has been done; 0: the library does not do it; -1: the device or the library fails, and *error says how. */
-static int trial_run(CudaContext *cuda, int epilogue, float *device, const float *before, float *after, Error *error) {
-    const size_t bytes = TRIAL_ELEMENTS * sizeof *before;
-    bool matrix = keeps_operand(epilogue) || epilogue == CUBLASLT_EPILOGUE_DGELU;
-    Error refused;
-    Multiply trial;
-    memset(&trial, 0, sizeof trial);
-    trial.key = (MatmulKey){.m = TRIAL_M,
-                            .n = TRIAL_N,
-                            .k = TRIAL_K,
-                            .leading = {TRIAL_N, TRIAL_K, TRIAL_N},
-                            .batch = 1,
-                            .dtype = F32,
-                            .out_dtype = F32,
-                            .epilogue = epilogue};
-    trial.left = device + AT_LEFT;
-    trial.right = device + AT_RIGHT;
-    trial.out = device + AT_OUT;
-    trial.bias = has_bias(epilogue) || epilogue == CUBLASLT_EPILOGUE_BGRADA ? device + AT_BIAS : NULL;
-    trial.matrix = matrix ? device + AT_MATRIX : NULL;
-    matmul_align(&trial);
-    if (!cuda_ok(cuda, cudaMemcpyAsync(device, before, bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error))
-        return -1;
-    bool queued = matmul_queue(cuda, &trial, &refused);
-    if (!cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error)) return -1;
-    if (!queued) return 0;
-    bool copied =
-        cuda_ok(cuda, cudaMemcpyAsync(after, device, bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
-        cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "copying from the device", error);
-    return copied ? 1 : -1;
-}
-
-/* As epilogue_is_sound, where nothing is known. */
-static int trial_judge(CudaContext *cuda, int epilogue, Error *error) {
-    float *before = calloc(TRIAL_ELEMENTS, sizeof *before), *after = calloc(TRIAL_ELEMENTS, sizeof *after);
-    void *device = NULL;
-    int sound = -1;
-    if (!before || !after)
-        error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    else if (cuda_ok(cuda, cudaMalloc(&device, TRIAL_ELEMENTS * sizeof *before), "taking memory to try a product", error)) {
-        trial_fill(before, epilogue);
-        sound = trial_run(cuda, epilogue, device, before, after, error);
-        if (sound > 0) sound = trial_right(epilogue, before, after);
-    }
-    if (device) cudaFree(device);
-    free(before);
-    free(after);
-    return sound;
-}
-
-int epilogue_is_sound(CudaContext *cuda, int epilogue, Error *error) {
-    for (int i = 0; i < MAX_EPILOGUES; i++) {
-        struct CudaEpilogue *known = &cuda->epilogue[i];
-        if (known->tried && known->number != epilogue) continue;
-        if (!known->tried) *known = (struct CudaEpilogue){epilogue, true, trial_judge(cuda, epilogue, error)};
-        return known->sound;
-    }
-    return 0;
-}
-
-/* ---------------------------------------------------------------- taking what follows */
 
 static bool same_place(const Operand *a, const Operand *b) {
     return a->data == b->data && shape_elements(&a->local) == shape_elements(&b->local) && a->dtype == b->dtype;
@@ -286,7 +124,7 @@ static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
     const Operand *product = &t->calls[0].out[0];
     t->multiply.out = t->multiply.key.epilogue == CUBLASLT_EPILOGUE_BGRADA ? product->data : t->out->data;
     matmul_align(&t->multiply);
-    return matmul_possible(cuda, &t->multiply) ? epilogue_is_sound(cuda, t->multiply.key.epilogue, error) : 0;
+    return choice_is_sound(cuda, &t->multiply, error);
 }
 
 int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Multiply *multiply, Error *error) {
@@ -299,7 +137,6 @@ int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsig
     bool one = nest_count(&loops, 0, loops.ndim) == 1 && nest_count(&shape.depth, 0, shape.depth.ndim) == 1 && t.multiply.key.batch == 1 &&
                shape.gemm.out_leading == shape.gemm.n && shape_elements(&t.out->local) == shape.gemm.m * shape.gemm.n;
     if (!one) return 1;
-    if (!matmul_open(cuda, error)) return -1;
     take_gelu_gradient(&t);
     take_bias_gradient(&t);
     if (t.taken == 1) {

@@ -30,6 +30,20 @@ typedef struct KernelLoops {
     KernelDivisor divisor[KERNEL_NDIM]; /* of size: move.cuh's own */
 } KernelLoops;
 
+#ifdef __CUDACC__
+#define KERNEL_BOTH __host__ __device__
+#else
+#define KERNEL_BOTH
+#endif
+/* Element i of an operand to try a product on: sixteenths up to `sixteenths`, one in `every` not 0. Their products, and sums of not too many, are exact in every type of reals. */
+KERNEL_BOTH static inline float kernel_trial(int64_t i, uint32_t salt, uint32_t every, uint32_t sixteenths) {
+    uint64_t x = (uint64_t)i + ((uint64_t)salt << 56); /* mixed as MurmurHash3 ends */
+    x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
+    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
+    x ^= x >> 33;
+    return (uint32_t)(x >> 32) % every ? 0 : (float)((int32_t)((uint32_t)x % (2 * sixteenths + 1)) - (int32_t)sixteenths) / 16;
+}
+
 #ifdef __GNUC__
 #define LAUNCHED __attribute__((warn_unused_result)) cudaError_t
 #else
@@ -332,6 +346,9 @@ typedef struct ProductLoops {
 } ProductLoops;
 /* dtype: of the factors; wide: of factors in 16 bits the result is f32. */
 LAUNCHED kernels_product(const ProductLoops *loops, int dtype, bool wide, const void *a, const void *b, void *out, cudaStream_t stream);
+
+/* n elements of kernel_trial. */
+LAUNCHED kernels_trial(void *out, int64_t n, int dtype, uint32_t salt, uint32_t every, uint32_t sixteenths, cudaStream_t stream);
 
 /* window.cuh */
 

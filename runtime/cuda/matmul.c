@@ -1,7 +1,7 @@
 /* matmul: products of two tensors by cuBLASLt.
  *
  * cuBLASLt's matrices are column-major. A row-major m x n result with rows of `leading` elements is to it an n x m matrix; so it is asked
- * for right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape. */
+ * for right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape, also that there is none. */
 #include "runtime/cuda/matmul.h"
 
 #include <stdlib.h>
@@ -10,14 +10,7 @@
 #include "ir/map.h"
 #include "runtime/cuda/kernels.h"
 
-enum { WORKSPACE_BYTES = 32 << 20, ALIGNED = 64 };
-
-typedef struct MatmulPlan {
-    MatmulKey key;
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t layout[3];
-    cublasLtMatmulAlgo_t algorithm;
-} MatmulPlan;
+enum { WORKSPACE_BYTES = 32 << 20 };
 
 struct CudaMatmul {
     cublasLtHandle_t handle;
@@ -41,7 +34,6 @@ static bool lt_ok(const CudaContext *cuda, cublasStatus_t status, const char *wh
 }
 
 bool matmul_open(CudaContext *cuda, Error *error) {
-    if (cuda->matmul) return true;
     cuda->matmul = calloc(1, sizeof *cuda->matmul);
     if (!cuda->matmul) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     arena_init(&cuda->matmul->arena);
@@ -78,10 +70,6 @@ static cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t
     return cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
 }
 
-static bool has_matrix(int epilogue) {
-    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
-}
-
 static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
     const MatmulKey *key = &plan->key;
     bool is_double = key->dtype == F64;
@@ -98,7 +86,7 @@ static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &operation[1], sizeof operation[1]);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (status == CUBLAS_STATUS_SUCCESS && has_matrix(key->epilogue))
+    if (status == CUBLAS_STATUS_SUCCESS && matmul_has_matrix(key->epilogue))
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading);
     return status;
 }
@@ -135,7 +123,7 @@ static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const
     const MatmulKey *key = &plan->key;
     const cudaDataType_t type = type_of(key->dtype);
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t found[MATMUL_ALGORITHMS];
     int nfound = 0;
     cublasStatus_t status = make_desc(cuda, plan);
     if (status == CUBLAS_STATUS_SUCCESS && bias)
@@ -153,37 +141,50 @@ static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const
     if (status == CUBLAS_STATUS_SUCCESS) status = make_preference(key, &preference);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulAlgoGetHeuristic(cuda->matmul->handle, plan->desc, plan->layout[0], plan->layout[1], plan->layout[2],
-                                                plan->layout[2], preference, 1, &found, &nfound);
+                                                plan->layout[2], preference, MATMUL_ALGORITHMS, found, &nfound);
     if (preference) cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_SUCCESS && (nfound == 0 || found.state != CUBLAS_STATUS_SUCCESS)) status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (status == CUBLAS_STATUS_SUCCESS) plan->algorithm = found.algo;
-    return status;
+    for (int a = 0; status == CUBLAS_STATUS_SUCCESS && a < nfound; a++)
+        if (found[a].state == CUBLAS_STATUS_SUCCESS) plan->algorithm[plan->nalgorithms++] = found[a].algo;
+    return status == CUBLAS_STATUS_SUCCESS && plan->nalgorithms == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
 }
 
-/* The plan for a shape, made when it is first asked for. NULL: *status says why. */
-static MatmulPlan *find_plan(CudaContext *cuda, const MatmulKey *key, const void *bias, const void *matrix, cublasStatus_t *status) {
+MatmulPlan *matmul_plan(CudaContext *cuda, const Multiply *multiply, cublasStatus_t *status) {
     CudaMatmul *matmul = cuda->matmul;
+    const MatmulKey *key = &multiply->key;
     const uint64_t hash = hash_bytes(key, sizeof *key);
-    map_each(&matmul->map, hash, i) if (memcmp(&matmul->plans.at[i]->key, key, sizeof *key) == 0) return matmul->plans.at[i];
+    map_each(&matmul->map, hash, i) {
+        MatmulPlan *known = matmul->plans.at[i];
+        if (memcmp(&known->key, key, sizeof *key) != 0) continue;
+        *status = known->status;
+        return known->status == CUBLAS_STATUS_SUCCESS ? known : NULL;
+    }
     MatmulPlan *plan = calloc(1, sizeof *plan);
     *status = CUBLAS_STATUS_ALLOC_FAILED;
     if (!plan) return NULL;
     memcpy(&plan->key, key, sizeof *key);
-    *status = plan_fill(cuda, plan, bias, matrix);
-    if (*status != CUBLAS_STATUS_SUCCESS) {
-        plan_destroy(plan);
+    *status = plan->status = plan_fill(cuda, plan, multiply->bias, multiply->matrix);
+    if (*status != CUBLAS_STATUS_SUCCESS && *status != CUBLAS_STATUS_NOT_SUPPORTED && *status != CUBLAS_STATUS_INVALID_VALUE) {
+        plan_destroy(plan); /* the device's failure, not the shape's */
         return NULL;
     }
     vec_push(&matmul->arena, &matmul->plans, plan);
     map_add(&matmul->arena, &matmul->map, hash, matmul->plans.n - 1);
-    return plan;
+    return *status == CUBLAS_STATUS_SUCCESS ? plan : NULL;
+}
+
+int matmul_nplans(const CudaContext *cuda) {
+    return cuda->matmul->plans.n;
+}
+
+MatmulPlan *matmul_plan_at(const CudaContext *cuda, int i) {
+    return cuda->matmul->plans.at[i];
 }
 
 /* ---------------------------------------------------------------- one product */
 
 static int32_t alignment_of(const void *data) {
     uintptr_t at = (uintptr_t)data;
-    int32_t bytes = ALIGNED;
+    int32_t bytes = MATMUL_ALIGNED;
     while (bytes > 1 && at % (uintptr_t)bytes)
         bytes /= 2;
     return bytes;
@@ -199,22 +200,13 @@ void matmul_align(Multiply *multiply) {
     key->aligned[3] = multiply->matrix ? alignment_of(multiply->matrix) : 0;
 }
 
-bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
+bool matmul_call(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Multiply *multiply, Error *error) {
     static const float one = 1, zero = 0;
     static const double one_double = 1, zero_double = 0;
-    const MatmulKey *key = &multiply->key;
-    cublasStatus_t status;
-    MatmulPlan *plan = find_plan(cuda, key, multiply->bias, multiply->matrix, &status);
-    if (!plan) {
-        char what[128];
-        snprintf(what, sizeof what, "a product of %lld x %lld and %lld x %lld", (long long)key->m, (long long)key->k, (long long)key->k,
-                 (long long)key->n);
-        return lt_ok(cuda, status, what, error);
-    }
-    bool is_double = key->dtype == F64;
+    const bool is_double = plan->key.dtype == F64, add = plan->key.add != 0;
     const void *alpha = is_double ? (const void *)&one_double : &one;
-    const void *beta = is_double ? key->add ? (const void *)&one_double : &zero_double : key->add ? (const void *)&one : &zero;
-    status = CUBLAS_STATUS_SUCCESS;
+    const void *beta = is_double ? add ? (const void *)&one_double : &zero_double : add ? (const void *)&one : &zero;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (multiply->bias)
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &multiply->bias, sizeof multiply->bias);
     if (multiply->matrix && status == CUBLAS_STATUS_SUCCESS)
@@ -222,14 +214,20 @@ bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
                                                 sizeof multiply->matrix);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1],
-                                beta, multiply->out, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm,
+                                beta, multiply->out, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm[algorithm],
                                 cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
     return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, cudaGetLastError(), "cublasLtMatmul", error);
 }
 
-bool matmul_possible(CudaContext *cuda, const Multiply *multiply) {
+bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
+    const MatmulKey *key = &multiply->key;
     cublasStatus_t status;
-    return find_plan(cuda, &multiply->key, multiply->bias, multiply->matrix, &status) != NULL;
+    MatmulPlan *plan = matmul_plan(cuda, multiply, &status);
+    if (plan) return matmul_call(cuda, plan, plan->chosen, multiply, error);
+    char what[128];
+    snprintf(what, sizeof what, "a product of %lld x %lld and %lld x %lld", (long long)key->m, (long long)key->k, (long long)key->k,
+             (long long)key->n);
+    return lt_ok(cuda, status, what, error);
 }
 
 /* ---------------------------------------------------------------- a contraction */
@@ -274,26 +272,24 @@ void matmul_first(const KernelCall *call, const ProductShape *shape, bool batche
                       (const int64_t[]){shape->batch.stride[A][d], shape->batch.stride[B][d], shape->batch.stride[OUT][d]});
 }
 
-/* Whether cuBLASLt does the batch of the first item at once: it may refuse matrices that lie within each other's rows. */
-static bool has_batch(CudaContext *cuda, const Multiply *first) {
+/* Whether cuBLASLt does the first item, with its batch at once: it may refuse matrices that lie within each other's rows. */
+static bool is_possible(CudaContext *cuda, const Multiply *first) {
     Multiply one = *first;
     cublasStatus_t status;
     matmul_align(&one);
-    return find_plan(cuda, &one.key, NULL, NULL, &status) != NULL;
+    return matmul_plan(cuda, &one, &status) != NULL;
 }
 
 /* The call for the first item, with as much of the batch as cuBLASLt does at once. */
 static void find_loops(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Multiply *first, Nest *loops) {
     matmul_first(call, shape, true, first, loops);
-    if (first->key.batch > 1 && !has_batch(cuda, first)) matmul_first(call, shape, false, first, loops);
+    if (!is_possible(cuda, first) && first->key.batch > 1) matmul_first(call, shape, false, first, loops);
 }
 
 int64_t matmul_launches(CudaContext *cuda, const KernelCall *call, const ProductShape *shape) {
     Multiply first;
     Nest loops;
-    Error error; /* the kernel itself will say it */
     if (dtype_is_half(call->out[0].dtype) && nest_count(&shape->depth, 0, shape->depth.ndim) > 1) return INT64_MAX;
-    if (!matmul_open(cuda, &error)) return INT64_MAX;
     find_loops(cuda, call, shape, &first, &loops);
     return nest_count(&loops, 0, loops.ndim) * nest_count(&shape->depth, 0, shape->depth.ndim);
 }
@@ -304,7 +300,6 @@ bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *s
     int64_t at[MAX_NEST], in[MAX_NEST];
     const int64_t bytes = dtype_bytes[call->in[0].dtype], out_bytes = dtype_bytes[call->out[0].dtype];
     int left = shape->gemm.swapped ? B : A, right = shape->gemm.swapped ? A : B;
-    if (!matmul_open(cuda, error)) return false;
     find_loops(cuda, call, shape, &first, &loops);
     for (int64_t item = 0, items = nest_count(&loops, 0, loops.ndim); item < items; item++) {
         nest_offsets(&loops, loops.ndim, item, at);
@@ -365,6 +360,15 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
     /* Several products that are added up would be rounded after each. */
     if (dtype_is_half(out->dtype) && nest_count(&shape.depth, 0, shape.depth.ndim) > 1) return run_plain(cuda, call, error);
     return matmul_run(cuda, call, &shape, error);
+}
+
+/* Its shape is known to settle (choice.c). */
+bool cuda_prepare(const KernelCall *call, Error *error) {
+    ProductShape shape;
+    (void)error;
+    if ((call->op == OP_matmul || call->op == OP_einsum) && product_shape(call, NULL, &shape) == PRODUCT_GEMM)
+        matmul_launches(call->context, call, &shape);
+    return true;
 }
 
 bool kernel_matmul(const KernelCall *call, Error *error) {

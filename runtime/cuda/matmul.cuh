@@ -35,3 +35,14 @@ extern "C" cudaError_t kernels_product(const ProductLoops *loops, int dtype, boo
         WITH_REAL(dtype, T, LAUNCH((plain_product<T, T>), blocks, BLOCK, 0, stream, *loops, (const T *)a, (const T *)b, (T *)out))
     return cudaGetLastError();
 }
+
+template <class T> __global__ void __launch_bounds__(BLOCK) trial_items(T *out, int64_t n, uint32_t salt, uint32_t every, uint32_t sixteenths) {
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += (int64_t)gridDim.x * BLOCK)
+        out[i] = T(kernel_trial(i, salt, every, sixteenths));
+}
+
+extern "C" cudaError_t kernels_trial(void *out, int64_t n, int dtype, uint32_t salt, uint32_t every, uint32_t sixteenths, cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;
+    WITH_REAL(dtype, T, LAUNCH((trial_items<T>), blocks_for(n, 4), BLOCK, 0, stream, (T *)out, n, salt, every, sixteenths))
+    return cudaGetLastError();
+}

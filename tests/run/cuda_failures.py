@@ -83,7 +83,7 @@ class Failures(Case):
 
     def test_out_of_memory_says_what_the_plan_needs_and_what_is_free(self):
         plan = self.net()
-        for memory, what in (("1K", "taking memory for reductions"), ("4300K", r"taking \d+\.\d MiB for a tensor or arena"), ("30M", "taking memory for products")):
+        for memory, what in (("1K", "taking memory for reductions"), ("30M", "taking memory for products"), ("37000K", r"taking \d+\.\d MiB for a tensor or arena")):
             self.assertFails(self.on(plan, STANDIN_MEMORY=memory), 3, r"device 0 \(stand-in device\) is out of memory, %s: the plan's tensors need \d+\.\d MiB, \d+\.\d of "
                              r"\d+\.\d MiB are free; use more devices, more ranks or a smaller batch" % what)
         self.assertFails(self.mpi(self.net(2), 2, env={"STANDIN_MEMORY": "4300K"}), 3, r"device 0 \(stand-in device\), which 2 processes share, is out of memory")
@@ -109,9 +109,9 @@ class Failures(Case):
 
     def test_a_kernel_that_fails_is_found_at_the_end_of_its_step(self):
         plan = self.net()
-        for options, nth, step in ((["--no-graph"], 2, 1), (["--no-graph"], 31, 4), ([], 31, 4)): # the first tries an epilogue
+        for options, nth, step in ((["--no-graph"], 7, 1), (["--no-graph"], 36, 4), ([], 36, 4)): # the first try epilogues
             for code, words in ((700, "cudaErrorIllegalAddress"), (719, "cudaErrorLaunchFailure"), (999, "cudaErrorUnknown")):
-                result = self.on(plan, *options, STANDIN_FAIL="run:cublasLtMatmul:%d:%d" % (nth, code))
+                result = self.on(plan, "--deterministic", *options, STANDIN_FAIL="run:cublasLtMatmul:%d:%d" % (nth, code))
                 self.assertEqual(result.code, 3, str(result))
                 self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, device 0: .*CUDA says %s .*run with --sync to learn which operator" % (step, words))
 
@@ -139,8 +139,10 @@ class Failures(Case):
         plan = self.net()
         result = self.on(plan, "--sync", STANDIN_FAIL="run:cublasLtMatmul:1:700")
         self.assertFails(result, 3, "device 0: trying a product with what follows it: CUDA says")
-        for nth, step in (2, 1), (31, 4):
-            result = self.on(plan, "--sync", STANDIN_FAIL="run:cublasLtMatmul:%d:700" % nth)
+        result = self.on(plan, "--sync", STANDIN_FAIL="run:cublasLtMatmul:7:700")
+        self.assertFails(result, 3, "device 0: timing a product: CUDA says")
+        for nth, step in (7, 1), (36, 4):
+            result = self.on(plan, "--sync", "--deterministic", STANDIN_FAIL="run:cublasLtMatmul:%d:700" % nth)
             self.assertEqual(result.code, 3, str(result))
             self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, step \d+ \((matmul|einsum) of \S+\), .*mlp_small\.dsl:\d+: device 0: kernel \S+: CUDA says" % step)
             self.assertNotIn("--sync", result.err)
@@ -153,8 +155,8 @@ class Failures(Case):
     def test_a_call_refused_while_a_step_is_recorded_makes_it_run_operator_by_operator(self):
         expected = self.ok(self.on(self.net(), "--no-graph")).texts()
         fell_back = 0
-        for call in range(4, 30, 2):
-            done = self.on(self.net(), "-v", STANDIN_FAIL="cublasLtMatmul:%d:14" % call)
+        for call in range(9, 35, 2):
+            done = self.on(self.net(), "-v", "--deterministic", STANDIN_FAIL="cublasLtMatmul:%d:14" % call)
             if "steps run operator by operator: rank 0, step " in done.out:
                 self.assertEqual(self.ok(done).texts(), expected)
                 fell_back += 1
@@ -167,8 +169,8 @@ class Failures(Case):
 
     def test_with_communications_a_call_refused_while_a_step_is_recorded_ends_the_job(self):
         ended = 0
-        for call in range(4, 30, 2):
-            done = self.on(self.net(2), "-v", ranks=2, STANDIN_FAIL="cublasLtMatmul:%d:14" % call)
+        for call in range(9, 35, 2):
+            done = self.on(self.net(2), "-v", "--deterministic", ranks=2, STANDIN_FAIL="cublasLtMatmul:%d:14" % call)
             if done.code and "in step 2" in done.err:
                 self.assertEqual(done.code, 3, str(done))
                 self.assertRegex(done.err, r"(?m)^prun: in step 2 of epoch 1: .*: --no-graph runs steps operator by operator$")
@@ -197,7 +199,7 @@ class Failures(Case):
         self.assertFails(self.on(plan, "--tf32", "--verify=" + plan), 2, "--tf32 rounds far more than what is compared may differ: leave out --verify")
 
     def test_a_failure_of_cublas_names_its_operator(self):
-        result = self.on(self.net(), STANDIN_FAIL="cublasLtMatmul:7:13")
+        result = self.on(self.net(), "--deterministic", STANDIN_FAIL="cublasLtMatmul:12:13")
         self.assertEqual(result.code, 3, str(result))
         self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 0, step \d+ \(einsum of \S+\), .*mlp_small\.dsl:\d+: device 0: a product: cuBLASLt says CUBLAS_\w+; ")
 
@@ -206,10 +208,10 @@ class Failures(Case):
         for way, devices in ("nccl", 2), ("ipc", 1), ("host", 1):
             for options in [], ["--sync"]:
                 with self.subTest(way=way, options=options):
-                    command = [harness.prun, "--device", "cuda", "--comm", way, *options, plan]
+                    command = [harness.prun, "--device", "cuda", "--deterministic", "--comm", way, *options, plan]
                     if harness.mpirun is None:
                         self.skipTest("there is no mpirun")
-                    result = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=run:cublasLtMatmul:30:719", *command], cwd=self.folder,
+                    result = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=run:cublasLtMatmul:40:719", *command], cwd=self.folder,
                                  env={"STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "100"})
                     self.assertEqual(result.code, 3, str(result))
                     self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 1, .*device 1?0?: .*cudaErrorLaunchFailure", str(result))

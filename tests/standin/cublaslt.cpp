@@ -1,9 +1,14 @@
 /* cublaslt: descriptors, what cuBLASLt accepts, and algorithms to choose from (which all compute the same). Stricter than the library where its documentation is: f64 and
    row-major results take no epilogue, and a product of nothing is refused. */
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine.hpp"
 #include "product.hpp"
+#include "standin.h"
 
 using namespace standin;
 
@@ -147,9 +152,13 @@ cublasStatus_t check_memory(const Product &p, const Matrix *const m[4], Operands
     return CUBLAS_STATUS_SUCCESS;
 }
 
+std::atomic<int> last_algorithm{-1};
+
 double scalar(const void *p, int32_t type) { return type == CUDA_R_64F ? *(const double *)p : (double)*(const float *)p; }
 
 } // namespace
+
+int standin_last_algorithm(void) { return last_algorithm; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *lightHandle) {
     ENTER_LT("cublasLtCreate");
@@ -361,9 +370,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
         if (algorithm.workspace_bytes && ((uintptr_t)workspace % 256 || !range_valid("workspace", workspace, workspaceSizeInBytes))) return refuse("a workspace not aligned to 256 bytes");
     }
     size_t scratch = algo ? in<Algorithm>(algo).workspace_bytes : 0;
+    p.algorithm = last_algorithm = algo ? in<Algorithm>(algo).id : 0;
+    static const char *const slow = getenv("STANDIN_SLOW");
+    const bool sleeps = slow && p.algorithm < atoi(slow);
     Matrix a = m[0], b = m[1], c = m[2], d = m[3];
     Run run = [=] {
         if (scratch) memset(workspace, 0xff, scratch); /* nothing else may live there */
+        if (sleeps) usleep(2000);
         product_run(p, a, b, c, d, at, on_host ? host_alpha : scalar(alpha, p.scale), on_host ? host_beta : scalar(beta, p.scale));
         return Status::DONE;
     };

@@ -59,16 +59,22 @@ static std::vector<double> unpack(const void *p, const Matrix &m, bool transpose
 
 static const double gelu_scale = 0.79788456080286536, gelu_cubic = 0.044715;
 
-/* The hardware's quick tanh, where STANDIN_TANH asks for it: 11 bits. */
-static double tanh_of(double x) {
-    static const bool quick = std::getenv("STANDIN_TANH") != nullptr;
-    return quick ? std::round(std::tanh(x) * 2048) / 2048 : std::tanh(x);
+/* How many algorithms, of the first on, take the hardware's quick tanh. */
+static int nquick() {
+    const char *text = std::getenv("STANDIN_TANH");
+    return !text ? 0 : strncmp(text, "quick:", 6) == 0 ? atoi(text + 6) : INT32_MAX;
 }
 
-static double gelu(double x) { return 0.5 * x * (1 + tanh_of(gelu_scale * (x + gelu_cubic * x * x * x))); }
+/* Quick: 11 bits. */
+static double tanh_of(const Product &p, double x) {
+    static const int quick = nquick();
+    return p.algorithm < quick ? std::round(std::tanh(x) * 2048) / 2048 : std::tanh(x);
+}
 
-static double gelu_slope(double x) {
-    double t = tanh_of(gelu_scale * (x + gelu_cubic * x * x * x));
+static double gelu(const Product &p, double x) { return 0.5 * x * (1 + tanh_of(p, gelu_scale * (x + gelu_cubic * x * x * x))); }
+
+static double gelu_slope(const Product &p, double x) {
+    double t = tanh_of(p, gelu_scale * (x + gelu_cubic * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cubic * x * x);
 }
 
@@ -83,10 +89,10 @@ static double finish_element(const Product &p, int32_t type, double x, void *aux
     }
     if (p.epilogue & EPILOGUE_GELU) {
         if (p.epilogue & EPILOGUE_AUX) store(aux, type, at, x);
-        return gelu(x);
+        return gelu(p, x);
     }
     if (p.epilogue & EPILOGUE_DRELU) return ((const unsigned char *)aux)[at / 8] >> at % 8 & 1 ? x : 0;
-    if (p.epilogue & EPILOGUE_DGELU) return x * gelu_slope(load(aux, type, at));
+    if (p.epilogue & EPILOGUE_DGELU) return x * gelu_slope(p, load(aux, type, at));
     return x;
 }
 

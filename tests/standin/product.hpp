@@ -18,7 +18,7 @@ static_assert(sizeof(Matrix) <= sizeof(cublasLtMatrixLayoutOpaque_t), "a layout 
 struct Product { /* in cublasLtMatmulDescOpaque_t */
     int32_t compute, scale, pointer_mode, trans_a, trans_b, trans_c;
     uint32_t epilogue;
-    int32_t sm_count, aux_type, bias_type;
+    int32_t sm_count, aux_type, bias_type, algorithm;
     void *bias, *aux;
     int64_t bias_stride, aux_ld, aux_stride;
 };

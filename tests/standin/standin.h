@@ -23,7 +23,8 @@
      STANDIN_PEER=0, STANDIN_IPC=0   no peer access; no sharing of memory and events between processes
      STANDIN_PROTECT=0        the host may read device memory; without protection keys it may read allocations of more than 2M in any case
      STANDIN_NCCL=VERSION     NCCL's version (22809); two ranks on one device from 23000 on, with NCCL_MULTI_RANK_GPU_ENABLE=1
-     STANDIN_TANH=quick       cuBLASLt's gelu takes tanh to 11 bits, as hardware does
+     STANDIN_TANH=quick[:N]   cuBLASLt's gelu takes tanh to 11 bits, as hardware does; of the first N algorithms alone
+     STANDIN_SLOW=N           products by the first N algorithms take 2 ms more
      STANDIN_POLLS=N          times that a non-blocking communicator says ncclInProgress after each call (3)
      STANDIN_FAIL=NAME:NTH:CODE[;...]   the NTH call of function NAME (from 1; 0: every one) returns CODE, a number; run:KERNEL:NTH:CODE: the NTH time that this
                               operation runs the device fails with CODE, for good
@@ -50,6 +51,8 @@ typedef struct StandinCounts {
 
 /* What has happened in this process so far. Waits for nothing and counts as no call. */
 StandinCounts standin_counts(void);
+/* Number of the algorithm of the last product that was queued, from 0; -1: there was none. */
+int standin_last_algorithm(void);
 
 #ifdef __cplusplus
 }

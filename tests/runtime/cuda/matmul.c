@@ -214,6 +214,12 @@ Test(matmul, an_epilogue_that_is_not_exact_is_left_alone) {
     cr_assert_eq(biased(OP_relu, false, false, 24, 0), 3, "relu takes no tanh");
 }
 
+Test(matmul, of_algorithms_those_that_are_exact_are_taken) {
+    setenv("STANDIN_TANH", "quick:1", 1);
+    if (!over_standin()) return;
+    cr_assert_eq(biased(OP_gelu, true, false, 24, 0), 3, "by the second");
+}
+
 Test(matmul, what_a_gradient_needs_is_kept_where_epilogues_take_it) {
     expect_taken(biased(OP_gelu, true, true, 24, 0), 3);
     expect_taken(biased(OP_gelu, true, true, 21, 0), 2);
