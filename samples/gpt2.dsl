@@ -1,45 +1,26 @@
-# GPT-2 of 124,439,808 parameters (Radford et al. 2019): 12 blocks, 1,024 places, the table of words tied to the logits.
+# GPT-2 of 124,439,808 parameters (Radford et al. 2019): 12 blocks, 1,024 places, the table of words tied to the logits. Its parameters are named and stored as those of
+# Hugging Face's GPT2LMHeadModel, whose safetensors load as they are.
 #
 #   pcc gpt2.dsl --ranks 8 --machine gpu8 --stats
+#   prun --ranks 8 --load model.safetensors --rename 'transformer.*=*' --generate 20 --prompt-tokens 464,3616,286 gpt2.plan
 import "nn.dsl";
 
-# Attention of each place to those up to it. x: [batch, places, dim] -> [batch, places, dim]
-cell causal_attention(x, heads, mask) {
-    let dim = size(x, -1);
-    query   = split_heads(linear(x, dim), heads);
-    key     = split_heads(linear(x, dim), heads);
-    value   = split_heads(linear(x, dim), heads);
-    score   = matmul(query, key, transpose_b = true) * (1 / sqrt(dim / heads)) + mask;
-    context = matmul(softmax(score), value);
-    output  = linear(join_heads(context), dim);
-    return output;
-}
+net gpt2(batch = 8, places = 1024, dim = 768, heads = 12, layers = 12, words = 50257, most = 1024, dropped = 0.0) {
+    input word : i32[batch, places];
+    input next : i32[batch, places];
 
-cell gpt2_block(x, heads, mask) {
-    attended = causal_attention(layer_norm(x), heads, mask);
-    middle   = x + attended;
-    feed     = mlp(layer_norm(middle), 4 * size(x, -1), size(x, -1));
-    return middle + feed;
-}
+    transformer = gpt2_model(word, words, most, dim, layers, heads, dropped = dropped);
 
-net gpt2(batch = 8, places = 1024, dim = 768, heads = 12, layers = 12, words = 50257) {
-    input word  : i32[batch, places];
-    input next  : i32[batch, places];
-    param table : f32[words, dim]     = normal(0.02);
-    param place : f32[places, dim]    = normal(0.01);
-    const mask  : f32[places, places] = causal(-1e9);
-
-    h = embedding(table, word) + place;
-    for i in 0..layers {
-        h = gpt2_block(h, heads, mask);
-    }
-    logits = matmul(layer_norm(h), table, transpose_b = true);
-
-    loss cross_entropy(logits, next);
+    loss cross_entropy(transformer, next);
 }
 
 train {
     data      = normal(seed = 1);
     optimizer = adamw(lr = 0.0006, weight_decay = 0.1);
     steps     = 4;
+}
+
+generate {
+    text   = word;
+    logits = transformer;
 }

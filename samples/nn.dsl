@@ -25,6 +25,24 @@ cell dense(x, out, with_bias = true, std = 1 / sqrt(size(x, -1))) {
     return y;
 }
 
+# The rows of a table at index[..], [.., dim]: PyTorch's nn.Embedding(rows, dim).
+cell embedding(index, rows, dim, std = 1.0) {
+    param weight : f32[rows, dim] = normal(std);
+    return embedding(weight, index);
+}
+
+# The first rows of a table, one a place, for sequences of at most `most` places: [places, dim]
+cell positions(places, most, dim, std = 0.02) {
+    require places <= most "there is a position for each place";
+    param weight : f32[most, dim] = normal(std);
+    if places < most {
+        y = weight[0:places];
+    } else {
+        y = weight;
+    }
+    return y;
+}
+
 # Two layers. x: [..., n] -> [..., out]
 cell mlp(x, hidden, out) {
     up   = linear(x, hidden);
@@ -78,6 +96,25 @@ cell attention(x, heads) {
     context = dot_attention(split_heads(query, heads), split_heads(key, heads), split_heads(value, heads));
     output  = linear(join_heads(context), dim);
     return output;
+}
+
+# PyTorch's nn.MultiheadAttention(size(query, -1), heads, batch_first=True), whose parameters these are: in_proj_weight has the rows of query, key and value behind each other.
+# Each of query, key and value: [batch, places, dim] -> [batch, places of query, dim]
+cell multihead_attention(query, key, value, heads, causal = false) {
+    let dim = size(query, -1);
+    require heads > 0 "there is at least one head";
+    require dim % heads == 0 "the width of query is divided among the heads evenly";
+    let bound = sqrt(6 / (4.0 * dim));
+    param in_proj_weight : f32[3 * dim, dim] = uniform(-bound, bound);
+    param in_proj_bias   : f32[3 * dim]      = zeros;
+    weight_q, weight_k, weight_v = split(in_proj_weight, parts = 3);
+    bias_q, bias_k, bias_v = split(in_proj_bias, parts = 3);
+    q = matmul(query, weight_q, transpose_b = true) + bias_q;
+    k = matmul(key, weight_k, transpose_b = true) + bias_k;
+    v = matmul(value, weight_v, transpose_b = true) + bias_v;
+    context = dot_product_attention(split_heads(q, heads), split_heads(k, heads), split_heads(v, heads), causal = causal);
+    out_proj = linear(join_heads(context), dim);
+    return out_proj;
 }
 
 # One block of a transformer, with its norms first. x: [batch, places, dim] -> [batch, places, dim]
@@ -388,6 +425,61 @@ cell llama_block(x, heads, groups, hidden, base = 10000.0, eps = 1e-5) {
     return middle + mlp;
 }
 
+# What LlamaForCausalLM has below its lm_head. word: [batch, places] -> [batch, places, dim]
+cell llama_model(word, words, dim, blocks, heads, groups, hidden, base = 10000.0, eps = 1e-5) {
+    embed_tokens = embedding(word, words, dim, std = 0.02);
+    layers       = embed_tokens;
+    for i in 0..blocks {
+        layers = llama_block(layers, heads, groups, hidden, base = base, eps = eps);
+    }
+    norm = rms_norm(layers, eps = eps);
+    return norm;
+}
+
+# GPT-2's parts (Radford et al. 2019), named as Hugging Face's, whose Conv1D is dense: weight is [in, out].
+# Attention of each place to those up to it. x: [batch, places, dim] -> [batch, places, dim]
+cell gpt2_attention(x, heads) {
+    c_attn  = dense(x, 3 * size(x, -1), std = 0.02);
+    q, k, v = split(c_attn, parts = 3, axis = -1);
+    context = dot_product_attention(split_heads(q, heads), split_heads(k, heads), split_heads(v, heads), causal = true);
+    c_proj  = dense(join_heads(context), size(x, -1), std = 0.02);
+    return c_proj;
+}
+
+cell gpt2_mlp(x, hidden) {
+    c_fc   = dense(x, hidden, std = 0.02);
+    c_proj = dense(gelu(c_fc, tanh = true), size(x, -1), std = 0.02);
+    return c_proj;
+}
+
+cell gpt2_block(x, heads, dropped = 0.0) {
+    ln_1   = layer_norm(x);
+    attn   = gpt2_attention(ln_1, heads);
+    middle = x + dropout(attn, dropped);
+    ln_2   = layer_norm(middle);
+    mlp    = gpt2_mlp(ln_2, 4 * size(x, -1));
+    return middle + dropout(mlp, dropped);
+}
+
+# The same table for words and logits: what it has at index[..], and all of it, [rows, dim].
+cell tied_embedding(index, rows, dim) {
+    param weight : f32[rows, dim] = normal(0.02);
+    return embedding(weight, index), weight;
+}
+
+# GPT2LMHeadModel, whose lm_head is wte's table. dropped is resid_pdrop and embd_pdrop; the weights of attention are not dropped.
+# word: [batch, places] -> [batch, places, words], the logits of what follows each place
+cell gpt2_model(word, words, most, dim, blocks, heads, dropped = 0.0) {
+    wte, table = tied_embedding(word, words, dim);
+    wpe = positions(size(word, -1), most, dim);
+    h = dropout(wte + wpe, dropped);
+    for i in 0..blocks {
+        h = gpt2_block(h, heads, dropped = dropped);
+    }
+    ln_f = layer_norm(h);
+    return matmul(ln_f, table, transpose_b = true);
+}
+
 # Mixture of experts (GShard: Lepikhin et al. 2020; Switch: Fedus et al. 2021). Each place of x goes to the `k` of the experts that a linear router likes best; an expert is two layers
 # with a relu between. Of each row of the batch an expert takes `capacity` places at most: first choices before second ones, each in the order of places; what is beyond is dropped, and its
 # share of y is 0. Of several choices the weights sum to 1; of one the weight is the router's probability, from which the router learns. Results: y; balance, a loss
@@ -472,22 +564,10 @@ cell bert_layer(x, heads, keep, dropped) {
     return output;
 }
 
-# The rows of a table of its own at index[..]: [.., dim]
-cell bert_table(index, rows, dim) {
-    param weight : f32[rows, dim] = normal(0.02);
-    return embedding(weight, index);
-}
-
-# The first rows of a table: [places, dim]
-cell bert_positions(places, most, dim) {
-    param weight : f32[most, dim] = normal(0.02);
-    return weight[0:places];
-}
-
 cell bert_embeddings(token, kind, words, most, dim, dropped) {
-    word_embeddings = bert_table(token, words, dim);
-    position_embeddings = bert_positions(size(token, 1), most, dim);
-    token_type_embeddings = bert_table(kind, 2, dim);
+    word_embeddings = embedding(token, words, dim, std = 0.02);
+    position_embeddings = positions(size(token, 1), most, dim);
+    token_type_embeddings = embedding(kind, 2, dim, std = 0.02);
     LayerNorm = layer_norm(word_embeddings + token_type_embeddings + position_embeddings, eps = 1e-12);
     return dropout(LayerNorm, dropped);
 }

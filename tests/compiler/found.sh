@@ -51,7 +51,7 @@ done
 same "hints of the user" "$samples/transformer.dsl" --ranks 8 --search auto --hints "$samples/transformer_hints.dsl"
 same "a layout of the user" "$samples/quickstart.dsl" --ranks 8 --shard 'w=(2, 4)' --dataset full_batch
 "$pcc" "$samples/gpt2.dsl" --ranks 8 --search auto --machine gpu8 -o net.plan --write-hints found.dsl --no-proof >out
-grep -q '^    h\.\*\.feed\.up\.y  *= ((' found.dsl # equal layers share a line
+grep -q '^    transformer\.h\.\*\.mlp\.c_fc\.y  *= ((' found.dsl # equal layers share a line
 [ $count -ge 100 ] || {
     echo "found.sh: only $count plans were compared" >&2
     exit 1

@@ -73,6 +73,19 @@ class Cells(Case):
             self.assertRegex(result.out, r"\nverified: \d+ steps")
             self.assertClose(result.losses(None), expected, relative=2e-4, absolute=1e-11, what=str(result))
 
+    def test_bert_and_gpt2_by_two_hints_a_layer_have_the_losses_of_one_rank(self):
+        """samples/bert_hints.dsl and gpt2_hints.dsl, with what is dropped."""
+        sizes = "-D", "batch=8", "-D", "places=6", "-D", "dim=16", "-D", "heads=4", "-D", "layers=2", "-D", "words=48", "-D", "most=8", "-D", "dropped=0.1"
+        for name, file, products in ("bert_tiny", "bert_hints.dsl", 4), ("gpt2", "gpt2_hints.dsl", 8):
+            source = self.copy(name + ".dsl", "nn.dsl")
+            one = self.compile(source, "one.plan", "--ranks", 1, *sizes)
+            for ranks, mesh in (2, "dp = 1, tp = 2"), (4, "dp = 2, tp = 2"), (8, "dp = 4, tp = 2"), (8, "dp = 2, tp = 4"):
+                with self.subTest(net=name, ranks=ranks, mesh=mesh):
+                    hints = self.write("hints.dsl", harness.edited(self.sample(file), ("dp = 4, tp = 2", mesh)))
+                    plan = self.compile(source, "net.plan", "--ranks", ranks, *sizes, "--hints", hints, "--dump-ir=" + self.path("ir"))
+                    self.assertEqual(len(re.findall(r" strategy=user", self.spmd())), products)
+                    self.assertRegex(self.ok(self.local(plan, ranks, "--verify=" + one)).out, r"\nverified: 4 steps")
+
     def test_a_block_gathers_twice_and_reduces_twice_each_way(self):
         """Sequence parallelism (Korthikanti et al. 2022): what samples/transformer_hints.dsl says of itself."""
         source = self.copy("transformer.dsl", "nn.dsl")

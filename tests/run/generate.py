@@ -124,7 +124,7 @@ class Generated(Case):
 
     def test_llama_tiny(self):
         self.nets("llama_tiny_hints.dsl")
-        self.write("llama.dsl", edited(self.sample("llama_tiny.dsl")) + "generate { text = word; logits = lm_head; }\n")
+        self.write("llama.dsl", edited(self.sample("llama_tiny.dsl")))
         self.compare("llama.dsl", "word", "lm_head", self.tokens(16, 64), [(1,), (2,), (4,), (8, "--hints", "llama_tiny_hints.dsl"), (8,), (4, "--search", "auto")])
 
     def test_attention_written_in_other_ways(self):

@@ -51,11 +51,11 @@ class Layers(Case):
     def test_losses_and_parameters_are_pytorchs(self):
         with open(table.TABLE, encoding="utf-8") as file:
             nets = json.load(file)["nets"]
-        split = {"lstm": "layer=((2, 1, 1), (2, 1))", "gru": "layer=((1, 1, 1), (2, 1))", "group_norm": "conv=((2, 1, 1, 1), (2, 1, 1, 1))", "depthwise": "conv=((2, 2, 1, 1), (2, 1, 1, 1))",
+        split = {"lstm": "layer=((4, 1, 1), (2, 1))", "heads": "mixed.out_proj=((2, 1, 2), (1, 2))", "gru": "layer=((1, 1, 1), (2, 1))", "group_norm": "conv=((2, 1, 1, 1), (2, 1, 1, 1))", "depthwise": "conv=((2, 2, 1, 1), (2, 1, 1, 1))",
                  "experts": "mixed.up=((4, 1, 1), (4, 1, 1))", "switch": "mixed.up=((3, 1, 1), (3, 1, 1))"}
         for name in table.NETS:
             made = nets[name]
-            for ranks, options in (1, ()), (4, ()), (3 if name == "switch" else 4, ("--shard", split[name]) if name in split else ("-O0",)):
+            for ranks, options in (1, ()), (4, ()), ({"switch": 3, "lstm": 8}.get(name, 4), ("--shard", split[name]) if name in split else ("-O0",)):
                 with self.subTest(net=name, ranks=ranks, options=options):
                     self.compare(made, *self.steps(name, made, ranks, *options))
 
@@ -70,12 +70,30 @@ class Layers(Case):
         self.write("net.dsl", harness.edited(self.sample("bert_base.dsl"), ("normal(seed = 1)", "raw(%s)" % data), ("adamw(lr = 0.00002)", "momentum(lr = %s, momentum = %s)" % (table.LR, table.MOMENTUM)),
                                              ("steps     = 4", "steps     = %d" % table.STEPS)))
         sizes = [word for name, value in table.BERT.items() for word in ("-D", "%s=%s" % (name, value))]
-        for ranks, options in (1, ()), (4, ()), (6, ("--shard", "bert.encoder.layer.*.intermediate.dense=((2, 1, 1), (3, 1))")):
+        for ranks, options in (1, ()), (4, ()), (6, ("--shard", "bert.encoder.layer.*.intermediate.dense=((2, 1, 1), (3, 1))")), (8, ("--hints", self.sample("bert_hints.dsl"))):
             with self.subTest(ranks=ranks, options=options):
                 self.compare(made, *self.run_from(made, ranks, *sizes, *options))
 
+    def test_language_models_are_hugging_faces(self):
+        """GPT-2 and LLaMA, named as Hugging Face's: on one rank, and on eight by Megatron's hints in two lines a layer for each of attention and feed-forward."""
+        with open(table.TABLE, encoding="utf-8") as file:
+            nets = json.load(file)["nets"]
+        gpt = "--hints", self.sample("gpt2_hints.dsl"), "--shard", "transformer=((4, 1, 1), (2, 1))"
+        llama = "--hints", self.sample("llama_tiny_hints.dsl")
+        for name, sample, sizes, hints in ("gpt", "gpt2", table.GPT, gpt), ("llama", "llama_tiny", table.LLAMA, llama):
+            made, texts = nets[name], [table.text_of(sizes, step) for step in range(table.STEPS)]
+            for k, column in enumerate(("word", "next")):
+                self.write(column + ".bin", b"".join(struct.pack("<%di" % len(text[k]), *text[k]) for text in texts))
+            source = harness.edited(self.sample(sample + ".dsl"), ("normal(seed = 1)", 'raw(word = "word.bin", next = "next.bin")'))
+            source = re.sub(r"optimizer = .*;", "optimizer = momentum(lr = %s, momentum = %s);" % (table.LR, table.MOMENTUM), re.sub(r"steps +=.*;", "steps = %d;" % table.STEPS, source))
+            self.write("net.dsl", source)
+            options = [word for key, value in sizes.items() for word in ("-D", "%s=%s" % (key, value))]
+            for ranks, more in (1, ()), (3, ()), (8, ()), (8, hints):
+                with self.subTest(net=name, ranks=ranks, options=more):
+                    self.compare(made, *self.run_from(made, ranks, *options, *more))
+
     def test_samples_have_their_parameters(self):
-        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("dlrm", 416475985), ("lstm", 1834), ("unet_tiny", 32699), ("bert_base", 102267648 + 1538):
+        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("dlrm", 416475985), ("lstm", 1834), ("unet_tiny", 32699), ("llama_tiny", 19616), ("gpt2", 124439808), ("llama", 8030261248), ("bert_tiny", 4385920 + 258), ("bert_base", 102267648 + 1538):
             done = self.ok(run([harness.pcc, self.sample(name + ".dsl"), "--ranks", 8, "--search", "sharding_propagation", "--stats", "-o", self.path("net.plan")]))
             self.assertRegex(done.out, r"(?m)^parameters +%d in " % parameters)
         plan = self.read("net.plan").decode()
@@ -89,6 +107,59 @@ class Layers(Case):
         if run([python, "-c", "import torch"]).code != 0:
             self.skipTest("there is no PyTorch")
         self.ok(run([python, os.path.join(harness.sources, "tests", "run", "layers", "with_torch.py"), "--check"]))
+
+
+class Libraries(Case):
+    """What torchvision and transformers save (layers/libraries.json): the samples have the names and shapes, and their files load as they are."""
+
+    # What a file has beside the parameters: how many batches there were, and a second name of a table.
+    BESIDE = r"num_batches_tracked$|^lm_head\.weight$"
+
+    def setUp(self):
+        super().setUp()
+        with open(os.path.join(HERE, "layers", "libraries.json"), encoding="utf-8") as file:
+            self.models = json.load(file)
+
+    def states(self, plan):
+        """Of a plan: the states that are no slots of the optimizer and no caches."""
+        found = re.findall(r"(?m)^state \d+ (\S+) f32(\[.*?\])? (.*)$", self.read(plan).decode())
+        return {name: json.loads(shape or "[]") for name, shape, more in found if " parameter=" not in more and not name.endswith(".cache")}
+
+    def test_samples_have_the_names_and_shapes(self):
+        for name, saved in self.models.items():
+            with self.subTest(name):
+                self.compile(self.sample(name + ".dsl"), "net.plan", "--ranks", 1, "--no-proof", "--search", "sharding_propagation")
+                states = self.states("net.plan")
+                self.assertEqual({key: shape for key, shape in saved.items() if key in states}, states)
+                self.assertEqual([key for key in saved if key not in states and not re.search(self.BESIDE, key)], [])
+
+    def test_files_load_as_they_are(self):
+        """In parts on four ranks: each tensor is full of a number of its own."""
+        for name in "llama_tiny", "bert_tiny", "resnet18":
+            saved, body, entries = self.models[name], [], {}
+            for number, (key, shape) in enumerate(saved.items()):
+                data = struct.pack("<q", 7) if key.endswith("tracked") else struct.pack("<f", number / 8) * table.product(shape)
+                begin = sum(map(len, body))
+                entries[key] = {"dtype": "I64" if key.endswith("tracked") else "F32", "shape": shape, "data_offsets": [begin, begin + len(data)]}
+                body.append(data)
+            text = json.dumps(entries).encode()
+            self.write("model.safetensors", struct.pack("<Q", len(text)) + text + b"".join(body))
+            self.write("net.dsl", re.sub(r"steps +=", "epochs = 0; steps =", harness.edited(self.sample(name + ".dsl"))))
+            plan = self.compile("net.dsl", "net.plan", "--ranks", 4, "--no-proof")
+            done = self.ok(self.local(plan, 4, "--load", "model.safetensors", "--save", "after"))
+            self.assertEqual("num_batches_tracked" in done.err, name == "resnet18", done.err)
+            after = self.saved("after")
+            for number, key in enumerate(saved):
+                if key in after:
+                    self.assertEqual(set(after[key]), {number / 8}, key)
+            self.assertEqual(set(after) & set(saved), set(self.states("net.plan")))
+
+    def test_the_table_is_what_the_libraries_say_here(self):
+        """Live, where they are: PEER_PYTHON, or python3."""
+        python = os.environ.get("PEER_PYTHON", "python3")
+        if run([python, "-c", "import torchvision, transformers"]).code != 0:
+            self.skipTest("there is no torchvision or transformers")
+        self.ok(run([python, os.path.join(harness.sources, "tests", "run", "layers", "with_libraries.py"), "--check"]))
 
 
 # Place p of x has a 1 at word[p], which the router hands to that expert: who wants what is known.

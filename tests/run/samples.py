@@ -21,7 +21,8 @@ FEWER = {
 }
 # What makes a sample fit into a test's time, and one with data for two replicas run on as many ranks as it has lists.
 OPTIONS = {"mlp": ["-D", "batch=64", "-D", "in_dim=48", "-D", "hidden=96"], "mlp_small": ["-D", "batch=32", "-D", "in_dim=96"],
-           "gpt2": ["-D", "batch=4", "-D", "places=8", "-D", "dim=16", "-D", "heads=2", "-D", "layers=2", "-D", "words=48"],
+           "gpt2": ["-D", "batch=4", "-D", "places=8", "-D", "dim=16", "-D", "heads=2", "-D", "layers=2", "-D", "words=48", "-D", "most=9", "-D", "dropped=0.1"],
+           "bert_tiny": ["-D", "batch=8", "-D", "places=6", "-D", "dim=16", "-D", "words=48", "-D", "most=8"],
            "llama": ["-D", "batch=4", "-D", "places=8", "-D", "dim=32", "-D", "heads=8", "-D", "groups=2", "-D", "hidden=24", "-D", "layers=2", "-D", "words=48"],
            "bert_base": ["-D", "batch=4", "-D", "places=6", "-D", "dim=16", "-D", "heads=2", "-D", "layers=2", "-D", "words=48", "-D", "most=8"],
            "vae": ["-D", "batch=16", "-D", "pixels=48", "-D", "hidden=24", "-D", "code=6"], "unet_tiny": ["-D", "batch=8", "-D", "side=8", "-D", "width=4"],

@@ -21,6 +21,7 @@ NETS = {
     "group_norm": ([4, 9], "conv = conv1d(x, 6, 3, stride = 2, padding = 1); norm = group_norm(conv, 3); last = mean(relu(norm), axes = 2);"),
     "depthwise": ([4, 7, 6], "conv = conv2d(x, 4, 3, padding = 1, groups = 4); norm = group_norm(conv, 2); wide = conv2d(relu(norm), 8, 3, stride = 2, padding = 1, groups = 4);"
                              " last = global_avg_pool(tanh(wide));"),
+    "heads": ([5, 6], "seen = multihead_attention(x, x, x, 2, causal = true); mixed = multihead_attention(seen, x, x + seen, 3); last = mean(mixed, axes = 1);"),
     "experts": ([12, 6], "mixed, even, lost = moe(x, 4, 5, k = 2, capacity = 7); last = mean(x + mixed, axes = 1) * even;"),
     "switch": ([9, 6], "mixed, even, lost = moe(x, 3, 5); last = mean(x + mixed, axes = 1) * even;"),
 }
@@ -98,6 +99,8 @@ def modules(name, torch):
                 self.fc = nn.Linear(7, CLASSES)
             elif name in EXPERTS:
                 self.mixed, self.fc = experts(name, torch), nn.Linear(6, CLASSES)
+            elif name == "heads":
+                self.seen, self.mixed, self.fc = nn.MultiheadAttention(6, 2, batch_first=True), nn.MultiheadAttention(6, 3, batch_first=True), nn.Linear(6, CLASSES)
             elif name == "every_place":
                 self.layer, self.second, self.fc = nn.LSTM(3, 4, batch_first=True), nn.GRU(4, 6, batch_first=True), nn.Linear(6, CLASSES)
             elif name == "group_norm":
@@ -112,12 +115,24 @@ def modules(name, torch):
             if name in EXPERTS:
                 mixed, even = self.mixed(x)
                 return self.fc((x + mixed).mean(dim=1) * even)
+            if name == "heads":
+                behind = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+                seen = self.seen(x, x, x, attn_mask=behind, need_weights=False)[0]
+                return self.fc(self.mixed(seen, x, x + seen, need_weights=False)[0].mean(dim=1))
             if name == "every_place":
                 return self.fc(self.second(self.layer(x)[0])[0].mean(dim=1))
             y = self.norm(self.conv(x)).relu()
             return self.fc(y.mean(dim=2) if name == "group_norm" else self.wide(y).tanh().mean(dim=(2, 3)))
 
     return Net().double()
+
+
+def of(torch, **parts):
+    """A module of these parts."""
+    module = torch.nn.Module()
+    for name, part in parts.items():
+        setattr(module, name, part)
+    return module
 
 
 # samples/bert_base.dsl with these numbers, nothing dropped: (name, value)
@@ -136,12 +151,6 @@ def bert_module(torch):
     """Hugging Face's BertForSequenceClassification, with its names, of PyTorch's functions (Devlin et al. 2019)."""
     nn, dim, heads = torch.nn, BERT["dim"], BERT["heads"]
 
-    def of(**parts):
-        module = nn.Module()
-        for name, part in parts.items():
-            setattr(module, name, part)
-        return module
-
     def linear(n, out):
         return nn.Linear(n, out)
 
@@ -149,11 +158,11 @@ def bert_module(torch):
         return nn.LayerNorm(dim, eps=1e-12)
 
     def layer():
-        attention = of(self=of(query=linear(dim, dim), key=linear(dim, dim), value=linear(dim, dim)), output=of(dense=linear(dim, dim), LayerNorm=norm()))
-        return of(attention=attention, intermediate=of(dense=linear(dim, 4 * dim)), output=of(dense=linear(4 * dim, dim), LayerNorm=norm()))
+        attention = of(torch, self=of(torch, query=linear(dim, dim), key=linear(dim, dim), value=linear(dim, dim)), output=of(torch, dense=linear(dim, dim), LayerNorm=norm()))
+        return of(torch, attention=attention, intermediate=of(torch, dense=linear(dim, 4 * dim)), output=of(torch, dense=linear(4 * dim, dim), LayerNorm=norm()))
 
-    embeddings = of(word_embeddings=nn.Embedding(BERT["words"], dim), position_embeddings=nn.Embedding(BERT["most"], dim), token_type_embeddings=nn.Embedding(2, dim), LayerNorm=norm())
-    net = of(bert=of(embeddings=embeddings, encoder=of(layer=nn.ModuleList(layer() for _ in range(BERT["layers"]))), pooler=of(dense=linear(dim, dim))),
+    embeddings = of(torch, word_embeddings=nn.Embedding(BERT["words"], dim), position_embeddings=nn.Embedding(BERT["most"], dim), token_type_embeddings=nn.Embedding(2, dim), LayerNorm=norm())
+    net = of(torch, bert=of(torch, embeddings=embeddings, encoder=of(torch, layer=nn.ModuleList(layer() for _ in range(BERT["layers"]))), pooler=of(torch, dense=linear(dim, dim))),
              classifier=linear(dim, BERT["classes"]))
 
     def forward(token, kind, seen):
@@ -166,6 +175,88 @@ def bert_module(torch):
             hidden = nn.functional.gelu(block.intermediate.dense(x))
             x = block.output.LayerNorm(block.output.dense(hidden) + x)
         return net.classifier(net.bert.pooler.dense(x[:, 0]).tanh())
+
+    return net.double(), forward
+
+
+# samples/gpt2.dsl and llama_tiny.dsl with these numbers, nothing dropped: (name, value)
+GPT = {"batch": 8, "places": 6, "dim": 12, "heads": 3, "layers": 2, "words": 11, "most": 8}
+LLAMA = {"batch": 8, "places": 6, "dim": 16, "heads": 4, "groups": 2, "hidden": 12, "layers": 2, "words": 11}
+
+
+def text_of(sizes, step):
+    """word, next: places of a text and those behind them."""
+    n = sizes["batch"] * sizes["places"]
+    text = [(7 * k + 3 * step + k * k // 5) % sizes["words"] for k in range(n + 1)]
+    return text[:-1], text[1:]
+
+
+def gpt_module(torch):
+    """Hugging Face's GPT2LMHeadModel, with its names, of PyTorch's functions (Radford et al. 2019)."""
+    nn, dim, heads = torch.nn, GPT["dim"], GPT["heads"]
+
+    class Conv1D(nn.Module):
+        def __init__(self, n, out):
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(torch.empty(n, out)), nn.Parameter(torch.empty(out))
+
+        def forward(self, x):
+            return x @ self.weight + self.bias
+
+    def block():
+        return of(torch, ln_1=nn.LayerNorm(dim), attn=of(torch, c_attn=Conv1D(dim, 3 * dim), c_proj=Conv1D(dim, dim)), ln_2=nn.LayerNorm(dim),
+                  mlp=of(torch, c_fc=Conv1D(dim, 4 * dim), c_proj=Conv1D(4 * dim, dim)))
+
+    blocks = nn.ModuleList(block() for _ in range(GPT["layers"]))
+    net = of(torch, transformer=of(torch, wte=nn.Embedding(GPT["words"], dim), wpe=nn.Embedding(GPT["most"], dim), h=blocks, ln_f=nn.LayerNorm(dim)))
+
+    def forward(word):
+        t = net.transformer
+        x = t.wte(word) + t.wpe.weight[:word.shape[1]]
+        for b in t.h:
+            parts = [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in b.attn.c_attn(b.ln_1(x)).split(dim, dim=-1)]
+            x = x + b.attn.c_proj(nn.functional.scaled_dot_product_attention(*parts, is_causal=True).transpose(1, 2).flatten(2))
+            x = x + b.mlp.c_proj(nn.functional.gelu(b.mlp.c_fc(b.ln_2(x)), approximate="tanh"))
+        return t.ln_f(x) @ t.wte.weight.T
+
+    return net.double(), forward
+
+
+def llama_module(torch):
+    """Hugging Face's LlamaForCausalLM, with its names, of PyTorch's functions (Touvron et al. 2023)."""
+    nn, dim, heads, groups = torch.nn, LLAMA["dim"], LLAMA["heads"], LLAMA["groups"]
+    width = dim // heads
+
+    def linear(n, out):
+        return nn.Linear(n, out, bias=False)
+
+    def norm():
+        return nn.RMSNorm(dim, eps=1e-5)
+
+    def layer():
+        attention = of(torch, q_proj=linear(dim, dim), k_proj=linear(dim, groups * width), v_proj=linear(dim, groups * width), o_proj=linear(dim, dim))
+        mlp = of(torch, gate_proj=linear(dim, LLAMA["hidden"]), up_proj=linear(dim, LLAMA["hidden"]), down_proj=linear(LLAMA["hidden"], dim))
+        return of(torch, input_layernorm=norm(), self_attn=attention, post_attention_layernorm=norm(), mlp=mlp)
+
+    net = of(torch, model=of(torch, embed_tokens=nn.Embedding(LLAMA["words"], dim), layers=nn.ModuleList(layer() for _ in range(LLAMA["layers"])), norm=norm()),
+             lm_head=linear(dim, LLAMA["words"]))
+
+    def turned(x):
+        """Rotary positions: elements k and k + width / 2 of place p by the angle p 10000^(-2 k / width)."""
+        angle = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * 10000.0 ** (-torch.arange(0, width, 2, dtype=x.dtype) / width)
+        low, high = x.chunk(2, dim=-1)
+        return torch.cat([low * angle.cos() - high * angle.sin(), high * angle.cos() + low * angle.sin()], dim=-1)
+
+    def forward(word):
+        x = net.model.embed_tokens(word)
+        for l in net.model.layers:
+            y = l.input_layernorm(x)
+            q, k, v = (part(y).unflatten(-1, (-1, width)).transpose(1, 2) for part in (l.self_attn.q_proj, l.self_attn.k_proj, l.self_attn.v_proj))
+            k, v = (part.repeat_interleave(heads // groups, dim=1) for part in (turned(k), v))
+            x = x + l.self_attn.o_proj(nn.functional.scaled_dot_product_attention(turned(q), k, v, is_causal=True).transpose(1, 2).flatten(2))
+            y = l.post_attention_layernorm(x)
+            x = x + l.mlp.down_proj(nn.functional.silu(l.mlp.gate_proj(y)) * l.mlp.up_proj(y))
+        return net.lm_head(net.model.norm(x))
 
     return net.double(), forward
 
@@ -199,6 +290,16 @@ def bert(torch):
     return trained(net, loss_of, torch)
 
 
+def language_model(torch, sizes, module):
+    net, forward = module(torch)
+
+    def loss_of(step):
+        word, behind = (torch.tensor(x).reshape(sizes["batch"], sizes["places"]) for x in text_of(sizes, step))
+        return torch.nn.functional.cross_entropy(forward(word).flatten(0, 1), behind.flatten())
+
+    return trained(net, loss_of, torch)
+
+
 def compute(name, torch):
     net, shape = modules(name, torch), NETS[name][0]
 
@@ -211,7 +312,8 @@ def compute(name, torch):
 
 def main():
     import torch
-    made = {"torch": torch.__version__.split("+")[0], "nets": {**{name: compute(name, torch) for name in NETS}, "bert": bert(torch)}}
+    made = {"torch": torch.__version__.split("+")[0], "nets": {**{name: compute(name, torch) for name in NETS}, "bert": bert(torch), "gpt": language_model(torch, GPT, gpt_module),
+                                                                    "llama": language_model(torch, LLAMA, llama_module)}}
     if "--check" in sys.argv:
         with open(TABLE, encoding="utf-8") as file:
             kept = json.load(file)
