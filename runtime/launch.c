@@ -23,11 +23,11 @@ typedef struct Child {
 
 static Child *children; /* of this node, for the signal handler */
 static int nchildren;
-static volatile sig_atomic_t told; /* to stop */
+static volatile sig_atomic_t ended; /* to stop */
 
 static void pass_on(int number) {
     const int was = errno;
-    told = 1;
+    if (number != SIGUSR1) ended = 1;
     for (int i = 0; i < nchildren; i++)
         if (children[i].process > 0) kill(children[i].process, number);
     errno = was;
@@ -76,6 +76,7 @@ static bool start_one(const LaunchOptions *launch, int local, int port, pid_t pa
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGUSR1, SIG_DFL);
+    signal(SIGUSR2, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _Exit(EXIT_ENVIRONMENT); /* it has been killed meanwhile */
     set_environment(launch, local, port);
@@ -153,6 +154,7 @@ int launch(RunOptions *options) {
     sigaction(SIGINT, &handler, NULL);
     sigaction(SIGTERM, &handler, NULL);
     sigaction(SIGUSR1, &handler, NULL);
+    sigaction(SIGUSR2, &handler, NULL);
     for (int restart = 0;; restart++) {
         Error error = {0};
         int running = 0, port = launch->master_port > 0 ? launch->master_port : free_port(&error);
@@ -172,7 +174,7 @@ int launch(RunOptions *options) {
         }
         code = wait_for_all(running);
         if (error.code) code = error.code;
-        if (told || !may_pass(code) || restart == launch->max_restarts) break;
+        if (ended || !may_pass(code) || restart == launch->max_restarts) break;
         resume_latest(options, restart + 1);
     }
     free(children);

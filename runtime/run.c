@@ -365,6 +365,21 @@ static bool look_around(Run *run, Error *error) {
     return run->agreed = false;
 }
 
+/* SIGUSR1: a checkpoint of the step that is done, if none of it is due. Collective. */
+static bool checkpoint_asked(Run *run, Error *error) {
+    const Position *at = &run->position;
+    const char *path = checkpoint_path(&run->arena, run->training->checkpoints, at->global_step);
+    const bool saves = saves_checkpoints(run);
+    if (!executor_settle(run->executor, error)) return run->agreed = false;
+    if (saves && !checkpoint_is_due(run, at) && !training_checkpoint(run, error)) return false;
+    log_pause(run);
+    if (run->comm->process != 0) return true;
+    fprintf(stderr, "prun: SIGUSR1: after epoch %lld step %lld %s\n", (long long)at->epoch, (long long)at->step,
+            saves ? arena_printf(&run->arena, "the checkpoint %s is there; training goes on", path)
+                  : "there is no checkpoint: the plan takes none (`checkpoint every epoch;` in the train block); training goes on");
+    return true;
+}
+
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->training->verifier && !verifier_before(run->training->verifier, error)) return run->agreed = false;
     Position next = run->position;
@@ -385,6 +400,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
     if (checkpoint_is_due(run, &next) && !training_checkpoint(run, error)) return false;
+    if (run->training->stop.checkpoint && !checkpoint_asked(run, error)) return false;
     return run->training->stop.signal || !evaluation_is_due(run, &next) || evaluate(run, error);
 }
 

@@ -14,10 +14,11 @@ enum { MOST_STRIDE = 0xffff, GROWTH = 4 };
 
 /* ---------------------------------------------------------------- signals */
 
-static const int signals[NSTOP_SIGNALS] = {SIGINT, SIGTERM, SIGUSR1};
+static const int signals[NSTOP_SIGNALS] = {SIGINT, SIGTERM, SIGUSR2, SIGUSR1};
 
 /* All that a handler can reach: file-level for that reason alone. */
-static atomic_int caught;                     /* the first signal, 0: none */
+static atomic_int caught;                     /* the first signal that ends the training, 0: none */
+static atomic_bool asked;                     /* for a checkpoint that is not written yet */
 static atomic_llong caught_ms[NSTOP_SIGNALS]; /* when each came first, 0: not yet */
 
 static long long now_ms(void) {
@@ -29,6 +30,10 @@ static long long now_ms(void) {
 /* timeout(1) and shells send a signal to a process and to its group: what comes twice at once is one. */
 static void note_signal(int number) {
     enum { APART_MS = 500 };
+    if (number == SIGUSR1) {
+        atomic_store(&asked, true);
+        return;
+    }
     const int kept = errno;
     const long long now = now_ms();
     for (int i = 0; i < NSTOP_SIGNALS; i++) {
@@ -45,6 +50,7 @@ void stop_open(Stop *stop, int64_t begin) {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     atomic_store(&caught, 0);
+    atomic_store(&asked, false);
     for (int i = 0; i < NSTOP_SIGNALS; i++)
         atomic_store(&caught_ms[i], 0);
     *stop = (Stop){.next = begin + 1, .stride = 1, .met_step = begin, .met_at = now_seconds(), .installed = true};
@@ -60,13 +66,13 @@ void stop_close(Stop *stop) {
 }
 
 const char *stop_signal_name(int number) {
-    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR1";
+    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR2";
 }
 
 /* ---------------------------------------------------------------- meetings */
 
-/* A word: signal, steps until the next meeting as this process would have it, global step that is bad. */
-enum { STEP_BITS = 40, STRIDE_BITS = 16 };
+/* A word: whether a checkpoint is asked for, signal, steps until the next meeting as this process would have it, global step that is bad. */
+enum { STEP_BITS = 40, STRIDE_BITS = 16, SIGNAL_BITS = 7 };
 
 static int64_t wanted_stride(const Stop *stop, int64_t global_step) {
     const double each = (now_seconds() - stop->met_at) / (double)(global_step - stop->met_step);
@@ -79,13 +85,15 @@ static bool meet(Stop *stop, Comm *comm, int64_t global_step, int64_t bad_step, 
     const uint64_t stride_mask = (UINT64_C(1) << STRIDE_BITS) - 1, step_mask = (UINT64_C(1) << STEP_BITS) - 1;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    const uint64_t own = (uint64_t)atomic_load(&caught) << (STEP_BITS + STRIDE_BITS) |
+    const uint64_t own = (uint64_t)atomic_exchange(&asked, false) << (STEP_BITS + STRIDE_BITS + SIGNAL_BITS) |
+                         (uint64_t)atomic_load(&caught) << (STEP_BITS + STRIDE_BITS) |
                          (uint64_t)wanted_stride(stop, global_step) << STEP_BITS | ((uint64_t)bad_step & step_mask);
     bool ok = comm->table->all_gather_words(comm, own, words, error);
     int64_t stride = MOST_STRIDE;
     for (int p = 0; ok && p < comm->nprocesses; p++) {
-        const int number = (int)(words[p] >> (STEP_BITS + STRIDE_BITS));
+        const int number = (int)(words[p] >> (STEP_BITS + STRIDE_BITS) & ((1 << SIGNAL_BITS) - 1));
         const int64_t wanted = (int64_t)(words[p] >> STEP_BITS & stride_mask), bad = (int64_t)(words[p] & step_mask);
+        if (words[p] >> (STEP_BITS + STRIDE_BITS + SIGNAL_BITS)) stop->checkpoint = true;
         if (number > 0 && stop->signal == 0) stop->signal = number;
         if (bad > 0 && (stop->bad_step == 0 || bad < stop->bad_step)) stop->bad_step = bad;
         if (wanted < stride) stride = wanted;
@@ -99,7 +107,11 @@ static bool meet(Stop *stop, Comm *comm, int64_t global_step, int64_t bad_step, 
 }
 
 bool stop_look(Stop *stop, Comm *comm, int64_t global_step, int64_t bad_step, bool alone, bool now, Error *error) {
-    if (comm->nprocesses == 1) stop->signal = atomic_load(&caught);
+    stop->checkpoint = false;
+    if (comm->nprocesses == 1) {
+        stop->signal = atomic_load(&caught);
+        stop->checkpoint = atomic_exchange(&asked, false);
+    }
     if (comm->nprocesses == 1 || !alone) stop->bad_step = bad_step;
     if (comm->nprocesses == 1 || stop->bad_step > 0) return true; /* all know it and leave here */
     return (!now && global_step < stop->next) || meet(stop, comm, global_step, bad_step, error);

@@ -97,10 +97,10 @@ def started(command, case, env=None, **more):
     return job
 
 
-def until(job, word):
-    """Reads what a job that was started prints until a line has this word: the lines."""
+def until(job, word, stream=None):
+    """Reads what a job that was started prints (to its stdout, or this stream of it) until a line has this word: the lines."""
     lines = []
-    for line in job.stdout:
+    for line in stream or job.stdout:
         lines.append(line)
         if word in line:
             return lines

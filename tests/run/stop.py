@@ -54,7 +54,7 @@ class Stop(Case):
 
     def test_a_signal_ends_a_training_with_a_checkpoint_and_says_how_it_goes_on(self):
         plan = self.plan(more=self.LONG)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
             done = self.stopped([harness.prun, "--ranks", RANKS, "--save", "a b.st", "--load=a b.st" if number != signal.SIGINT else "-v", plan], number)
             self.assertEqual(done.code, 128 + number, str(done))
             self.assertIn("prun: %s: training ends after epoch" % number.name, done.err)
@@ -83,17 +83,56 @@ class Stop(Case):
             self.skipTest("there is no mpirun")
         plan = self.plan(more=self.LONG)
         command = [harness.mpirun, "-n", RANKS, harness.prun, "-v", "--save", "s.st", plan]
-        for number, whom in ((signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGUSR1, None), (signal.SIGTERM, 2)):
+        for number, whom in ((signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGUSR2, None), (signal.SIGTERM, 2)):
             for name in self.folder_of(plan):  # of a job that was killed before --save
                 os.remove(os.path.join(plan + ".checkpoints", name))
             done = self.stopped(command, number, whom and (lambda lines: harness.ranks(lines)[whom]))
             self.assertNotEqual(done.code, 0, str(done))
-            if whom is None and number != signal.SIGUSR1 and not os.path.exists(self.path("s.st")):
+            if whom is None and number != signal.SIGUSR2 and not os.path.exists(self.path("s.st")):
                 continue # mpirun kills its ranks a second later: too soon for a machine that does much else
             self.assertIn("mpirun -n %d " % RANKS, done.err, str(done))
             self.assertEqual(len(self.folder_of(plan)), 1, str(done))
             self.assertTrue(os.path.exists(self.path("s.st")))
             os.remove(self.path("s.st"))
+
+    def asked(self, command, whom=None):
+        """Starts, asks twice for a checkpoint, each when something was printed since; then ends it. whom: as in stopped. What was said of both, and all checkpoints."""
+        job = harness.started(command, self, cwd=self.folder)
+        lines = harness.until(job, b"loss is")
+        said = []
+        for _ in range(2):
+            os.kill(job.pid if whom is None else whom(lines), signal.SIGUSR1)
+            said.append(harness.until(job, b"SIGUSR1: after epoch", job.stderr)[-1].decode())
+        names = self.folder_of(self.path("net.plan"))
+        self.assertIsNone(job.poll(), "training goes on")
+        job.send_signal(signal.SIGUSR2)
+        job.communicate(timeout=60)
+        return said, names
+
+    def test_a_checkpoint_is_written_when_it_is_asked_for_and_training_goes_on(self):
+        plan = self.plan(more=self.LONG)
+        commands = [([harness.prun, "--ranks", RANKS, plan], None), ([harness.prun, "--nproc", RANKS, plan], None)]
+        if harness.mpirun is not None:
+            commands += [([harness.mpirun, "-n", RANKS, harness.prun, plan], None),
+                         ([harness.mpirun, "-n", RANKS, harness.prun, "-v", plan], lambda lines: harness.ranks(lines)[2])]
+        for command, whom in commands:
+            said, names = self.asked(command, whom)
+            self.assertEqual(len(names), 2, str(command))
+            for line, name in zip(said, names):
+                self.assertIn(name, line)
+                self.assertIn("training goes on", line)
+            # The file is whole: another run goes on from it.
+            again = run([harness.prun, "--export", "p.st", "--resume", os.path.join(plan + ".checkpoints", names[0]), plan], cwd=self.folder)
+            self.assertEqual(again.code, 0, str(again))
+            for name in self.folder_of(plan):
+                os.remove(os.path.join(plan + ".checkpoints", name))
+
+    def test_a_plan_without_checkpoints_says_so_when_one_is_asked_for(self):
+        plan = self.plan(more="epochs = 1000000; log_every = 5000;")
+        said, names = self.asked([harness.prun, "--ranks", RANKS, plan])
+        self.assertEqual(names, [])
+        for line in said:
+            self.assertIn("the plan takes none", line)
 
     def test_the_second_of_a_kind_ends_it_at_once(self):
         # One step takes seconds: nothing looks at the first signal before the second comes.
