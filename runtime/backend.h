@@ -56,6 +56,8 @@ typedef struct DeviceQueue {
     bool (*stage)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*staged)(void *context, Error *error);
     bool (*taken)(void *context, Error *error);
+    /* Fills this rank's box of a tensor of reals with uniform numbers from 0 to 1, those of data_uniform, to the bit. */
+    bool (*uniform)(void *context, const Operand *to, uint64_t key, uint64_t first, Error *error);
     /* Called after each step that is queued and not waited for: returns when what was queued before the call before has been done, and what was staged has
      * been read from the process's memory. The device is so never idle for want of the process, which is never more than a step ahead. */
     bool (*pace)(void *context, Error *error);

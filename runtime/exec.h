@@ -41,6 +41,7 @@ typedef struct Cursor {
     void **ahead; /* by id of the input, on a device with a queue: the next batch, copied while a step runs; NULL elsewhere */
     void **host;  /* page-locked, what is copied from */
     int *take;    /* by id of the input: its number in the data source */
+    bool *made;   /* likewise: random numbers that the device makes where they are read */
     void **at;    /* per instance of the role: where its box lies; of a view, where the step that was loaded last has room for a copy */
     Box *box;     /* per instance */
     VEC(PreparedCall) calls;

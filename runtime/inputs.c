@@ -58,7 +58,7 @@ bool inputs_load(Executor *executor, Cursor *cursor, Error *error) {
     cursor->host = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->host);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (!input_is_taken(input->kind)) continue;
+        if (!input_is_taken(input->kind) || cursor->made[i]) continue;
         int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
         cursor->host[i] = queue->alloc_host(executor->context, bytes, error);
         if (!cursor->host[i]) return false;
@@ -86,6 +86,19 @@ static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t
            backend->upload(executor->context, cursor->input[id], cursor->host[id], bytes, error);
 }
 
+/* Random numbers, made by the device. */
+static bool make_numbers(Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, Error *error) {
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    Operand to = {
+        .data = cursor->input[id], .dtype = input->type.dtype, .global = input->type.shape, .local = {.ndim = input->type.shape.ndim}};
+    uint64_t key, first;
+    layout_box(input->layout, &input->type.shape, cursor->rank, &to.box);
+    for (int d = 0; d < to.box.ndim; d++)
+        to.local.dim[d] = to.box.end[d] - to.box.begin[d];
+    data_uniform(executor->data, id, epoch, step, &key, &first);
+    return executor->backend->queue->uniform(executor->context, &to, key, first, error);
+}
+
 bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     struct Batches *batches = executor->batches;
     const bool same = batches->filled && !data_changes(executor->data);
@@ -99,6 +112,8 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
             Cursor *cursor = &executor->cursors[c];
             if (!input_is_taken(graph->inputs.at[i].kind)) {
                 if (!fill_number(executor, cursor, i, error)) return false;
+            } else if (cursor->made[i]) {
+                if (!make_numbers(executor, cursor, i, epoch, step, error)) return false;
             } else if (!same && cursor->take[i] >= 0 && !fill_batch(executor, cursor, i, epoch, step, is_ahead, error))
                 return false;
         }

@@ -155,12 +155,16 @@ static bool load_inputs(Executor *executor, Cursor *cursor, const bool *used, Er
     const Graph *graph = &executor->plan->graph;
     cursor->input = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->input);
     cursor->take = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->take);
+    cursor->made = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->made);
     for (int i = 0; i < graph->inputs.n; i++) {
         cursor->input[i] = tensor_alloc(executor, layout_bytes(graph->inputs.at[i].layout, &graph->inputs.at[i].type, cursor->rank), error);
         if (!cursor->input[i]) return false;
         Box box;
         layout_box(graph->inputs.at[i].layout, &graph->inputs.at[i].type.shape, cursor->rank, &box);
-        cursor->take[i] = used[i] && input_is_taken(graph->inputs.at[i].kind) ? data_take(executor->data, i, &box) : -1;
+        const InputKind kind = graph->inputs.at[i].kind;
+        const bool made = kind == INPUT_RANDOM && executor->backend->queue; /* where it is read: inputs.c */
+        cursor->made[i] = used[i] && made;
+        cursor->take[i] = used[i] && input_is_taken(kind) && !made ? data_take(executor->data, i, &box) : -1;
     }
     return true;
 }

@@ -44,7 +44,6 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
     ok = ok && cuda_ok(cuda, cudaSetDevice(cuda->device), "choosing the device", error) &&
          cuda_ok(cuda, cudaGetDeviceProperties(&properties, cuda->device), "asking for the device's properties", error);
     if (ok) {
-        cuda->nprocessors = properties.multiProcessorCount;
         snprintf(cuda->name, sizeof cuda->name, "%s", properties.name);
         ok = properties.major >= MIN_MAJOR;
         if (!ok)
@@ -269,6 +268,7 @@ const DeviceQueue cuda_queue = {
     .stage = cuda_stage,
     .staged = cuda_staged,
     .taken = cuda_taken,
+    .uniform = cuda_uniform,
     .pace = cuda_pace,
     .fuse = cuda_take,
     .settle = cuda_settle,

@@ -5,7 +5,7 @@
  *   graph.c      captured steps, marks, ranges
  *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
  *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms
- *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c   the host halves of our own kernels
+ *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c, random.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
  *   comm.c       communicators: how ranks on devices talk
  *   errors.c     what to try
@@ -29,8 +29,7 @@ typedef struct CudaMatmul CudaMatmul; /* matmul.c */
 
 typedef struct CudaContext {
     DeviceOptions options;
-    int device;      /* CUDA's number of it */
-    int nprocessors; /* its multiprocessors */
+    int device; /* CUDA's number of it */
     char name[256];
     int64_t taken_bytes;          /* by alloc, ever: nothing is freed before the end */
     cudaStream_t compute;         /* kernels, uploads, downloads, copies: in order */
@@ -114,6 +113,10 @@ bool cuda_prepare(const KernelCall *call, Error *error);
 
 /* DeviceQueue's settle. */
 bool cuda_settle(void *context, Comm *comm, Error *error);
+
+/* ---------------------------------------------------------------- random.c */
+
+bool cuda_uniform(void *context, const Operand *to, uint64_t key, uint64_t first, Error *error); /* DeviceQueue's */
 
 /* ---------------------------------------------------------------- comm.c */
 

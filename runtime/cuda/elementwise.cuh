@@ -6,30 +6,37 @@ template <class T> constexpr bool is_real = false;
 template <> constexpr bool is_real<float> = true;
 template <> constexpr bool is_real<double> = true;
 
+/* Long functions of f64: as calls, so that no launch of other operators lacks registers for them. */
+#ifdef __CUDACC__
+#define CALLED static __device__ __noinline__
+#else
+#define CALLED static inline
+#endif
+
 __device__ __forceinline__ float real_fma(float x, float y, float z) { return fmaf(x, y, z); }
 __device__ __forceinline__ double real_fma(double x, double y, double z) { return fma(x, y, z); }
 __device__ __forceinline__ float real_exp(float x) { return expf(x); }
-__device__ __forceinline__ double real_exp(double x) { return exp(x); }
+CALLED double real_exp(double x) { return exp(x); }
 __device__ __forceinline__ float real_log(float x) { return logf(x); }
-__device__ __forceinline__ double real_log(double x) { return log(x); }
+CALLED double real_log(double x) { return log(x); }
 __device__ __forceinline__ float real_tanh(float x) { return tanhf(x); }
-__device__ __forceinline__ double real_tanh(double x) { return tanh(x); }
+CALLED double real_tanh(double x) { return tanh(x); }
 __device__ __forceinline__ float real_sqrt(float x) { return sqrtf(x); }
 __device__ __forceinline__ double real_sqrt(double x) { return sqrt(x); }
 __device__ __forceinline__ float real_pow(float x, float y) { return powf(x, y); }
-__device__ __forceinline__ double real_pow(double x, double y) { return pow(x, y); }
+CALLED double real_pow(double x, double y) { return pow(x, y); }
 __device__ __forceinline__ float real_floor(float x) { return floorf(x); }
 __device__ __forceinline__ double real_floor(double x) { return floor(x); }
 __device__ __forceinline__ float real_sin(float x) { return sinf(x); }
-__device__ __forceinline__ double real_sin(double x) { return sin(x); }
+CALLED double real_sin(double x) { return sin(x); }
 __device__ __forceinline__ float real_cos(float x) { return cosf(x); }
-__device__ __forceinline__ double real_cos(double x) { return cos(x); }
+CALLED double real_cos(double x) { return cos(x); }
 __device__ __forceinline__ float real_log1p(float x) { return log1pf(x); }
-__device__ __forceinline__ double real_log1p(double x) { return log1p(x); }
+CALLED double real_log1p(double x) { return log1p(x); }
 __device__ __forceinline__ float magnitude_of(float x) { return fabsf(x); }
 __device__ __forceinline__ double magnitude_of(double x) { return fabs(x); }
 __device__ __forceinline__ float real_erfc(float x) { return erfcf(x); }
-__device__ __forceinline__ double real_erfc(double x) { return erfc(x); }
+CALLED double real_erfc(double x) { return erfc(x); }
 
 /* ---------------------------------------------------------------- integers: they wrap, computed without sign */
 

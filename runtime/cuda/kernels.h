@@ -195,8 +195,7 @@ typedef struct KernelReduce {
     KernelReduction reduction;
     double divisor;
     int64_t origin;
-    bool columns;    /* neighbouring results are of neighbouring elements */
-    int nprocessors; /* of the device */
+    bool columns; /* neighbouring results are of neighbouring elements */
 } KernelReduce;
 LAUNCHED kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
@@ -247,7 +246,6 @@ typedef struct KernelNorm {
     int64_t rows, n;
     double eps;
     int dtype;
-    int nprocessors; /* of the device */
 } KernelNorm;
 LAUNCHED kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
@@ -288,8 +286,7 @@ LAUNCHED kernels_place(void *wide, const void *narrow, uint64_t bits, const Kern
 /* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 2, 4 or 8 bytes, table [length, width]. */
 LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
 /* table[r] = the sum of rows[i] over all i with index[i] = r; types of reals. Sums of more than 2048 rows are rounded to the type again for each 2048 of them. */
-LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors,
-                             cudaStream_t stream);
+LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, cudaStream_t stream);
 /* A table, w, and its slots, m and v of lazy_adam, by the rows g that an index names; no other row is touched. */
 typedef struct TableUpdate {
     KernelIndex index;
@@ -372,6 +369,17 @@ typedef struct KernelWindows {
     const void *a, *b;
 } KernelWindows;
 LAUNCHED kernels_windows(const KernelWindows *windows, cudaStream_t stream);
+
+/* random.cuh */
+
+/* A box of a tensor: element i of the whole, in row-major order, is number first + i of Philox with this key, uniform from 0 to 1. */
+typedef struct KernelUniform {
+    void *out;
+    int dtype, ndim;
+    int64_t n, size[KERNEL_NDIM], stride[KERNEL_NDIM]; /* of the box, outermost first; in the whole tensor */
+    uint64_t key, first;                               /* first: of the box's first element */
+} KernelUniform;
+LAUNCHED kernels_uniform(const KernelUniform *uniform, cudaStream_t stream);
 
 /* pull.cuh: what communicators move and add up */
 

@@ -44,8 +44,7 @@ bool kernel_embedding_grad(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *dy = &call->in[0], *table = &call->out[0];
     KernelIndex index = index_of(&call->in[1], table, 0);
-    cudaError_t status =
-        kernels_lookup_grad(table->data, dy->data, &index, table->local.dim[1], (int)table->dtype, cuda->nprocessors, cuda->compute);
+    cudaError_t status = kernels_lookup_grad(table->data, dy->data, &index, table->local.dim[1], (int)table->dtype, cuda->compute);
     return cuda_launched(cuda, status, "embedding_grad", error);
 }
 

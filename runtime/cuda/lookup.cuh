@@ -206,8 +206,8 @@ template <class T> __global__ void __launch_bounds__(TABLE_BLOCK) table_gradient
     }
 }
 
-template <class T> static cudaError_t table_launch(void *table, const void *rows, const KernelIndex *index, int64_t width, int nprocessors, cudaStream_t stream) {
-    const int64_t tiles = (width + WARP - 1) / WARP, want = 4 * (int64_t)nprocessors;
+template <class T> static cudaError_t table_launch(void *table, const void *rows, const KernelIndex *index, int64_t width, cudaStream_t stream) {
+    const int64_t tiles = (width + WARP - 1) / WARP, want = 4 * (int64_t)processors();
     int64_t nrows = (index->length + want - 1) / want;
     if (nrows > TABLE_ROWS) nrows = TABLE_ROWS;
     const int64_t blocks = (index->length + nrows - 1) / nrows;
@@ -219,9 +219,9 @@ template <class T> static cudaError_t table_launch(void *table, const void *rows
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors, cudaStream_t stream) {
+extern "C" cudaError_t kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, cudaStream_t stream) {
     if (index->length == 0 || width == 0) return cudaSuccess;
-    WITH_REAL(dtype, T, return table_launch<T>(table, rows, index, width, nprocessors, stream))
+    WITH_REAL(dtype, T, return table_launch<T>(table, rows, index, width, stream))
     return cudaErrorInvalidValue;
 }
 

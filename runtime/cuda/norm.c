@@ -16,8 +16,7 @@ static bool norm(const KernelCall *call, bool centered, bool gradient, Error *er
                              .rows = shape_elements(&x->local) / n,
                              .n = n,
                              .eps = call->attr[0].f,
-                             .dtype = (int)x->dtype,
-                             .nprocessors = cuda->nprocessors};
+                             .dtype = (int)x->dtype};
     if (!gradient && args.rows == 0) return true;
     return cuda_launched(cuda, kernels_norm(&args, cuda->scratch, SCRATCH_BYTES, cuda->compute), op_table[call->op].name, error);
 }

@@ -139,7 +139,7 @@ template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *
         const int64_t last = norm.rows - first < room ? norm.rows : first + room;
         cudaError_t status = norm_launch_rows<T>(norm, first, last, numbers, stream);
         if (status != cudaSuccess) return status;
-        int64_t want = 8 * (int64_t)norm.nprocessors / tiles, most = (last - first) / 64, fits = half / (tiles * 2 * WARP * (int64_t)sizeof(double));
+        int64_t want = 8 * (int64_t)processors() / tiles, most = (last - first) / 64, fits = half / (tiles * 2 * WARP * (int64_t)sizeof(double));
         want = want < most ? want : most;
         want = want < fits ? want : fits;
         const int parts = tiles > SCRATCH_COUNTERS || want < 1 ? 1 : (int)want;

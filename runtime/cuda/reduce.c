@@ -37,17 +37,11 @@ static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Er
 
 /* Reduces in[0] over the loops in which the result stands still. nest: tensor 0 the result, tensor 1 the operand, not merged. */
 static bool reduce_nest(const KernelCall *call, Nest *nest, KernelReduction reduction, double divisor, Error *error) {
-    CudaContext *cuda = call->context;
     const Operand *in = &call->in[0], *out = &call->out[0];
     if (shape_elements(&out->local) == 0) return true;
     if (shape_elements(&in->local) == 0) return reduce_nothing(call, reduction, error);
     Nest kept, gone;
-    KernelReduce reduce = {.out = out->data,
-                           .in = in->data,
-                           .dtype = (int)in->dtype,
-                           .reduction = reduction,
-                           .divisor = divisor,
-                           .nprocessors = cuda->nprocessors};
+    KernelReduce reduce = {.out = out->data, .in = in->data, .dtype = (int)in->dtype, .reduction = reduction, .divisor = divisor};
     reduce.columns = nest_divide(nest, &kept, &gone);
     loops_of(&reduce.kept, &kept, 0, 1);
     loops_of(&reduce.gone, &gone, 0, 0);
@@ -106,7 +100,6 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
 
 /* A box without elements has no true: the largest number, as the minimum over ranks wants it. */
 bool kernel_first(const KernelCall *call, Error *error) {
-    CudaContext *cuda = call->context;
     const Operand *x = &call->in[0], *out = &call->out[0];
     if (shape_elements(&out->local) == 0) return true;
     if (shape_elements(&x->local) == 0) return reduce_nothing(call, KERNEL_FIRST, error);
@@ -117,8 +110,7 @@ bool kernel_first(const KernelCall *call, Error *error) {
                            .reduction = KERNEL_FIRST,
                            .divisor = 1,
                            .origin = x->box.begin[lines.axis],
-                           .columns = lines.inner > 1,
-                           .nprocessors = cuda->nprocessors};
+                           .columns = lines.inner > 1};
     reduce.kept =
         (KernelLoops){.ndim = 2, .size = {lines.outer, lines.inner}, .stride = {{lines.inner, 1}, {lines.length * lines.inner, 1}}};
     reduce.gone = (KernelLoops){.ndim = 1, .size = {lines.length}, .stride = {{0}, {lines.inner}}};

@@ -254,8 +254,8 @@ __global__ void __launch_bounds__(BLOCK) reduce_columns(typename R::Out *out, co
 /* ---------------------------------------------------------------- the choice */
 
 /* Into how many parts the iterations of each result go, so that the device is busy: nblocks blocks there are without. least: iterations that a part is worth. */
-static int reduce_parts(const KernelReduce *reduce, int64_t nblocks, int64_t ngone, int64_t least, int64_t partial_bytes, int64_t scratch_bytes) {
-    int64_t want = 8 * (int64_t)reduce->nprocessors / nblocks, most = ngone / least, room = (scratch_bytes - SCRATCH_COUNTERS * (int64_t)sizeof(unsigned)) / partial_bytes;
+static int reduce_parts(int64_t nblocks, int64_t ngone, int64_t least, int64_t partial_bytes, int64_t scratch_bytes) {
+    int64_t want = 8 * (int64_t)processors() / nblocks, most = ngone / least, room = (scratch_bytes - SCRATCH_COUNTERS * (int64_t)sizeof(unsigned)) / partial_bytes;
     if (nblocks > SCRATCH_COUNTERS) return 1;
     want = want > most ? most : want;
     want = want > room ? room : want;
@@ -286,7 +286,7 @@ template <class R> static cudaError_t reduce_launch(const KernelReduce *reduce, 
     if (reduce->columns) {
         int last = args.kept.ndim - 1, across = power_for(args.kept.size[last], WARP);
         int64_t ntiles = args.nkept / args.kept.size[last] * ((args.kept.size[last] + across - 1) / across);
-        parts.parts = reduce_parts(reduce, ntiles, args.ngone, 8 * BLOCK / across, ntiles * across * (int64_t)sizeof(typename R::Acc), scratch_bytes);
+        parts.parts = reduce_parts(ntiles, args.ngone, 8 * BLOCK / across, ntiles * across * (int64_t)sizeof(typename R::Acc), scratch_bytes);
         dim3 grid(ntiles > 1 << 20 ? 1u << 20 : (unsigned)ntiles, (unsigned)parts.parts);
         LAUNCH((reduce_columns<R>), grid, BLOCK, 0, stream, out, in, args, across, parts);
         return cudaGetLastError();
@@ -300,7 +300,7 @@ template <class R> static cudaError_t reduce_launch(const KernelReduce *reduce, 
         LAUNCH((reduce_groups<R>), blocks_for(args.nkept * group, 1), BLOCK, 0, stream, out, in, args, group);
         return cudaGetLastError();
     }
-    parts.parts = reduce_parts(reduce, args.nkept, accesses, 4 * BLOCK, args.nkept * (int64_t)sizeof(typename R::Acc), scratch_bytes);
+    parts.parts = reduce_parts(args.nkept, accesses, 4 * BLOCK, args.nkept * (int64_t)sizeof(typename R::Acc), scratch_bytes);
     dim3 grid(args.nkept > 1 << 20 ? 1u << 20 : (unsigned)args.nkept, (unsigned)parts.parts);
     LAUNCH((reduce_blocks<R>), grid, BLOCK, 0, stream, out, in, args, parts);
     return cudaGetLastError();

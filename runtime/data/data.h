@@ -32,6 +32,9 @@ double data_held_bytes(const DataSource *data, const char **path);
 /* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all have been filled, the next step's are prepared
  * by a thread of the source's. */
 bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
+/* What an input of random numbers holds in a step, for those who make it themselves: element i of the whole tensor is number *first + i of the uniform generator with *key,
+ * that is, number (*first + i) % 2 of random_uniform_pair(*key, (*first + i) / 2, 0, 1). */
+void data_uniform(const DataSource *data, int input, int64_t epoch, int64_t step, uint64_t *key, uint64_t *first);
 /* Called with the elements that data_fill has filled, before it returns. With one, every step's batch is another. */
 typedef void DataFilter(void *context, int input, DType dtype, void *data, int64_t n);
 void data_filter(DataSource *data, DataFilter *filter, void *context);

@@ -518,17 +518,20 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
 }
 
 /* Numbers of the net's own: of the seed of the train block, the input's path, the batch counted over all epochs, the index in the whole tensor. */
+static uint64_t key_of_numbers(const DataSource *data, int input) {
+    return random_key(data->graph->settings.seed, data->graph->inputs.at[source_of(data->graph, input)].name);
+}
+
 static bool run_of_numbers(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
     const Input *in = &data->graph->inputs.at[input];
-    const uint64_t key = random_key(data->graph->settings.seed, data->graph->inputs.at[source_of(data->graph, input)].name);
-    uint64_t elements = 1, rows = (uint64_t)(in->type.shape.ndim > in->type.hidden ? in->type.shape.dim[(int)in->type.hidden] : 1);
+    const uint64_t key = key_of_numbers(data, input), whole = (uint64_t)shape_elements(&in->type.shape);
+    uint64_t elements = 1;
     double pair[2];
     (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
-    if (in->type.hidden) rows *= (uint64_t)in->type.shape.dim[0];
     for (int64_t i = 0; i < n; i++) {
-        const uint64_t index = ((uint64_t)step * rows + (uint64_t)place) * elements + (uint64_t)(first + i);
+        const uint64_t index = (uint64_t)step * whole + (uint64_t)place * elements + (uint64_t)(first + i);
         if (i == 0 || index % 2 == 0) random_uniform_pair(key, index / 2, 0, 1, pair);
         element_put(to, in->type.dtype, i, pair[index % 2]);
     }
@@ -627,12 +630,25 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     return ok;
 }
 
+/* The number of a batch in its epoch, and over all epochs. */
+static int64_t batch_in_epoch(const DataSource *data, const Input *input, int64_t step) {
+    return (step - 1) * batches_of_step(data) + input->micro;
+}
+static int64_t batch_of_all(const DataSource *data, const Input *input, int64_t epoch, int64_t step) {
+    return (epoch - 1) * data->steps * batches_of_step(data) + batch_in_epoch(data, input, step);
+}
+
+void data_uniform(const DataSource *data, int id, int64_t epoch, int64_t step, uint64_t *key, uint64_t *first) {
+    const Input *input = &data->graph->inputs.at[id];
+    *key = key_of_numbers(data, id);
+    *first = (uint64_t)batch_of_all(data, input, epoch, step) * (uint64_t)shape_elements(&input->type.shape);
+}
+
 static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t step, void *to, Error *error) {
     const Input *input = &data->graph->inputs.at[take->input];
     if (!begin_epoch(data, epoch, error)) return false;
     if (box_elements(&take->box) == 0) return true;
-    const int64_t own = (step - 1) * batches_of_step(data) + input->micro;          /* of the batch, in its epoch */
-    const int64_t number = (epoch - 1) * data->steps * batches_of_step(data) + own; /* over all epochs */
+    const int64_t own = batch_in_epoch(data, input, step), number = batch_of_all(data, input, epoch, step);
     if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, own, run_of_weights, to, error);
     if (input->kind == INPUT_RANDOM) return fill_rows(data, take, number, run_of_numbers, to, error);
     switch (data->graph->settings.data) {

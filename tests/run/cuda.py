@@ -74,6 +74,30 @@ class Cuda(Case):
     def small(self, shard="", accumulate=1, more=""):
         return self.write("net.dsl", SMALL % (shard, accumulate, more))
 
+    def test_random_numbers_are_the_cpus(self):
+        source = self.write("net.dsl", """import "nn.dsl";
+net dropped(batch = 12) {
+    input x : f32[batch, 6];
+    param w : f32[6, 8] = normal(0.5);
+    h = dropout(matmul(x, w), 0.4);
+    loss mean(square(h));
+}
+train { data = %s(seed = 1%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4; %s }
+""" % ("%s", "%s", "%s"))
+        for data, more in (("normal", ""), ("numpy_rand", ", rows = 12")):
+            for accumulate in 1, 2:
+                with open(source, encoding="ascii") as file:
+                    text = file.read()
+                net = self.write("one.dsl", text % (data, more, "accumulate = %d;" % accumulate))
+                for ranks in 1, 3:
+                    plan, one = self.plans(net, ranks)
+                    cpu = self.ok(run([harness.prun, "--device", "cpu", one], cwd=self.folder))
+                    done = self.ok(self.on_device(plan, ranks, "-v", "--verify=" + one))
+                    self.assertEqual(len(done.losses()), len(cpu.losses()))
+                    self.assertEqual(len(set(done.texts())), len(done.texts()), "numbers are others in each step")
+                    for ours, theirs in zip(done.losses(), cpu.losses()):
+                        self.assertAlmostEqual(ours, theirs, delta=1e-5 * abs(theirs))
+
     def test_samples_equal_one_rank(self):
         for name, ranks in (("quickstart", 8), ("transformer", 1), ("transformer", 4), ("evaluation", 3)):
             plan, one = self.plans(self.sample(name + ".dsl"), ranks)
