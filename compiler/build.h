@@ -141,10 +141,11 @@ typedef struct Build {
     Sharded sharded;
     Spmd spmd;
     Placement placement;
-    struct ConversionMemo *memo; /* convert.c: conversions already planned */
-    Program *program;            /* build_emit: its steps */
-    struct Facts *facts;         /* build_emit: what these do (facts.h) */
-    struct Timeline *timeline;   /* build_time: how long they take (oracle.h) */
+    struct ConversionMemo *memo;    /* convert.c: conversions already planned */
+    Program *program;               /* build_emit: its steps */
+    struct Facts *facts;            /* build_emit: what these do (facts.h) */
+    struct Timeline *timeline;      /* build_time: how long they take (oracle.h) */
+    struct ExplainIndex *explained; /* explain_index; NULL: nothing was explained */
 } Build;
 
 /* The node of front.chosen that a node of the graph, maybe with others, stands for. After expand. */

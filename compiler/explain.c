@@ -7,22 +7,20 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compiler/facts.h"
-#include "compiler/held.h"
+#include "compiler/explain_index.h"
 #include "compiler/name.h"
 #include "compiler/oracle.h"
-#include "compiler/timeline.h"
 
-enum { MAX_USERS = 4, MAX_CHAIN_HEAD = 4, MAX_CHAIN_TAIL = 8 };
+enum { MAX_USERS = 4, MAX_CHAIN_HEAD = HEAD_DEPTH + 1, MAX_CHAIN_TAIL = 8 };
 
 typedef struct Explain {
     Text *text;
     Build *b;
     const Graph *g; /* b->sharded.graph */
+    const ExplainIndex *index;
     const Facts *facts;
-    const int *taken_as; /* per instance of the plan the value of spmd that it is */
     const Timeline *timeline;
-    const Held *held;
+    int nexplained; /* names that are explained in this call of pcc */
 } Explain;
 
 static const char *layout_text(const Explain *e, const Layout *layout, const TensorType *type) {
@@ -94,40 +92,45 @@ static void explain_alternatives(const Explain *e, const Node *node, const Decis
     text_printf(text, "  decided by   %s\n", by_text[decision->by]);
 }
 
-/* From the hint to the node, which is one of front.chosen, an operator a line. */
+static void explain_way(const Explain *e, int id, bool is_hint) {
+    const Graph *g = &e->b->front.chosen;
+    const Node *node = &g->nodes.at[id];
+    const int depth = e->index->depth[id];
+    text_printf(e->text, "    %3d. %s  %s", depth, node_text(e, node), strategy_text(e, g, node, node->strategy));
+    text_printf(e->text, "  %s\n", depth > 0 ? by_text[e->b->front.propagation.decision[id].by] : is_hint ? "the user's" : "as there");
+}
+
+/* From the hint to the node, which is one of front.chosen, an operator a line; of a long way its two ends. */
 static void explain_chain(const Explain *e, int id) {
     const Graph *g = &e->b->front.chosen;
     const Decision *decision = e->b->front.propagation.decision;
-    VEC(int) chain = {0};
-    for (int n = id; n >= 0; n = decision[n].from)
-        vec_push(e->b->arena, &chain, n);
+    const int nsteps = e->index->depth[id], n = nsteps + 1;
     if (decision[id].hint < 0) {
         text_printf(e->text, "  because      the batch cannot be split over all ranks; no hint leads to it\n");
         return;
     }
-    const Node *first = &g->nodes.at[chain.at[chain.n - 1]];
-    bool is_hint = first->hint != NULL; /* else it follows program train */
+    const bool whole = n <= MAX_CHAIN_HEAD + MAX_CHAIN_TAIL;
+    int head[MAX_CHAIN_HEAD], nhead = 0, tail[MAX_CHAIN_HEAD + MAX_CHAIN_TAIL], ntail = 0;
+    for (int at = e->index->head[id]; at >= 0; at = decision[at].from)
+        head[nhead++] = at;
+    for (int at = id; at >= 0 && ntail < (whole ? n : MAX_CHAIN_TAIL); at = decision[at].from)
+        tail[ntail++] = at;
+    const Node *first = &g->nodes.at[head[nhead - 1]];
+    const bool is_hint = first->hint != NULL; /* else it follows program train */
     text_printf(e->text, "  because      of %s %s%s, in %d step%s:\n", is_hint ? "the hint on" : "what program train does with",
-                node_text(e, first), is_hint ? at_text(e, first->hint->span) : "", chain.n - 1, chain.n == 2 ? "" : "s");
-    for (int i = chain.n - 1, step = 0; i >= 0; i--, step++) {
-        const Node *node = &g->nodes.at[chain.at[i]];
-        if (chain.n > MAX_CHAIN_HEAD + MAX_CHAIN_TAIL && step == MAX_CHAIN_HEAD) {
-            int left = chain.n - MAX_CHAIN_HEAD - MAX_CHAIN_TAIL;
-            text_printf(e->text, "               ... %d operators\n", left);
-            i -= left;
-            step += left;
-            node = &g->nodes.at[chain.at[i]];
-        }
-        text_printf(e->text, "    %3d. %s  %s", step, node_text(e, node), strategy_text(e, g, node, node->strategy));
-        text_printf(e->text, "  %s\n", step > 0 ? by_text[decision[chain.at[i]].by] : is_hint ? "the user's" : "as there");
-    }
+                node_text(e, first), is_hint ? at_text(e, first->hint->span) : "", nsteps, nsteps == 1 ? "" : "s");
+    for (int i = nhead - 1; i >= 0 && !whole; i--)
+        explain_way(e, head[i], is_hint);
+    if (!whole) text_printf(e->text, "               ... %d operators\n", n - MAX_CHAIN_HEAD - MAX_CHAIN_TAIL);
+    for (int i = ntail - 1; i >= 0; i--)
+        explain_way(e, tail[i], is_hint);
 }
 
 /* That an operator along rows, of front.chosen, was expanded, and into what. */
 static void explain_expanded(const Explain *e, int chosen) {
     text_printf(e->text, "  part of      %s, whose rows are split: ", node_text(e, &e->b->front.chosen.nodes.at[chosen]));
-    for (int n = 0, count = 0; n < e->g->nodes.n; n++)
-        if (chosen_of(e->b, n) == chosen) text_printf(e->text, "%s%s", count++ > 0 ? ", " : "", op_table[e->g->nodes.at[n].op].name);
+    int count = 0;
+    each_in(&e->index->stands, chosen, n) text_printf(e->text, "%s%s", count++ > 0 ? ", " : "", op_table[e->g->nodes.at[n].op].name);
     text_printf(e->text, " stand for it;\n               its reductions have a number a row, no row is gathered\n");
 }
 
@@ -213,12 +216,8 @@ static void explain_node(const Explain *e, int id) {
 /* Who takes a value of spmd, through further conversions too: "relu a, matmul y". */
 static void collect_users(const Explain *e, int value, Text *users, int *n) {
     const Graph *s = &e->b->spmd.graph;
-    for (int id = 0; id < s->nodes.n; id++) {
-        const Node *node = &s->nodes.at[id];
-        bool takes = false;
-        for (int i = 0; i < node->nin; i++)
-            takes = takes || node->in[i] == value;
-        if (!takes) continue;
+    for (int k = e->index->users.first[value]; k < e->index->users.first[value + 1]; k++) {
+        const Node *node = &s->nodes.at[e->index->users.user[k]];
         if (node->op == OP_convert) {
             collect_users(e, node->out[0], users, n);
             continue;
@@ -280,8 +279,8 @@ static void explain_bucket(const Explain *e, const Communication *move, const ch
     if (move->bucket == 0) return;
     int others = 0;
     text_printf(e->text, "%s               in bucket %d, together with", indent, move->bucket);
-    for (int i = 0; i < e->facts->communications.n; i++) {
-        if (e->facts->communications.at[i].bucket != move->bucket || e->facts->communications.at[i].step == move->step) continue;
+    each_in(&e->index->buckets, move->bucket, i) {
+        if (e->facts->communications.at[i].step == move->step) continue;
         if (++others <= MAX_USERS)
             text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->facts->communications.at[i].value].name);
     }
@@ -290,11 +289,7 @@ static void explain_bucket(const Explain *e, const Communication *move, const ch
 
 /* The event in which a step of the plan runs, of a bucket together with others; NULL: it takes no time. */
 static const TimelineEvent *event_of(const Explain *e, int step) {
-    for (int i = 0; i < e->timeline->events.n; i++) {
-        const TimelineEvent *event = &e->timeline->events.at[i];
-        if (event->step <= step && step < event->step + event->nsteps) return event;
-    }
-    return NULL;
+    return e->index->event[step] >= 0 ? &e->timeline->events.at[e->index->event[step]] : NULL;
 }
 
 /* Of its own: another of its bucket has what they wait for together. */
@@ -312,13 +307,12 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
     const TensorType *type = &e->g->values.at[value].type;
     int64_t received = 0;
     int count = 0;
-    for (int i = 0; i < e->facts->communications.n; i++) {
+    each_in(&e->index->moves, value, i) {
         const Communication *move = &e->facts->communications.at[i];
-        if (move->value != value) continue;
         const Layout *from = instances[move->from].layout, *to = instances[move->to].layout;
         text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type),
                     layout_text(e, to, type), purpose(from, to, move->kind));
-        text_printf(text, "%s               for %s\n", indent, users_text(e, e->taken_as[move->to]));
+        text_printf(text, "%s               for %s\n", indent, users_text(e, e->index->taken_as[move->to]));
         if (move->kind != COMM_STRIDED_SLICE)
             text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
                         bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
@@ -358,12 +352,9 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     const Layout *made = s->values.at[value].layout;
     Text direct = {0};
     int n = 0;
-    for (int id = 0; id < s->nodes.n; id++) {
-        const Node *node = &s->nodes.at[id];
-        bool takes = false;
-        for (int i = 0; i < node->nin; i++)
-            takes = takes || (node->in[i] == value && node->op != OP_convert);
-        if (takes && ++n <= MAX_USERS) text_printf(&direct, "%s%s", n > 1 ? ", " : "", node_text(e, node));
+    for (int k = e->index->users.first[value]; k < e->index->users.first[value + 1]; k++) {
+        const Node *node = &s->nodes.at[e->index->users.user[k]];
+        if (node->op != OP_convert && ++n <= MAX_USERS) text_printf(&direct, "%s%s", n > 1 ? ", " : "", node_text(e, node));
     }
     if (value == s->loss && ++n <= MAX_USERS) text_printf(&direct, "%sthe report of the loss", n > 1 ? ", " : "");
     if (n > MAX_USERS) text_printf(&direct, " and %d more", n - MAX_USERS);
@@ -377,15 +368,15 @@ static void explain_use(const Explain *e, int value, const char *indent) {
 /* The fused step that computes a node, and whether what it makes has memory. */
 static void explain_fused(const Explain *e, int id) {
     const Role *role = e->facts->role;
-    int at = 0, others = 0;
-    while (at < role->steps.n && (role->steps.at[at].kind != STEP_KERNEL || role->steps.at[at].node != id))
-        at++;
-    if (at == role->steps.n || role->steps.at[at].fused == 0) return;
+    const int at = e->index->step[id];
+    int first = at, others = 0;
+    if (at < 0 || role->steps.at[at].fused == 0) return;
+    while (first > 0 && role->steps.at[first - 1].fused == role->steps.at[at].fused)
+        first--;
     text_printf(e->text, "  fused        in one step with");
-    for (int s = 0; s < role->steps.n; s++) {
+    for (int s = first; s < first + fused_length(role, first); s++) {
         const Step *step = &role->steps.at[s];
-        if (step->kind == STEP_KERNEL && step->fused == role->steps.at[at].fused && s != at)
-            text_printf(e->text, "%s %s", others++ > 0 ? "," : "", node_text(e, &e->g->nodes.at[step->node]));
+        if (s != at) text_printf(e->text, "%s %s", others++ > 0 ? "," : "", node_text(e, &e->g->nodes.at[step->node]));
     }
     const bool inner = role->instances.at[role->steps.at[at].out[0]].place == PLACE_INNER;
     text_printf(e->text, "%s\n", inner ? "; only they read it: it has no memory" : "");
@@ -395,26 +386,22 @@ static void explain_fused(const Explain *e, int id) {
 static void explain_cost(const Explain *e, int value) {
     const Role *role = e->facts->role;
     const int node = e->g->values.at[value].node;
-    for (int s = 0; s < role->steps.n; s++) {
-        const TimelineEvent *event = role->steps.at[s].kind == STEP_KERNEL && role->steps.at[s].node == node ? event_of(e, s) : NULL;
-        if (event == NULL) continue;
+    const int step = e->index->step[node];
+    const TimelineEvent *event = step >= 0 ? event_of(e, step) : NULL;
+    if (event != NULL)
         text_printf(e->text, "  predicted    %.4g ms of a step of %.4g ms%s\n", 1e3 * (event->end_s - event->begin_s),
                     1e3 * e->timeline->step_s, event->nsteps > 1 ? ", together with what is fused with it" : "");
-        break;
-    }
-    for (int i = 0; i < e->held->values.n; i++)
-        if (e->held->values.at[i] == value) {
-            text_printf(e->text, "  held         when the arena is fullest: step %d of %d, %s\n", e->held->step + 1, role->steps.n,
-                        step_named(e->b->arena, e->facts, e->b->diags, e->held->step));
-            return;
-        }
+    if (e->index->is_held[value])
+        text_printf(e->text, "  held         when the arena is fullest: step %d of %d, %s\n", e->index->held.step + 1, role->steps.n,
+                    step_named(e->b->arena, e->facts, e->b->diags, e->index->held.step));
 }
 
 /* Of an operator for which a strategy is chosen. */
 static void explain_others(const Explain *e, int id) {
     const Settings *settings = &e->g->settings;
     if (id >= e->g->nforward || node_is_leaf(&e->g->nodes.at[id]) || e->b->follows != NULL || e->g->nranks == 1) return;
-    if (settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO) others_print(e->text, e->b, chosen_of(e->b, id), other_text, e);
+    if (settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO)
+        others_print(e->text, e->b, chosen_of(e->b, id), e->nexplained, other_text, e);
 }
 
 /* ---------------------------------------------------------------- what is explained */
@@ -431,18 +418,8 @@ static void explain_value(const Explain *e, int value) {
     explain_others(e, v->node);
 }
 
-/* The first node that takes the leaf's value; -1: none. */
-static int first_user(const Graph *g, OpCode leaf, int id) {
-    for (int n = 0; n < g->nodes.n; n++)
-        for (int i = 0; i < g->nodes.at[n].nin; i++) {
-            const Node *maker = graph_producer(g, g->nodes.at[n].in[i]);
-            if (maker->op == leaf && maker->state == id && op_table[g->nodes.at[n].op].op_class != OP_CLASS_UPDATE) return n;
-        }
-    return -1;
-}
-
 static void explain_leaf(const Explain *e, OpCode leaf, int id) {
-    int user = first_user(e->g, leaf, id);
+    const int user = e->index->taker[leaf == OP_input][id];
     if (user < 0) {
         text_printf(e->text, "  because      nothing takes it: it is whole\n");
         return;
@@ -452,8 +429,7 @@ static void explain_leaf(const Explain *e, OpCode leaf, int id) {
 }
 
 static void explain_reads(const Explain *e, OpCode leaf, int id) {
-    for (int n = 0; n < e->g->nodes.n; n++)
-        if (e->g->nodes.at[n].op == leaf && e->g->nodes.at[n].state == id) explain_moves(e, e->g->nodes.at[n].out[0], "  ");
+    each_in(&e->index->reads[leaf == OP_input], id, n) explain_moves(e, e->g->nodes.at[n].out[0], "  ");
 }
 
 static void explain_input(const Explain *e, int id) {
@@ -477,17 +453,6 @@ static void explain_input(const Explain *e, int id) {
     explain_reads(e, OP_input, id);
 }
 
-/* The update of a state; -1: none. */
-static int update_of(const Graph *g, int state) {
-    for (int n = g->nforward; n < g->nodes.n; n++) {
-        const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
-        const Node *read = graph_producer(g, node->in[0]);
-        if (read->op == OP_read && read->state == state) return n;
-    }
-    return -1;
-}
-
 static int64_t state_bytes(const State *state) {
     return layout_max_bytes(state->layout, &state->type);
 }
@@ -496,7 +461,7 @@ static void explain_training(const Explain *e, int id) {
     const Graph *g = e->g;
     Text *text = e->text;
     const State *state = &g->states.at[id];
-    int update = update_of(g, id);
+    const int update = e->index->update[id];
     text_printf(text, "  memory       on a rank: parameter %s (of %s)", bytes_text(e, state_bytes(state)),
                 bytes_text(e, shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype]));
     for (int s = 0; s < g->states.n; s++)
@@ -546,23 +511,15 @@ static void explain_state(const Explain *e, int id) {
 
 /* ---------------------------------------------------------------- names */
 
-static int value_find(const Graph *g, const char *name) {
-    for (int v = 0; v < g->values.n; v++)
-        if (strcmp(g->values.at[v].name, name) == 0) return v;
-    return -1;
-}
-
 /* "w.grad": what the update of w takes; of another value what autodiff calls its gradient. -1: there is none. */
 static int gradient_find(const Explain *e, const char *name) {
     const Graph *g = e->g;
     size_t n = strlen(name);
     if (n < 6 || strcmp(name + n - 5, ".grad") != 0) return -1;
     const char *of = arena_copy(e->b->arena, name, n - 5);
-    for (int s = 0; s < g->states.n; s++) {
-        int update = strcmp(g->states.at[s].name, of) == 0 ? update_of(g, s) : -1;
-        if (update >= 0) return update_gradient(g, &g->nodes.at[update]);
-    }
-    return value_find(g, arena_printf(e->b->arena, "d_%s", of));
+    const int state = index_state(e->index, g, of), update = state >= 0 ? e->index->update[state] : -1;
+    if (update >= 0) return update_gradient(g, &g->nodes.at[update]);
+    return index_value(e->index, g, arena_printf(e->b->arena, "d_%s", of));
 }
 
 static bool unknown(const Explain *e, const char *name, Error *error) {
@@ -586,37 +543,32 @@ static bool unknown(const Explain *e, const char *name, Error *error) {
 }
 
 static bool explain_program(Text *text, Build *b, const char *name, Error *error) {
-    int *taken_as = arena_alloc(b->arena, sizeof *taken_as * (size_t)(b->facts->role->instances.n + 1));
-    for (int v = 0; v < b->spmd.graph.values.n; v++)
-        if (b->placement.instance[v] >= 0) taken_as[b->placement.instance[v]] = v;
-    Held held;
-    facts_bounds(b->facts, b->arena);
-    held_find(&held, b->facts, b->arena);
-    if (b->timeline == NULL) build_time(b);
-    Explain e = {
-        .text = text, .b = b, .g = &b->sharded.graph, .facts = b->facts, .taken_as = taken_as, .timeline = b->timeline, .held = &held};
-    for (int s = 0; s < e.g->states.n; s++)
-        if (strcmp(e.g->states.at[s].name, name) == 0) {
-            explain_state(&e, s);
-            return true;
-        }
-    for (int i = 0; i < e.g->inputs.n; i++)
-        if (strcmp(e.g->inputs.at[i].name, name) == 0) {
-            explain_input(&e, i);
-            return true;
-        }
-    int value = value_find(e.g, name);
+    const ExplainIndex *index = explain_index(b);
+    Explain e = {.text = text,
+                 .b = b,
+                 .g = &b->sharded.graph,
+                 .index = index,
+                 .facts = b->facts,
+                 .timeline = b->timeline,
+                 .nexplained = b->options->nexplain};
+    const int state = index_state(index, e.g, name), input = index_input(index, e.g, name);
+    int value = index_value(index, e.g, name);
     if (value < 0) value = gradient_find(&e, name);
-    if (value < 0) return unknown(&e, name, error);
-    explain_value(&e, value);
+    if (state >= 0)
+        explain_state(&e, state);
+    else if (input >= 0)
+        explain_input(&e, input);
+    else if (value >= 0)
+        explain_value(&e, value);
+    else
+        return unknown(&e, name, error);
     return true;
 }
 
 /* What a path means is called as the graph calls it: the result of a cell as its call is. */
-static const char *value_name(const Build *b, const char *path) {
-    for (int i = 0; i < b->front.paths.n; i++)
-        if (strcmp(b->front.paths.at[i].path, path) == 0) return b->front.paths.at[i].value;
-    return path;
+static const char *value_name(Build *b, const char *path) {
+    const int number = index_path(explain_index(b), b, path);
+    return number >= 0 ? b->front.paths.at[number].value : path;
 }
 
 bool explain(Text *text, Compilation *c, const char *name, Error *error) {

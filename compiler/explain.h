@@ -11,8 +11,9 @@ bool explain(Text *text, Compilation *c, const char *name, Error *error);
 /* ---- others.c */
 
 typedef const char *(*StrategyText)(const void *context, const Node *node, const Strategy *strategy);
-/* Appends what a step costs with each other strategy of operator `id` of b->front.chosen, the cheapest first. */
-void others_print(Text *text, Build *b, int id, StrategyText name, const void *context);
+/* Appends what a step costs with each other strategy of operator `id` of b->front.chosen, the cheapest first. nexplained: so many operators are asked about, in whose number programs are
+ * compiled. */
+void others_print(Text *text, Build *b, int id, int nexplained, StrategyText name, const void *context);
 
 /* ---- what_if.c */
 

@@ -7,8 +7,8 @@
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 
-/* Of a net of so many nodes one strategy is compiled, of smaller nets more: seconds in all. */
-enum { COMPILED_NODES = 200000, MAX_SHOWN = 8 };
+/* Of a net of so many nodes one strategy is compiled, of smaller nets more: seconds in all. Where many operators are asked about, they share what FEW have. */
+enum { COMPILED_NODES = 200000, FEW = 8, MAX_SHOWN = 8 };
 
 typedef struct Other {
     const Strategy *strategy;
@@ -59,7 +59,7 @@ static const char *more_bytes(const Build *b, int64_t now, int64_t then) {
     return arena_printf(b->arena, "%s %s", bytes_named(b->arena, then > now ? then - now : now - then), then > now ? "more" : "less");
 }
 
-void others_print(Text *text, Build *b, int id, StrategyText name, const void *context) {
+void others_print(Text *text, Build *b, int id, int nexplained, StrategyText name, const void *context) {
     Graph *g = &b->front.chosen;
     const Node *node = &g->nodes.at[id];
     Others others = {0};
@@ -67,7 +67,14 @@ void others_print(Text *text, Build *b, int id, StrategyText name, const void *c
     vec_push(b->arena, &others, ((Other){.strategy = node->strategy, .present = true}));
     for (int k = 0; k < all.n; k++)
         add_orders(g, node, &all.at[k], &others);
-    const int known = others.n, most = COMPILED_NODES / (g->nodes.n + 1) + 1;
+    const int nodes = nexplained > FEW ? COMPILED_NODES / nexplained * FEW : COMPILED_NODES;
+    const int known = others.n, most = nodes / (g->nodes.n + 1) + 1;
+    if (nexplained > FEW && most < 2) {
+        text_printf(text,
+                    "  others       none of %d strategies is compiled, as %d names are asked about: --explain of this one alone does\n",
+                    known, nexplained);
+        return;
+    }
     if (others.n > most) others.n = most;
     const int tried = others.n;
     compile_others(b, id, &others);

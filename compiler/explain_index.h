@@ -1,0 +1,47 @@
+/* explain_index: who takes what, and where it is done, of a whole program: each looked up once, for explanations of many values. */
+#pragma once
+#include "compiler/build.h"
+#include "compiler/facts.h"
+#include "compiler/held.h"
+#include "compiler/timeline.h"
+#include "ir/map.h"
+
+/* Numbers in lists by a key: each_in (&lists, key, number). */
+typedef struct Lists {
+    int *first, *last; /* per key; -1: none */
+    int *next;         /* per number */
+} Lists;
+#define each_in(lists, key, number) for (int number = (lists)->first[key]; number >= 0; number = (lists)->next[number])
+
+typedef struct ExplainIndex {
+    Arena *arena;
+    Facts *facts;
+    Timeline *timeline;
+    Held held;
+    bool *is_held;      /* per value: when the arena is fullest */
+    int *taken_as;      /* per instance of the plan the value of spmd that it is */
+    Map values;         /* of the sharded graph, by name */
+    Map states, inputs; /* likewise */
+    Map paths;          /* of front.paths */
+    struct {
+        int *first, *user;
+    } users;        /* per value of spmd: the nodes that take it are user[first[v]] .. user[first[v + 1] - 1], in order, each once */
+    Lists moves;    /* communications of a value */
+    Lists buckets;  /* communications of a bucket */
+    Lists stands;   /* nodes that stand for one of front.chosen */
+    Lists reads[2]; /* nodes that read a state; an input */
+    int *event;     /* per step: of the timeline, -1: it takes no time */
+    int *step;      /* per node: the kernel that computes it, -1 */
+    int *update;    /* per state: the node that updates it, -1 */
+    int *taker[2];  /* per state, per input: the first node that takes it, -1 */
+    int *depth;     /* per node of front.chosen: steps from its hint */
+    int *head;      /* the same: the node on its way from the hint that is at most HEAD_DEPTH steps from that */
+} ExplainIndex;
+enum { HEAD_DEPTH = 3 };
+/* Of a program that was compiled; in its arena, once: b->explained. */
+const ExplainIndex *explain_index(Build *b);
+/* By name, as the maps have them; -1: there is none. */
+int index_value(const ExplainIndex *index, const Graph *g, const char *name);
+int index_state(const ExplainIndex *index, const Graph *g, const char *name);
+int index_path(const ExplainIndex *index, const Build *b, const char *path); /* of b->front.paths */
+int index_input(const ExplainIndex *index, const Graph *g, const char *name);
