@@ -19,14 +19,6 @@ static bool kept(const Assertion *assertion, double measured) {
 
 /* ---------------------------------------------------------------- where a communication is */
 
-/* The name of what a node computes for: its own, of a gradient that of the operator whose gradient it is, of an update that of its parameter. */
-static const char *name_at(const Graph *g, int id) {
-    const Node *node = &g->nodes.at[id];
-    if (node->op == OP_read || node->op == OP_write) return g->states.at[node->state].name;
-    if (op_table[node->op].op_class == OP_CLASS_UPDATE) return name_at(g, g->values.at[node->in[0]].node);
-    return g->nodes.at[node->origin].name;
-}
-
 /* Whether a step from `first` on that takes `instance`, through other communications too, belongs to what the pattern covers. *user: its node. */
 static bool taken_at(const Facts *facts, int first, int instance, const char *pattern, int *user) {
     for (int s = first; s < facts->role->steps.n; s++) {
@@ -37,7 +29,7 @@ static bool taken_at(const Facts *facts, int first, int instance, const char *pa
         if (!takes || step->kind == STEP_WAIT) continue;
         if (step->kind != STEP_KERNEL && step->kind != STEP_WRITE) {
             if (taken_at(facts, s, step->out[0], pattern, user)) return true;
-        } else if (pattern == NULL || pattern_covers(pattern, name_at(facts->graph, step->node))) {
+        } else if (pattern == NULL || pattern_covers(pattern, node_path(facts->graph, step->node))) {
             *user = step->node;
             return true;
         }
@@ -52,7 +44,7 @@ static bool is_forbidden(const Facts *facts, const Forbidden *forbidden, const C
     if (move->kind != forbidden->kind) return false;
     const bool taken = taken_at(facts, move->step, move->to, forbidden->path, user);
     return taken || forbidden->path == NULL || pattern_covers(forbidden->path, g->values.at[move->value].name) ||
-           pattern_covers(forbidden->path, name_at(g, g->values.at[move->value].node));
+           pattern_covers(forbidden->path, node_path(g, g->values.at[move->value].node));
 }
 
 static int count_forbidden(const Facts *facts, const Forbidden *forbidden) {

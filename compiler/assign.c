@@ -80,7 +80,7 @@ static void leaf_layouts(Graph *g) {
 }
 
 bool pass_propagate(Build *b) {
-    return (b->options->nexplain > 0 ? propagate_explained : propagate)(&b->front.graph, &b->front.propagation, b->diags);
+    return (options_explain(b->options) ? propagate_explained : propagate)(&b->front.graph, &b->front.propagation, b->diags);
 }
 
 /* What is gathered twice, and the phases between which it is dropped. */

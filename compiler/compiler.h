@@ -24,9 +24,10 @@
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         warnings about nets that compile
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
- *   diff.c         --diff: what two plans do differently, fused steps too
+ *   diff.c         --diff: what two plans do differently, fused steps too; diff_report.c: as a page
  *   facts.c        what a program of a plan does, counted once for all reports
- *   stats.c        --stats and the one-line summary; json.c: a writer of JSON
+ *   stats.c        --stats and the one-line summary
+ *   report.h       --report: the page of a plan
  */
 #pragma once
 #include "compiler/build.h"
@@ -55,6 +56,9 @@ struct Options {
     const char *const *what_if; /* --what-if: hints */
     int nwhat_if;
     const char *hints_file;            /* --write-hints: a file for what was found; NULL: none */
+    const char *report;                /* --report: a file for the page; NULL: none */
+    bool report_source;                /* it has the text of the source */
+    const char *command;               /* the command line, for people */
     const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
@@ -63,6 +67,11 @@ struct Options {
     const char *machine_file;          /* the file that it was read from; NULL: none */
     Overrides overrides;
 };
+
+/* Whether decisions are recorded, and what hints can name. */
+static inline bool options_explain(const Options *options) {
+    return options->nexplain > 0 || options->report != NULL;
+}
 
 /* ---------------------------------------------------------------- a compilation */
 

@@ -7,8 +7,8 @@
 
 #include "compiler/commands.h"
 #include "compiler/facts.h"
-#include "compiler/json.h"
 #include "compiler/name.h"
+#include "report/json.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
@@ -318,63 +318,110 @@ static void print_json(Text *text, Arena *arena, const Difference *difference) {
 
 /* ---------------------------------------------------------------- the command */
 
+typedef struct DiffOptions {
+    const char *path[2];
+    bool as_json;
+    const char *report, *machine; /* NULL: none; the default */
+} DiffOptions;
+
 static void help(FILE *out) {
-    fputs("usage: pcc --diff [--json] A.plan B.plan\n"
+    fputs("usage: pcc --diff [--json] [--report FILE] A.plan B.plan\n"
           "Says what two plans do differently: layouts, communication, fused steps, memory, steps.\n"
+          "  --json          as one JSON object\n"
+          "  --report FILE   an HTML page of both beside each other; --machine as pcc takes it: where steps are predicted\n"
           "Exit codes: 0 the same, 1 different, 2 usage, 3 a plan cannot be read.\n",
           out);
 }
 
-static bool open_side(Arena *arena, Side *side) {
-    Error error = {0};
-    if (!plan_files_read(&side->files, arena, side->path, MAX_PLAN_BYTES, &error) ||
-        !plan_read_files(&side->plan, arena, side->path, &side->files, 0, &error)) {
-        fprintf(stderr, "pcc --diff: %s\n", error.text);
+static int fail(const Error *error) {
+    if (!error->reported) fprintf(stderr, "pcc --diff: %s\n", error->text);
+    return error->code;
+}
+
+static bool open_side(Arena *arena, Side *side, Error *error) {
+    if (!plan_files_read(&side->files, arena, side->path, MAX_PLAN_BYTES, error) ||
+        !plan_read_files(&side->plan, arena, side->path, &side->files, 0, error)) {
+        error->code = EXIT_ENVIRONMENT;
         return false;
     }
     survey(arena, side);
     return true;
 }
 
-static int diff(const char *const path[2], bool as_json, Arena *arena) {
-    Side side[2] = {{.path = path[0]}, {.path = path[1]}};
+static bool find_machine(const char *name, Machine *machine, Arena *arena, Error *error) {
+    Diags diags;
+    diags_init(&diags, arena);
+    *machine = machine_cpu;
+    const bool found = name == NULL || machine_find(name, arena, &diags, machine, error);
+    diags_print(&diags, stderr);
+    return found;
+}
+
+static int diff(const DiffOptions *options, Arena *arena) {
+    Side side[2] = {{.path = options->path[0]}, {.path = options->path[1]}};
+    const Plan *const plans[2] = {&side[0].plan, &side[1].plan};
     Difference difference;
+    Machine machine;
+    Error error = {0};
     for (int s = 0; s < 2; s++)
-        if (!open_side(arena, &side[s])) return EXIT_ENVIRONMENT;
+        if (!open_side(arena, &side[s], &error)) return fail(&error);
+    if (options->report != NULL && (!find_machine(options->machine, &machine, arena, &error) ||
+                                    !diff_report(options->report, options->path, plans, &machine, arena, &error)))
+        return fail(&error);
     find_difference(arena, &side[0], &side[1], &difference);
     Text text = {0};
-    (as_json ? print_json : print_text)(&text, arena, &difference);
+    (options->as_json ? print_json : print_text)(&text, arena, &difference);
     fwrite(text.at, 1, text.n, stdout);
     text_finish(&text);
     return difference.any ? EXIT_REJECTED : EXIT_DONE;
 }
 
+static int usage(const char *format, const char *word) {
+    fprintf(stderr, format, word);
+    help(stderr);
+    return EXIT_USAGE;
+}
+
+/* The value of an option that takes one: behind '=', or the next word. NULL: it is another option, or there is no value. */
+static const char *value_of(const char *option, int argc, char **argv, int *i) {
+    const size_t n = strlen(option);
+    if (strncmp(argv[*i], option, n) != 0) return NULL;
+    if (argv[*i][n] == '=' && argv[*i][n + 1] != '\0') return argv[*i] + n + 1;
+    return argv[*i][n] == '\0' && *i + 1 < argc ? argv[++*i] : NULL;
+}
+
 int diff_command(int argc, char **argv) {
-    const char *path[2] = {NULL, NULL};
+    DiffOptions options = {0};
     int npaths = 0;
-    bool as_json = false;
     for (int i = 1; i < argc; i++) {
+        const char *value;
         if (strcmp(argv[i], "--json") == 0) {
-            as_json = true;
+            options.as_json = true;
         } else if (strcmp(argv[i], "--help") == 0) {
             help(stdout);
             return EXIT_DONE;
-        } else if (argv[i][0] == '-' || npaths == 2) {
-            fprintf(stderr, argv[i][0] == '-' ? "pcc --diff: unknown option '%s'\n" : "pcc --diff: two plans at a time, not '%s' too\n",
-                    argv[i]);
-            help(stderr);
-            return EXIT_USAGE;
+        } else if ((value = value_of("--report", argc, argv, &i)) != NULL) {
+            options.report = value;
+        } else if ((value = value_of("--machine", argc, argv, &i)) != NULL) {
+            options.machine = value;
+        } else if (strcmp(argv[i], "--report") == 0 || strcmp(argv[i], "--machine") == 0) {
+            return usage("pcc --diff: %s takes an argument\n", argv[i]);
+        } else if (argv[i][0] == '-') {
+            return usage("pcc --diff: unknown option '%s'\n", argv[i]);
+        } else if (npaths == 2) {
+            return usage("pcc --diff: two plans at a time, not '%s' too\n", argv[i]);
         } else {
-            path[npaths++] = argv[i];
+            options.path[npaths++] = argv[i];
         }
     }
+    if (options.machine != NULL && options.report == NULL) return usage("%s", "pcc --diff: --machine is of a report: add --report FILE\n");
     if (npaths < 2) {
         help(stderr);
         return EXIT_USAGE;
     }
     Arena arena;
     arena_init(&arena);
-    int code = diff(path, as_json, &arena);
+    int code = diff(&options, &arena);
     arena_finish(&arena);
     return code;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/name.h"
+#include "report/plan.h"
 
 /* ---------------------------------------------------------------- how many bytes lie under at least one value */
 
@@ -46,33 +47,11 @@ typedef struct Life {
 } Life;
 typedef VEC(Life) Lives;
 
-static void live(int *first, int *last, int instance, int begin, int end) {
-    if (first[instance] < 0) first[instance] = begin;
-    last[instance] = end;
-}
-
-/* From the step that begins to write it to the last that reads it; a fused step is one; what is reported lasts until the end. */
 static void find_lives(Lives *lives, const Facts *facts, Arena *arena) {
     const Role *role = facts->role;
     int *first = arena_alloc(arena, sizeof *first * (size_t)(role->instances.n + 1)),
         *last = arena_alloc(arena, sizeof *last * (size_t)(role->instances.n + 1));
-    memset(first, -1, sizeof *first * (size_t)(role->instances.n + 1));
-    for (int s = 0; s < role->steps.n;) {
-        const int end = s + fused_length(role, s);
-        for (int k = s; k < end; k++) {
-            for (int i = 0; i < role->steps.at[k].nin; i++)
-                for (int v = role->steps.at[k].in[i];; v = (int)role->instances.at[v].at) { /* and what it is a view of */
-                    live(first, last, v, s, end - 1);
-                    if (role->instances.at[v].place != PLACE_VIEW) break;
-                }
-            for (int o = 0; o < role->steps.at[k].nout; o++)
-                live(first, last, role->steps.at[k].out[o], s, end - 1);
-        }
-        s = end;
-    }
-    if (facts->program->loss >= 0) last[facts->program->loss] = role->steps.n - 1;
-    for (int r = 0; r < facts->program->reports.n; r++)
-        last[facts->program->reports.at[r]] = role->steps.n - 1;
+    lives_find(facts->program, role, first, last);
     for (int i = 0; i < role->instances.n; i++) {
         const Instance *at = &role->instances.at[i];
         if (at->place != PLACE_ARENA || first[i] < 0) continue;

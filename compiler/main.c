@@ -39,6 +39,8 @@ typedef enum {
     OPT_DUMP_RANKS,
     OPT_STATS,
     OPT_TIMELINE,
+    OPT_REPORT,
+    OPT_NO_SOURCE,
     OPT_EXPLAIN,
     OPT_WHAT_IF,
     OPT_WARN,
@@ -104,6 +106,11 @@ static const struct OptionSpec {
     [OPT_TIMELINE] = {"--timeline", ARGUMENT_REQUIRED, "--timeline FILE",
                       "write the predicted step as Chrome's JSON, as prun --trace writes what\n"
                       "                        was measured"},
+    [OPT_REPORT] = {"--report", ARGUMENT_REQUIRED, "--report FILE",
+                    "write an HTML page of the plan: layouts and why, the predicted step,\n"
+                    "                        memory, communication; prun --report adds what it measures. It has the\n"
+                    "                        net's text in it"},
+    [OPT_NO_SOURCE] = {"--report-without-source", ARGUMENT_NONE, "--report-without-source", "leave the net's text out of the page"},
     [OPT_EXPLAIN] = {"--explain", ARGUMENT_REQUIRED, "--explain VALUE",
                      "why a value, parameter, input or gradient (w.grad) has its layout, and\n"
                      "                        every conversion at it; may be repeated; writes no plan without -o"},
@@ -140,7 +147,7 @@ static void help(FILE *out) {
           "       pcc check [--update] PLAN      prove a plan again\n"
           "       pcc fmt [--check] FILE..       write files in their standard form\n"
           "       pcc fuzz-net --seed N          write a random net, to try operators and plans with\n"
-          "       pcc --diff [--json] A B        what two plans do differently\n"
+          "       pcc --diff [--json] A B        what two plans do differently; --report FILE: as a page\n"
           "Compiles a net to the plan that prun runs.\n",
           out);
     for (int i = 0; i < NOPTIONS; i++)
@@ -339,6 +346,12 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_TIMELINE:
         options->timeline = value;
         return true;
+    case OPT_REPORT:
+        options->report = value;
+        return true;
+    case OPT_NO_SOURCE:
+        options->report_source = false;
+        return true;
     case OPT_STATS:
         if (value != NULL && strcmp(value, "json") != 0) return usage_error("--stats takes json or nothing, not '%s'", value);
         options->stats_json = value != NULL;
@@ -448,8 +461,11 @@ static bool check_options(const CommandLine *line) {
         return usage_error("-O%d replans no conversion: leave out --redistribution", options->optimize);
     if (options->stats_json && line->what_if.n > 0) return usage_error("--stats=json prints one JSON object: leave out --what-if");
     if (options->stats_json && options->nexplain > 0) return usage_error("--stats=json prints one JSON object: leave out --explain");
-    if (line->list_paths && (options->stats || options->nexplain > 0))
-        return usage_error("--list-paths compiles no plan: leave out %s", options->stats ? "--stats" : "--explain");
+    if (line->list_paths && (options->stats || options_explain(options)))
+        return usage_error("--list-paths compiles no plan: leave out %s", options->stats          ? "--stats"
+                                                                          : options->nexplain > 0 ? "--explain"
+                                                                                                  : "--report");
+    if (given[OPT_NO_SOURCE] && options->report == NULL) return usage_error("--report-without-source is of a report: add --report FILE");
     if (given[OPT_SEARCH] && options->overrides.mode != NULL && strcmp(options->overrides.mode, "auto") != 0)
         return usage_error("--mode %s searches for no strategies: leave out --search", options->overrides.mode);
     for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
@@ -473,11 +489,29 @@ static void add_libraries(CommandLine *line) {
     vec_push(line->arena, &line->folders, PCC_LIBRARY);
 }
 
+/* As a shell takes it. */
+static const char *command_text(Arena *arena, int argc, char **argv) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+    Text text = {0};
+    text_printf(&text, "pcc");
+    for (int i = 1; i < argc; i++) {
+        const bool quote = argv[i][strspn(argv[i], plain)] != '\0' || argv[i][0] == '\0';
+        text_printf(&text, quote ? " '" : " ");
+        for (const char *at = argv[i]; *at; at++)
+            text_printf(&text, *at == '\'' ? "'\\''" : "%c", *at);
+        if (quote) text_printf(&text, "'");
+    }
+    const char *copy = arena_copy(arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
 static bool read_command_line(CommandLine *line, int argc, char **argv) {
     Options *options = &line->options;
     *options = (Options){.optimize = 2,
                          .prove = true,
                          .proof = {.budget_s = PROOF_BUDGET_S},
+                         .report_source = true,
                          .redistribution = REDISTRIBUTE_AUTO,
                          .ndump_ranks = 1,
                          .overrides.nranks = 1};
@@ -491,6 +525,7 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
             options->input = argv[i];
         }
     }
+    options->command = command_text(line->arena, argc, argv);
     options->dump_ranks = line->ranks.at;
     options->explain = line->explain.at;
     options->nexplain = line->explain.n;

@@ -113,3 +113,10 @@ const char *place_named(Arena *arena, const Diags *diags, Span span) {
     if (span.line < 1 || span.file < 0 || span.file >= diags->files.n) return "";
     return arena_printf(arena, "%s:%d:%d", diags->files.at[span.file].name, span.line, span.column);
 }
+
+const char *node_path(const Graph *g, int id) {
+    const Node *node = &g->nodes.at[id];
+    if (node->op == OP_read || node->op == OP_write) return g->states.at[node->state].name;
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) return node_path(g, g->values.at[node->in[0]].node);
+    return g->nodes.at[node->origin].name;
+}

@@ -36,7 +36,8 @@ bool outputs_check(Compilation *c, const Stage *stages, int nstages) {
     if (!files_write(&uses, c->arena, plan, "-o", &c->error) ||
         !files_write(&uses, c->arena, plan != NULL ? plan_side_path(c->arena, plan) : NULL, "the file of long literals", &c->error) ||
         !files_write(&uses, c->arena, options->hints_file, "--write-hints", &c->error) ||
-        !files_write(&uses, c->arena, options->timeline, "--timeline", &c->error))
+        !files_write(&uses, c->arena, options->timeline, "--timeline", &c->error) ||
+        !files_write(&uses, c->arena, options->report, "--report", &c->error))
         return false;
     for (int i = 0; options->dump && i < c->programs.n; i++)
         if (!check_dumps(c->programs.at[i], &uses, stages, nstages, &c->error)) return false;

@@ -191,7 +191,7 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     build_init(train, "train", c->arena, c->options, c->diags);
     vec_push(c->arena, &c->programs, train);
     overrides.rows = &front->rows;
-    if (c->options->nexplain > 0) overrides.paths = &front->paths;
+    if (options_explain(c->options)) overrides.paths = &front->paths;
     if (c->micro != NULL) front->decision = c->micro->decision;
     if (!frontend_read(&c->read, c->options->input, text, n, &overrides, c->arena, c->diags) ||
         !frontend_train(&c->read, &overrides, &front->graph, c->arena, c->diags)) {

@@ -11,6 +11,7 @@ bool pass_prove(Compilation *c) {
     const PlanFiles files = {.text = c->text.at, .n = c->text.n, .side = c->side.at, .nside = c->side.n};
     if (!plan_read_files(&read, c->arena, c->options->output, &files, 0, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan does not read back: %s", error.text);
+    c->plan.checksum = read.checksum;
     if (!c->options->prove) return true;
     ProofOptions proof = c->options->proof;
     proof.lowered = &program_train(c)->front.lowered;

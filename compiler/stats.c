@@ -6,7 +6,7 @@
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/held.h"
-#include "compiler/json.h"
+#include "report/json.h"
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 #include "compiler/timeline.h"

@@ -114,6 +114,7 @@ static int run_starts(Simulation *s, int first) {
         messages_s = its.messages_s > messages_s ? its.messages_s : messages_s;
         moving_s += its.bytes_s;
         bytes += (double)busiest_of(made);
+        s->timeline->alone_s[s->next] = move_seconds(its);
         s->started[at->request] = event;
         s->communication[at->request] = s->next - n;
         s->next++;
@@ -156,7 +157,9 @@ void timeline_make(Timeline *timeline, const Facts *facts, const Strategy *const
                     .started = arena_alloc(arena, sizeof *s.started * nsteps),
                     .communication = arena_alloc(arena, sizeof *s.communication * nsteps),
                     .alone_s = arena_alloc(arena, sizeof *s.alone_s * nsteps)};
-    *timeline = (Timeline){.exposed_by = arena_alloc(arena, sizeof *timeline->exposed_by * (size_t)(facts->communications.n + 1))};
+    const size_t ncommunications = (size_t)facts->communications.n + 1;
+    *timeline = (Timeline){.alone_s = arena_alloc(arena, sizeof *timeline->alone_s * ncommunications),
+                           .exposed_by = arena_alloc(arena, sizeof *timeline->exposed_by * ncommunications)};
     vec_reserve(arena, &timeline->events, facts->role->steps.n);
     for (int i = 0; i < s.role->steps.n;) {
         const Step *step = &s.role->steps.at[i];
@@ -225,7 +228,8 @@ void timeline_print(Text *text, const Timeline *timeline, const Facts *facts) {
         for (const char *at = step_label(facts->graph, facts->role, last).of; *at;
              at++) /* names are identifiers and paths; nothing else may break the file */
             if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
-        text_printf(text, "\", \"step\": 1, \"flops\": %.15g, \"bytes\": %.15g}},\n", event->flops, event->bytes);
+        text_printf(text, "\", \"step\": 1, \"plan_step\": %d, \"flops\": %.15g, \"bytes\": %.15g}},\n", event->step, event->flops,
+                    event->bytes);
     }
     text_printf(text, "{\"name\": \"end\", \"ph\": \"M\", \"pid\": %d, \"args\": {}}\n]}\n", process);
 }

@@ -15,6 +15,7 @@ typedef struct Timeline {
     double kernel_s, communication_s; /* of all of them, whatever runs beside them */
     double exposed_s;                 /* of communications, while no kernel runs: what waits take */
     VEC(TimelineEvent) events;        /* as they begin on their streams */
+    double *alone_s;                  /* per communication of the facts: what it takes by itself; of a bucket each as if it were alone */
     double *exposed_by;               /* per communication of the facts: its part of exposed_s; a bucket's is its first one's */
 } Timeline;
 

@@ -227,6 +227,7 @@ typedef struct RowSplit {
     bool test;                /* of two: the second is rounded up (scikit-learn's train_test_split), else as torch's random_split rounds */
     int64_t seed;             /* of torch.randperm */
 } RowSplit;
+extern const char *const dataset_name[], *const data_name[], *const optimizer_name[]; /* by Dataset, DataKind, OptimizerKind */
 typedef enum { EVAL_NEVER, EVAL_EPOCH, EVAL_STEPS, EVAL_END, NEVALS } EvalWhen;
 extern const char *const eval_name[NEVALS];
 /* Whether training stops when the loss, or a parameter to be saved, is nan or infinite. */

@@ -645,9 +645,10 @@ static bool read_envelope(const char *name, const char *text, size_t n, Envelope
     return true;
 }
 
-static bool check_checksum(const Scan *start, const char *text, const Envelope *envelope, int flags, Error *error) {
+static bool check_checksum(const Scan *start, const char *text, const Envelope *envelope, int flags, uint64_t *checksum, Error *error) {
     Scan scan = *start;
-    uint64_t stored, actual = XXH64(text, envelope->body, 0);
+    uint64_t stored;
+    const uint64_t actual = *checksum = XXH64(text, envelope->body, 0);
     scan.at = start->at + envelope->checksum;
     for (size_t i = 0; i < envelope->checksum; i++)
         scan.line += text[i] == '\n';
@@ -687,7 +688,7 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
     const char *copy = arena_copy(arena, text, n);
     Reading reading = {.scan = {arena, name, copy, copy + n, 1, error}, .graph = &plan->graph};
     Scan *scan = &reading.scan;
-    if (!check_checksum(scan, text, &envelope, flags, error)) return false;
+    if (!check_checksum(scan, text, &envelope, flags, &plan->checksum, error)) return false;
     scan->end = copy + envelope.checksum;
     bool ok = scan_keyword(scan, "pcc-plan") && scan_int(scan, "the format", PLAN_FORMAT, PLAN_FORMAT, &plan->format) && scan_end(scan) &&
               read_head(&reading) && scan_keyword(scan, "options") && scan_word(scan, &plan->options) && scan_end(scan) &&

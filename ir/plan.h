@@ -80,6 +80,7 @@ typedef struct Plan {
     VEC(Program) programs;
     const char *certificate; /* one line, NULL: none */
     bool certificate_bound;  /* as read: it says of which text it is, and that is this one */
+    uint64_t checksum;       /* of the text, without its certificate: as read */
     const char *side_file;   /* as read: name of the file beside it that holds its long literals, NULL: none */
 } Plan;
 

@@ -115,4 +115,4 @@ bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
 /* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */
 bool read_ids(Reading *reading, const char *what, const char *prefix, int limit, int max, int *at, int *n);
 
-extern const char *const dataset_name[], *const optimizer_name[], *const data_name[], *const init_name[];
+extern const char *const init_name[];

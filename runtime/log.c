@@ -3,6 +3,7 @@
 #include "runtime/element.h"
 #include "runtime/metrics.h"
 #include "runtime/print.h"
+#include "runtime/training.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -318,6 +319,16 @@ static bool read_norms(Run *run, Error *error) {
     return true;
 }
 
+/* Whether numbers are asked for: in a file, or a page. */
+static bool wants_records(const Run *run) {
+    return run->log->metrics || run->training->curve;
+}
+
+static bool write_record(Run *run, const Record *record, Error *error) {
+    if (run->training->curve) curve_add(run->training->curve, record);
+    return !run->log->metrics || metrics_write(run->log->metrics, record, error) || (run->agreed = false);
+}
+
 static bool write_metrics(Run *run, double loss, double now, Error *error) {
     RunLog *log = run->log;
     Record record = {
@@ -329,7 +340,7 @@ static bool write_metrics(Run *run, double loss, double now, Error *error) {
         record.measured[record.n++] = (Measured){"grad_norm", log->grad_norm};
     if (graph_find_report(executor_graph(run->executor), "replica_norm2") >= 0)
         record.measured[record.n++] = (Measured){"noise_scale", log->signal > 0 ? log->noise / log->signal : NAN};
-    return metrics_write(log->metrics, &record, error) || (run->agreed = false);
+    return write_record(run, &record, error);
 }
 
 static bool is_due(const Run *run, int64_t global_step) {
@@ -363,7 +374,7 @@ bool log_step(Run *run, Error *error) {
         if (ok && run->comm->process == 0) say(run, &text);
         ok = ok && write_rank_files(run, error);
         text_finish(&text);
-        if (!ok || (log->metrics && n > 0 && !write_metrics(run, losses[0], now, error))) return false;
+        if (!ok || (wants_records(run) && n > 0 && !write_metrics(run, losses[0], now, error))) return false;
     }
     if (n > 0) show_progress(run, now, losses[0]);
     return true;
@@ -393,7 +404,7 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
     for (Metric metric = 0; metric < NMETRICS; metric++)
         if (result->has[metric]) record.measured[record.n++] = (Measured){metric_name[metric], result->metric[metric]};
     record.measured[record.n++] = (Measured){"seconds", now_seconds() - run->log->begin};
-    return metrics_write(run->log->metrics, &record, error) || (run->agreed = false);
+    return write_record(run, &record, error);
 }
 
 bool log_evaluation(Run *run, const EvalResult *result, Error *error) {
@@ -405,5 +416,5 @@ bool log_evaluation(Run *run, const EvalResult *result, Error *error) {
     log_pause(run);
     say(run, &text);
     text_finish(&text);
-    return !log->metrics || write_evaluation(run, result, error);
+    return !wants_records(run) || write_evaluation(run, result, error);
 }

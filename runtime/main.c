@@ -73,6 +73,8 @@ static const char usage_end[] =
     "  --devices           list the GPUs, and whether NCCL, IPC and peer access work\n"
     "  --profile           print where the time of steps goes: by operator, against the device's measured peaks, gaps between them\n"
     "  --trace FILE        write the first 20 steps as Chrome's JSON, for chrome://tracing and Perfetto\n"
+    "  --report FILE       put what the run measures into the plan's page (pcc --report): times of each rank, losses, memory;\n"
+    "                      where there is no file yet, make one of the plan alone\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, what was proved of the plan, how much is read from files\n"
     "  -h, --help          this text\n"
@@ -134,6 +136,7 @@ enum {
     OPTION_DEVICES,
     OPTION_PROFILE,
     OPTION_TRACE,
+    OPTION_REPORT,
     OPTION_ON_NAN,
     OPTION_VERSION
 };
@@ -184,6 +187,7 @@ static const struct option long_options[] = {
     {"sync", no_argument, NULL, OPTION_SYNC},
     {"profile", no_argument, NULL, OPTION_PROFILE},
     {"trace", required_argument, NULL, OPTION_TRACE},
+    {"report", required_argument, NULL, OPTION_REPORT},
     {"on-nan", required_argument, NULL, OPTION_ON_NAN},
     {"devices", no_argument, NULL, OPTION_DEVICES},
     {"verbose", no_argument, NULL, 'v'},
@@ -285,7 +289,7 @@ static_assert(NOPTIONS < 64, "a bit for each");
 /* Those of a training, of its figures and checks. */
 #define NOT_TRAINED_BITS                                                                                                                   \
     (OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(METRICS) | OPTION_BIT(ALL_RANKS) |                 \
-     OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(ON_NAN))
+     OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(REPORT) | OPTION_BIT(ON_NAN))
 
 static const char *option_name(int bit) {
     int i = 0;
@@ -305,12 +309,12 @@ static const struct Contradiction {
     {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS) | LAUNCH_BITS), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
      OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) |
-         OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN),
+         OPTION_BIT(TRACE) | OPTION_BIT(REPORT) | OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN),
      "trains nothing"},
     {OPTION_BIT(GENERATE),
      OPTION_BIT(EVAL) | OPTION_BIT(PREDICT) | OPTION_BIT(DATA) | OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) |
-         OPTION_BIT(METRICS) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) |
-         OPTION_BIT(ON_NAN) | OPTION_BIT(SAVE) | OPTION_BIT(PRINT),
+         OPTION_BIT(METRICS) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(REPORT) |
+         OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN) | OPTION_BIT(SAVE) | OPTION_BIT(PRINT),
      "generates text and does nothing else"},
     {OPTION_BIT(PROMPT), OPTION_BIT(PROMPT_TOKENS), "says what the text begins with"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
@@ -623,6 +627,9 @@ int main(int argc, char **argv) {
             break;
         case OPTION_TRACE:
             options.trace = optarg;
+            break;
+        case OPTION_REPORT:
+            options.report = optarg;
             break;
         case OPTION_ON_NAN:
             options.on_nan = optarg;

@@ -50,6 +50,7 @@ typedef struct RunOptions {
     bool deterministic, tf32, wait; /* see DeviceOptions */
     bool profile;                   /* --profile */
     const char *trace;              /* --trace: file; or NULL */
+    const char *report;             /* --report: file; or NULL */
     const char *on_nan;             /* --on-nan: stop or go; NULL: as the plan says */
     bool all_ranks, verbose;
     const Common *common; /* what all ranks must have in common */

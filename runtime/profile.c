@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/exec.h"
+#include "runtime/lanes.h"
 
 enum { MAX_TRACED = 20, NAME_BYTES = 96 };
 
@@ -52,6 +53,7 @@ struct Profile {
     VEC(Kind) kinds;
     VEC(Event) events;
     bool traces;
+    Lanes *lanes;             /* or NULL */
     int64_t nsteps, measured; /* seen; added up: all but the first, which warms up */
     double zero, step_begin, wall, span, between, peak_flops, peak_bytes;
     int64_t taken;   /* bytes of the device that the run has asked for */
@@ -195,7 +197,7 @@ static void describe(Profile *profile, int driven) {
     }
 }
 
-Profile *profile_create(Executor *executor, const Device *device, bool trace, Error *error) {
+Profile *profile_create(Executor *executor, const Device *device, bool trace, Lanes *lanes, Error *error) {
     Profile *profile = calloc(1, sizeof *profile);
     if (!profile) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -206,6 +208,7 @@ Profile *profile_create(Executor *executor, const Device *device, bool trace, Er
     profile->device = device;
     profile->queue = device->backend->queue;
     profile->traces = trace;
+    profile->lanes = lanes;
     profile->work = arena_alloc(&profile->arena, (size_t)executor->comm->ndriven * sizeof *profile->work);
     for (int i = 0; i < executor->comm->ndriven; i++)
         describe(profile, i);
@@ -217,6 +220,13 @@ bool profile_measure(Profile *profile, Error *error) {
     int64_t available, total;
     if (profile->queue && !profile->queue->memory(profile->device->context, &profile->taken, &available, &total, error)) return false;
     return peak_measure(profile->device, profile->executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error);
+}
+
+bool profile_peaks(const Profile *profile, double *flops, double *bytes) {
+    if (!profile || profile->peak_flops == 0) return false;
+    *flops = profile->peak_flops;
+    *bytes = profile->peak_bytes;
+    return true;
 }
 
 void profile_destroy(Profile *profile) {
@@ -291,6 +301,8 @@ static bool add_entry(Profile *profile, const Timing *entry, double *last, bool 
     if (!resolve(profile, entry, false, at, error)) return false;
     bool apart = entry->comm_mark[0] >= 0;
     if (apart && !resolve(profile, entry, true, comm, error)) return false;
+    if (profile->lanes) lanes_action(profile->lanes, entry->driven, entry->action, false, at);
+    if (profile->lanes && apart) lanes_action(profile->lanes, entry->driven, entry->action, true, comm);
     keep(profile, entry, at, false);
     if (apart) keep(profile, entry, comm, true);
     if (entry->driven != 0) return true;
@@ -316,6 +328,7 @@ bool profile_done(Profile *profile, Error *error) {
     if (profile->entries.n == 0) return true;
     for (int i = 0; i < profile->entries.n; i++)
         if (!add_entry(profile, &profile->entries.at[i], &last, counted, error)) return false;
+    if (profile->lanes) lanes_done(profile->lanes, profile->entries.at[0].at[0], wall);
     if (!counted) return true;
     profile->measured++;
     profile->wall += wall;
@@ -394,7 +407,8 @@ static void put_event(const Profile *profile, const Event *event, Text *text) {
                 (event->end - event->begin) * 1e6);
     for (const char *at = value; *at; at++) /* names are identifiers and paths; nothing else may break the file */
         if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
-    text_printf(text, "\", \"step\": %lld, \"flops\": %.15g, \"bytes\": %.15g}},\n", (long long)event->step, work->flops, work->bytes);
+    text_printf(text, "\", \"step\": %lld, \"plan_step\": %d, \"flops\": %.15g, \"bytes\": %.15g}},\n", (long long)event->step,
+                action->step, work->flops, work->bytes);
 }
 
 static void put_names(const Profile *profile, Text *text) {

@@ -4,8 +4,9 @@
 
 typedef struct Profile Profile;
 
-/* Of an executor's steps. trace: whether the events of steps are kept for profile_write. NULL and *error: out of memory. */
-Profile *profile_create(Executor *executor, const Device *device, bool trace, Error *error);
+/* Of an executor's steps. trace: whether the events of steps are kept for profile_write; lanes: what else is told of them, borrowed, or NULL. NULL and *error: out of memory. */
+struct Lanes;
+Profile *profile_create(Executor *executor, const Device *device, bool trace, struct Lanes *lanes, Error *error);
 void profile_destroy(Profile *profile); /* takes NULL */
 
 /* exec.c: a step begins; one action of a cursor begins and ends; what was queued has been done. A step that is replayed has no actions of
@@ -19,6 +20,7 @@ bool profile_done(Profile *profile, Error *error);
 
 /* Before the first step of a process that will ask for the table: what its device can do, and what has been taken of its memory. */
 bool profile_measure(Profile *profile, Error *error);
+bool profile_peaks(const Profile *profile, double *flops, double *bytes); /* what was measured there, a second; false: nothing was */
 /* The table of --profile, of the first rank that this process drives. */
 bool profile_report(Profile *profile, Text *text, Error *error);
 /* --trace: the events of all ranks as Chrome's and Perfetto's JSON, into one file on each node. Collective. */

@@ -13,6 +13,7 @@
 #include "runtime/figures.h"
 #include "runtime/generate.h"
 #include "runtime/log.h"
+#include "runtime/page.h"
 #include "runtime/profile.h"
 #include "runtime/training.h"
 #include "runtime/verify.h"
@@ -193,12 +194,14 @@ static bool restore(Run *run, Error *error) {
     return told_by_first(run, ok, error);
 }
 
-/* --profile, --trace. The table is rank 0's. */
+/* --profile, --trace, --report. The table is rank 0's, and so are the peaks. */
 static bool open_profile(Run *run, Error *error) {
     const RunOptions *options = run->options;
-    if (!options->profile && !options->trace) return true;
-    run->training->profile = profile_create(run->executor, &run->device, options->trace, error);
-    bool ok = run->training->profile && (!options->profile || run->comm->process != 0 || profile_measure(run->training->profile, error));
+    if (!told_by_first(run, page_open(run, error), error)) return false;
+    if (!options->profile && !options->trace && !run->training->lanes) return true;
+    run->training->profile = profile_create(run->executor, &run->device, options->trace, run->training->lanes, error);
+    const bool peaks = (options->profile || run->training->lanes) && run->comm->process == 0;
+    bool ok = run->training->profile && (!peaks || profile_measure(run->training->profile, error));
     executor_profile(run->executor, run->training->profile);
     return comm_agree(run->comm, ok, error);
 }
@@ -365,6 +368,14 @@ static bool look_around(Run *run, Error *error) {
     return run->agreed = false;
 }
 
+/* --report alone measures some of the steps. */
+static void choose_measured(Run *run, const Position *next) {
+    Training *training = run->training;
+    if (!training->lanes) return;
+    const bool measured = lanes_begin(training->lanes, run->nsteps, next->global_step);
+    if (!run->options->profile && !run->options->trace) executor_profile(run->executor, measured ? training->profile : NULL);
+}
+
 /* SIGUSR1: a checkpoint of the step that is done, if none of it is due. Collective. */
 static bool checkpoint_asked(Run *run, Error *error) {
     const Position *at = &run->position;
@@ -386,6 +397,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     next.epoch = epoch;
     next.step = step;
     next.global_step++;
+    choose_measured(run, &next);
     double begin = now_seconds();
     bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error)
                                        : executor_step_ahead(run->executor, epoch, step, error);
@@ -466,7 +478,7 @@ static bool train(Run *run, Error *error) {
     if (ok && run->options->profile && run->comm->process == 0)
         ok = profile_report(run->training->profile, &text, error) || (run->agreed = false); /* the others go on */
     if (ok && run->options->trace) ok = profile_write(run->training->profile, run->comm, run->options->trace, error);
-    ok = ok && report_parameters(run, &text, error);
+    ok = ok && page_write(run, error) && report_parameters(run, &text, error);
     if (ok && run->comm->process == 0) say(run, &text);
     text_finish(&text);
     return ok;
@@ -529,6 +541,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     if (training.lock >= 0) close(training.lock);
     log_close(&run);
     profile_destroy(training.profile);
+    page_close(&run);
     verifier_destroy(training.verifier);
     evaluation_destroy(run.evaluation);
     generator_destroy(run.generator);

@@ -19,6 +19,7 @@
  *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop
  *   limits.c   cores, memory and addresses that the system grants
+ *   page.c     --report: what is measured, in the plan's page; lanes.c, lanes_gather.c: what ran when, on all ranks; curve.c: losses
  *   profile.c  --profile and --trace: where the time of steps goes; peak.c: what the device can do
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine

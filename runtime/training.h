@@ -1,6 +1,8 @@
 /* training: what goes with a run that trains, beside what every run has (run.h): for run.c and best.c. */
 #pragma once
+#include "runtime/curve.h"
 #include "runtime/evaluate.h"
+#include "runtime/lanes.h"
 #include "runtime/profile.h"
 #include "runtime/run.h"
 #include "runtime/stop.h"
@@ -16,6 +18,8 @@ struct Training {
     int64_t eval_steps;      /* EVAL_STEPS */
     Verifier *verifier;
     Profile *profile; /* --profile, --trace; or NULL */
+    Lanes *lanes;     /* --report: what ran when; or NULL */
+    Curve *curve;     /* likewise: losses */
     Stop stop;
     int64_t began;      /* global step that this run goes on from */
     bool enough;        /* early_stop: no evaluation was better for too long */

@@ -21,14 +21,15 @@ reaches() { # FILE...: the headers of the project that they include, directly or
 includes() { grep -nE "#include \"($1)/" "$2"/*.[chly] "$2"/*/*.[ch] 2>/dev/null; }
 
 rules() {
-    includes 'frontend|strategies|search|proof|compiler|runtime|tests' ir | rule "ir includes no other layer"
-    includes 'strategies|search|proof|compiler|runtime|tests' frontend | rule "frontend includes only ir"
-    includes 'frontend|search|proof|compiler|runtime|tests' strategies | rule "strategies includes only ir"
-    includes 'frontend|proof|compiler|runtime|tests' search | rule "search includes only ir and strategies"
+    includes 'report|frontend|strategies|search|proof|compiler|runtime|tests' ir | rule "ir includes no other layer"
+    includes 'frontend|strategies|search|proof|compiler|runtime|tests' report | rule "report includes only ir"
+    includes 'report|strategies|search|proof|compiler|runtime|tests' frontend | rule "frontend includes only ir"
+    includes 'report|frontend|search|proof|compiler|runtime|tests' strategies | rule "strategies includes only ir"
+    includes 'report|frontend|proof|compiler|runtime|tests' search | rule "search includes only ir and strategies"
     reaches search/problem.c $(grep -l '"search/solve\.h"' search/*.c) | grep -vE '^(search/|ir/(base|map)\.h)' | rule "solvers know the problem and nothing of graphs"
-    includes 'frontend|strategies|search|compiler|runtime|tests' proof | rule "proof includes only ir"
+    includes 'report|frontend|strategies|search|compiler|runtime|tests' proof | rule "proof includes only ir"
     includes 'runtime|tests' compiler | rule "compiler does not include runtime"
-    includes 'frontend|strategies|search|proof|compiler|tests' runtime | rule "runtime includes only ir"
+    includes 'frontend|strategies|search|proof|compiler|tests' runtime | rule "runtime includes only ir and report"
     reaches runtime/comm/*.[ch] | grep '^ir/' | grep -vE '^ir/(base|half|layout)\.h$' | rule "runtime/comm knows elements, tensors and layouts, no more of ir"
     reaches runtime/cpu/*.[ch] runtime/cuda/*.[ch]* | grep -E '^ir/(graph|plan)\.h$' | rule "kernels and their communicators know operators, neither graphs nor plans"
 
@@ -42,18 +43,18 @@ rules() {
         rule "proof/layout.c calls ir/box.c to compare"
 
     # Reasons stand in docs/, and comments point only at what is there.
-    texts="README.md docs ir frontend strategies search proof compiler runtime samples tests tools"
+    texts="README.md docs ir report frontend strategies search proof compiler runtime samples tests tools"
     grep -rnIE '\b(DESIGN|PLAN|PROOF)(\.md| [0-9])|\bfacts/' $texts | grep -v '^tests/layers.sh:' | rule "references that lead out of the repository"
     grep -rhoIE '\bdocs/[a-z]+\.md' $texts | sort -u | while read -r page; do
         [ -f "$page" ] || echo "$page"
     done | rule "pages of docs/ that are there"
-    grep -rnoE '\b(ir|frontend|strategies|search|proof|compiler|runtime|samples|tests|tools)/[a-zA-Z0-9_/-]+\.(c|h|def|y|l|sh|py|dsl|cuh?)\b' README.md docs | while IFS=: read -r page line file; do
+    grep -rnoE '\b(ir|report|frontend|strategies|search|proof|compiler|runtime|samples|tests|tools)/[a-zA-Z0-9_/-]+\.(c|h|def|y|l|sh|py|dsl|cuh?)\b' README.md docs | while IFS=: read -r page line file; do
         [ -e "$file" ] || echo "$page:$line: $file"
     done | rule "files that README.md and docs/ name"
 
-    find ir frontend strategies search proof compiler runtime tests -name '*.[chly]' -exec wc -l {} + | awk '$2 != "total" && $1 > 800 { print $2 " (" $1 " lines)" }' |
+    find ir report frontend strategies search proof compiler runtime tests -name '*.[chly]' -exec wc -l {} + | awk '$2 != "total" && $1 > 800 { print $2 " (" $1 " lines)" }' |
         rule "files of at most 800 lines"
-    grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c frontend/*.c strategies/*.c search/*.c compiler/*.c runtime/*.c runtime/*/*.c |
+    grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c report/*.c frontend/*.c strategies/*.c search/*.c compiler/*.c runtime/*.c runtime/*/*.c |
         grep -vE '^ir/(rule|shapes)\.c' | rule "a switch over operators only in rule functions (and in proof/, which has its own table)"
     for key in $(grep -ohE '(scan_(is_)?key(word)?|read_number_key)\(&?scan, "[a-z_0-9]+"' ir/read.c ir/plan.c ir/side.c | grep -oE '"[a-z_0-9]+"' | sort -u); do
         sed -n '/known\[\] = {/,/};/p' ir/scan.c | grep -qF "$key" || [ "$key" = '"none"' ] || echo "$key"

@@ -17,4 +17,4 @@ if [ -z "$program" ] || ! "$program" --version | grep -q "version $version\."; t
 fi
 # tests/standin/include follows the headers that it stands in for.
 # shellcheck disable=SC2086
-find ir frontend strategies search proof compiler runtime tests -name '*.[ch]' ! -path 'tests/standin/include/*' -print0 | xargs -0 -P 2 -n 8 "$program" $how
+find ir report frontend strategies search proof compiler runtime tests -name '*.[ch]' ! -path 'tests/standin/include/*' -print0 | xargs -0 -P 2 -n 8 "$program" $how

@@ -91,6 +91,8 @@ bool comm_agree(Comm *comm, bool ok, Error *error);
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */
 bool comm_most(Comm *comm, uint64_t *number, Error *error);
+/* By how many seconds this process's clock (now_seconds) is ahead of process 0's, half a barrier more or less; processes of a node share one. Collective. */
+bool comm_clock(Comm *comm, double *ahead, Error *error);
 /* Whether all processes have common[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
  * the first thing, what is said of it and by which ranks; the others' are reported. */
 bool comm_same(Comm *comm, const Common *common, int code, Error *error);

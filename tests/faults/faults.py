@@ -155,7 +155,7 @@ seed(unit("runtime", "peak"),
      ("rates are positive", "fit_products", "determinant > 1e-9 * ff * bb && x > 0 && y > 0", "true"))
 seed(unit("compiler", "held"),
      ("a value is held until its last reader", "live", "last[instance] = end", "if (last[instance] < 0) last[instance] = end"),
-     ("what is read through a view is held", "find_lives", "role->instances.at[v].place != PLACE_VIEW", "true"),
+     ("what is read through a view is held", "lives_find", "role->instances.at[v].place != PLACE_VIEW", "true"),
      ("a byte under several values counts once", "cover_add", "c->times[node] > 0", "c->times[node] != 1"))
 seed(unit("compiler", "fits"),
      ("as much as may be needed is enough", "pass_fits", "if (needed <= limit)", "if (needed < limit)"),
@@ -207,7 +207,7 @@ seed(unit("compiler", "found"),
      ("axes of two meshes that overlap are no strategy", "check_apart", "if (digits_compatible(digits[i], digits[k])) continue;", "continue;"))
 seed(unit("compiler", "asserts"),
      ("a limit may be reached where it says so", "kept", "assertion->reached ?", "assertion->reached && measured < 0 ?"),
-     ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, name_at(g, g->values.at[move->value].node))", "false"))
+     ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, node_path(g, g->values.at[move->value].node))", "false"))
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
 seed(unit("strategies", "traffic"),

@@ -63,6 +63,11 @@ keep recompute "$work/recompute/ir/rank_0/09_execute_0009.ir"
 compile hints_quickstart "$samples/quickstart.dsl" --ranks 8 --write-hints found.dsl
 keep hints_quickstart "$work/hints_quickstart/found.dsl"
 
+# The data of the page that --report writes.
+compile report_quickstart "$samples/quickstart.dsl" --ranks 8 --report page.html
+sed -n '/id="plan">/,/<\/script>/p' "$work/report_quickstart/page.html" | sed 's/^<script[^>]*>//; s/<\/script>$//' >"$work/report_quickstart/page.json"
+keep report_quickstart "$work/report_quickstart/page.json"
+
 # Sizes that the strategy does not divide; the view of the last rank.
 compile uneven "$samples/quickstart.dsl" --ranks 8 -D batch=15 -D in_dim=30 --dump-ranks 7
 keep uneven "$work/uneven/ir/rank_7/07_step_parallel_end_0007.ir"

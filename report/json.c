@@ -1,7 +1,6 @@
-#include "compiler/json.h"
+#include "report/json.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ static int character(const unsigned char *at) {
     return overlong || beyond ? 0 : n;
 }
 
-static void quoted(Text *text, const char *value) {
+static void quoted(Text *text, const char *value, bool in_page) {
     text_append(text, "\"", 1);
     for (const unsigned char *at = (const unsigned char *)value; *at;) {
         int n = character(at);
@@ -28,7 +27,7 @@ static void quoted(Text *text, const char *value) {
             text_printf(text, "\\%c", *at);
         else if (*at == '\n')
             text_printf(text, "\\n");
-        else if (*at < 0x20 || *at == 0x7f)
+        else if (*at < 0x20 || *at == 0x7f || (in_page && *at == '<'))
             text_printf(text, "\\u%04x", *at);
         else
             text_append(text, (const char *)at, (size_t)n);
@@ -37,19 +36,25 @@ static void quoted(Text *text, const char *value) {
     text_append(text, "\"", 1);
 }
 
+static void new_line(Json *json, int depth) {
+    text_append(json->text, "\n", 1);
+    for (int i = 0; i < depth && !json->in_page; i++)
+        text_append(json->text, "  ", 2);
+}
+
 static void member(Json *json, const char *key) {
     if (json->depth > 0) {
-        int at = json->depth - 1;
-        if (json->filled[at]) text_printf(json->text, ",");
+        const int at = json->depth - 1;
+        if (json->filled[at]) text_append(json->text, ",", 1);
         if (!json->flat[at])
-            text_printf(json->text, "\n%*s", 2 * json->depth, "");
-        else if (json->filled[at])
-            text_printf(json->text, " ");
+            new_line(json, json->depth);
+        else if (json->filled[at] && !json->in_page)
+            text_append(json->text, " ", 1);
         json->filled[at] = true;
     }
     if (key == NULL) return;
-    quoted(json->text, key);
-    text_printf(json->text, ": ");
+    quoted(json->text, key, json->in_page);
+    text_append(json->text, ": ", json->in_page ? 1 : 2);
 }
 
 static void open(Json *json, const char *key, const char *bracket, bool flat) {
@@ -75,10 +80,14 @@ void json_array(Json *json, const char *key) {
     open(json, key, "[", false);
 }
 
+void json_list(Json *json, const char *key) {
+    open(json, key, "[", true);
+}
+
 void json_end(Json *json) {
     assert(json->depth > 0);
     int at = --json->depth;
-    if (json->filled[at] && !json->flat[at]) text_printf(json->text, "\n%*s", 2 * at, "");
+    if (json->filled[at] && !json->flat[at]) new_line(json, at);
     text_append(json->text, json->array[at] ? "]" : "}", 1);
     if (at == 0) text_append(json->text, "\n", 1);
 }
@@ -86,14 +95,21 @@ void json_end(Json *json) {
 void json_text(Json *json, const char *key, const char *value) {
     member(json, key);
     if (value != NULL)
-        quoted(json->text, value);
+        quoted(json->text, value, json->in_page);
     else
         text_printf(json->text, "null");
 }
 
 void json_int(Json *json, const char *key, int64_t value) {
+    char digits[24];
+    size_t at = sizeof digits;
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
     member(json, key);
-    text_printf(json->text, "%" PRId64, value);
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (value < 0) digits[--at] = '-';
+    text_append(json->text, digits + at, sizeof digits - at);
 }
 
 void json_real(Json *json, const char *key, double value) {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/json.h"
+#include "report/json.h"
 
 Test(json, objects_arrays_and_rows_have_one_form) {
     Text text = {0};
@@ -76,4 +76,24 @@ Test(json, numbers_read_back_and_others_are_null) {
         cJSON_Delete(read);
         text_finish(&text);
     }
+}
+
+Test(json, in_a_page_is_no_space_and_no_less_than) {
+    Text text = {0};
+    Json json = {.text = &text, .in_page = true};
+    json_object(&json, NULL);
+    json_list(&json, "a<b");
+    json_int(&json, NULL, INT64_MIN);
+    json_text(&json, NULL, "</script>");
+    json_list(&json, NULL);
+    json_end(&json);
+    json_end(&json);
+    json_array(&json, "rows");
+    json_row(&json, NULL);
+    json_int(&json, "x", 0);
+    json_end(&json);
+    json_end(&json);
+    json_end(&json);
+    cr_expect_str_eq(text.at, "{\n\"a\\u003cb\":[-9223372036854775808,\"\\u003c/script>\",[]],\n\"rows\":[\n{\"x\":0}\n]\n}\n");
+    text_finish(&text);
 }

@@ -1,0 +1,44 @@
+/* report: --report, the page of a compilation (docs/report.md): what pcc knows beside the plan, added to the plan's data (report/plan.h).
+ *
+ *   report.c       the net: source, calls, hints, warnings, demands, what the search found
+ *   report_why.c   why each node has its strategy
+ *   report_cost.c  what each step and communication costs
+ */
+#pragma once
+#include "compiler/compiler.h"
+#include "compiler/facts.h"
+#include "compiler/timeline.h"
+#include "report/plan.h"
+
+/* The page's text. False with c->error. Of a whole compilation with Options.report. */
+bool report_print(Text *text, Compilation *c);
+
+/* ---------------------------------------------------------------- report.c: what others ask for */
+
+/* The calls of cells, by path. */
+typedef struct Calls {
+    Arena *arena;
+    const Paths *paths;
+    VEC(int) at; /* of paths: those that are calls, outer ones first */
+    Map map;     /* of at, by path */
+} Calls;
+/* The innermost call in which what has this path stands; -1: the net. */
+int call_around(const Calls *calls, const char *path);
+/* The hints as they are numbered in the page. */
+typedef struct HintNumbers {
+    const Front *front;
+    Map map; /* of front->hints, by address */
+} HintNumbers;
+int hint_number(const HintNumbers *hints, const Hint *hint); /* -1: none */
+
+void report_machine(Json *json, const Machine *machine); /* member `machine` */
+
+/* ---------------------------------------------------------------- report_why.c */
+
+/* Adds `why` and `decisions` of a program. */
+void report_why(PlanData *data, const Build *b, const Calls *calls, const HintNumbers *hints);
+
+/* ---------------------------------------------------------------- report_cost.c */
+
+/* Adds `comms`, `events` and the sums of a role. bounds, times of it must be there: facts_bounds, timeline_make. */
+void report_cost(PlanData *data, const Facts *facts, const Timeline *timeline, const Machine *machine);

@@ -1,0 +1,104 @@
+/* What each step and communication of a role costs, and the sums that --stats has. */
+#include "compiler/held.h"
+#include "compiler/report.h"
+
+static void write_communications(PlanData *data, const Facts *facts, const Timeline *timeline) {
+    Json *json = &data->json;
+    json_array(json, "comms");
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *made = &facts->communications.at[i];
+        if (made->kind == COMM_STRIDED_SLICE) continue;
+        const Traffic traffic[] = {made->sent, made->received, made->bound};
+        json_list(json, NULL);
+        json_int(json, NULL, made->step);
+        json_int(json, NULL, made->value);
+        json_int(json, NULL, made->from);
+        json_int(json, NULL, made->to);
+        data_text(data, comm_name[made->kind]);
+        json_int(json, NULL, made->bucket);
+        for (int k = 0; k < 3; k++) {
+            json_int(json, NULL, traffic[k].total);
+            json_int(json, NULL, traffic[k].max);
+        }
+        json_int(json, NULL, nanoseconds(timeline->alone_s[i]));
+        json_int(json, NULL, nanoseconds(timeline->exposed_by[i]));
+        json_end(json);
+    }
+    json_end(json);
+}
+
+/* Both ends are rounded, so that lengths add up to the step. */
+static void write_events(PlanData *data, const Timeline *timeline) {
+    Json *json = &data->json;
+    json_array(json, "events");
+    for (int i = 0; i < timeline->events.n; i++) {
+        const TimelineEvent *event = &timeline->events.at[i];
+        const int64_t begin = nanoseconds(event->begin_s);
+        json_list(json, NULL);
+        json_int(json, NULL, event->step);
+        json_int(json, NULL, event->nsteps);
+        json_int(json, NULL, event->communication);
+        json_int(json, NULL, begin);
+        json_int(json, NULL, nanoseconds(event->end_s) - begin);
+        json_int(json, NULL, (int64_t)event->flops);
+        json_int(json, NULL, (int64_t)event->bytes);
+        json_end(json);
+    }
+    json_end(json);
+}
+
+static void write_traffic(Json *json, const char *key, Traffic bytes) {
+    json_row(json, key);
+    json_int(json, "total", bytes.total);
+    json_int(json, "max", bytes.max);
+    json_end(json);
+}
+
+static void write_sums(PlanData *data, const Facts *facts, const Timeline *timeline, const Machine *machine) {
+    Json *json = &data->json;
+    json_row(json, "totals");
+    json_int(json, "count", facts->all.count);
+    write_traffic(json, "sent", facts->sent);
+    write_traffic(json, "received", facts->received);
+    write_traffic(json, "bound", facts->bound);
+    json_int(json, "sent_rank", facts->all.sent);
+    json_end(json);
+    json_row(json, "memory");
+    json_int(json, "parameters", facts->parameters);
+    json_int(json, "parameter_tensors", facts->nparameters);
+    json_int(json, "states_whole", facts->states_whole);
+    json_int(json, "states", facts->states);
+    json_int(json, "arena", facts->role->arena_bytes);
+    json_int(json, "inner", facts->inner);
+    json_int(json, "inputs", facts->inputs);
+    json_int(json, "constants", facts->constants);
+    json_int(json, "rank", facts->rank_bytes);
+    json_end(json);
+    json_row(json, "flops");
+    json_real(json, "net", facts->flops);
+    json_real(json, "rank", facts->rank_flops);
+    json_end(json);
+    json_row(json, "predicted");
+    json_text(json, "machine", machine != NULL ? machine->name : machine_cpu.name);
+    json_int(json, "step", nanoseconds(timeline->step_s));
+    json_int(json, "kernels", nanoseconds(timeline->kernel_s));
+    json_int(json, "communications", nanoseconds(timeline->communication_s));
+    json_int(json, "exposed", nanoseconds(timeline->exposed_s));
+    json_end(json);
+}
+
+static void write_fullest(PlanData *data, const Facts *facts) {
+    Held held;
+    held_find(&held, facts, data->tables.arena);
+    json_row(&data->json, "fullest");
+    json_int(&data->json, "step", held.step);
+    json_int(&data->json, "bytes", held.bytes);
+    json_end(&data->json);
+}
+
+void report_cost(PlanData *data, const Facts *facts, const Timeline *timeline, const Machine *machine) {
+    write_communications(data, facts, timeline);
+    write_events(data, timeline);
+    write_sums(data, facts, timeline, machine);
+    write_fullest(data, facts);
+}

@@ -1,0 +1,165 @@
+/* Why each node of a program has its strategy, as explain.c says it of one value, for all of them at once. */
+#include <string.h>
+
+#include "compiler/name.h"
+#include "compiler/report.h"
+
+/* As docs/report.md numbers them. */
+typedef enum {
+    WHY_NONE,
+    WHY_HINT,
+    WHY_PROPAGATED,
+    WHY_BATCH,
+    WHY_OPERATOR,
+    WHY_WHOLE,
+    WHY_FOLLOWS,
+    WHY_SEARCH,
+    WHY_STATE,
+} Why;
+
+/* A strategy of nodes that are alike, which share their rules, and its text. */
+typedef struct Said {
+    const Rule *rule;
+    const Strategy *strategy;
+    int text;
+} Said;
+
+typedef struct Whys {
+    PlanData *data;
+    const Build *b;
+    VEC(Said) said;
+    Map said_map;
+    int *node_of; /* per node of front.chosen the first of the graph that stands for it; -1: none */
+} Whys;
+
+static int print_strategy(const Whys *w, const Graph *g, const Node *node, const Strategy *strategy) {
+    Text text = {0};
+    if (!strategy_print(&text, node, g, strategy))
+        for (int i = 0; i < node->nin; i++) {
+            Layout layout;
+            const TensorType *type = &g->values.at[node->in[i]].type;
+            strategy_in_layout(node, strategy, i, type->shape.ndim, &layout);
+            text_printf(&text, "%s", i > 0 ? ", " : " on ");
+            layout_print(&text, &layout, type->hidden);
+        }
+    const int number = table_text(&w->data->tables, text.at);
+    text_finish(&text);
+    return number;
+}
+
+/* The number of its text; -1: it has none. */
+static int strategy_number(Whys *w, const Graph *g, const Node *node, const Strategy *strategy) {
+    if (strategy == NULL || node_is_leaf(node)) return -1;
+    const uint64_t hash = hash_mix(hash_mix(0, (uint64_t)(uintptr_t)node->rule), (uint64_t)(uintptr_t)strategy);
+    map_each(&w->said_map, hash,
+             number) if (w->said.at[number].rule == node->rule && w->said.at[number].strategy == strategy) return w->said.at[number]
+        .text;
+    const int text = print_strategy(w, g, node, strategy);
+    map_add(w->data->tables.arena, &w->said_map, hash, w->said.n);
+    vec_push(w->data->tables.arena, &w->said, ((Said){node->rule, strategy, text}));
+    return text;
+}
+
+/* Whether strategies were chosen for a node: for its node of front.chosen, which is the same operator unless it was expanded. */
+static bool was_chosen_for(const Build *b, int node) {
+    const Graph *g = &b->sharded.graph;
+    return node < g->nforward && !node_is_leaf(&g->nodes.at[node]);
+}
+
+static Why why_of(const Build *b, int id) {
+    const Node *node = &b->sharded.graph.nodes.at[id];
+    if (node->strategy == NULL || node_is_leaf(node)) return WHY_NONE;
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) return WHY_STATE;
+    if (was_chosen_for(b, id)) {
+        const int chosen = chosen_of(b, id);
+        node = &b->front.chosen.nodes.at[chosen];
+        if (b->front.followed != NULL && b->front.followed[chosen]) return WHY_FOLLOWS;
+        if (node->from == STRATEGY_PROPAGATED && b->front.propagation.decision[chosen].by_search) return WHY_SEARCH;
+    }
+    switch (node->from) {
+    case STRATEGY_NONE:
+        return WHY_NONE;
+    case STRATEGY_USER:
+        return WHY_HINT;
+    case STRATEGY_PROPAGATED:
+        return WHY_PROPAGATED;
+    case STRATEGY_BATCH:
+        return WHY_BATCH;
+    case STRATEGY_ORIGIN:
+        return WHY_OPERATOR;
+    case STRATEGY_WHOLE:
+        return WHY_WHOLE;
+    }
+    return WHY_NONE;
+}
+
+static int graph_node(const Whys *w, int chosen) {
+    return chosen >= 0 ? w->node_of[chosen] : -1;
+}
+
+static void write_decision(Whys *w, int chosen) {
+    Json *json = &w->data->json;
+    const Graph *g = &w->b->front.chosen;
+    const Decision *decision = &w->b->front.propagation.decision[chosen];
+    json_list(json, NULL);
+    json_int(json, NULL, decision->by);
+    json_int(json, NULL, graph_node(w, decision->hint));
+    json_int(json, NULL, graph_node(w, decision->from));
+    json_int(json, NULL, decision->ncandidates);
+    json_list(json, NULL);
+    for (int i = 0; i < decision->nalternatives; i++) {
+        const Alternative *at = &decision->alternative[i];
+        json_list(json, NULL);
+        json_int(json, NULL, strategy_number(w, g, &g->nodes.at[chosen], at->strategy));
+        json_int(json, NULL, at->bytes);
+        json_int(json, NULL, at->messages);
+        json_int(json, NULL, at->regret);
+        json_int(json, NULL, (int64_t)at->flops);
+        json_end(json);
+    }
+    json_end(json);
+    json_end(json);
+}
+
+static const Layout *asked_of(const Build *b, int id) {
+    const Graph *g = &b->sharded.graph;
+    const int like = g->nodes.at[id].micro > 0 ? g->nodes.at[id].origin : id;
+    return b->front.out_layout != NULL && like < g->nforward ? b->front.out_layout[like] : NULL;
+}
+
+void report_why(PlanData *data, const Build *b, const Calls *calls, const HintNumbers *hints) {
+    const Graph *g = &b->sharded.graph;
+    Json *json = &data->json;
+    Arena *arena = data->tables.arena;
+    Whys w = {.data = data, .b = b, .node_of = arena_alloc(arena, sizeof *w.node_of * (size_t)(b->front.chosen.nodes.n + 1))};
+    VEC(int) decided = {0}; /* nodes of front.chosen */
+    int *decision = arena_alloc(arena, sizeof *decision * (size_t)(b->front.chosen.nodes.n + 1));
+    memset(w.node_of, -1, sizeof *w.node_of * (size_t)(b->front.chosen.nodes.n + 1));
+    memset(decision, -1, sizeof *decision * (size_t)(b->front.chosen.nodes.n + 1));
+    for (int n = g->nforward - 1; n >= 0; n--)
+        w.node_of[chosen_of(b, n)] = n;
+    json_array(json, "why");
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        const bool chosen = was_chosen_for(b, n);
+        const int of = chosen ? chosen_of(b, n) : -1;
+        const Why why = why_of(b, n);
+        if (why == WHY_PROPAGATED && chosen && decision[of] < 0) {
+            decision[of] = decided.n;
+            vec_push(arena, &decided, of);
+        }
+        json_list(json, NULL);
+        json_int(json, NULL, strategy_number(&w, g, node, b->sharded.strategy[n]));
+        json_int(json, NULL, why);
+        json_int(json, NULL, chosen ? hint_number(hints, b->front.chosen.nodes.at[of].hint) : -1);
+        json_int(json, NULL, table_layout(&data->tables, asked_of(b, n)));
+        json_int(json, NULL, chosen ? decision[of] : -1);
+        json_int(json, NULL, call_around(calls, node_path(g, n)));
+        json_end(json);
+    }
+    json_end(json);
+    json_array(json, "decisions");
+    for (int i = 0; i < decided.n; i++)
+        write_decision(&w, decided.at[i]);
+    json_end(json);
+}

@@ -1,0 +1,218 @@
+/* How a tensor lies on the ranks, and what moves between two layouts: the arithmetic of ir/box.c, on the digits of rank numbers.
+ *
+ * A layout: {text, hidden, dims: [[digit, ..], ..], halos: [halo or null, ..], partial: [{kind, digits}, ..]}; a digit: {size, stride}, of
+ * rank r (r / stride) mod size. A box: [[begin, end], ..]. */
+
+const layouts = new Map();
+function layoutRead(text) {
+    let made = layouts.get(text);
+    if (!made) {
+        made = layoutParse(text);
+        layouts.set(text, made);
+    }
+    return made;
+}
+
+function digitsRead(text) {
+    return [...text.matchAll(/(\d+)@(\d+)/g)].map((m) => ({ size: +m[1], stride: +m[2] }));
+}
+
+function layoutParse(text) {
+    const close = text.indexOf("]");
+    const inside = text.slice(1, close).trim();
+    const made = { text, hidden: inside.includes("|"), dims: [], halos: [], partial: [] };
+    for (const word of inside.split(/\s+/)) {
+        if (word === "" || word === "|") continue;
+        const halo = word.match(/~(\w+)\((\d+),(\d+),(-?\d+),(-?\d+)\)/);
+        made.dims.push(digitsRead(word.replace(/~.*/, "")));
+        made.halos.push(halo ? { kind: halo[1], of: +halo[2], stride: +halo[3], low: +halo[4], high: +halo[5] } : null);
+    }
+    for (const m of text.slice(close + 1).matchAll(/\+(\w+)\(([^)]*)\)/g)) made.partial.push({ kind: m[1], digits: digitsRead(m[2]) });
+    return made;
+}
+
+const splitDigits = (layout) => layout.dims.flat();
+const partialDigits = (layout) => layout.partial.flatMap((p) => p.digits);
+const parts = (digits) => digits.reduce((n, d) => n * d.size, 1);
+const digitOf = (d, rank) => Math.floor(rank / d.stride) % d.size;
+const digitWithin = (part, whole) => part.stride >= whole.stride && part.stride * part.size <= whole.stride * whole.size;
+/* A rank's number with all digits but these set to 0. */
+const only = (digits, rank) => digits.reduce((n, d) => n + digitOf(d, rank) * d.stride, 0);
+const indexOf = (digits, rank) => digits.reduce((n, d) => n * d.size + digitOf(d, rank), 0);
+/* The number whose given digits, major first, spell index. */
+function numberOf(digits, index) {
+    let number = 0;
+    for (let i = digits.length - 1; i >= 0; i--) {
+        number += (index % digits[i].size) * digits[i].stride;
+        index = Math.floor(index / digits[i].size);
+    }
+    return number;
+}
+
+/* The mixed radix of nranks in which each digit is a run of neighbours, major first; null: they do not fit together (2 x 3, 3 x 2). */
+function digitsChain(digits, nranks) {
+    const ends = [...new Set([1, nranks, ...digits.flatMap((d) => [d.stride, d.stride * d.size])])].sort((a, b) => a - b);
+    const chain = [];
+    for (let i = 1; i < ends.length; i++) {
+        if (ends[i] % ends[i - 1] !== 0) return null;
+        chain.unshift({ size: ends[i] / ends[i - 1], stride: ends[i - 1] });
+    }
+    return chain;
+}
+
+/* The digits of a chain that none of these contain: ranks that agree in these differ only there. */
+function digitsLeft(digits, nranks) {
+    return (digitsChain(digits, nranks) || []).filter((d) => !digits.some((of) => digitWithin(d, of)));
+}
+
+/* ---------------------------------------------------------------- boxes */
+
+/* Part number `part` of [begin, end) in balanced parts, the first ones one longer. */
+function divide(range, count, part) {
+    const size = range[1] - range[0], each = Math.floor(size / count), rest = size % count;
+    const begin = range[0] + part * each + Math.min(part, rest);
+    return [begin, begin + each + (part < rest ? 1 : 0)];
+}
+
+function haloRange(halo, size, range) {
+    if (range[0] >= range[1]) return [0, 0];
+    let first = range[0], last = range[1] - 1;
+    if (halo.kind !== "sees") {
+        first = Math.max(0, Math.floor((first - halo.high + halo.stride - 1) / halo.stride));
+        last = Math.floor((last + halo.low) / halo.stride);
+    }
+    if (first <= last && halo.kind !== "seen") {
+        first = first * halo.stride - halo.low;
+        last = last * halo.stride + halo.high;
+    }
+    first = Math.max(first, 0);
+    last = Math.min(last, size - 1);
+    return first <= last ? [first, last + 1] : [0, 0];
+}
+
+function dimRange(layout, dim, size, rank) {
+    const halo = layout.halos[dim];
+    let range = [0, halo ? halo.of : size];
+    for (const d of layout.dims[dim]) range = divide(range, d.size, digitOf(d, rank));
+    return halo ? haloRange(halo, size, range) : range;
+}
+
+function boxOf(layout, shape, rank) {
+    return shape.map((size, dim) => dimRange(layout, dim, size, rank));
+}
+
+function boxElements(box) {
+    return box.reduce((n, [begin, end]) => n * Math.max(0, end - begin), 1);
+}
+
+function boxMeet(a, b) {
+    return a.map(([begin, end], i) => [Math.max(begin, b[i][0]), Math.min(end, b[i][1])]);
+}
+
+const boxText = (box, shape) => "[" + box.map(([begin, end], i) => (begin === 0 && end === shape[i] ? ":" : begin >= end ? "none" : `${begin}:${end}`)).join(", ") + "]";
+
+/* Of the largest box of any rank. */
+function largestElements(layout, shape) {
+    return shape.reduce((n, size, dim) => {
+        const digits = layout.dims[dim], count = layout.halos[dim] ? parts(digits) : 1;
+        let longest = 0;
+        for (let i = 0; i < count; i++) {
+            const range = dimRange(layout, dim, size, numberOf(digits, i));
+            longest = Math.max(longest, range[1] - range[0]);
+        }
+        return n * longest;
+    }, 1);
+}
+
+/* ---------------------------------------------------------------- what moves */
+
+/* A conversion, prepared: keys of ranks by what they need and what they hold. kind: of the communication (all_reduce, ..). */
+function moveMake(kind, from, to, shape, nranks) {
+    const source = splitDigits(from), kept = partialDigits(to);
+    const summed = partialDigits(from).filter((d) => !kept.some((k) => k.size === d.size && k.stride === d.stride)).sort((a, b) => b.stride - a.stride);
+    const alone = kind === "all_reduce" || kind === "reduce_scatter" ? digitsLeft([...source, ...partialDigits(from), ...splitDigits(to), ...kept], nranks) : [];
+    const apart = [...kept, ...alone]; /* in which ranks that work together agree */
+    const move = { from, to, shape, nranks, source, summed, apart, target: [...splitDigits(to), ...apart], terms: parts(summed), needers: null, owners: null };
+    if (move.terms > 1) groupRanks(move);
+    return move;
+}
+
+/* By what they need, and by that and what they hold: the ranks, ascending. */
+function groupRanks(move) {
+    move.needers = new Map();
+    move.owners = new Map();
+    for (let rank = 0; rank < move.nranks; rank++) {
+        const needs = only(move.target, rank), both = needs * move.nranks + only(move.source, rank);
+        if (!move.needers.has(needs)) move.needers.set(needs, []);
+        if (!move.owners.has(both)) move.owners.set(both, []);
+        move.needers.get(needs).push(rank);
+        move.owners.get(both).push(rank);
+    }
+}
+
+/* The ranks that add up the terms of a part for all that need what rank needs. */
+function ownersOf(move, rank, part) {
+    const needs = only(move.target, rank);
+    return move.owners.get(needs * move.nranks + part) || move.needers.get(needs);
+}
+
+/* The parts of the source that a box meets: fn(part as a rank's number, the piece's box). */
+function eachPart(move, box, fn) {
+    const walk = (dim, part, piece) => {
+        if (dim === box.length) return fn(part, piece);
+        const digits = move.from.dims[dim];
+        for (let i = 0; i < parts(digits); i++) {
+            const number = numberOf(digits, i);
+            const range = dimRange(move.from, dim, move.shape[dim], number);
+            const meet = [Math.max(range[0], box[dim][0]), Math.min(range[1], box[dim][1])];
+            if (meet[0] < meet[1]) walk(dim + 1, part + number, [...piece, meet]);
+        }
+    };
+    walk(0, 0, []);
+}
+
+/* What rank receives, copies from itself included: {from, to, round, box, elements}. Round 0: parts or terms; 1: shares that others added up. */
+function piecesReceived(move, rank) {
+    const pieces = [];
+    eachPart(move, boxOf(move.to, move.shape, rank), (part, box) => {
+        const elements = boxElements(box);
+        const base = rank - only(move.source, rank) + part;
+        if (move.terms === 1) {
+            pieces.push({ from: base, to: rank, round: 0, box, elements });
+            return;
+        }
+        const owners = ownersOf(move, rank, part);
+        const share = (i) => {
+            const range = divide([0, elements], owners.length, i);
+            return range[1] - range[0];
+        };
+        owners.forEach((owner, i) => {
+            const count = share(i);
+            if (count === 0) return;
+            if (owner !== rank) pieces.push({ from: owner, to: rank, round: 1, box, elements: count });
+            for (let term = 0; owner === rank && term < move.terms; term++) {
+                const holder = base - only(move.summed, base) + numberOf(move.summed, term);
+                pieces.push({ from: holder, to: rank, round: 0, box, elements: count });
+            }
+        });
+    });
+    return pieces;
+}
+
+/* What rank sends to others, by asking those that may receive from it. */
+function piecesSent(move, rank) {
+    const differ = [...move.source, ...move.summed], leader = rank - only(differ, rank), asked = new Set();
+    for (let i = 0; i < parts(differ); i++) asked.add(leader + numberOf(differ, i));
+    if (move.terms > 1) for (const other of move.needers.get(only(move.target, rank))) asked.add(other);
+    asked.delete(rank);
+    return [...asked].flatMap((other) => piecesReceived(move, other).filter((piece) => piece.from === rank));
+}
+
+/* Bytes that each rank receives from each other: a Map "from,to" -> elements, and totals. */
+function moveMatrix(move, ranks) {
+    const cells = new Map();
+    for (const rank of ranks)
+        for (const piece of piecesReceived(move, rank))
+            if (piece.from !== rank) cells.set(piece.from * move.nranks + rank, (cells.get(piece.from * move.nranks + rank) || 0) + piece.elements);
+    return cells;
+}

@@ -1,0 +1,66 @@
+/* How a layout is shown in a line: a cell for each dimension, coloured by mesh axis, and the axis as text. */
+
+function axisCell(plan, digits, prefix, kind) {
+    const names = digits.flatMap((d) => digitNamed(plan, d));
+    const first = names[0];
+    return el("i", { class: kind, style: kind === "part" ? { "--axis": `var(--axis${first.colour % 8})` } : null }, prefix + names.map((n) => n.name).join("·"));
+}
+
+/* The chip of a layout of a tensor of this type. */
+function chip(plan, layout, type) {
+    const cells = layout.dims.map((digits, dim) => {
+        const cell = digits.length === 0 ? el("i", { class: "whole" }, "–") : axisCell(plan, digits, "", "part");
+        if (layout.halos[dim]) cell.append("+");
+        return type && type.hidden && dim === 0 ? [cell, el("i", { class: "bar" }, "|")] : cell;
+    });
+    if (layout.dims.length === 0) cells.push(el("i", { class: "whole" }, "·"));
+    for (const p of layout.partial) cells.push(axisCell(plan, p.digits, p.kind === "sum" ? "Σ" : p.kind + " ", "term"));
+    return el("span", { class: "chip", title: layoutWords(plan, layout, type).join("\n") + "\n" + layout.text }, cells);
+}
+
+function arrowChips(plan, from, to, type) {
+    return el("span", { class: "nowrap" }, chip(plan, from, type), " → ", chip(plan, to, type));
+}
+
+/* A layout as plain text, for CSV and comparison. */
+function layoutName(plan, layout) {
+    const of = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join(".");
+    const terms = layout.partial.map((p) => ` +${p.kind}(${of(p.digits)})`).join("");
+    return `[${layout.dims.map((d, i) => (d.length ? of(d) : "-") + (layout.halos[i] ? "+" : "")).join(" ")}]${terms}`;
+}
+
+/* A layout in sentences, one a dimension that is divided. */
+function layoutWords(plan, layout, type) {
+    const ranks = plan.ranks, words = [];
+    const named = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join("·");
+    const called = (digits) => (plan.mesh.some((m) => m.own) ? ` over ${named(digits)}` : "");
+    layout.dims.forEach((digits, dim) => {
+        const hidden = type && type.hidden, size = type ? ` of ${type.shape[dim]}` : "", name = hidden && dim === 0 ? "the replicas" : `dimension ${hidden ? dim - 1 : dim}${size}`;
+        if (digits.length > 0) words.push(`${name}: in ${parts(digits)} parts${called(digits)}`);
+        if (layout.halos[dim]) words.push(`${name}: parts with halos, what windows of its neighbours see too`);
+    });
+    for (const p of layout.partial) words.push(`every rank has one of ${parts(p.digits)} terms of a ${p.kind === "sum" ? "sum" : p.kind + "imum"}${called(p.digits)}`);
+    const used = parts([...splitDigits(layout), ...partialDigits(layout)]);
+    if (used === 1) words.push(ranks === 1 ? "whole" : `whole on every of ${ranks} ranks`);
+    else if (used < ranks) words.push(`${ranks / used} copies of each part`);
+    return words;
+}
+
+/* Of values that are kept in several layouts: as it is made, then what it becomes. */
+function chipsOfNode(app, node) {
+    const { plan, program } = app, value = program.values[node.outs[0]];
+    if (!value) return [];
+    const instances = value.instances.map((i) => program.role.instances[i]);
+    if (instances.length === 0) return [];
+    const made = chip(plan, instances[0].layout, value.type);
+    if (instances.length === 1) return [made];
+    return [made, " → ", chip(plan, instances[1].layout, value.type), instances.length > 2 ? ` +${instances.length - 2}` : ""];
+}
+
+function legendOfAxes(plan) {
+    const axes = plan.axes.slice(0, 8).map((axis) =>
+        el("span", { class: "key" }, el("span", { class: "chip" }, axisCell(plan, [axis], "", "part")), axis.own ? ` axis of ${axis.size}` : ` in ${axis.size} parts (${axis.size}@${axis.stride})`));
+    return el("span", { class: "legend" }, axes,
+              el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "–")), " whole"),
+              el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "term" }, "Σ")), " a term of a sum"));
+}

@@ -1,0 +1,78 @@
+/* Communication: every conversion that moves bytes, those of equal layers together; sortable, filtered, opened into single ones; as CSV. */
+
+function communicationSection(app) {
+    const view = { app, open: new Set(), filter: "" };
+    app.communication = view;
+    view.groups = commGroups(app);
+    view.box = el("div", { class: "scroll resize comms" });
+    const filter = el("input", { type: "search", placeholder: "filter: value, kind, cause", "aria-label": "filter communications", oninput: () => {
+        view.filter = filter.value.toLowerCase();
+        communicationDraw(view);
+    } });
+    const csv = el("button", { title: "all communications as comma-separated values, to the clipboard", onclick: () => copyText(communicationCsv(app), csv) }, "Copy as CSV");
+    view.count = el("span", { class: "dim" });
+    view.filterInput = filter;
+    const section = el("section", { id: "communication" }, el("h2", {}, "Communication ", el("small", {}, "conversions of a step; equal layers are one row")),
+                       el("div", { class: "controls" }, filter, csv, view.count), view.box);
+    communicationDraw(view);
+    return section;
+}
+
+function communicationDraw(view) {
+    const { app } = view;
+    const shown = view.groups.filter((g) => view.filter === "" || [g.name, g.kind, g.phase, causeText(app, g.first)].some((t) => t.toLowerCase().includes(view.filter)));
+    replace(view.count, `${plural(shown.length, "row")}, ${plural(sum(shown, (g) => g.list.length), "communication")}, ${bytes(sum(shown, (g) => g.received))} by all ranks, waited for ${time(sum(shown, (g) => g.waited))}`);
+    if (shown.length === 0) {
+        replace(view.box, el("p", { class: "dim" }, view.groups.length === 0 ? "No communication: nothing moves between ranks in a step." : "Nothing matches the filter."));
+        return;
+    }
+    const measured = app.run !== null, most = Math.max(1, ...view.groups.map((g) => (measured ? g.measured : g.waited)));
+    const columns = [
+        { head: "value", cell: (g) => el("span", {}, opener(view, g), el("b", {}, g.name), g.list.length > 1 && el("span", { class: "count" }, `× ${g.list.length}`), el("span", { class: "dim" }, ` ${g.phase}`)), sort: (g) => g.name },
+        { head: "kind", cell: (g) => g.kind, sort: (g) => g.kind },
+        { head: "from → to", cell: (g) => arrowChips(app.plan, g.layouts[0], g.layouts[1], g.type) },
+        { head: "by all", class: "num", title: "received by all ranks", cell: (g) => bytes(g.received), sort: (g) => g.received },
+        { head: "busiest", class: "num", title: "received by the busiest rank", cell: (g) => bytes(g.busiest), sort: (g) => g.busiest },
+        { head: "× least", class: "num", title: "against the least that must be received", cell: (g) => (g.least > 0 ? digits3(g.received / g.least) : "–"), sort: (g) => (g.least > 0 ? g.received / g.least : 0) },
+        { head: "takes", class: "num", cell: (g) => time(g.ns), sort: (g) => g.ns },
+        { head: "waited for", class: "num", cell: (g) => (g.waited > 0 ? time(g.waited) : el("span", { class: "dim" }, "hidden")), sort: (g) => g.waited },
+    ];
+    if (measured) columns.push({ head: "measured", class: "num", title: "waiting, mean over ranks and steps", cell: (g) => time(g.measured), sort: (g) => g.measured });
+    columns.push({ head: "", class: "share", cell: (g) => el("span", { class: "bar" }, el("b", { class: "waits", style: { width: `${(100 * (measured ? g.measured : g.waited)) / most}%` } })) });
+    const row = (g) => ({ ...pressable(() => app.choose({ kind: "comm", id: g.first.id })), class: "alike", "data-comm": g.list.map((c) => c.id).join(" ") });
+    const below = (g) => [el("tr", { class: "cause" }, el("td", { colspan: columns.length }, causeText(app, g.first))), view.open.has(g) && g.list.slice(0, 400).map((c) => singleRow(app, c, measured))];
+    view.table = sortableTable(columns, shown, { sorted: view.sorted ?? 7, row, below, limit: 150 });
+    replace(view.box, view.table);
+    communicationMark(view);
+}
+
+function opener(view, group) {
+    if (group.list.length < 2) return el("span", { class: "twist" });
+    const open = view.open.has(group);
+    return el("button", { class: "twist", title: open ? "close" : "open into single ones", onclick: (e) => {
+        e.stopPropagation();
+        open ? view.open.delete(group) : view.open.add(group);
+        communicationDraw(view);
+    } }, open ? "▾" : "▸");
+}
+
+function singleRow(app, c, measured) {
+    return el("tr", { class: "single", "data-comm": c.id, ...pressable(() => app.choose({ kind: "comm", id: c.id })) },
+              el("td", {}, el("span", { class: "twist" }), c.name, c.bucket > 0 && el("span", { class: "dim" }, ` bucket ${c.bucket}`)), el("td", {}, c.kind), el("td", {}), el("td", { class: "num" }, bytes(c.received.total)), el("td", { class: "num" }, bytes(c.received.max)),
+              el("td", { class: "num" }, c.least.total > 0 ? digits3(c.received.total / c.least.total) : "–"), el("td", { class: "num" }, time(c.ns)), el("td", { class: "num" }, c.waited > 0 ? time(c.waited) : el("span", { class: "dim" }, "hidden")), measured && el("td", { class: "num" }, time(c.measuredWait)), el("td", {}));
+}
+
+function communicationMark(view) {
+    const thing = view.app.chosen;
+    for (const marked of view.box.querySelectorAll(".chosen")) marked.classList.remove("chosen");
+    if (!thing || thing.kind !== "comm") return;
+    for (const row of view.box.querySelectorAll("[data-comm]")) if (row.dataset.comm.split(" ").includes(String(thing.id))) row.classList.add("chosen");
+}
+
+function communicationCsv(app) {
+    const quoted = (x) => (/[",\n]/.test(String(x)) ? `"${String(x).replace(/"/g, '""')}"` : String(x));
+    const rows = [["value", "kind", "from", "to", "bucket", "sent_all", "sent_busiest", "received_all", "received_busiest", "least_all", "seconds", "waited_s", "measured_s", "cause"]];
+    for (const c of app.program.role.comms)
+        rows.push([c.name, c.kind, layoutName(app.plan, c.layouts[0]), layoutName(app.plan, c.layouts[1]), c.bucket, c.sent.total, c.sent.max, c.received.total, c.received.max, c.least.total, c.ns / 1e9, c.waited / 1e9, app.run ? c.measuredWait / 1e9 : "", causeText(app, c)]);
+    return rows.map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+}

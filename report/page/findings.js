@@ -1,0 +1,170 @@
+/* What to look at: warnings, then findings by seconds, each with what to do. A finding: {ns or bytes, text, todo, thing (what its button chooses),
+ * command (what to type), kind}. Only what the data say is said: of conversions that were asked for, nothing is advised. */
+
+const FINDINGS_MOST = 9;
+
+function findingsMake(app) {
+    const step = stepLength(app), latency = latencyFindings(app), found = [...waitFindings(app, latency.length > 0), ...latency, ...computeFindings(app), ...memoryFindings(app), ...measuredFindings(app)];
+    return found.filter((f) => f.ns === undefined || f.ns > 0.005 * step).sort((a, b) => (b.ns ?? -1) - (a.ns ?? -1) || (b.bytes ?? 0) - (a.bytes ?? 0)).slice(0, FINDINGS_MOST);
+}
+
+/* Of the step: as measured where it was, else as predicted. */
+function stepLength(app) {
+    const predicted = app.program.role.predicted;
+    return predicted ? predicted.step : app.begins[app.begins.length - 1];
+}
+
+/* ---------------------------------------------------------------- communications */
+
+/* Communications of equal layers: one group {name, kind, list, layouts, waited, received, ns, phase}, by what they wait. */
+function commGroups(app) {
+    const { role, nodes, values } = app.program;
+    const groups = groupBy(role.comms, (c) => `${pattern(c.name)} ${c.kind} ${c.layouts[0].text} ${c.layouts[1].text}`);
+    return [...groups.values()].map((list) => ({
+        name: list.length > 1 ? pattern(list[0].name) : list[0].name, kind: list[0].kind, list, layouts: list[0].layouts, first: list[0], type: values[list[0].value].type,
+        waited: sum(list, (c) => c.waited), ns: sum(list, (c) => c.ns), received: sum(list, (c) => c.received.total), busiest: sum(list, (c) => c.received.max), least: sum(list, (c) => c.least.total),
+        measured: sum(list, (c) => c.measuredWait), late: sum(list, (c) => c.late), phase: PHASES[nodes[values[list[0].value].node].phase],
+    })).sort((a, b) => b.waited - a.waited || b.received - a.received);
+}
+
+/* Of groups that a finding of latency covers, only those that something better is known of. */
+function waitFindings(app, latencySaid) {
+    const groups = commGroups(app).slice(0, 12).filter((g) => !latencySaid || !g.list.every((c) => isShort(app.plan.raw.machine, c)) || adviceFor(app, g.first).better);
+    return groups.map((group) => {
+        const advice = adviceFor(app, group.first);
+        return {
+            kind: "waits", ns: group.waited, thing: { kind: "comm", id: group.list.reduce((a, b) => (b.waited > a.waited ? b : a)).id }, command: advice.command,
+            text: `computing waits for the ${group.kind} of ${group.name}${group.list.length > 1 ? ` × ${group.list.length}` : ""}: ${bytes(group.received)} between all ranks, ${group.phase}`,
+            todo: `${causeText(app, group.first)}. ${advice.text}`,
+        };
+    });
+}
+
+/* "matmul h leaves a sum (its hint at 7:22); sub loss.diff takes it so (search)" */
+function causeText(app, comm) {
+    const { program, plan } = app, value = program.values[comm.value], maker = program.nodes[value.node];
+    const takers = takersOf(app, comm), partial = comm.layouts[0].partial.length > 0;
+    const made = maker.op === "read" ? `${value.name} is stored in parts` : `${maker.op} ${value.name} ${partial ? "leaves a sum" : "makes it one way"}`;
+    const taken = takers.length === 0 ? "" : `; ${takers[0].op} ${takers[0].name} takes it ${partial ? "added up" : "another"}${partial ? "" : " way"} (${reasonText(plan, program, takers[0])})`;
+    return `${made} (${reasonText(plan, program, maker)})${taken}`;
+}
+
+function takersOf(app, comm) {
+    const { role, nodes } = app.program;
+    return role.instances[comm.to].takers.map((s) => role.steps[s]).filter((s) => s.node >= 0).map((s) => nodes[s.node]);
+}
+
+/* Why a node has its strategy, in a few words. */
+function reasonText(plan, program, node) {
+    const why = node.why;
+    if (!why || why.from === FROM.none) return PHASES[node.phase];
+    const origin = node.origin >= 0 && node.origin !== node.id ? program.nodes[node.origin] : null;
+    if (why.from === FROM.hint) return why.hint >= 0 ? `its hint at ${placeText(plan, plan.hints[why.hint].place)}` : "its hint";
+    if (why.from === FROM.origin) return origin ? `as ${origin.op} ${origin.name}` : "as its operator";
+    return { [FROM.propagated]: "propagated", [FROM.batch]: "its batch is split", [FROM.whole]: "whole", [FROM.train]: "as in training", [FROM.search]: "found by the search", [FROM.state]: "as its state lies" }[why.from];
+}
+
+/* What can be done about a communication: {text, command}. */
+function adviceFor(app, comm) {
+    const { program, plan } = app, value = program.values[comm.value], maker = program.nodes[value.node], why = maker.why;
+    const takers = takersOf(app, comm), asked = [maker, ...takers].find((n) => n.why && n.why.asked >= 0);
+    if (asked) return { text: `The -> behind the hint${asked.why.hint >= 0 ? " at " + placeText(plan, plan.hints[asked.why.hint].place) : ""} asks for this conversion.` };
+    const gradient = program.role.instances[comm.from].kind === 3 || takers.some((n) => n.phase === 2);
+    if (gradient) return { text: "It adds up a parameter's gradient over the ranks that share it: fewer, larger steps (accumulate) or dividing the parameter make it cheaper." };
+    const forward = maker.origin >= 0 ? program.nodes[maker.origin] : maker, better = fewerBytes(program, forward);
+    if (better) return { text: `With ${forward.name} = ${better.strategy} ${bytes(better.less)} fewer would be moved around it, by its own decision. Try:`, command: whatIf(plan, forward.name, better.strategy), better: true };
+    if (maker.op === "read") return { text: "The parameter is gathered for each use: it costs memory instead to keep it whole." };
+    const explain = explainCommand(plan, forward.name);
+    return why && why.from === FROM.search ? { text: "The search weighed it: all other strategies that it tried take longer in all. The alternatives:", command: explain } : { text: "Why, and what else was considered:", command: explain };
+}
+
+/* The best alternative of a decision that moves at least a tenth less. */
+function fewerBytes(program, node) {
+    const decision = node.why && node.why.decision >= 0 ? program.decisions[node.why.decision] : null;
+    if (!decision || decision[4].length < 2) return null;
+    const [taken, ...others] = decision[4], best = others.reduce((a, b) => (b[1] < a[1] ? b : a));
+    return best[1] < 0.9 * taken[1] && best[4] <= 1.05 * taken[4] ? { strategy: program.plan.text(best[0]), less: taken[1] - best[1] } : null;
+}
+
+/* The command that made the plan, less what it writes. */
+function commandBase(plan) {
+    const command = plan.raw.command || `pcc ${plan.files.length > 0 ? plan.files[0].name : "net.dsl"} --ranks ${plan.ranks}`;
+    return command.replace(/ --(report|dump-ir|timeline|write-hints)(=\S+| [^-\s]\S*)?/g, "").replace(/ -o \S+/g, "");
+}
+
+function whatIf(plan, name, strategy) {
+    return `${commandBase(plan)} --what-if '${name}=${strategy}'`;
+}
+
+function explainCommand(plan, name) {
+    return `${commandBase(plan)} --explain ${name}`;
+}
+
+const isShort = (machine, comm) => comm.received.max / machine.rank[1] < machine.rank[0];
+
+/* Communications that take the time of their messages, not of their bytes. */
+function latencyFindings(app) {
+    const machine = app.plan.raw.machine;
+    if (!machine || !machine.rank) return [];
+    const short = app.program.role.comms.filter((c) => c.waited > 0 && isShort(machine, c));
+    if (short.length < 3) return [];
+    const ns = sum(short, (c) => c.waited), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
+    return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that only their messages' latency counts (${bytes(sum(short, (c) => c.received.total))} in all)`,
+              todo: "Fewer conversions help, not smaller ones: keep rows whole between -> layouts, split the batch rather than places or heads, or use fewer ranks." }];
+}
+
+/* ---------------------------------------------------------------- computing */
+
+function computeFindings(app) {
+    const { role } = app.program, machine = app.plan.raw.machine, found = [];
+    const kernels = role.events.filter((e) => e.lane === 0 && !e.wait);
+    if (machine && machine.kernel_s > 0) {
+        const ns = Math.min(1e9 * machine.kernel_s * kernels.length, sum(kernels, (e) => e.end - e.begin));
+        if (ns > 0.25 * stepLength(app)) found.push({ kind: "computes", ns, thing: { kind: "node", id: longestNode(app) }, text: `${plural(kernels.length, "kernel")} cost ${time(1e9 * machine.kernel_s)} each to start, whatever they compute`, todo: "The tensors are small for these ranks: a larger batch, or fewer ranks, make better use of them." });
+    }
+    if (role.flops && role.flops.net > 0) {
+        const even = role.flops.net / app.plan.ranks, over = role.flops.rank / even;
+        if (over > 1.1) found.push({ kind: "computes", ns: (1 - 1 / over) * sum(kernels, (e) => e.end - e.begin), thing: { kind: "node", id: mostRepeated(app) }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`, todo: "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
+    }
+    return found;
+}
+
+function longestNode(app) {
+    return app.program.nodes.reduce((a, b) => (b.ns > a.ns ? b : a)).id;
+}
+
+/* The node with most FLOPs of those whose result lies in copies. */
+function mostRepeated(app) {
+    const { role, nodes, values } = app.program;
+    const copied = nodes.filter((n) => n.kernel >= 0 && n.outs.length > 0 && values[n.outs[0]].instances.length > 0 && parts([...splitDigits(role.instances[values[n.outs[0]].instances[0]].layout), ...partialDigits(role.instances[values[n.outs[0]].instances[0]].layout)]) < app.plan.ranks);
+    return copied.length > 0 ? copied.reduce((a, b) => (b.flops > a.flops ? b : a)).id : longestNode(app);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+function memoryFindings(app) {
+    const { role } = app.program, groups = aliveGroups(app.program, app.alive.peak), peak = app.alive.total[app.alive.peak], whole = role.memory ? role.memory.rank : peak;
+    if (groups.length === 0 || peak < 1 << 20 || peak < whole / 3) return [];
+    const g = groups[0];
+    if (g.bytes < 0.12 * peak) return [];
+    const todo = g.kind === 1 ? "Split it further, or let it be computed again in the backward pass: recompute behind the call that makes it."
+        : g.kind === 2 ? "It is held because it was converted: a strategy of its users that takes it as it is made needs no second copy."
+        : g.kind === 3 ? "Gradients of parameters: dividing the parameters, or their updates, divides them too." : "It is large for a moment only; splitting it further helps most.";
+    return [{ kind: "memory", bytes: g.bytes, thing: { kind: "node", id: valueOf(app, g.instances[0]).node }, text: `${g.name}${g.count > 1 ? ` × ${g.count}` : ""} holds ${percent(g.bytes / peak)} of the arena when it is fullest, ${ALIVE_KINDS[g.kind]}`, todo }];
+}
+
+/* ---------------------------------------------------------------- measured */
+
+function measuredFindings(app) {
+    if (!app.run) return [];
+    const rows = operatorRows(app).filter((r) => !r.wait), found = [];
+    const predicted = sum(rows, (r) => r.ns), measured = sum(rows, (r) => r.measured), usual = predicted > 0 ? measured / predicted : 1;
+    for (const r of rows) {
+        const over = r.measured - usual * r.ns;
+        if (r.ns > 0 && r.measured > 3 * usual * r.ns && over > 0.01 * app.run.raw.step.mean)
+            found.push({ kind: "computes", ns: over, thing: { kind: "node", id: r.node }, text: `${r.op} takes ${time(r.measured)}, ${digits3(r.measured / r.ns)} times what was predicted; all kernels together ${digits3(usual)} times`, todo: "The kernel is slower than its bytes and FLOPs say. prun --profile names its peak; prun --calibrate tells pcc what this machine does." });
+    }
+    const late = sum(app.program.role.comms, (c) => c.late), worst = app.program.role.comms.reduce((a, b) => (b.late > (a ? a.late : 0) ? b : a), null);
+    if (worst) found.push({ kind: "waits", ns: late, thing: { kind: "comm", id: worst.id }, text: `ranks wait ${time(late)} of a step for ranks that come later`, todo: "It is no cost of moving bytes: ranks have unequal work, share cores, or one is slower. Compare their lanes under Step." });
+    return found;
+}

@@ -1,0 +1,116 @@
+/* Drawing of what runs over time on a canvas. Lists are sorted by time: the window is found by bisection, and what is narrower than two pixels is
+ * added up for each column of pixels and drawn as shares, so that waits stay visible however far one zooms out. */
+
+/* Colours as the style sheet has them, read once a redraw: a canvas knows no variables. */
+function canvasColours() {
+    const style = getComputedStyle(document.documentElement), of = (name) => style.getPropertyValue(name).trim();
+    return {
+        computes: of("--computes"), communicates: of("--communicates"), waits: of("--waits"), text: of("--text"), dim: of("--dim"), line: of("--line"), back: of("--card"), on: of("--on-colour"),
+        alive: [0, 1, 2, 3, 4, 5].map((i) => of(`--alive${i}`)), mark: of("--mark"),
+    };
+}
+
+/* A canvas sharp on every screen: its pixels follow its size. Returns the context, width and height in CSS pixels. */
+function canvasFit(canvas, height) {
+    const width = Math.max(200, canvas.clientWidth), ratio = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+        canvas.width = Math.round(width * ratio);
+        canvas.height = Math.round(height * ratio);
+    }
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    return { context, width, height };
+}
+
+/* A window of time on a strip of pixels. */
+function spanMake(begin, end, x, width) {
+    return { begin, end, x, width, scale: width / Math.max(end - begin, 1e-9), at: (ns) => x + ((ns - begin) * width) / Math.max(end - begin, 1e-9), time: (px) => begin + ((px - x) * (end - begin)) / width };
+}
+
+/* Events, ascending and apart, in [y, y + height): kind(event) -> "computes", "communicates", "waits"; label(event) -> text. */
+function laneDraw(context, colours, span, events, y, height, kind, label) {
+    const kinds = ["computes", "communicates", "waits"], shares = kinds.map(() => new Float64Array(span.width + 1)), right = span.x + span.width;
+    const wide = [];
+    for (let i = lowerBound(events, span.begin, (e) => e.end); i < events.length && events[i].begin < span.end; i++) {
+        const e = events[i], x1 = Math.max(span.x, span.at(e.begin)), x2 = Math.min(right, span.at(e.end));
+        if (x2 - x1 >= 2) wide.push([e, x1, x2]);
+        else spread(shares[kinds.indexOf(kind(e))], x1 - span.x, x2 - span.x);
+    }
+    for (let column = 0; column < span.width; column++) {
+        let bottom = y + height;
+        kinds.forEach((name, k) => {
+            const share = Math.min(1, shares[k][column]);
+            if (share <= 0.01) return;
+            context.fillStyle = colours[name];
+            context.fillRect(span.x + column, bottom - height * share, 1, height * share);
+            bottom -= height * share;
+        });
+    }
+    for (const [e, x1, x2] of wide) eventDraw(context, colours, e, x1, x2, y, height, kind(e), label);
+}
+
+function spread(shares, x1, x2) {
+    for (let column = Math.floor(x1); column <= x2 && column < shares.length; column++) {
+        const part = Math.min(column + 1, x2) - Math.max(column, x1);
+        if (part > 0) shares[column] += part;
+    }
+}
+
+function eventDraw(context, colours, e, x1, x2, y, height, kind, label) {
+    context.fillStyle = colours[kind];
+    context.fillRect(x1, y, Math.max(1, x2 - x1 - (x2 - x1 > 4 ? 0.7 : 0)), height);
+    if (x2 - x1 < 26 || height < 11) return;
+    const text = label(e), room = Math.floor((x2 - x1 - 6) / 5.6);
+    context.fillStyle = colours.on;
+    context.fillText(text.length > room ? (room > 3 ? text.slice(0, room - 1) + "…" : "") : text, x1 + 4, y + height / 2 + 0.5);
+}
+
+/* Marks at round times. */
+function axisDraw(context, colours, span, y) {
+    const about = ((span.end - span.begin) * 110) / span.width, power = 10 ** Math.floor(Math.log10(about));
+    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= about);
+    context.fillStyle = colours.dim;
+    for (let t = Math.ceil(span.begin / step) * step; t <= span.end; t += step) {
+        const x = span.at(t), text = time(Math.abs(t) < step / 2 ? 0 : t), width = context.measureText(text).width;
+        if (x + width + 3 <= span.x + span.width) context.fillText(text, x + 3, y);
+        context.fillRect(x, y - 5, 1, 10);
+    }
+}
+
+/* Bytes of the arena by kind, stacked; each column shows the step in it with the most. The top is `most`. */
+function memoryDraw(context, colours, span, alive, begins, most, y, height) {
+    const n = begins.length - 1;
+    let step = stepAtTime(begins, span.begin);
+    for (let column = 0; column < span.width; column++) {
+        const until = span.time(span.x + column + 1);
+        let fullest = step;
+        while (step + 1 < n && begins[step + 1] < until) {
+            step++;
+            if (alive.total[step] > alive.total[fullest]) fullest = step;
+        }
+        if (begins[n] < span.time(span.x + column)) break;
+        let bottom = y + height;
+        MEMORY_ORDER.forEach((kind) => {
+            const tall = (alive.kinds[kind][fullest] / most) * height;
+            if (tall <= 0) return;
+            context.fillStyle = colours.alive[kind];
+            context.fillRect(span.x + column, bottom - tall, 1, tall);
+            bottom -= tall;
+        });
+    }
+}
+
+/* What is kept longest lies below. */
+const MEMORY_ORDER = [1, 2, 3, 0, 4, 5];
+
+/* The event of a lane at a time; of those narrower than `near`, the one closest. */
+function eventAt(events, ns, near) {
+    const i = lowerBound(events, ns, (e) => e.end);
+    const candidates = [events[i - 1], events[i]].filter((e) => e && e.begin - near <= ns && ns <= e.end + near);
+    return candidates.sort((a, b) => distance(a, ns) - distance(b, ns))[0] || null;
+}
+
+const distance = (e, ns) => Math.max(e.begin - ns, ns - e.end, 0);

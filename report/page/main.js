@@ -1,0 +1,231 @@
+/* Puts the page together: reads the data, draws the sections, and knows what is chosen. */
+
+const SECTIONS = [["summary", "Summary"], ["net", "Net"], ["layout", "Layout"], ["step", "Step"], ["communication", "Communication"], ["training", "Training"], ["compare", "Compare"]];
+
+function dataOf(id) {
+    const element = document.getElementById(id);
+    return element ? JSON.parse(element.textContent) : null;
+}
+
+/* What follows from a plan's program; of the other plan of a comparison too. */
+function appDerive(app) {
+    const { program } = app, { role } = program;
+    app.alive = aliveMake(role);
+    app.begins = stepTimes(role);
+    app.commInto = new Map(role.comms.map((c) => [c.to, c]));
+    app.under = groupBy(program.nodes, (n) => n.home);
+    app.commsUnder = groupBy(role.comms, (c) => program.nodes[program.values[c.value].node].home);
+    app.fused = new Map();
+    for (const step of role.steps) if (step.fused > 0 && step.node >= 0) app.fused.set(step.fused, [...(app.fused.get(step.fused) || []), step.node]);
+    app.eventOfStep = new Map();
+    for (const e of role.events) for (let i = 0; i < e.n; i++) app.eventOfStep.set(e.step + i, e);
+    app.phases = phasesOf(program);
+}
+
+/* Where forward, backward and update begin. */
+function phasesOf(program) {
+    const starts = [{ phase: 0, step: 0 }];
+    for (const step of program.role.steps) {
+        const phase = step.kind === 0 && step.node >= 0 ? program.nodes[step.node].phase : 0;
+        if (phase > starts[starts.length - 1].phase) starts.push({ phase, step: step.id });
+    }
+    return starts;
+}
+
+function appMake(plan, run, number) {
+    const program = plan.programs[number];
+    const app = { plan, program, run: null, number, chosen: null, rank: 0, cursor: 0, trail: [] };
+    if (run && number === 0 && run.checksum === plan.raw.checksum) app.run = runRead(run, program);
+    appDerive(app);
+    app.tree = treeMake(plan, program, app.alive.peak);
+    if (app.run) for (const comm of program.role.comms) measuredAdd(app.tree, program.nodes[program.values[comm.value].node].home, comm.measuredWait);
+    app.findings = findingsMake(app);
+    return app;
+}
+
+/* Waits as measured count where the predicted ones do. */
+function measuredAdd(tree, node, ns) {
+    for (let row = tree.rows[tree.rowOf[node]]; row; row = tree.rows[row.parent]) row.figures.measured += ns;
+}
+
+/* ---------------------------------------------------------------- things that are chosen */
+
+/* {kind: "node" | "comm" | "row", id}: the node that it is about. */
+function nodeOfThing(app, thing) {
+    if (thing.kind === "comm") return app.program.values[app.program.role.comms[thing.id].value].node;
+    return thing.kind === "row" ? resultOf(app.tree.rows[thing.id]).id : thing.id;
+}
+
+function thingOfEvent(app, event) {
+    const step = app.program.role.steps[event.step];
+    if (step.comm >= 0) return { kind: "comm", id: step.comm };
+    return { kind: "node", id: step.node >= 0 ? step.node : nodeOfWrite(app.program, step) };
+}
+
+function eventsOfThing(app, thing) {
+    if (!thing) return [];
+    const { role, nodes } = app.program;
+    const ofNode = (id) => (nodes[id].kernel >= 0 ? [app.eventOfStep.get(nodes[id].kernel)] : []);
+    if (thing.kind === "comm") return role.steps.length > 0 ? [app.eventOfStep.get(role.comms[thing.id].step), app.eventOfStep.get(app.waitOf.get(thing.id))].filter((e) => e) : [];
+    const ids = thing.kind === "row" ? nodesBelow(app.tree.rows[thing.id]) : [thing.id];
+    return ids.flatMap(ofNode).filter((e) => e);
+}
+
+/* What a page opens with: the communication that is waited for longest; without one the longest operator. */
+function firstThing(app) {
+    const { comms } = app.program.role;
+    if (comms.length > 0) return { kind: "comm", id: comms.reduce((a, b) => (b.waited > a.waited || (b.waited === a.waited && b.received.total > a.received.total) ? b : a)).id };
+    return { kind: "node", id: longestNode(app) };
+}
+
+/* ---------------------------------------------------------------- the page */
+
+function pageBuild(plan, run, number, shown) {
+    const app = appMake(plan, run, number);
+    const main = document.getElementById("main");
+    app.paneElement = document.getElementById("pane");
+    app.waitOf = new Map();
+    for (const step of app.program.role.steps) if (step.kind === 3 && step.comm >= 0) app.waitOf.set(step.comm, step.id);
+    app.choose = (thing, keep) => choose(app, thing, keep);
+    app.show = (thing) => show(app, thing);
+    app.back = () => app.trail.length > 0 && choose(app, app.trail.pop(), true);
+    app.setRank = (rank) => {
+        app.rank = ((rank % plan.ranks) + plan.ranks) % plan.ranks;
+        layoutDraw(app.layout);
+    };
+    app.say = (text) => {
+        app.message.textContent = text;
+        app.message.hidden = text === "";
+    };
+    app.drawBar = () => barDraw(app);
+    app.message = el("p", { class: "message", role: "alert", hidden: true, onclick: () => app.say("") });
+    replace(main, app.message, summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app), compareSection(app),
+            el("footer", { class: "dim" }, `Written by pcc ${plan.raw.pcc || ""}. Keys: / find, [ ] rank, + − 0 zoom, n next wait, p peak of memory, b back, t light or dark, arrows in the net.`));
+    barDraw(app);
+    choose(app, thingNamed(app, shown || decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);
+    return app;
+}
+
+function barDraw(app) {
+    const { plan } = app, sections = SECTIONS.filter(([id]) => document.getElementById(id) && !document.getElementById(id).hidden);
+    if (!app.chooser) {
+        app.chooser = compareChooser(app);
+        app.searchElement = searchBox(app);
+    }
+    const programs = plan.programs.length > 1 && el("select", { "aria-label": "program", onchange: (e) => start(plan, app.runData, Number(e.target.value)) }, plan.programs.map((p, i) => el("option", { value: i, selected: i === app.number }, `program ${p.name}`)));
+    replace(document.getElementById("bar"), el("b", { class: "net" }, plan.net), el("span", { class: "dim mesh" }, `${plural(plan.ranks, "rank")}${plan.mesh.some((m) => m.own) ? ` = ${meshText(plan)}` : ""}`), programs,
+            el("nav", {}, sections.map(([id, name]) => el("button", { "data-to": id, onclick: () => goTo(app, id) }, name))), app.searchElement,
+            el("button", { onclick: () => app.chooser.click(), title: "another report, from your disk: what differs" }, "Compare…"), app.chooser, el("button", { onclick: themeTurn, title: "light or dark: t", "aria-label": "light or dark" }, "◐"));
+    markSection();
+}
+
+function goTo(app, id) {
+    const section = document.getElementById(id);
+    if (section) window.scrollTo({ top: section.offsetTop - 52 });
+}
+
+/* The section in sight is marked in the bar. */
+function markSection() {
+    let at = null;
+    for (const [id] of SECTIONS) {
+        const section = document.getElementById(id);
+        if (section && !section.hidden && section.getBoundingClientRect().top < window.innerHeight / 3) at = id;
+    }
+    for (const button of document.querySelectorAll("#bar nav button")) button.setAttribute("aria-current", String(button.dataset.to === at));
+}
+
+/* Chooses: explained in the pane, drawn under Layout, marked everywhere. Nothing moves. */
+function choose(app, thing, keep) {
+    if (app.chosen && !keep && (app.chosen.kind !== thing.kind || app.chosen.id !== thing.id)) app.trail.push(app.chosen);
+    app.chosen = thing;
+    const name = nameOfThing(app, thing);
+    document.title = `${name} · ${app.plan.net}`;
+    if (!keep) history.replaceState(null, "", "#" + encodeURIComponent(name));
+    paneDraw(app);
+    layoutDraw(app.layout);
+    netMark(app.net);
+    if (app.net.graph) graphMark(app.net);
+    if (app.step.span) stepDraw(app.step);
+    communicationMark(app.communication);
+}
+
+/* Chooses, and goes where it is seen: a communication under Layout, a line in the net. */
+function show(app, thing) {
+    choose(app, thing);
+    const row = thing.kind === "row" ? app.tree.rows[thing.id] : app.tree.rows[app.tree.rowOf[nodeOfThing(app, thing)]];
+    if (row) netReveal(app.net, row);
+    if (app.net.graph) graphDraw(app.net);
+    goTo(app, thing.kind === "comm" ? "layout" : "net");
+}
+
+function nameOfThing(app, thing) {
+    if (thing.kind === "row") return app.tree.rows[thing.id].path || app.tree.rows[thing.id].name || "net";
+    const node = app.program.nodes[nodeOfThing(app, thing)], name = node.outs.length > 0 ? app.program.values[node.outs[0]].name : node.name;
+    return thing.kind === "comm" ? `${app.program.role.comms[thing.id].kind} ${app.program.role.comms[thing.id].name}` : name;
+}
+
+/* What a link to the page names: a value, or "all_reduce w.grad". */
+function thingNamed(app, name) {
+    if (!name) return null;
+    const comm = app.program.role.comms.find((c) => `${c.kind} ${c.name}` === name);
+    if (comm) return { kind: "comm", id: comm.id };
+    const value = app.program.values.find((v) => v.name === name);
+    return value ? { kind: "node", id: value.node } : null;
+}
+
+/* ---------------------------------------------------------------- keys, theme */
+
+function themeTurn() {
+    const root = document.documentElement, dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    redrawCanvases();
+}
+
+function redrawCanvases() {
+    stepDraw(page.step);
+    if (page.compare.other) compareLanes(page.compare);
+}
+
+function pageKey(event) {
+    const typing = event.target.matches("input[type=search], select, textarea");
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") {
+        page.say("");
+        return event.target.blur && event.target.blur();
+    }
+    if (typing) return;
+    const acts = {
+        "/": () => document.getElementById("find").focus(), "[": () => page.setRank(page.rank - 1), "]": () => page.setRank(page.rank + 1), "+": () => stepZoom(page.step, 0.5), "=": () => stepZoom(page.step, 0.5), "-": () => stepZoom(page.step, 2), "0": () => stepAll(page.step),
+        n: () => stepNextWait(page.step), p: () => stepPeak(page.step), t: themeTurn, b: () => page.back(),
+    };
+    if (!acts[event.key]) return;
+    event.preventDefault();
+    acts[event.key]();
+}
+
+/* Tables and all that is drawn show everything on paper. */
+function beforePrint() {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+}
+
+let page = null;
+
+function start(plan, run, number) {
+    page = pageBuild(plan, run, number, null);
+    page.runData = run;
+    const other = dataOf("other");
+    if (other) compareWith(page, other, null, "");
+}
+
+document.body.append(svg("svg", { width: 0, height: 0, class: "defs", "aria-hidden": "true" }, hatchPattern()));
+document.addEventListener("keydown", pageKey);
+window.addEventListener("scroll", markSection, { passive: true });
+window.addEventListener("beforeprint", beforePrint);
+window.addEventListener("hashchange", () => {
+    const thing = thingNamed(page, decodeURIComponent(location.hash.slice(1)));
+    if (thing) page.show(thing);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCanvases);
+const planData = dataOf("plan");
+if (planData.format === 1) start(planRead(planData), dataOf("run"), 0);
+else document.getElementById("main").append(`This page reads format 1 of reports; the data in it are of format ${planData.format}.`);

@@ -1,0 +1,114 @@
+/* Summary: the figures on cards, the proof in a line, and what to look at. */
+
+function summarySection(app) {
+    const { plan } = app, command = plan.raw.command || plan.raw.options || "";
+    return el("section", { id: "summary" },
+              el("h2", {}, "Summary ", el("small", {}, command)),
+              el("div", { class: "cards" }, stepCard(app), app.run && measuredCard(app), memoryCard(app), bytesCard(app), ranksCard(app)),
+              proofLine(app), el("h3", {}, "What to look at"), findingsList(app));
+}
+
+function card(title, figure, bar, text, more) {
+    return el("div", { class: "card figure" }, el("div", { class: "title" }, title), el("div", { class: "big" }, figure), bar, el("div", { class: "text" }, text), more);
+}
+
+/* Shares of a whole, side by side: [[class or colour, amount, what]]. */
+function shares(list) {
+    const all = sum(list, (each) => each[1]) || 1;
+    return el("div", { class: "shares" }, list.map(([colour, amount, what]) => amount > 0 && el("b", { style: { width: `${(100 * amount) / all}%`, background: `var(--${colour})` }, title: what })));
+}
+
+function stepCard(app) {
+    const p = app.program.role.predicted;
+    if (!p) return card("Step", plural(app.program.role.steps.length, "step"), null, "A page of prun alone has no predicted times.");
+    const hidden = p.communications > 0 ? Math.max(0, 1 - p.exposed / p.communications) : 1;
+    return card(`Step, predicted for ${p.machine || "cpu"}`, time(p.step), shares([["computes", p.kernels, "computing"], ["waits", p.exposed, "waiting"]]),
+                `computing ${percent(p.kernels / p.step)}, waiting for communication ${percent(p.exposed / p.step)}; of ${time(p.communications)} of communication ${percent(hidden)} is hidden`);
+}
+
+function measuredCard(app) {
+    const run = app.run.raw, late = sum(app.program.role.comms, (c) => c.late), waiting = sum(app.program.role.comms, (c) => c.measuredWait), step = run.step.mean;
+    const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), predicted = app.program.role.predicted;
+    return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(step), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", Math.max(0, step - computing - waiting), "between kernels"]]),
+                `computing ${percent(computing / step)}, waiting for a later rank ${percent(late / step)}, moving data ${percent(moving / step)}`,
+                predicted && el("div", { class: "text" }, `${digits3(step / predicted.step)} × predicted; ${run.device}, ${run.transport}`));
+}
+
+function memoryCard(app) {
+    const m = app.program.role.memory, { arena } = app.program.role;
+    if (!m) return card("Arena of a rank", bytes(arena), null, "");
+    const rest = m.inputs + m.constants + m.inner;
+    return card("Memory of a rank", bytes(m.rank), shares([["alive3", m.states, "states"], ["alive1", m.arena, "arena"], ["alive5", rest, "inputs, constants, inner values"]]),
+                `states ${bytes(m.states)} of ${bytes(m.states_whole)} undivided, arena ${bytes(m.arena)}, the rest ${bytes(rest)}`,
+                app.plan.measures.length > 0 && el("div", { class: "text" }, `to fit: ${app.plan.measures.map((x) => x.name).join(", ")}`));
+}
+
+function bytesCard(app) {
+    const t = app.program.role.totals;
+    if (!t) return card("Communication", String(app.program.role.steps.filter((s) => s.kind === 2).length), null, "");
+    const ratio = t.bound.total > 0 ? t.received.total / t.bound.total : 1;
+    return card("Received by the busiest rank", bytes(t.received.max), shares([["communicates", Math.min(t.bound.total, t.received.total), "the least"], ["waits", Math.max(0, t.received.total - t.bound.total), "above the least"]]),
+                `${plural(t.count, "communication")}, ${bytes(t.received.total)} by all ranks: ${digits3(ratio)} × the least for these layouts`);
+}
+
+function ranksCard(app) {
+    const { plan } = app, f = app.program.role.flops, over = f && f.net > 0 ? (f.rank * plan.ranks) / f.net : 0;
+    const drawn = plan.ranks <= 16 ? [...Array(plan.ranks).keys()] : [];
+    const last = plan.mesh.filter((m) => m.own && m.size > 1).pop();
+    return card("Ranks", [String(plan.ranks), el("small", {}, ` ${meshText(plan)}`)],
+                drawn.length > 0 && el("div", { class: "ranks small", style: { "--across": last ? Math.min(last.size, 8) : Math.min(plan.ranks, 8) } }, drawn.map((r) => el("span", { class: "rank", style: { "--rank": rankColour(r) } }, String(r)))),
+                f ? `${si(f.rank)}FLOPs on the busiest, ${digits3(over)} × an even share` : "");
+}
+
+function proofLine(app) {
+    const text = app.plan.raw.proof;
+    if (!text) return el("p", { class: "proof bad" }, "✗ not proved: this plan has no certificate");
+    return el("details", { class: "proof" }, el("summary", {}, el("b", { class: "good" }, "✓ proved "), el("span", { class: "dim" }, cut(text, 110))), el("p", { class: "dim" }, text), el("p", { class: "dim" }, "The plan was read again and compared with the net without ranks; docs/proof.md says what that covers."));
+}
+
+/* ---------------------------------------------------------------- what to look at */
+
+function findingsList(app) {
+    const items = [...app.plan.warnings.map((w) => warningItem(app, w)), ...app.plan.demands.map((d) => demandItem(app, d)), ...app.findings.map((f) => findingItem(app, f))].filter((x) => x);
+    if (items.length > 0) return el("ul", { class: "findings" }, items);
+    return el("p", { class: "findings dim" }, "Nothing stands out: no warning, and nothing waits for long. The lines of the net below say where the time goes.");
+}
+
+function warningItem(app, w) {
+    const node = w.nodes.find((n) => n >= 0 && n < app.program.nodes.length);
+    const notes = w.notes.map((n) => el("p", { class: "dim" }, `${placeText(app.plan, n.place)} ${n.text}`));
+    return el("li", {}, el("span", { class: "amount bad" }, "warning"),
+              el("div", {}, el("p", {}, w.message, el("span", { class: "dim" }, ` ${placeText(app.plan, w.place)} -W${w.flag}`)), notes, w.hints.map((h) => el("p", { class: "todo" }, `→ ${h}`))),
+              node !== undefined ? el("button", { onclick: () => app.show({ kind: "node", id: node }) }, "Show") : el("span", {}));
+}
+
+function demandItem(app, d) {
+    const print = d.unit === "bytes" ? bytes : d.unit === "ns" ? time : (n) => String(n), kept = d.measured < 0 || d.limit < 0 || d.measured <= d.limit;
+    return el("li", {}, el("span", { class: `amount ${kept ? "good" : "bad"}` }, kept ? "kept" : "broken"), el("div", {}, el("p", {}, `demand: ${d.text}`, el("span", { class: "dim" }, d.measured >= 0 ? ` is ${print(d.measured)}${d.limit >= 0 ? ` of ${print(d.limit)}` : ""}` : "", ` ${placeText(app.plan, d.place)}`))), el("span", {}));
+}
+
+function findingItem(app, f) {
+    return el("li", {}, el("span", { class: `amount ${f.kind}` }, f.ns !== undefined ? time(f.ns) : bytes(f.bytes)),
+              el("div", {}, el("p", {}, f.text), el("p", { class: "todo" }, `→ ${f.todo}`), f.command && commandLine(f.command)),
+              el("button", { onclick: () => app.show(f.thing), title: "chooses it, and shows where it is" }, "Show"));
+}
+
+/* A command to type, with a button that copies it. */
+function commandLine(command) {
+    const copied = el("button", { class: "copy", title: "copy this command", onclick: () => copyText(command, copied) }, "Copy");
+    return el("p", { class: "command" }, el("code", {}, command), copied);
+}
+
+/* By the old way too: pages from a disk have no clipboard in some browsers. */
+function copyText(text, button) {
+    const area = el("textarea", { style: { position: "fixed", opacity: "0", top: "0" } });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done && navigator.clipboard) navigator.clipboard.writeText(text).catch(() => {});
+    const label = button.textContent;
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = label), 1200);
+}

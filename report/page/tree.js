@@ -1,0 +1,228 @@
+/* The net as a tree: the source as it is called. A row is a call of a cell, an operator, or equal iterations of a loop folded into one.
+ *
+ * A row: {id, kind: "net" | "call" | "node" | "loop", name, call or node (the first of its members), count (iterations in it), nodes (the
+ * forward nodes of a leaf, of all iterations), children, signature, figures}. Children of a folded row are merged place by place, so that
+ * what is said of a row is said of all iterations at every depth. */
+
+/* peak: the step at which memory is fullest. */
+function treeMake(plan, program, peak) {
+    const tree = { plan, program, rows: [], own: figuresOfNodes(program, peak) };
+    const root = { kind: "net", name: plan.net, path: "", children: [], byKey: new Map(), nodes: [], count: 1 };
+    const callsOf = plan.calls.length > 0 ? callsOfNode(plan) : callsByName(program);
+    const whole = { kind: "call", name: "the step as a whole", path: "", call: null, children: [], nodes: [], count: 1 };
+    for (const node of program.nodes) {
+        if (node.home !== node.id || isScalarConstant(program, node)) continue;
+        const leaf = { kind: "node", name: node.name, path: node.name, node, nodes: [node.id], children: [], count: 1 };
+        if (node.phase !== 0) {
+            whole.children.push(leaf);
+        } else {
+            let row = root;
+            for (const call of callsOf(node)) row = childCall(row, call);
+            row.children.push(leaf);
+        }
+    }
+    if (whole.children.length > 0) root.children.push(whole);
+    const signs = { ofNodes: signaturesOfNodes(program), numbers: new Map() };
+    tree.root = fold(root, signs);
+    number(tree, tree.root, null, 0);
+    tree.rowOf = new Int32Array(program.nodes.length).fill(-1);
+    for (const row of tree.rows) if (row.kind === "node") for (const n of row.nodes) tree.rowOf[n] = row.id;
+    for (const node of program.nodes) if (node.home !== node.id) tree.rowOf[node.id] = tree.rowOf[node.home];
+    return tree;
+}
+
+function isScalarConstant(program, node) {
+    return node.op === "constant" && program.values[node.outs[0]].type.shape.length === 0;
+}
+
+/* What a call returns is named after it, and belongs into it. */
+function callsOfNode(plan) {
+    const byPath = new Map(plan.calls.map((c) => [c.path, c]));
+    return (node) => {
+        const calls = [], returned = byPath.get(node.name);
+        for (let c = returned && returned.outer === node.call ? returned.id : node.call; c >= 0; c = plan.calls[c].outer) calls.unshift({ key: c, path: plan.calls[c].path, cell: plan.calls[c].cell, call: plan.calls[c] });
+        return calls;
+    };
+}
+
+/* Of a page that prun wrote from the plan alone: from names, "h.0.attended.y" lies in h.0.attended and that in h.0. */
+function callsByName(program) {
+    const prefixes = (name) => {
+        const made = [];
+        let path = "";
+        for (const word of name.split(".")) {
+            path = path ? `${path}.${word}` : word;
+            if (/^\d+$/.test(word) && made.length > 0) made[made.length - 1] = path;
+            else made.push(path);
+        }
+        return made;
+    };
+    const inner = new Set();
+    for (const node of program.nodes) if (node.home === node.id) for (const path of prefixes(node.name).slice(0, -1)) inner.add(path);
+    return (node) => prefixes(node.name).filter((path) => inner.has(path)).map((path) => ({ key: path, path, cell: "", call: null }));
+}
+
+function childCall(row, call) {
+    if (!row.byKey) row.byKey = new Map();
+    let child = row.byKey.get(call.key);
+    if (!child) {
+        child = { kind: "call", name: call.path, path: call.path, cell: call.cell, call: call.call, children: [], nodes: [], count: 1 };
+        row.byKey.set(call.key, child);
+        row.children.push(child);
+    }
+    return child;
+}
+
+/* ---------------------------------------------------------------- equal iterations */
+
+/* Per node: what must be equal for two iterations to be one row: operator, types, layouts, conversions, also of its gradients and updates. */
+function signaturesOfNodes(program) {
+    const { role } = program, words = program.nodes.map(() => []);
+    for (const node of program.nodes) {
+        const own = [node.op];
+        for (const v of node.outs)
+            own.push(program.values[v].type.text, ...program.values[v].instances.map((i) => role.instances[i].layout.text + (role.instances[i].place >= 4 ? "v" : "")));
+        for (const c of node.comms) own.push(role.comms[c].kind + role.comms[c].layouts[1].text);
+        words[node.home].push(own.join(" "));
+    }
+    return words.map((list) => list.join("|"));
+}
+
+function numbered(signs, text) {
+    if (!signs.numbers.has(text)) signs.numbers.set(text, signs.numbers.size);
+    return signs.numbers.get(text);
+}
+
+function fold(row, signs) {
+    row.byKey = undefined;
+    if (row.kind === "node") {
+        row.signature = numbered(signs, `n ${signs.ofNodes[row.node.id]}`);
+        return row;
+    }
+    for (const child of row.children) {
+        if (row.path && child.path === row.path) child.name = "returned";
+        else child.name = row.path && child.path.startsWith(row.path + ".") ? child.path.slice(row.path.length + 1) : child.path || child.name;
+        fold(child, signs);
+    }
+    row.children = foldSiblings(row.children, signs);
+    row.signature = numbered(signs, `c ${row.cell} ${row.children.map((c) => c.signature).join(",")}`);
+    return row;
+}
+
+/* The number of the iteration from which a row is, null: it is in no loop. */
+function iterationOf(row) {
+    const m = row.name.match(/^[^.]*\.(\d+)(?=\.|$)/);
+    return m ? Number(m[1]) : null;
+}
+
+function foldSiblings(rows, signs) {
+    const out = [];
+    for (let i = 0; i < rows.length;) {
+        const loop = [];
+        let last = -1;
+        for (; i < rows.length; i++) {
+            const n = iterationOf(rows[i]);
+            if (n === null || n < last) break;
+            if (n !== last) loop.push({ n, rows: [] });
+            loop[loop.length - 1].rows.push(rows[i]);
+            last = n;
+        }
+        if (loop.length > 1) out.push(...foldLoop(loop, signs));
+        else if (loop.length === 1) out.push(...loop[0].rows);
+        else out.push(rows[i++]);
+    }
+    return out;
+}
+
+function foldLoop(loop, signs) {
+    for (const iteration of loop) iteration.sign = numbered(signs, `i ${iteration.rows.map((r) => r.signature).join(",")}`);
+    let groups = [];
+    for (const iteration of loop) {
+        const group = groups[groups.length - 1];
+        if (group && group[0].sign === iteration.sign) group.push(iteration);
+        else groups.push([iteration]);
+    }
+    if (groups.length > 6) groups = [...groupBy(loop, (iteration) => iteration.sign).values()]; /* layers that alternate */
+    return groups.map((group) => loopRow(group, signs));
+}
+
+function loopRow(group, signs) {
+    const merged = group[0].rows.map((_, place) => mergeRows(group.map((iteration) => iteration.rows[place])));
+    const numbers = group.map((iteration) => iteration.n);
+    if (merged.length === 1 && merged[0].kind !== "loop") {
+        merged[0].iterations = numbers;
+        return merged[0];
+    }
+    for (const row of merged) row.name = row.name.replace(/\.\d+(?=\.|$)/, "");
+    return { kind: "loop", name: "", path: "", iterations: numbers, children: merged, nodes: [], count: group.length, signature: numbered(signs, `l ${merged.map((r) => r.signature).join(",")} ${group.length}`) };
+}
+
+/* Rows of equal signature as one. */
+function mergeRows(rows) {
+    if (rows.length === 1) return rows[0];
+    return {
+        ...rows[0],
+        nodes: rows.flatMap((r) => r.nodes),
+        count: rows.reduce((n, r) => n + r.count, 0),
+        children: rows[0].children.map((_, place) => mergeRows(rows.map((r) => r.children[place]))),
+    };
+}
+
+/* "0 … 10", "0, 2, 4 … 10" */
+function iterationsText(numbers) {
+    const n = numbers.length;
+    if (n === 1) return String(numbers[0]);
+    if (numbers[n - 1] - numbers[0] === n - 1) return n === 2 ? `${numbers[0]}, ${numbers[1]}` : `${numbers[0]} … ${numbers[n - 1]}`;
+    return n <= 4 ? numbers.join(", ") : `${numbers.slice(0, 3).join(", ")} … ${numbers[n - 1]}`;
+}
+
+/* ---------------------------------------------------------------- figures */
+
+function figuresNone() {
+    return { ns: 0, waited: 0, received: 0, flops: 0, peak: 0, measured: 0, comms: 0 };
+}
+
+function figuresAdd(to, from) {
+    for (const key in to) to[key] += from[key];
+}
+
+/* Of each node with what is counted under its line: gradients, updates, conversions of its values. */
+function figuresOfNodes(program, peak) {
+    const { role } = program, own = program.nodes.map(figuresNone);
+    for (const node of program.nodes) {
+        const at = own[node.home];
+        at.ns += node.ns;
+        at.flops += node.flops;
+        at.measured += node.measured;
+        for (const c of node.comms) {
+            at.waited += role.comms[c].waited;
+            at.received += role.comms[c].received.total;
+            at.comms++;
+        }
+    }
+    for (const i of aliveAt(role, peak)) own[program.nodes[program.values[i.value].node].home].peak += bytesAt(i, peak);
+    return own;
+}
+
+function number(tree, row, parent, depth) {
+    row.id = tree.rows.length;
+    row.parent = parent ? parent.id : -1;
+    row.depth = depth;
+    row.open = depth < 1;
+    tree.rows.push(row);
+    for (const child of row.children) number(tree, child, row, depth + 1);
+    row.figures = figuresNone();
+    for (const n of row.nodes) figuresAdd(row.figures, tree.own[n]);
+    for (const child of row.children) figuresAdd(row.figures, child.figures);
+}
+
+/* All forward nodes below a row. */
+function nodesBelow(row) {
+    return row.kind === "node" ? row.nodes : row.children.flatMap(nodesBelow);
+}
+
+/* The node whose result a row's is: the last one made in it (of the first iteration). */
+function resultOf(row) {
+    while (row.kind !== "node") row = row.children[row.children.length - 1];
+    return row.node;
+}

@@ -1,0 +1,40 @@
+/* lanes_own: what lanes.c records, for lanes_gather.c. */
+#pragma once
+#include "runtime/exec.h"
+#include "runtime/lanes.h"
+
+enum { KEPT_STEPS = 16 };
+
+/* An action in a step that is kept. */
+typedef struct Ran {
+    float begin, end, comm_begin, comm_end; /* -1: not, yet */
+} Ran;
+
+/* Of an action, over the measured steps. */
+typedef struct Spent {
+    double sum, least, most;
+} Spent;
+
+/* A driven rank. */
+typedef struct Track {
+    int driven;
+    double *now; /* per action: seconds of it in the step under way; waits that go on count together */
+    Spent *spent;
+    Ran *ran; /* KEPT_STEPS times the number of actions */
+} Track;
+
+struct Lanes {
+    const Executor *executor;
+    Arena arena;
+    int ntracks; /* of the driven ranks every so manieth, at most MAX_LANES */
+    Track *tracks;
+    int *track_of; /* per driven rank: -1: none */
+    bool on;       /* the step under way is measured */
+    int64_t global_step, measured;
+    int nkept;
+    int64_t stride; /* one of so many measured steps is kept */
+    struct {
+        int64_t global_step;
+        double begin, wall; /* of the process's clock; seconds */
+    } kept[KEPT_STEPS];
+};
