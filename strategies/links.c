@@ -64,7 +64,7 @@ static Links links_of_pieces(const Machine *machine, const Layout *from, const L
     return links;
 }
 
-static double latency_of(const Machine *machine, Links links) {
+double links_latency(const Machine *machine, Links links) {
     return machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far;
 }
 
@@ -72,10 +72,16 @@ static double latency_of(const Machine *machine, Links links) {
 static Links links_of_exchange(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     Pair pair;
     Links links = {0};
-    if (pair_init(&pair, from, to, shape, nranks, NULL) && messages_count(machine, &pair, &links)) return links;
+    Traffic received, sent;
+    const bool fits = pair_init(&pair, from, to, shape, nranks, NULL);
+    if (fits && messages_count(machine, &pair, &links)) return links;
+    if (fits && halo_counts(&pair)) {
+        halo_count(machine, &pair, &received, &sent, &links);
+        return links;
+    }
     for (int rank = 0; rank < nranks; rank++) {
         const Links its = links_of_pieces(machine, from, to, shape, nranks, rank);
-        if (latency_of(machine, its) > latency_of(machine, links)) links = its;
+        if (links_latency(machine, its) > links_latency(machine, links)) links = its;
     }
     return links;
 }
@@ -110,7 +116,7 @@ StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, 
     }
     const MachineLevel level = slowest_link(machine, links);
     if (rounds > 0) return (StepLinks){rounds, level.latency_s * (double)rounds, level.bytes_per_s};
-    return (StepLinks){links.near + links.far, latency_of(machine, links), level.bytes_per_s};
+    return (StepLinks){links.near + links.far, links_latency(machine, links), level.bytes_per_s};
 }
 
 MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,

@@ -95,3 +95,15 @@ int64_t values_in_node(const Machine *machine, Digit digit, int nranks);
 /* The messages that a rank waits for in an exchange, the one that waits for most of them. In a round those that it receives or, where sums are taken, those that it sends, whichever are more.
  * False where the digits have no common refinement. */
 bool messages_count(const Machine *machine, const Pair *pair, Links *links);
+
+/* The latencies of a rank's messages, one after another. */
+double links_latency(const Machine *machine, Links links);
+
+/* ---- halo.c */
+
+/* Whether halo_count counts an exchange: into halos, of one device order, without sums. */
+static inline bool halo_counts(const Pair *pair) {
+    return layout_has_halo(pair->to) && !pair->mixed && pair->terms == 1;
+}
+/* In elements; links: messages of the rank that waits longest. Time in proportion to the pieces. */
+void halo_count(const Machine *machine, const Pair *pair, Traffic *received, Traffic *sent, Links *links);

@@ -203,6 +203,9 @@ static void exchange_traffic(const Pair *pair, Traffic *received, Traffic *sent)
         exchange_partial(pair, received, sent);
     } else if (pair->refined) {
         exchange_plain(pair, received, sent);
+    } else if (halo_counts(pair)) {
+        Links ignored;
+        halo_count(&machine_cpu, pair, received, sent, &ignored);
     } else {
         traffic_by_pieces(pair, received, sent);
     }
