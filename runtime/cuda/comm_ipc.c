@@ -1,7 +1,8 @@
 /* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/job: sources are there
  * (arrived), sums are made (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers let their
  * streams wait for, and a counter in memory of the host that says that it was recorded: the host waits for other hosts, never for a device.
- */
+ * All of it is on the stream of communications, which follows compute at the start, and which compute follows at the end: what is computed
+ * between them goes on meanwhile. */
 #include "runtime/cuda/comm_share.h"
 
 #include <sched.h>
@@ -39,6 +40,7 @@ struct CommRequest {
     void **target;                   /* the caller's */
     Control *control, **peer;        /* own; per rank, NULL where it does not matter */
     cudaEvent_t event[NPOINTS], (*theirs)[NPOINTS]; /* own; per rank, opened when first waited for */
+    cudaEvent_t ready, moved;                       /* compute has reached the start; the stream of communications the end */
     uint32_t epoch;
     bool started;
 };
@@ -135,7 +137,9 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     int nmemories = request->member.n * 2 * n;
     request->memory = arena_alloc(arena, sizeof *request->memory * ((size_t)nmemories + 1));
     ok = tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) &&
-         tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
+         tasks_ready(&request->round[1], arena, job->cuda, nmemories, error) &&
+         cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->ready, cudaEventDisableTiming), "making an event", error) &&
+         cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->moved, cudaEventDisableTiming), "making an event", error);
     return comm_agree_all(job->base, ok, error);
 }
 
@@ -154,15 +158,17 @@ static void request_close(CudaComm *job, CommRequest *request) {
         tasks_finish(&request->round[round]);
     for (int i = 0; i < NPOINTS; i++)
         if (request->event[i]) cudaEventDestroy(request->event[i]);
+    if (request->ready) cudaEventDestroy(request->ready);
+    if (request->moved) cudaEventDestroy(request->moved);
 }
 
 static const RequestKind ipc_requests = {sizeof(CommRequest), request_open, request_close};
 
 /* ---------------------------------------------------------------- a use */
 
-/* Lets peers' streams wait for all that compute has queued. */
+/* Lets peers' streams wait for all that has been queued for communications. */
 static bool point_reach(CudaComm *job, CommRequest *request, Point point, Error *error) {
-    if (!cuda_ok(job->cuda, cudaEventRecord(request->event[point], job->cuda->compute), "ordering communications", error)) return false;
+    if (!cuda_ok(job->cuda, cudaEventRecord(request->event[point], job->cuda->comm), "ordering communications", error)) return false;
     atomic_store(&request->control->point[point], request->epoch);
     return true;
 }
@@ -194,7 +200,7 @@ static bool ipc_watch(void *watcher, double waited_s, Error *error) {
         job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->comm.timeout_s);
 }
 
-/* The host until they have recorded it, then this rank's stream until it has come to pass. */
+/* The host until they have recorded it, then this rank's stream of communications until it has come to pass. */
 static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, Point point, Error *error) {
     job->waits = request->head.words;
     double start = 0;
@@ -218,7 +224,7 @@ static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, P
             cudaIpcEventHandle_t handle = control->event[point];
             if (!cuda_ok(job->cuda, cudaIpcOpenEventHandle(event, handle), "opening another rank's event by CUDA IPC", error)) return false;
         }
-        if (!cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->compute, *event, 0), "ordering communications", error)) return false;
+        if (!cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->comm, *event, 0), "ordering communications", error)) return false;
     }
     return true;
 }
@@ -239,7 +245,7 @@ static bool source_publish(CudaComm *job, CommRequest *request, int i, Error *er
     const void *source = request->memory[i];
     void *shared = publish(job, request, i, request->memory[i], bytes, error);
     return shared && (shared == source ||
-                      cuda_ok(job->cuda, cudaMemcpyAsync(shared, source, (size_t)bytes, cudaMemcpyDeviceToDevice, job->cuda->compute),
+                      cuda_ok(job->cuda, cudaMemcpyAsync(shared, source, (size_t)bytes, cudaMemcpyDeviceToDevice, job->cuda->comm),
                               "copying what is sent", error));
 }
 
@@ -250,7 +256,7 @@ static bool targets_copy(CudaComm *job, const CommRequest *request, Error *error
         if (request->memory[n + i] != request->target[i] &&
             !cuda_ok(job->cuda,
                      cudaMemcpyAsync(request->target[i], request->memory[n + i], (size_t)request->pulls.target_bytes[i],
-                                     cudaMemcpyDeviceToDevice, job->cuda->compute),
+                                     cudaMemcpyDeviceToDevice, job->cuda->comm),
                      "copying what was received", error))
             return false;
     return true;
@@ -258,9 +264,13 @@ static bool targets_copy(CudaComm *job, const CommRequest *request, Error *error
 
 static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     CudaComm *job = (CudaComm *)comm;
+    CudaContext *cuda = job->cuda;
     int n = request->head.n;
     (void)driven;
     if (!request_may_start(request->started, comm->process, error)) return false;
+    if (!cuda_ok(cuda, cudaEventRecord(request->ready, cuda->compute), "ordering communications", error) ||
+        !cuda_ok(cuda, cudaStreamWaitEvent(cuda->comm, request->ready, 0), "ordering communications", error))
+        return false;
     for (int i = 0; i < n; i++) {
         request->memory[i] = (void *)(uintptr_t)source[i];
         request->memory[n + i] = request->target[i] = target[i];
@@ -296,13 +306,15 @@ static bool ipc_move(CudaComm *job, CommRequest *request, Error *error) {
     CudaContext *cuda = job->cuda;
     for (int round = 0; round < request->pulls.nrounds; round++) {
         if (!point_wait(job, request, &request->provider[round], round ? POINT_REDUCED : POINT_ARRIVED, error) ||
-            !peers_place(job, request, round, error) || !tasks_run(&request->round[round], cuda, request->memory, cuda->compute, error) ||
-            !cuda_launched(cuda, cudaSuccess, "of a communication", error))
+            !peers_place(job, request, round, error) || !tasks_run(&request->round[round], cuda, request->memory, cuda->comm, error))
             return false;
         if (round == 0 && !point_reach(job, request, POINT_REDUCED, error)) return false;
     }
     return targets_copy(job, request, error) && point_reach(job, request, POINT_DONE, error) &&
-           point_wait(job, request, &request->reader, POINT_DONE, error);
+           point_wait(job, request, &request->reader, POINT_DONE, error) &&
+           cuda_ok(cuda, cudaEventRecord(request->moved, cuda->comm), "ordering communications", error) &&
+           cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, request->moved, 0), "ordering communications", error) &&
+           (!cuda->options.wait || cuda_wait(cuda, cuda->comm, request->head.words, error));
 }
 
 static CommStatus ipc_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
@@ -319,6 +331,7 @@ static void ipc_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
     cudaStreamSynchronize(job->cuda->compute); /* what failed has been said already */
+    cudaStreamSynchronize(job->cuda->comm);
     for (CommRequest *request = job->requests; request; request = request->head.next)
         request_leave(job, request);
     share_close(job); /* returns when all have come so far: nobody has this rank's events any longer */
