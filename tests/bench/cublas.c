@@ -1,7 +1,7 @@
 /* cublas: products of square matrices by cuBLASLt alone, for comparison with prun: the three of a step of training, y = a b, da = dy b^T, db = a^T dy.
  *
- *   cublas N [tf32] [SECONDS]    prints one line of JSON: TFLOP/s of the three together, by the algorithm that the library's heuristics name first,
- *                                and by the best of those that they name
+ *   cublas N [f32|tf32|f16|bf16] [SECONDS]    prints one line of JSON: TFLOP/s of the three together, by the algorithm that the library's heuristics name
+ *                                             first, and by the best of those that they name
  *
  * Elements are random: on a device that is hot, products of zeros are faster. */
 #include <cublasLt.h>
@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/half.h"
+
 enum { WORKSPACE_BYTES = 32 << 20, MAX_ALGORITHMS = 8, NPRODUCTS = 3 };
 
 static void must(int status, const char *what) {
@@ -20,26 +22,41 @@ static void must(int status, const char *what) {
     exit(3);
 }
 
+/* What matrices hold, and how products are computed. */
+static const struct Kind {
+    const char *name;
+    cudaDataType_t type;
+    cublasComputeType_t compute;
+    size_t bytes;
+} kinds[] = {{"f32", CUDA_R_32F, CUBLAS_COMPUTE_32F, 4},
+             {"tf32", CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4},
+             {"f16", CUDA_R_16F, CUBLAS_COMPUTE_32F, 2},
+             {"bf16", CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2}};
+enum { NKINDS = sizeof kinds / sizeof *kinds };
+
 typedef struct Bench {
     cublasLtHandle_t handle;
     cudaStream_t stream;
     cudaEvent_t begin, end;
-    void *workspace;
-    float *matrix[3];
+    void *workspace, *matrix[3];
+    const struct Kind *kind;
     int64_t n;
     double seconds; /* for each algorithm */
 } Bench;
 
 static void fill(const Bench *bench, int matrix) {
     size_t count = (size_t)(bench->n * bench->n);
-    float *numbers = malloc(count * sizeof *numbers);
+    const struct Kind *kind = bench->kind;
+    char *numbers = malloc(count * kind->bytes);
     uint64_t state = 7 + (uint64_t)matrix;
     must(!numbers, "memory");
     for (size_t i = 0; i < count; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        numbers[i] = (float)((double)(state >> 40) / (1 << 23) - 1);
+        const float number = (float)((double)(state >> 40) / (1 << 23) - 1);
+        const uint16_t half = kind->type == CUDA_R_16F ? f16_of_f32(number) : bf16_of_f32(number);
+        memcpy(numbers + i * kind->bytes, kind->bytes == 2 ? (const void *)&half : &number, kind->bytes);
     }
-    must(cudaMemcpy(bench->matrix[matrix], numbers, count * sizeof *numbers, cudaMemcpyHostToDevice), "copy");
+    must(cudaMemcpy(bench->matrix[matrix], numbers, count * kind->bytes, cudaMemcpyHostToDevice), "copy");
     free(numbers);
 }
 
@@ -64,7 +81,7 @@ static double time_one(const Bench *bench, cublasLtMatmulDesc_t desc, cublasLtMa
 }
 
 /* Seconds of a product: first[0] by the first algorithm, first[1] by the best. */
-static void measure(const Bench *bench, bool left, bool right, bool tf32, double seconds[2]) {
+static void measure(const Bench *bench, bool left, bool right, double seconds[2]) {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t layout;
     cublasLtMatmulPreference_t preference;
@@ -72,10 +89,10 @@ static void measure(const Bench *bench, bool left, bool right, bool tf32, double
     cublasOperation_t operation[2] = {left ? CUBLAS_OP_T : CUBLAS_OP_N, right ? CUBLAS_OP_T : CUBLAS_OP_N};
     size_t workspace = WORKSPACE_BYTES;
     int nfound = 0;
-    must(cublasLtMatmulDescCreate(&desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), "descriptor");
+    must(cublasLtMatmulDescCreate(&desc, bench->kind->compute, CUDA_R_32F), "descriptor");
     must(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &operation[0], sizeof operation[0]), "descriptor");
     must(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &operation[1], sizeof operation[1]), "descriptor");
-    must(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, (uint64_t)bench->n, (uint64_t)bench->n, bench->n), "layout");
+    must(cublasLtMatrixLayoutCreate(&layout, bench->kind->type, (uint64_t)bench->n, (uint64_t)bench->n, bench->n), "layout");
     must(cublasLtMatmulPreferenceCreate(&preference), "preference");
     must(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
          "preference");
@@ -98,27 +115,30 @@ static void measure(const Bench *bench, bool left, bool right, bool tf32, double
 int main(int argc, char **argv) {
     static const bool transposed[NPRODUCTS][2] = {{false, false}, {true, false}, {false, true}};
     Bench bench = {.n = argc > 1 ? atoll(argv[1]) : 0, .seconds = 0.2};
-    bool tf32 = argc > 2 && strcmp(argv[2], "tf32") == 0;
+    for (int k = 0; argc > 2 && k < NKINDS; k++)
+        if (strcmp(argv[2], kinds[k].name) == 0) bench.kind = &kinds[k];
     if (bench.n < 1) {
-        fputs("usage: cublas N [tf32] [SECONDS]\n", stderr);
+        fputs("usage: cublas N [f32|tf32|f16|bf16] [SECONDS]\n", stderr);
         return 2;
     }
-    if (argc > 2 + tf32) bench.seconds = atof(argv[2 + tf32]);
+    const int named = bench.kind != NULL;
+    if (!named) bench.kind = &kinds[0];
+    if (argc > 2 + named) bench.seconds = atof(argv[2 + named]);
     must(cublasLtCreate(&bench.handle), "opening cuBLASLt");
     must(cudaStreamCreate(&bench.stream), "stream");
     must(cudaEventCreate(&bench.begin) || cudaEventCreate(&bench.end), "event");
     must(cudaMalloc(&bench.workspace, WORKSPACE_BYTES), "memory");
     for (int i = 0; i < 3; i++)
-        must(cudaMalloc((void **)&bench.matrix[i], (size_t)(bench.n * bench.n) * sizeof(float)), "memory"), fill(&bench, i);
+        must(cudaMalloc(&bench.matrix[i], (size_t)(bench.n * bench.n) * bench.kind->bytes), "memory"), fill(&bench, i);
     double sum[2] = {0, 0}, flops = 2.0 * NPRODUCTS * (double)bench.n * (double)bench.n * (double)bench.n;
     for (int p = 0; p < NPRODUCTS; p++) {
         double seconds[2];
-        measure(&bench, transposed[p][0], transposed[p][1], tf32, seconds);
+        measure(&bench, transposed[p][0], transposed[p][1], seconds);
         sum[0] += seconds[0];
         sum[1] += seconds[1];
     }
-    printf("{\"n\": %lld, \"tf32\": %s, \"version\": %zu, \"tflops\": %.6g, \"best_tflops\": %.6g}\n", (long long)bench.n,
-           tf32 ? "true" : "false", cublasLtGetVersion(), flops / sum[0] * 1e-12, flops / sum[1] * 1e-12);
+    printf("{\"n\": %lld, \"type\": \"%s\", \"version\": %zu, \"tflops\": %.6g, \"best_tflops\": %.6g}\n", (long long)bench.n,
+           bench.kind->name, cublasLtGetVersion(), flops / sum[0] * 1e-12, flops / sum[1] * 1e-12);
     for (int i = 0; i < 3; i++)
         cudaFree(bench.matrix[i]);
     cudaFree(bench.workspace);

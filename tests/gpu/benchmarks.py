@@ -21,8 +21,21 @@ train {
     optimizer = sgd(lr = 1e-9);
     steps     = %d;
     log_every = 1000;
+    %s
 }
 """
+
+# What factors of products are: an option of prun's, a setting of the net's, for PyTorch.
+KINDS = ("f32", "tf32", "bf16", "f16")
+
+
+def options_of(kind):
+    return ["--tf32"] if kind == "tf32" else []
+
+
+def setting_of(kind):
+    return "precision = %s;" % kind if kind in ("f16", "bf16") else ""
+
 
 LARGE = {"batch": 64, "places": 256, "dim": 512, "heads": 8, "layers": 6}
 SMALL = {"batch": 32, "places": 64, "dim": 64, "heads": 4, "layers": 2}
@@ -32,10 +45,17 @@ TINY_MLP, TINY_TEXT = {"batch": 32, "sizes": [48, 64, 64, 10]}, {"batch": 4, "pl
 def nets(standin):
     """name -> what torch_steps.py takes; steps in time for medians."""
     if standin:
-        return {"MLP, tiny": {"net": "mlp", "steps": 3, **TINY_MLP}, "characters, tiny": {"net": "characters", "steps": 3, **TINY_TEXT}}
-    sizes = [784, 4096, 4096, 10]
-    return {"MLP, batch 512": {"net": "mlp", "batch": 512, "sizes": sizes, "steps": 100}, "MLP, batch 8192": {"net": "mlp", "batch": 8192, "sizes": sizes, "steps": 40},
-            "characters": {"net": "characters", "steps": 200, **SMALL}, "characters, large": {"net": "characters", "steps": 40, **LARGE}}
+        gpt2 = {"batch": 1, "places": 6, "dim": 8, "heads": 2, "layers": 1, "words": 20, "most": 8}
+        return {"MLP, tiny": {"net": "mlp", "steps": 3, "kinds": ("f32", "tf32", "bf16"), **TINY_MLP}, "characters, tiny": {"net": "characters", "steps": 3, "kinds": ("f32",), **TINY_TEXT},
+                "gpt2, tiny": {"net": "gpt2", "steps": 2, "kinds": ("bf16",), **gpt2}, "bert, tiny": {"net": "bert", "steps": 2, "kinds": ("bf16",), **gpt2, "classes": 2},
+                "resnet18, tiny": {"net": "resnet18", "steps": 2, "kinds": ("f32",), "batch": 2, "side": 32, "width": 2, "classes": 4}}
+    sizes, all_kinds, quick = [784, 4096, 4096, 10], ("f32", "tf32", "bf16"), ("tf32", "bf16")
+    base = {"dim": 768, "heads": 12, "layers": 12}
+    return {"MLP, batch 512": {"net": "mlp", "batch": 512, "sizes": sizes, "steps": 100, "kinds": all_kinds}, "MLP, batch 8192": {"net": "mlp", "batch": 8192, "sizes": sizes, "steps": 40, "kinds": all_kinds},
+            "gpt2": {"net": "gpt2", "batch": 8, "places": 1024, "words": 50257, "most": 1024, "steps": 10, "kinds": quick, **base},
+            "bert": {"net": "bert", "batch": 16, "places": 128, "words": 21128, "most": 512, "classes": 2, "steps": 20, "kinds": quick, **base},
+            "resnet18": {"net": "resnet18", "batch": 64, "side": 224, "width": 64, "classes": 1000, "steps": 10, "kinds": quick},
+            "characters": {"net": "characters", "steps": 200, "kinds": ("f32", "tf32"), **SMALL}, "characters, large": {"net": "characters", "steps": 40, "kinds": ("f32", "tf32"), **LARGE}}
 
 
 # ---------------------------------------------------------------- what prun prints
@@ -76,58 +96,69 @@ def build_cublas(gpu):
         return os.path.join(gpu.build, "tests/gpu/cublas")
     cuda = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")))
     libs = os.path.join(cuda, "lib64")
-    gpu.report.run(["cc", "-O2", "-std=c11", "-Wall", "-Wextra", "-isystem", os.path.join(cuda, "include"), os.path.join(SOURCES, "tests/bench/cublas.c"), "-o", gpu.path("cublas"),
+    gpu.report.run(["cc", "-O2", "-std=c11", "-Wall", "-Wextra", "-I", SOURCES, "-isystem", os.path.join(cuda, "include"), os.path.join(SOURCES, "tests/bench/cublas.c"), "-o", gpu.path("cublas"),
                     "-L" + libs, "-L" + os.path.join(cuda, "targets/x86_64-linux/lib"), "-lcublasLt", "-lcudart_static", "-lpthread", "-ldl", "-lrt", "-lm", "-Wl,-rpath," + libs])
     return gpu.path("cublas")
 
 
-def bench_product(gpu, tf32):
+def bench_product(gpu, kind):
     """Rounds of prun and cuBLAS alone, one after the other."""
     n, steps, rounds, seconds = (64, 3, 1, 0.001) if gpu.standin else (8192, 12, 3, 0.2)
-    program, flag = build_cublas(gpu), ["--tf32"] if tf32 else []
+    program = build_cublas(gpu)
     with open(gpu.path("product.dsl"), "w", encoding="ascii") as file:
-        file.write(PRODUCT % (n, steps))
+        file.write(PRODUCT % (n, steps, setting_of(kind)))
     plan = gpu.compile(gpu.path("product.dsl"), "product.plan", 1)
     ours, theirs, best = [], [], []
     for _ in range(rounds):
-        ours.append(Profile(gpu.train(plan, 1, "--profile", *flag).out).products(3)) # what tests/bench/cublas.c measures too
-        alone = json.loads(gpu.report.run([program, n, *(["tf32"] if tf32 else []), seconds]).out.splitlines()[-1])
+        ours.append(Profile(gpu.train(plan, 1, "--profile", *options_of(kind)).out).products(3)) # what tests/bench/cublas.c measures too
+        alone = json.loads(gpu.report.run([program, n, kind, seconds]).out.splitlines()[-1])
         theirs.append(alone["tflops"])
         best.append(alone["best_tflops"])
     found = {"prun": statistics.median(ours), "cublas": statistics.median(theirs), "best": statistics.median(best)}
     share = found["prun"] / found["cublas"]
     text = "%.1f TFLOP/s, cuBLAS alone %.1f (the best of 8 algorithms %.1f)" % (found["prun"], found["cublas"], found["best"])
     if not gpu.standin:
-        gpu.report.goal("%s product at least 95 %% of cuBLAS" % ("tf32" if tf32 else "f32"), share >= MATMUL_GOAL, "%.1f %%" % (100 * share))
+        gpu.report.goal("%s product at least 95 %% of cuBLAS" % kind, share >= MATMUL_GOAL, "%.1f %%" % (100 * share))
     return text
 
 
 # ---------------------------------------------------------------- steps
 
+# Sample, its number of steps, what else it is told.
+TEXT = ("batch", "places", "dim", "heads", "layers")
+SAMPLES_OF = {"mlp": ("mlp.dsl", "steps     = 10;", ()), "characters": ("characters.dsl", "steps     = 200;", TEXT), "gpt2": ("gpt2.dsl", "steps     = 4;", (*TEXT, "words", "most")),
+              "bert": ("bert_base.dsl", "steps     = 4;", (*TEXT, "words", "most", "classes")), "resnet18": ("resnet18.dsl", "steps     = 10;", ("batch", "side", "width", "classes"))}
+
+
+def numbers_of(net):
+    if net["net"] == "mlp":
+        sizes = net["sizes"]
+        return {"batch": net["batch"], "in_dim": sizes[0], "hidden": sizes[1], "classes": sizes[-1]}
+    return {key: net[key] for key in SAMPLES_OF[net["net"]][2]}
+
+
 def prepare_nets(gpu):
-    """name -> (plan for one rank, bytes that pcc prints for it)."""
+    """(name, kind) -> (plan for one rank, bytes that pcc prints for it)."""
     found = {}
     write_text(gpu, 4000 if gpu.standin else 400000)
     for name, net in nets(gpu.standin).items():
-        if net["net"] == "mlp":
-            source = copy_sample(gpu, "mlp.dsl", [("steps     = 10;", "steps     = %d;\n    log_every = 1000;" % net["steps"])])
-            sizes = net["sizes"]
-            values = {"batch": net["batch"], "in_dim": sizes[0], "hidden": sizes[1], "classes": sizes[-1]}
-        else:
-            source = copy_sample(gpu, "characters.dsl", [("steps     = 200", "steps     = %d" % net["steps"]), ("log_every = 20", "log_every = 1000")])
-            values = {key: net[key] for key in SMALL}
-        defines = [word for key, value in values.items() for word in ("-D", "%s=%d" % (key, value))]
-        plan = gpu.path(re.sub(r"\W+", "_", name) + ".plan")
-        stats = gpu.report.run([gpu.pcc, source, "-o", plan, "--ranks", "1", "--stats=json", *defines], cwd=gpu.folder).out
-        found[name] = plan, json.loads(stats[stats.index("{"):])["memory"]["rank"]
+        sample, steps, _ = SAMPLES_OF[net["net"]]
+        for kind in net["kinds"]:
+            edits = [(steps, "steps     = %d;\n    %s" % (net["steps"], setting_of(kind)))]
+            edits.append(("log_every = 20", "log_every = 1000") if net["net"] == "characters" else ("train {", "train {\n    log_every = 1000;"))
+            source = copy_sample(gpu, sample, edits)
+            defines = [word for key, value in numbers_of(net).items() for word in ("-D", "%s=%d" % (key, value))]
+            plan = gpu.path(re.sub(r"\W+", "_", "%s_%s" % (name, kind)) + ".plan")
+            stats = gpu.report.run([gpu.pcc, source, "-o", plan, "--ranks", "1", "--stats=json", *defines], cwd=gpu.folder).out
+            found[name, kind] = plan, json.loads(stats[stats.index("{"):])["memory"]["rank"]
     return found
 
 
-def time_prun(gpu, plan, tf32):
+def time_prun(gpu, plan, kind):
     """Seconds of the median step, the best of two runs."""
     times = []
     for _ in range(1 if gpu.standin else 2):
-        out = gpu.train(plan, 1, *(["--tf32"] if tf32 else [])).out
+        out = gpu.train(plan, 1, *options_of(kind)).out
         found = re.search(r"^time per step: ([\d.]+) ms", out, re.M)
         if not found:
             raise Failed("prun printed no time per step")
@@ -136,17 +167,17 @@ def time_prun(gpu, plan, tf32):
 
 
 def time_torch(gpu, seconds):
-    """(name, tf32, how) -> seconds; what there was no time for is left away."""
+    """(name, kind, how) -> seconds; what there was no time for is left away."""
     python = os.environ.get("PEER_PYTHON", "python3")
     env = {"LD_LIBRARY_PATH": os.environ.get("PCC_OUTER_LIBRARY_PATH", "")}
     probe = gpu.report.run([python, "-c", "import torch; print(torch.__version__)"], env=env, check=False)
     if probe.code != 0:
         raise LeftOut("%s has no PyTorch" % python)
     configs = []
-    for tf32 in False, True:
-        for name, net in nets(gpu.standin).items():
-            for how in ("eager",) if gpu.standin else ("eager", "compiled"):
-                configs.append({**net, "name": "%s, %s" % (name, "tf32" if tf32 else "f32"), "tf32": tf32, "how": how})
+    for name, net in nets(gpu.standin).items():
+        for kind in net["kinds"]:
+            for how in ("eager",) if gpu.standin else ("eager", "compiled") if net["net"] in ("mlp", "characters") else ("compiled",):
+                configs.append({**net, "name": "%s, %s" % (name, kind), "kind": kind, "how": how})
     device = ["--device", "cpu"] if gpu.standin else []
     result = gpu.report.run(["timeout", int(seconds), python, os.path.join(SOURCES, "tests/gpu/torch_steps.py"), json.dumps(configs), *device], env=env, timeout=seconds + 5, check=False)
     found = {}
@@ -160,11 +191,10 @@ def time_torch(gpu, seconds):
     return "%d of %d configurations" % (len(found), len(configs))
 
 
-def bench_net(gpu, name, plan, tf32):
-    key = "%s, %s" % (name, "tf32" if tf32 else "f32")
-    ours = time_prun(gpu, plan, tf32)
-    if not tf32:
-        gpu.steps[name] = 1e3 * ours
+def bench_net(gpu, name, plan, kind):
+    key = "%s, %s" % (name, kind)
+    ours = time_prun(gpu, plan, kind)
+    gpu.steps[name, kind] = 1e3 * ours
     eager, compiled = (gpu.torch.get((key, how)) for how in ("eager", "compiled"))
     show = lambda seconds: "-" if seconds is None else "%.3f ms" % (1e3 * seconds)
     if not gpu.standin:
@@ -173,15 +203,15 @@ def bench_net(gpu, name, plan, tf32):
     return "%s; PyTorch %s, compiled %s" % (show(ours), show(eager), show(compiled))
 
 
-def bench_profile(gpu, name, plan, planned):
+def bench_profile(gpu, name, kind, plan, planned):
     """Gaps and memory of a net. A profile waits for each step, which training need not: what is around a step is taken from steps that are not profiled."""
-    profile = Profile(gpu.train(plan, 1, "--profile").out)
-    step = gpu.steps.get(name) or 1e3 * time_prun(gpu, plan, False)
+    profile = Profile(gpu.train(plan, 1, "--profile", *options_of(kind)).out)
+    step = gpu.steps.get((name, kind)) or 1e3 * time_prun(gpu, plan, kind)
     between, inside = (share * profile.step_ms / 100 for share in (profile.between, 100 - profile.outside))
     around = max(0, step - inside)
     idle, off = 100 * (between + around) / step, profile.memory / planned - 1
     if not gpu.standin:
-        gpu.report.goal(name + ": idle under 3 %", None if step <= IDLE_FROM_MS else idle < IDLE_GOAL,
+        gpu.report.goal("%s, %s: idle under 3 %%" % (name, kind), None if step <= IDLE_FROM_MS else idle < IDLE_GOAL,
                         "%.1f %%: %.3f ms between operators and %.3f around them, of %.3f (profiled: %.3f)" % (idle, between, around, step, profile.step_ms))
-        gpu.report.goal(name + ": memory within 2 % of pcc's", abs(off) <= MEMORY_GOAL, "%.1f MiB, pcc says %.1f" % (profile.memory / (1 << 20), planned / (1 << 20)))
+        gpu.report.goal("%s, %s: memory within 2 %% of pcc's" % (name, kind), abs(off) <= MEMORY_GOAL, "%.1f MiB, pcc says %.1f" % (profile.memory / (1 << 20), planned / (1 << 20)))
     return "%.3f ms a step, %.1f %% idle, %.1f MiB (pcc: %.1f)" % (step, idle, profile.memory / (1 << 20), planned / (1 << 20))

@@ -1,6 +1,7 @@
-"""Steps of training in PyTorch, for tests/gpu.sh: the nets of samples/mlp.dsl and samples/characters.dsl, eager and compiled, in f32 and with tf32.
+"""Steps of training in PyTorch, for tests/gpu.sh: the nets of samples/mlp.dsl, characters.dsl, gpt2.dsl, bert_base.dsl and resnet18.dsl, eager and compiled, in f32, with tf32,
+and under autocast in bf16 and f16.
 
-    torch_steps.py CONFIGS [--device cpu]    CONFIGS: JSON, a list of {"name", "net", "tf32", "how", "steps", sizes}; a line of JSON for each that was measured
+    torch_steps.py CONFIGS [--device cpu]    CONFIGS: JSON, a list of {"name", "net", "kind", "how", "steps", sizes}; a line of JSON for each that was measured
 
 A step is zero_grad, forward, backward, update. Its time is the median of steps that are each waited for, or the mean of as many that follow each other without a wait,
 whichever is less. The batch lies on the device from the beginning. Attention is
@@ -72,32 +73,123 @@ class Perceptron(nn.Module):
         return functional.mse_loss(self.layers[-1](x), label)
 
 
+class Attention(nn.Module):
+    """GPT-2's, or BERT's with a mask of places."""
+    def __init__(self, dim, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.inner, self.outer = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, keep=None):
+        q, k, v = (part.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2) for part in self.inner(x).split(x.shape[-1], -1))
+        context = functional.scaled_dot_product_attention(q, k, v, attn_mask=keep, is_causal=self.causal)
+        return self.outer(context.transpose(1, 2).reshape(x.shape))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        dim = c["dim"]
+        self.word, self.place = nn.Embedding(c["words"], dim), nn.Embedding(c["most"], dim)
+        self.blocks = nn.ModuleList(nn.ModuleDict({"norm1": nn.LayerNorm(dim), "attention": Attention(dim, c["heads"], True), "norm2": nn.LayerNorm(dim),
+                                                   "up": nn.Linear(dim, 4 * dim), "down": nn.Linear(4 * dim, dim)}) for _ in range(c["layers"]))
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, text, target):
+        x = self.word(text) + self.place(torch.arange(text.shape[1], device=text.device))
+        for b in self.blocks:
+            x = x + b["attention"](b["norm1"](x))
+            x = x + b["down"](functional.gelu(b["up"](b["norm2"](x)), approximate="tanh"))
+        return functional.cross_entropy(functional.linear(self.norm(x), self.word.weight).flatten(0, 1), target.flatten())
+
+
+class Bert(nn.Module):
+    DROPPED = 0.1
+
+    def __init__(self, c):
+        super().__init__()
+        dim = c["dim"]
+        self.word, self.place, self.kind, self.norm = nn.Embedding(c["words"], dim), nn.Embedding(c["most"], dim), nn.Embedding(2, dim), nn.LayerNorm(dim, eps=1e-12)
+        self.blocks = nn.ModuleList(nn.ModuleDict({"attention": Attention(dim, c["heads"], False), "norm1": nn.LayerNorm(dim, eps=1e-12), "up": nn.Linear(dim, 4 * dim),
+                                                   "down": nn.Linear(4 * dim, dim), "norm2": nn.LayerNorm(dim, eps=1e-12)}) for _ in range(c["layers"]))
+        self.pool, self.classes = nn.Linear(dim, dim), nn.Linear(dim, c["classes"])
+
+    def forward(self, text, kind, seen, label):
+        drop = lambda x: functional.dropout(x, self.DROPPED)
+        x = drop(self.norm(self.word(text) + self.kind(kind) + self.place(torch.arange(text.shape[1], device=text.device))))
+        for b in self.blocks:
+            x = b["norm1"](x + drop(b["attention"](x, seen[:, None, None, :])))
+            x = b["norm2"](x + drop(b["down"](functional.gelu(b["up"](x)))))
+        return functional.cross_entropy(self.classes(drop(torch.tanh(self.pool(x[:, 0])))), label)
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, size, out, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(size, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        self.beside = nn.Sequential(nn.Conv2d(size, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if stride > 1 or size != out else nn.Identity()
+
+    def forward(self, x):
+        return functional.relu(self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x))))) + self.beside(x))
+
+
+class Resnet18(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        width, sizes = c["width"], [c["width"] * (1 << k) for k in range(4)]
+        self.first = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.layers = nn.Sequential(*(BasicBlock(sizes[max(k - 1, 0)] if i == 0 else size, size, 2 if k > 0 and i == 0 else 1) for k, size in enumerate(sizes) for i in range(2)))
+        self.fc = nn.Linear(sizes[-1], c["classes"])
+
+    def forward(self, image, label):
+        return functional.cross_entropy(self.fc(self.layers(self.first(image)).mean((2, 3))), label)
+
+
 def make(config, device):
     torch.manual_seed(1)
-    if config["net"] == "mlp":
-        sizes = config["sizes"]
-        net = Perceptron(sizes).to(device)
-        batch = [torch.rand(config["batch"], sizes[0], device=device), torch.rand(config["batch"], sizes[-1], device=device)]
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=device == "cuda")
+    fused, c = {"fused": device == "cuda"}, config
+    text = lambda words: torch.randint(words, (c["batch"], c["places"]), device=device)
+    if c["net"] == "mlp":
+        net = Perceptron(c["sizes"]).to(device)
+        batch = [torch.rand(c["batch"], c["sizes"][0], device=device), torch.rand(c["batch"], c["sizes"][-1], device=device)]
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, **fused)
+    elif c["net"] == "resnet18":
+        net = Resnet18(c).to(device)
+        batch = [torch.randn(c["batch"], 3, c["side"], c["side"], device=device), torch.randint(c["classes"], (c["batch"],), device=device)]
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.0001, **fused)
+    elif c["net"] == "gpt2":
+        net, batch = Gpt2(c).to(device), [text(c["words"]) for _ in range(2)]
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.0006, weight_decay=0.1, **fused)
+    elif c["net"] == "bert":
+        net = Bert(c).to(device)
+        batch = [text(c["words"]), text(2), torch.ones(c["batch"], c["places"], dtype=torch.bool, device=device), torch.randint(c["classes"], (c["batch"],), device=device)]
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.00002, **fused)
     else:
         alphabet = 128
-        net = Characters(config["places"], config["dim"], config["heads"], config["layers"], alphabet).to(device)
-        batch = [torch.randint(alphabet, (config["batch"], config["places"]), device=device) for _ in range(2)]
-        optimizer = torch.optim.AdamW(net.parameters(), lr=0.003, fused=device == "cuda")
+        net = Characters(c["places"], c["dim"], c["heads"], c["layers"], alphabet).to(device)
+        batch = [text(alphabet) for _ in range(2)]
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.003, **fused)
     return net, batch, optimizer
 
 
 def measure(config, device):
-    torch.set_float32_matmul_precision("high" if config["tf32"] else "highest")
+    kind = config["kind"]
+    torch.set_float32_matmul_precision("highest" if kind == "f32" else "high")
+    torch.backends.cudnn.allow_tf32 = kind != "f32"
+    half = {"f16": torch.float16, "bf16": torch.bfloat16}.get(kind)
+    scaler = torch.amp.GradScaler(device, enabled=kind == "f16")
     net, batch, optimizer = make(config, device)
     run = torch.compile(net, mode="reduce-overhead") if config["how"] == "compiled" else net
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = run(*batch)
-        loss.backward()
-        optimizer.step()
+        with torch.autocast(device, dtype=half or torch.bfloat16, enabled=half is not None):
+            loss = run(*batch)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         return loss
 
     for _ in range(6):
