@@ -7,7 +7,7 @@
  *   lookup.c   rules of operators that look elements up by index
  * adjoint.c  gradients, expansions
  *   softmax.c  expansions of operators on rows that are split
- * norm.c     layer_norm, rms_norm: rules, gradients, expansions
+ * norm.c     layer_norm, rms_norm: rules, gradients, expansions; batchnorm.c: batch_norm likewise
  * attention.c  attention: likewise; rope.c: rope
  * gather.c   gather, scatter_add, cumsum, topk, stack: rules, gradients, what composites stand for
  * windows.c  conv2d, pools: rules, gradients; pad, upsample: what they stand for
@@ -119,6 +119,14 @@ RuleFn rule_layer_norm_grad; /* {eps}: x, dy, weight -> the gradients of x, weig
 RuleFn rule_rms_norm_grad;   /* {eps}: x, dy, weight -> the gradients of x and weight */
 AdjointFn adjoint_layer_norm, adjoint_rms_norm;
 ExpandFn split_layer_norm, split_rms_norm, split_layer_norm_grad, split_rms_norm_grad;
+
+/* ---- batchnorm.c */
+
+RuleFn
+    rule_batch_norm; /* {eps}: x: [n, c, ..], weight, bias: [c] -> x's, mean and variance: [c]; factors are x's dimensions, all but c with reductions */
+RuleFn rule_batch_norm_grad; /* {eps}: x, dy, weight, mean, variance -> the gradients of x, weight and bias; the factors are the same */
+AdjointFn adjoint_batch_norm;
+ExpandFn split_batch_norm, split_batch_norm_grad;
 
 /* ---- attention.c */
 

@@ -93,6 +93,7 @@ typedef struct Letters {
 } Letters;
 bool along_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                    size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
+bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters *letters, char *why, size_t n); /* batchnorm.c */
 bool hidden_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                     size_t n); /* hidden.c: replicate, replica_sum, expose */
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);

@@ -481,6 +481,8 @@ static bool arity_fits(const Node *node) {
         [OP_rms_norm] = {2, 1},
         [OP_layer_norm_grad] = {3, 3},
         [OP_rms_norm_grad] = {3, 2},
+        [OP_batch_norm] = {3, 3},
+        [OP_batch_norm_grad] = {5, 3},
         [OP_conv2d] = {2, 1},
         [OP_conv2d_grad_x] = {2, 1},
         [OP_conv2d_grad_w] = {2, 1},
@@ -690,6 +692,11 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_rms_norm_grad:
         letters->linear = LINEAR_IN_SECOND;
         return normalising(graph, node, 2, letters, why, n);
+    case OP_batch_norm:
+        return batch_norm_letters(graph, node, 1, letters, why, n);
+    case OP_batch_norm_grad:
+        letters->linear = LINEAR_IN_SECOND;
+        return batch_norm_letters(graph, node, 2, letters, why, n);
     case OP_conv2d:
     case OP_conv2d_grad_x:
     case OP_conv2d_grad_w:

@@ -676,6 +676,8 @@ static const Semantics semantics[NOPS] = {
     [OP_rms_norm] = {.kernel = norm_kernel, .cost = 4},
     [OP_layer_norm_grad] = {.kernel = norm_grad_kernel, .cost = 8},
     [OP_rms_norm_grad] = {.kernel = norm_grad_kernel, .cost = 7},
+    [OP_batch_norm] = {.kernel = batch_norm_kernel, .cost = 5},
+    [OP_batch_norm_grad] = {.kernel = batch_norm_grad_kernel, .cost = 8},
     [OP_conv2d] = {.kernel = conv_kernel},
     [OP_conv2d_grad_x] = {.kernel = conv_kernel},
     [OP_conv2d_grad_w] = {.kernel = conv_kernel},

@@ -305,6 +305,10 @@ static bool tangent_norm(const Derivation *d) {
     return norm_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
 
+static bool tangent_batch_norm(const Derivation *d) {
+    return batch_norm_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
+}
+
 static bool tangent_topk(const Derivation *d) {
     return topk_tangent(d->in, d->din, d->out, d->dout, d->why, d->n);
 }
@@ -366,6 +370,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_attention_sums] = {.rule = tangent_attention},
     [OP_layer_norm] = {.rule = tangent_norm},
     [OP_rms_norm] = {.rule = tangent_norm},
+    [OP_batch_norm] = {.rule = tangent_batch_norm},
     [OP_pick] = {.rule = tangent_first},
     [OP_embedding] = {.rule = tangent_first},
     [OP_gather] = {.rule = tangent_first},

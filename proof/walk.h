@@ -73,6 +73,13 @@ bool attention_tangent(const Node *node, const FieldTensor *in, const FieldTenso
 
 bool rope_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 
+/* ---------------------------------------------------------------- batchnorm.c: likewise */
+
+bool batch_norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool batch_norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+/* As norm_tangent. */
+bool batch_norm_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);
+
 /* ---------------------------------------------------------------- norm.c: likewise */
 
 bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* layer_norm, rms_norm */

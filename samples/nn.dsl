@@ -174,7 +174,7 @@ cell kl_div(x, target, log_target = false, batchmean = false) {
 # Each channel, over the batch and all places, brought to mean 0 and variance 1, then scaled and moved: PyTorch's BatchNorm, of the whole batch however it is
 # split. weight, bias, running_mean and running_var are those of PyTorch's files. In an eval the running ones take the place of the batch's. x: [n, c, ..] -> [n, c, ..]
 cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
-    require eps >= 0 "eps is not negative: it is added to a variance";
+    require eps > 0 "eps is above 0: it is added to a variance";
     require momentum >= 0 and momentum <= 1 "momentum is the share of the new batch in the running statistics: 0 to 1";
     require ndim(x) >= 2 and ndim(x) <= 5 "x is [n, c] and up to three dimensions behind them";
     let channels = size(x, 1);
@@ -182,28 +182,26 @@ cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
     param bias         : f32[channels] = zeros;
     state running_mean : f32[channels] = zeros;
     state running_var  : f32[channels] = ones;
-    flat = reshape(x, shape = [size(x, 0), channels, -1]);
     if training {
-        let count = size(flat, 0) * size(flat, 2);
-        center = mean(flat, axes = [0, 2], keep_dims = true);
-        apart  = flat - center;
-        spread = mean(square(apart), axes = [0, 2], keep_dims = true);
-        running_mean <- (1 - momentum) * running_mean + momentum * reshape(center, shape = [channels]);
-        running_var <- (1 - momentum) * running_var + momentum * count / (count - 1.0) * reshape(spread, shape = [channels]);
+        y, mean, variance = batch_norm(x, weight, bias, eps = eps) shard;
+        count = size(x, 0);
+        for d in 2..ndim(x) {
+            count = count * size(x, d);
+        }
+        running_mean <- (1 - momentum) * running_mean + momentum * mean;
+        running_var <- (1 - momentum) * running_var + momentum * count / (count - 1.0) * variance;
     } else {
-        apart  = flat - reshape(running_mean, shape = [channels, 1]);
-        spread = reshape(running_var, shape = [channels, 1]);
-    }
-    scale  = rsqrt(spread + eps) * reshape(weight, shape = [channels, 1]);
-    scaled = apart * scale + reshape(bias, shape = [channels, 1]);
-    if ndim(x) == 2 {
-        y = reshape(scaled, shape = [size(x, 0), channels]);
-    } else if ndim(x) == 3 {
-        y = scaled;
-    } else if ndim(x) == 4 {
-        y = reshape(scaled, shape = [size(x, 0), channels, size(x, 2), size(x, 3)]);
-    } else {
-        y = reshape(scaled, shape = [size(x, 0), channels, size(x, 2), size(x, 3), size(x, 4)]);
+        scale = weight * rsqrt(running_var + eps);
+        move  = bias - running_mean * scale;
+        if ndim(x) == 2 {
+            y = x * scale + move;
+        } else if ndim(x) == 3 {
+            y = x * scale[:, None] + move[:, None];
+        } else if ndim(x) == 4 {
+            y = x * scale[:, None, None] + move[:, None, None];
+        } else {
+            y = x * scale[:, None, None, None] + move[:, None, None, None];
+        }
     }
     return y;
 }

@@ -12,6 +12,7 @@
  *   cut.c          convert, slice and its gradient, concat, split
  *   softmax.c      softmax and its gradient; rowloops.c: their loops
  *   norm.c         layer_norm, rms_norm and their gradients; normloops.c: their loops
+ *   batchnorm.c    batch_norm and its gradient, plain ones too; batchloops.c: channels of them
  *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
  *   rope.c         rotary positions, and their plain loop
  *   lookup.c       elements looked up by integers

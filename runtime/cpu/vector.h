@@ -30,6 +30,16 @@ typedef struct NormRows {
 /* Rows [begin, end). Of gradients what they add to weight's, then bias's, is added to sums. */
 typedef void NormLoop(const NormRows *rows, int64_t begin, int64_t end, double *sums);
 
+/* batch_norm of x [n, c, s], whose channels are each `count` elements; dy NULL: forward, which gives mean and variance. Of the gradient out is that of x. */
+typedef struct BatchNorm {
+    int64_t n, c, s;
+    double count, eps;
+    const void *x, *dy, *weight, *bias;
+    void *out, *mean, *variance, *dweight, *dbias;
+} BatchNorm;
+/* Channels [begin, end). */
+typedef void BatchNormLoop(const BatchNorm *norm, int64_t begin, int64_t end);
+
 /* A row of n scores of attention. */
 typedef struct AttentionLoops {
     void (*hide)(void *scores, const uint8_t *mask, int64_t stride, int64_t n); /* -infinity where the mask is 0 */
@@ -53,6 +63,7 @@ typedef struct VectorLoops {
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
     SumLoops (*sum)(DType dtype);
     NormLoop *(*norm)(OpCode op, DType dtype);
+    BatchNormLoop *(*batch)(DType dtype);
     AttentionLoops (*attention)(DType dtype);
     DepthwiseLoops (*depthwise)(DType dtype);
 } VectorLoops;

@@ -19,6 +19,7 @@
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/rope.cuh"
 #include "runtime/cuda/norm.cuh"
+#include "runtime/cuda/batchnorm.cuh"
 #include "runtime/cuda/lookup.cuh"
 #include "runtime/cuda/gather.cuh"
 #include "runtime/cuda/pull.cuh"

@@ -249,6 +249,18 @@ typedef struct KernelNorm {
 } KernelNorm;
 LAUNCHED kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
+/* batchnorm.cuh */
+
+/* x [n, c, s], none of them 0. dy NULL: forward, which gives mean and variance; of the gradient out is that of x. Types of reals. */
+typedef struct KernelBatchNorm {
+    const void *x, *dy, *weight, *bias;
+    void *out, *mean, *variance, *dweight, *dbias;
+    int64_t n, c, s;
+    double eps;
+    int dtype;
+} KernelBatchNorm;
+LAUNCHED kernels_batch_norm(const KernelBatchNorm *norm, cudaStream_t stream);
+
 /* move.cuh */
 
 /* Tensor 0 of the loops = tensor 1, items of 1, 2, 4 or 8 bytes; the result's innermost loop is last. Strides of tensor 1 may be 0. */

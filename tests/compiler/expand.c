@@ -191,6 +191,34 @@ Test(expand, norms_of_split_rows_reduce_numbers_a_row) {
         }
 }
 
+/* Of a batch that is split nothing crosses ranks but numbers a channel, and the gradients of other parameters. */
+Test(expand, batch_norm_of_a_split_batch_reduces_numbers_a_channel) {
+    for (int batches = 1; batches <= 3; batches += 2) {
+        Compiled x;
+        char text[768];
+        snprintf(
+            text, sizeof text,
+            "net n() { input x : f32[8, 6, 4]; param v : f32[8, 6, 4] = normal(1); param g : f32[6] = uniform(0.5, 1.5); param b : f32[6] = normal(1);\n"
+            " y, mean, variance = batch_norm(x * v, g, b, eps = 0.25) shard ((4, 2, 1), (2), (2)); loss mean(y * y * y) + sum(mean * variance); }\n"
+            "train { data = numpy_rand(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); accumulate = %d; }\n",
+            batches);
+        compiled_init(&x, 8, 2);
+        x.options.proof.full = true;
+        cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
+        const Graph *g = x.graph;
+        cr_expect_eq(count_op(g, OP_batch_norm) + count_op(g, OP_batch_norm_grad), 0);
+        cr_expect_eq(count_op(g, OP_rsqrt), 2 * batches);
+        assert_layout(g->values.at[value_named(g, "y")].layout, "[4@2 2@1 -]");
+        for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+            const Node *node = &x.b->spmd.graph.nodes.at[n];
+            const Value *of = &x.b->spmd.graph.values.at[node->nin > 0 ? node->in[0] : 0];
+            if (node->op == OP_convert) cr_expect_leq(shape_elements(&of->type.shape), 6, "%s is a number a channel", of->name);
+        }
+        cr_expect(x.c.proof.simplified && x.c.proof.gradients_run);
+        compiled_finish(&x);
+    }
+}
+
 /* An attention whose keys are split: the gradient is computed of each rank's keys, and no rank gets those of others. */
 Test(expand, the_gradient_of_an_attention_is_split_as_its_keys_are) {
     for (int masked = 0; masked < 2; masked++) {

@@ -84,6 +84,8 @@ static const Case cases[] = {
     {OP_layer_norm, "2x4x3, 4x3, 4x3", {{.given = true, .f = 1e-3}}},
     {OP_rms_norm, "4x3, 3", {{.given = true, .f = 0.1}}},
     {OP_rms_norm, "5, 5", {{.given = true, .f = 0.1}}},
+    {OP_batch_norm, "4x3, 3, 3", {{.given = true, .f = 0.1}}},
+    {OP_batch_norm, "2x4x3, 4, 4", {{.given = true, .f = 1e-3}}},
     {OP_rope, "4x6", {{0}}},
     {OP_rope, "2x3x4", {{.given = true, .f = 100}, YES}},
     {OP_dot_product_attention, "4x3, 5x3, 5x2", {{0}}},
@@ -328,6 +330,10 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
     else if (op == OP_layer_norm || op == OP_rms_norm || op == OP_layer_norm_grad || op == OP_rms_norm_grad)
         run_norm(op == OP_layer_norm || op == OP_layer_norm_grad, op == OP_layer_norm_grad || op == OP_rms_norm_grad, attr[0].f,
                  (const double *const[]){in[0].at, in[1].at, in[2].at}, count(&in[0].shape), count(&in[nin - 1].shape), result, out->at);
+    else if (op == OP_batch_norm || op == OP_batch_norm_grad)
+        run_batch_norm(op == OP_batch_norm_grad, attr[0].f, (const double *const[]){in[0].at, in[1].at, in[2].at, in[3].at, in[4].at},
+                       count(&in[0].shape), in[0].shape.dim[1], count(&in[0].shape) / in[0].shape.dim[0] / in[0].shape.dim[1], result,
+                       out->at);
     else if (op == OP_rope)
         run_rope(attr, in[0].at, &in[0].shape, out->at);
     else if (op == OP_dot_product_attention || op == OP_attention_grad) {

@@ -54,6 +54,35 @@ Test(norm, what_does_not_fit_is_said) {
     cr_expect_str_eq(error.text, "eps is missing");
 }
 
+Test(norm, all_of_batch_norm_but_the_channels_has_reductions) {
+    Rule rule;
+    RuleError error;
+    const Shape x = {4, {8, 6, 3, 5}}, c = {1, {6}};
+    cr_assert(infer(OP_batch_norm, eps, &rule, NULL, x, c, c));
+    cr_expect_eq(rule.nout, 3);
+    for (int d = 0; d < 4; d++)
+        cr_expect_eq(rule.factor[rule.in[0][d]].reductions, d == 1 ? 0 : 2);
+    for (int k = 1; k < 3; k++) {
+        cr_expect_eq(rule.in[k][0], rule.in[0][1]);
+        cr_expect_eq(rule.out[k][0], rule.in[0][1]);
+        cr_expect(shape_equal(&rule.result[k].shape, &c));
+    }
+    const TensorType in[] = {{F32, false, x}, {F32, false, x}, {F32, false, c}, {F32, false, c}, {F32, false, c}};
+    cr_assert(rule_infer(OP_batch_norm_grad, in, 5, eps, &rule, NULL));
+    for (int o = 0; o < 3; o++)
+        for (int d = 0; d < 4; d++)
+            cr_expect_eq(rule_out_has(&rule, o, rule.in[0][d]), o == 0 || d == 1, "result %d, dimension %d", o, d);
+    cr_assert_not(infer(OP_batch_norm, eps, &rule, &error, x, (Shape){1, {8}}, c));
+    cr_expect_str_eq(error.text, "%1 is [8]: not an element for each channel");
+    cr_expect_str_eq(error.hint, "channels are dimension 1 of x: [6]");
+    cr_assert_not(infer(OP_batch_norm, eps, &rule, &error, x, c, (Shape){2, {1, 6}}));
+    cr_expect_eq(error.operand, 2);
+    cr_assert_not(infer(OP_batch_norm, eps, &rule, &error, (Shape){1, {6}}, c, c));
+    cr_expect_str_eq(error.text, "%0 is [6], and needs the dimensions [n, c, ..]");
+    cr_assert_not(infer(OP_batch_norm, (const Attr[MAX_ATTRS]){{.given = true}}, &rule, &error, x, c, c));
+    cr_expect_str_eq(error.text, "eps is 0, and must be above 0");
+}
+
 static Arena arena;
 static Graph graph;
 
@@ -91,4 +120,38 @@ Test(norm, expansions_give_every_result) {
             cr_expect(shape_equal(&graph.values.at[out[k]].type.shape, k == 0 ? &(Shape){2, {4, 6}} : &(Shape){1, {6}}), "result %d", k);
         arena_finish(&arena);
     }
+}
+
+/* x less the mean is computed by each pass over x, and kept by none. */
+Test(norm, batch_norm_expands_to_sums_of_a_channel) {
+    arena_init(&arena);
+    graph_init(&graph, &arena);
+    graph.nranks = 1;
+    const Shape wide = {3, {4, 6, 2}}, narrow = {1, {6}};
+    const int x = expansion_input(&graph, "x", wide), w = expansion_input(&graph, "w", narrow), b = expansion_input(&graph, "b", narrow),
+              dy = expansion_input(&graph, "dy", wide);
+    Node node = {.op = OP_batch_norm, .nin = 3, .in = {x, w, b}, .name = "y", .origin = -1};
+    own_attrs(&graph, &node)[0] = eps[0];
+    int out[MAX_OUT], sums[MAX_OUT], first = graph.nodes.n;
+    split_batch_norm(&graph, &node, out);
+    expansion_expect(
+        &graph, first,
+        "mean(x) sub(x y.center) square(y.apart) mean(y.square) constant() add(y.spread y.eps) rsqrt(y.raised) reshape(w) "
+        "mul(y.rsqrt y.weight) reshape(b) sub(x y.center) reshape(y.center) reshape(y.spread) mul(y.centered y.scale) add(y.scaled y.bias)");
+    const int last = graph.values.at[out[0]].node;
+    node = (Node){.op = OP_batch_norm_grad, .nin = 5, .in = {x, dy, w, out[1], out[2]}, .name = "g", .origin = last};
+    own_attrs(&graph, &node)[0] = eps[0];
+    first = graph.nodes.n;
+    split_batch_norm_grad(&graph, &node, sums);
+    expansion_expect(
+        &graph, first,
+        "reshape(y.mean) reshape(y.variance) reshape(w) constant() constant() add(g.spread g.eps) rsqrt(g.raised) sub(x g.center) "
+        "mul(g.apart g.rsqrt) mul(dy g.normal) sum(g.turned) sum(dy) mul(g.along g.rsqrt) div(g.steep g.count) div(g.all g.count) "
+        "sub(x g.center) mul(g.centered g.share) sub(dy g.shift) sub(g.moved g.taken) mul(g.factor g.rsqrt) mul(g.rest g.scale) "
+        "reshape(g.along) reshape(g.all)");
+    for (int k = 0; k < 3; k++) {
+        cr_expect(shape_equal(&graph.values.at[out[k]].type.shape, k == 0 ? &wide : &narrow), "result %d", k);
+        cr_expect(shape_equal(&graph.values.at[sums[k]].type.shape, k == 0 ? &wide : &narrow), "gradient %d", k);
+    }
+    arena_finish(&arena);
 }

@@ -145,6 +145,19 @@ void cases_norms(CaseFn *fn, void *context) {
         }
 }
 
+/* Planes of a vector and more, and smaller ones, whose columns go side by side, up to more than a block of them; one sample; more channels than blocks of a device. */
+void cases_batch_norms(CaseFn *fn, void *context) {
+    const Shape x[] = {SHAPE(8, 6),       SHAPE(5, 300),       SHAPE(4, 3, 15), SHAPE(4, 3, 16),     SHAPE(3, 70, 3, 5),
+                       SHAPE(2, 3, 7, 9), SHAPE(1, 4, 33, 40), SHAPE(9, 1),     SHAPE(2, 2, 2, 3, 5)};
+    for (size_t s = 0; s < COUNT(x); s++) {
+        const Shape c = SHAPE(x[s].dim[1]);
+        const double n = (double)(shape_elements(&x[s]) / x[s].dim[1]);
+        CASE(.op = OP_batch_norm, .nin = 3, .in = {x[s], c, c}, .attr = {NUMBER(1e-3)}, .length = n, .size = 8);
+        CASE(.op = OP_batch_norm_grad, .nin = 5, .in = {x[s], x[s], c, c, c}, .attr = {NUMBER(1e-3)}, .positive = true, .length = n,
+             .size = 40 + n);
+    }
+}
+
 /* ---------------------------------------------------------------- attention */
 
 /* Queries [.., m, d] of `group` heads, keys [.., n, d], values [.., n, e], with and without a mask of this shape; all four operators. What the gradient is given as the
@@ -480,7 +493,8 @@ void cases_updates(CaseFn *fn, void *context) {
 
 /* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
 void cases_whole_table(CaseFn *fn, void *context) {
-    const OpCode positive[] = {OP_sqrt_grad, OP_adam, OP_adamw, OP_lamb_step, OP_adafactor, OP_lazy_adam, OP_clip, OP_attention_grad};
+    const OpCode positive[] = {OP_sqrt_grad, OP_adam, OP_adamw,          OP_lamb_step,      OP_adafactor,
+                               OP_lazy_adam, OP_clip, OP_attention_grad, OP_batch_norm_grad};
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};
@@ -528,6 +542,13 @@ void cases_timed(CaseFn *fn, void *context) {
          .size = 4096);
     CASE(.op = OP_rms_norm_grad, .nin = 3, .in = {SHAPE(1024, 4096), SHAPE(1024, 4096), SHAPE(4096)}, .attr = {NUMBER(1e-5)},
          .length = 4096, .size = 4096);
+    const Shape planes[] = {SHAPE(64, 64, 16, 16), SHAPE(64, 512, 1, 1)};
+    for (size_t p = 0; p < COUNT(planes); p++) {
+        const Shape c = SHAPE(planes[p].dim[1]);
+        CASE(.op = OP_batch_norm, .nin = 3, .in = {planes[p], c, c}, .attr = {NUMBER(1e-5)}, .length = 16384, .size = 8);
+        CASE(.op = OP_batch_norm_grad, .nin = 5, .in = {planes[p], planes[p], c, c, c}, .attr = {NUMBER(1e-5)}, .positive = true,
+             .length = 16384, .size = 16384);
+    }
     const Shape attended[] = {SHAPE(8, 128, 32), SHAPE(8, 512, 64), SHAPE(2, 4096, 64)}; /* as many keys as queries */
     for (size_t a = 0; a < COUNT(attended); a++)
         for (int causal = 0; causal < 2; causal++) {

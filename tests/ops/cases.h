@@ -6,7 +6,7 @@ typedef void CaseFn(void *context, const Check *check);
 /* cases_NAME of each group calls fn for each of its calls. */
 /* clang-format off */
 #define CASE_GROUPS(X)                                                                                            \
-    X(unary) X(binary) X(gradients) X(selections) X(reductions) X(rows) X(norms) X(attention) X(movements) X(expansions) X(cuts)        \
+    X(unary) X(binary) X(gradients) X(selections) X(reductions) X(rows) X(norms) X(batch_norms) X(attention) X(movements) X(expansions) X(cuts)        \
     X(lookups) X(along) X(products) X(planes) X(updates) X(whole_table)
 /* clang-format on */
 #define DECLARE_CASES(name) void cases_##name(CaseFn *fn, void *context);

@@ -62,6 +62,7 @@ static const Variant variants[] = {
     {OP_softmax, ", axis = 1", "4x6x3"},
     {OP_layer_norm, ", eps = 0.1", NULL},
     {OP_rms_norm, ", eps = 0.01", NULL},
+    {OP_batch_norm, ", eps = 0.1", NULL},
     {OP_rope, "", NULL},
     {OP_rope, ", base = 100, inverse = true", "7x6; 3x5x2"},
     {OP_dot_product_attention, "", NULL},

@@ -46,6 +46,7 @@ bool simulate_kernel(const Graph *graph, const Node *node, const SimTensor *in, 
 bool simulate_rope(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);      /* simulate_attention.c: one slice */
 bool simulate_attention(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* simulate_attention.c: one slice */
 bool simulate_along(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);     /* simulate_along.c: one slice */
+bool simulate_norm(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);      /* simulate_norms.c: one slice */
 /* simulate_tables.c: one slice */
 bool simulate_lookup(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
 bool simulate_table_rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);

@@ -80,6 +80,8 @@ static const Way way_of[NOPS] = {
     [OP_rms_norm] = NORM,
     [OP_layer_norm_grad] = NORM,
     [OP_rms_norm_grad] = NORM,
+    [OP_batch_norm] = NORM,
+    [OP_batch_norm_grad] = NORM,
     [OP_conv2d] = WINDOW,
     [OP_conv2d_grad_x] = WINDOW,
     [OP_conv2d_grad_w] = WINDOW,
@@ -553,48 +555,6 @@ static bool rows(const Node *node, const SimTensor *in, SimTensor *out, char *wh
     return true;
 }
 
-/* Norms: of each row along the weight's dimensions its normalised elements and its root are functions of all of the row; what is made of them is arithmetic. */
-static bool norm(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
-    const bool gradient = node->op == OP_layer_norm_grad || node->op == OP_rms_norm_grad;
-    const SimTensor *x = &in[0], *weight = &in[gradient ? 2 : 1];
-    const int64_t length = shape_elements(&weight->global), count = shape_elements(&x->local);
-    bool fits = shape_elements(&weight->local) == length && shape_equal(&out[0].local, &x->local) &&
-                (!gradient || shape_equal(&in[1].local, &x->local));
-    for (int d = 0; d < weight->global.ndim; d++)
-        fits = fits && is_whole(x, x->local.ndim - 1 - d);
-    if (!fits) return fault(why, n, "a row that is not whole");
-    for (int k = 1; k < node->nout; k++)
-        for (int64_t e = 0; e < length; e++)
-            out[k].at[e] = 0;
-    for (int64_t e = 0; e < count; e++) {
-        const int64_t place = e % length, begin = e - place;
-        uint64_t key = (uint64_t)(node->op == OP_layer_norm_grad ? OP_layer_norm : node->op == OP_rms_norm_grad ? OP_rms_norm : node->op);
-        uint32_t whole = 0, along = 0, sum = 0;
-        for (int64_t k = 0; k < length; k++) {
-            whole = plus(whole, x->at[begin + k]); /* poison */
-            key = simulate_mix(key ^ x->at[begin + k]);
-        }
-        const uint32_t root = any_function(key, whole);
-#define NORMALISED(k) any_function(key + 1 + (uint64_t)(k), whole)
-        if (!gradient) {
-            out->at[e] = times(NORMALISED(place), weight->at[place]);
-            if (node->op == OP_layer_norm) out->at[e] = plus(out->at[e], in[2].at[place]);
-            continue;
-        }
-        for (int64_t k = 0; k < length; k++) {
-            const uint32_t g = times(in[1].at[begin + k], weight->at[k]);
-            along = plus(along, times(g, NORMALISED(k)));
-            sum = plus(sum, g);
-        }
-        const uint32_t taken = plus(times(along, NORMALISED(place)), node->op == OP_layer_norm_grad ? sum : 0);
-        out[0].at[e] = times(plus(times(in[1].at[e], weight->at[place]), negative(taken)), root);
-        out[1].at[place] = plus(out[1].at[place], times(in[1].at[e], NORMALISED(place)));
-        if (node->nout > 2) out[2].at[place] = plus(out[2].at[place], in[1].at[e]);
-#undef NORMALISED
-    }
-    return true;
-}
-
 /* ---------------------------------------------------------------- one slice of the hidden dimension at a time */
 
 static void slice_of(SimTensor *tensor, int64_t slice) {
@@ -623,7 +583,7 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
     case ROWS:
         return rows(node, in, out, why, n);
     case NORM:
-        return norm(node, in, out, why, n);
+        return simulate_norm(node, in, out, why, n);
     case WINDOW:
         return simulate_windows(node, in, out, why, n);
     case TURN:

@@ -76,7 +76,7 @@ class Functions(Case):
     def test_cells_refuse_numbers_that_mean_nothing(self):
         for call, text, numbers in (("dropout(x, p = 1.5)", "p is the share of elements that become 0", "p is 1.5"),
                                     ("dropout(x, p = 1)", "p is the share of elements that become 0", "p is 1"),
-                                    ("layer_norm(x, eps = -0.5)", "eps is -0.5, and must be above 0", ""), ("batch_norm(x, eps = -1)", "eps is not negative", "eps is -1"),
+                                    ("layer_norm(x, eps = -0.5)", "eps is -0.5, and must be above 0", ""), ("batch_norm(x, eps = -1)", "eps is above 0", "eps is -1"),
                                     ("batch_norm(x, momentum = 2)", "momentum is the share", "momentum is 2"),
                                     ("group_norm(x, 3)", "the channels are divided among the groups evenly", ""), ("batch_norm(x[0, 0])", "x is \\[n, c\\]", ""), ("huber(x, x, delta = 0)", "delta is above 0", "delta is 0"),
                                     ("transformer_block(x, 3)", "divided among the heads evenly", "dim is 8, heads is 3"),

@@ -2,6 +2,7 @@
 """Convolutions, pools and a ResNet: values, gradients and losses are PyTorch's (planes/torch.json), on one rank and split; samples have the parameters that torchvision's
 nets have."""
 import json
+import math
 import os
 import re
 import struct
@@ -21,6 +22,21 @@ NET = """net n {
     param c : f64%(y)r = file("c.npy");
     y = %(call)s;
     loss sum(y * c);
+}
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+parallel { mode = semi_auto; }
+"""
+
+# Likewise, with the statistics: one step leaves s - mean, t - variance.
+NORM = """net n {
+    param x : f64%(x)r = file("x.npy");
+    param w : f64[%(c)d] = file("w.npy");
+    param b : f64[%(c)d] = file("b.npy");
+    param c : f64%(x)r = file("c.npy");
+    param s : f64[%(c)d] = file("s.npy");
+    param t : f64[%(c)d] = file("t.npy");
+    y, mean, variance = batch_norm(x, w, b, eps = %(eps)r)%(hint)s;
+    loss sum(y * c) + sum(mean * s) + sum(variance * t);
 }
 train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
 parallel { mode = semi_auto; }
@@ -82,6 +98,28 @@ class Planes(Case):
             for hint, ranks in hints.items():
                 with self.subTest(op=case["op"], attrs=case["attrs"], hint=hint):
                     self.operator(case, hint, ranks)
+
+    def test_batch_norm_is_pytorchs(self):
+        self.assertGreaterEqual(len(self.torch["norms"]), len(cases.NORMS))
+        for case in self.torch["norms"]:
+            shape, ndim = case["x"], len(case["x"])
+            start = {name: cases.numbers(seed, shape if name in "xc" else [shape[1]])
+                     for name, seed in (("x", 1), ("w", 2), ("c", 3), ("b", 4), ("s", 5), ("t", 6))}
+            for name, values in start.items():
+                self.write(name + ".npy", npy(values, shape if name in "xc" else [shape[1]], "d"))
+            splits = [(), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)] + [(1, 1, 2), (2, 1, 2)] * (ndim > 2) + [(1, 2, 1, 2)] * (ndim > 3)
+            for split in splits:
+                split += (1,) * (ndim - len(split))
+                ranks = math.prod(split)
+                if any(a > b for a, b in zip(split, shape)):
+                    continue
+                hint = " shard (%s, (%d), (%d))" % (split, split[1], split[1]) if ranks > 1 else ""
+                with self.subTest(x=shape, split=split):
+                    self.write("n.dsl", NORM % dict(x=shape, c=shape[1], eps=case["eps"], hint=hint))
+                    self.ok(self.local(self.compile("n.dsl", "n.plan", "--ranks", ranks), ranks, "--save", "after.safetensors"))
+                    after = self.saved("after.safetensors")
+                    for name, expected in ("c", "y"), ("x", "dx"), ("w", "dweight"), ("b", "dbias"), ("s", "mean"), ("t", "variance"):
+                        self.compare("batch_norm of %s: %s" % (shape, expected), after[name], start[name], case[expected])
 
     def resnet(self, ranks, *options):
         """Ten steps from the starting values that PyTorch had: the losses, and what is saved."""

@@ -16,6 +16,14 @@ OPERATORS = [
     {"op": "pad", "attrs": {"before": [0, 0, 1, 2], "after": [0, 1, 0, 1]}, "x": [2, 2, 2, 3]},
 ]
 
+# batch_norm(x, weight, bias, eps), whose mean and variance have gradients too. x: [n, c, ..].
+NORMS = [
+    {"x": [6, 4], "eps": 1e-5},
+    {"x": [4, 3, 5], "eps": 0.1},
+    {"x": [3, 2, 5, 4], "eps": 1e-5},
+    {"x": [2, 3, 2, 3, 2], "eps": 1e-3},
+]
+
 # Steps are small: where one ends at a bend of the net, single precision, or a sum in another order, is on the other side of it now and then. PyTorch computes in double
 # precision.
 WIDTH, CLASSES, SIDE, BATCH, STEPS, LR, SEED = 8, 10, 32, 32, 10, 0.0002, 300

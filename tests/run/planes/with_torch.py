@@ -50,6 +50,17 @@ def operator(case):
     return made
 
 
+def norm(case):
+    x, c = tensor(1, case["x"]).requires_grad_(), [case["x"][1]]
+    weight, bias = (tensor(seed, c).requires_grad_() for seed in (2, 4))
+    y = F.batch_norm(x, None, None, weight, bias, training=True, eps=case["eps"])
+    others = [d for d in range(x.ndim) if d != 1]
+    mean, variance = x.mean(others), x.var(others, unbiased=False)
+    ((y * tensor(3, case["x"])).sum() + (mean * tensor(5, c)).sum() + (variance * tensor(6, c)).sum()).backward()
+    made = {"y": y, "mean": mean, "variance": variance, "dx": x.grad, "dweight": weight.grad, "dbias": bias.grad}
+    return {name: value.flatten().tolist() for name, value in made.items()}
+
+
 class Block(torch.nn.Module):
     def __init__(self, channels, out, stride):
         super().__init__()
@@ -109,7 +120,8 @@ def resnet():
 
 def main():
     torch.set_num_threads(1)
-    made = {"torch": torch.__version__.split("+")[0], "operators": [dict(case, **operator(case)) for case in cases.OPERATORS], "resnet18": resnet()}
+    made = {"torch": torch.__version__.split("+")[0], "operators": [dict(case, **operator(case)) for case in cases.OPERATORS],
+            "norms": [dict(case, **norm(case)) for case in cases.NORMS], "resnet18": resnet()}
     path = os.path.join(HERE, "torch.json")
     if "--check" in sys.argv:
         with open(path) as file:
@@ -118,11 +130,15 @@ def main():
             for key in "y", "dx", "dw":
                 if key in a and any(abs(m - n) > 1e-12 * (1 + abs(n)) for m, n in zip(a[key], b[key])):
                     sys.exit("%s %s: PyTorch %s gives another %s" % (a["op"], a["attrs"], made["torch"], key))
+        for a, b in zip(kept["norms"], made["norms"]):
+            for key in "y", "mean", "variance", "dx", "dweight", "dbias":
+                if any(abs(m - n) > 1e-12 * (1 + abs(n)) for m, n in zip(a[key], b[key])):
+                    sys.exit("batch_norm of %s: PyTorch %s gives another %s" % (a["x"], made["torch"], key))
         if any(abs(m - n) > 1e-4 * abs(n) for m, n in zip(kept["resnet18"]["losses"], made["resnet18"]["losses"])):
             sys.exit("resnet18: PyTorch %s gives %s" % (made["torch"], made["resnet18"]["losses"]))
         return
     with open(path, "w") as file:
-        file.write(json.dumps(made).replace('{"op"', '\n{"op"').replace('"resnet18"', '\n"resnet18"') + "\n")
+        file.write(json.dumps(made).replace('{"op"', '\n{"op"').replace('"norms"', '\n"norms"').replace('"resnet18"', '\n"resnet18"') + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+/* batchnorm: batch_norm and its gradient. Channels are dimension 1 of x, of which this rank may have some; all else of a channel is here. Each channel is one thread's, so
+ * that its sums do not depend on their number. Plain kernels at the end. */
+#include <math.h>
+
+#include "runtime/cpu/cpu.h"
+#include "runtime/cpu/reference.h"
+#include "runtime/cpu/vector.h"
+
+enum { LEAST_COLUMNS = 64 };
+
+typedef struct BatchRun {
+    BatchNorm norm;
+    BatchNormLoop *loop;
+} BatchRun;
+
+static void channels_part(void *context, int64_t begin, int64_t end) {
+    const BatchRun *run = context;
+    run->loop(&run->norm, begin, end);
+}
+
+/* x's box as [n, c, s]. */
+static BatchNorm batch_of(const KernelCall *call) {
+    const Operand *x = &call->in[0];
+    BatchNorm norm = {.n = x->local.dim[0], .c = x->local.dim[1], .s = 1, .eps = call->attr[0].f, .x = x->data, .out = call->out[0].data};
+    for (int d = 2; d < x->local.ndim; d++)
+        norm.s *= x->local.dim[d];
+    norm.count = (double)(norm.n * norm.s);
+    return norm;
+}
+
+static bool batch_norm(const KernelCall *call, BatchNorm norm, Error *error) {
+    const DType dtype = call->in[0].dtype;
+    BatchRun run = {norm, vector_variant(vector_variants() - 1)->batch(dtype)};
+    if (!run.loop) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[dtype]);
+    int64_t least = 1 + GRAIN / (4 * norm.n * norm.s);
+    if (least * norm.s < LEAST_COLUMNS) least = LEAST_COLUMNS / norm.s; /* neighbours' columns go side by side */
+    pool_run(call_pool(call), norm.c, least, channels_part, &run);
+    return true;
+}
+
+bool kernel_batch_norm(const KernelCall *call, Error *error) {
+    BatchNorm norm = batch_of(call);
+    norm.weight = call->in[1].data;
+    norm.bias = call->in[2].data;
+    norm.mean = call->out[1].data;
+    norm.variance = call->out[2].data;
+    return batch_norm(call, norm, error);
+}
+
+bool kernel_batch_norm_grad(const KernelCall *call, Error *error) {
+    BatchNorm norm = batch_of(call);
+    norm.dy = call->in[1].data;
+    norm.weight = call->in[2].data;
+    norm.mean = call->in[3].data;
+    norm.variance = call->in[4].data;
+    norm.dweight = call->out[1].data;
+    norm.dbias = call->out[2].data;
+    return batch_norm(call, norm, error);
+}
+
+/* ---------------------------------------------------------------- plain */
+
+/* Element i of a channel. */
+static int64_t place_of(const BatchNorm *norm, int64_t channel, int64_t i) {
+    return (i / norm->s * norm->c + channel) * norm->s + i % norm->s;
+}
+
+bool reference_batch_norm(const KernelCall *call, Error *error) {
+    const BatchNorm norm = batch_of(call);
+    (void)error;
+    for (int64_t c = 0; c < norm.c; c++) {
+        double mean = 0, variance = 0;
+        for (int64_t i = 0; i < norm.n * norm.s; i++)
+            mean += element_get(&call->in[0], place_of(&norm, c, i)) / norm.count;
+        for (int64_t i = 0; i < norm.n * norm.s; i++)
+            variance += pow(element_get(&call->in[0], place_of(&norm, c, i)) - mean, 2) / norm.count;
+        for (int64_t i = 0; i < norm.n * norm.s; i++) {
+            const double normalised = (element_get(&call->in[0], place_of(&norm, c, i)) - mean) / sqrt(variance + norm.eps);
+            element_set(&call->out[0], place_of(&norm, c, i), normalised * element_get(&call->in[1], c) + element_get(&call->in[2], c));
+        }
+        element_set(&call->out[1], c, mean);
+        element_set(&call->out[2], c, variance);
+    }
+    return true;
+}
+
+bool reference_batch_norm_grad(const KernelCall *call, Error *error) {
+    const BatchNorm norm = batch_of(call);
+    (void)error;
+    for (int64_t c = 0; c < norm.c; c++) {
+        const double mean = element_get(&call->in[3], c), deviation = sqrt(element_get(&call->in[4], c) + norm.eps);
+        double dweight = 0, dbias = 0;
+        for (int64_t i = 0; i < norm.n * norm.s; i++) {
+            const int64_t at = place_of(&norm, c, i);
+            dweight += element_get(&call->in[1], at) * (element_get(&call->in[0], at) - mean) / deviation;
+            dbias += element_get(&call->in[1], at);
+        }
+        for (int64_t i = 0; i < norm.n * norm.s; i++) {
+            const int64_t at = place_of(&norm, c, i);
+            const double normalised = (element_get(&call->in[0], at) - mean) / deviation;
+            const double rest = element_get(&call->in[1], at) - dbias / norm.count - normalised * dweight / norm.count;
+            element_set(&call->out[0], at, rest * element_get(&call->in[2], c) / deviation);
+        }
+        element_set(&call->out[1], c, dweight);
+        element_set(&call->out[2], c, dbias);
+    }
+    return true;
+}
