@@ -122,12 +122,12 @@ function groupBy(list, key) {
     return groups;
 }
 
-/* "layer.11.up_2" -> "layer.*.up": equal layers, and what pcc numbers, have one pattern. */
+/* "layer.11.up" -> "layer.*.up": equal layers have one pattern. */
 const patterns = new Map();
 function pattern(name) {
     let made = patterns.get(name);
     if (made === undefined) {
-        made = name.replace(/\.\d+(?=[._]|$)/g, ".*").replace(/_\d+(?=$|\.)/g, "");
+        made = name.replace(/\.\d+(?=[._]|$)/g, ".*");
         patterns.set(name, made);
     }
     return made;

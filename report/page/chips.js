@@ -2,8 +2,9 @@
 
 function axisCell(plan, digits, prefix, kind) {
     const names = digits.flatMap((d) => digitNamed(plan, d));
-    const first = names[0];
-    return el("i", { class: kind, style: kind === "part" ? { "--axis": `var(--axis${first.colour % 8})` } : null }, prefix + names.map((n) => n.name).join("·"));
+    const colours = names.map((n) => `var(--axis${n.colour % 8})`), each = 100 / names.length;
+    const background = names.length > 1 ? `linear-gradient(100deg, ${colours.map((c, i) => `${c} ${i * each}% ${(i + 1) * each}%`).join(", ")})` : colours[0];
+    return el("i", { class: kind, style: kind === "part" ? { background } : null }, prefix + names.map((n) => n.name).join("·"));
 }
 
 /* The chip of a layout of a tensor of this type. */

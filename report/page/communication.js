@@ -28,9 +28,8 @@ function communicationDraw(view) {
     }
     const measured = app.run !== null, most = Math.max(1, ...view.groups.map((g) => (measured ? g.measured : g.waited)));
     const columns = [
-        { head: "value", cell: (g) => el("span", {}, opener(view, g), el("b", {}, g.name), g.list.length > 1 && el("span", { class: "count" }, `× ${g.list.length}`), el("span", { class: "dim" }, ` ${g.phase}`)), sort: (g) => g.name },
-        { head: "kind", cell: (g) => g.kind, sort: (g) => g.kind },
-        { head: "from → to", cell: (g) => arrowChips(app.plan, g.layouts[0], g.layouts[1], g.type) },
+        { head: "value", class: "name", cell: (g) => el("span", { title: g.name }, opener(view, g), el("b", {}, g.name), g.list.length > 1 && el("span", { class: "count" }, `× ${g.list.length}`), el("span", { class: "dim" }, ` ${g.phase}`)), sort: (g) => g.name },
+        { head: "conversion", cell: (g) => [el("span", { class: "kind" }, g.kind), arrowChips(app.plan, g.layouts[0], g.layouts[1], g.type)], sort: (g) => [g.kind, ...g.layouts.map((l) => layoutName(app.plan, l))].join(" ") },
         { head: "by all", class: "num", title: "received by all ranks", cell: (g) => bytes(g.received), sort: (g) => g.received },
         { head: "busiest", class: "num", title: "received by the busiest rank", cell: (g) => bytes(g.busiest), sort: (g) => g.busiest },
         { head: "× least", class: "num", title: "against the least that must be received", cell: (g) => (g.least > 0 ? digits3(g.received / g.least) : "–"), sort: (g) => (g.least > 0 ? g.received / g.least : 0) },
@@ -41,7 +40,7 @@ function communicationDraw(view) {
     columns.push({ head: "", class: "share", cell: (g) => el("span", { class: "bar" }, el("b", { class: "waits", style: { width: `${(100 * (measured ? g.measured : g.waited)) / most}%` } })) });
     const row = (g) => ({ ...pressable(() => app.choose({ kind: "comm", id: g.first.id })), class: "alike", "data-comm": g.list.map((c) => c.id).join(" ") });
     const below = (g) => [el("tr", { class: "cause" }, el("td", { colspan: columns.length }, causeText(app, g.first))), view.open.has(g) && g.list.slice(0, 400).map((c) => singleRow(app, c, measured))];
-    view.table = sortableTable(columns, shown, { sorted: view.sorted ?? 7, row, below, limit: 150 });
+    view.table = sortableTable(columns, shown, { sorted: view.sorted ?? 6, row, below, limit: 150 });
     replace(view.box, view.table);
     communicationMark(view);
 }
@@ -58,7 +57,7 @@ function opener(view, group) {
 
 function singleRow(app, c, measured) {
     return el("tr", { class: "single", "data-comm": c.id, ...pressable(() => app.choose({ kind: "comm", id: c.id })) },
-              el("td", {}, el("span", { class: "twist" }), c.name, c.bucket > 0 && el("span", { class: "dim" }, ` bucket ${c.bucket}`)), el("td", {}, c.kind), el("td", {}), el("td", { class: "num" }, bytes(c.received.total)), el("td", { class: "num" }, bytes(c.received.max)),
+              el("td", { class: "name", title: c.name }, el("span", { class: "twist" }), c.name, c.bucket > 0 && el("span", { class: "dim" }, ` bucket ${c.bucket}`)), el("td", {}, c.kind), el("td", { class: "num" }, bytes(c.received.total)), el("td", { class: "num" }, bytes(c.received.max)),
               el("td", { class: "num" }, c.least.total > 0 ? digits3(c.received.total / c.least.total) : "–"), el("td", { class: "num" }, time(c.ns)), el("td", { class: "num" }, c.waited > 0 ? time(c.waited) : el("span", { class: "dim" }, "hidden")), measured && el("td", { class: "num" }, time(c.measuredWait)), el("td", {}));
 }
 

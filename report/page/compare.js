@@ -43,6 +43,7 @@ function compareWith(app, rawPlan, rawRun, name) {
     app.compare.other = other;
     compareDraw(app.compare);
     app.compare.section.hidden = false;
+    compareLanes(app.compare);
     app.drawBar();
 }
 
@@ -113,8 +114,8 @@ function compareLanes(view) {
         const y = 20 + i * 43, events = x.program.role.events;
         context.fillStyle = colours.text;
         context.fillText(i ? "B" : "A", 8, y + 11);
-        laneDraw(context, colours, span, events.filter((e) => e.lane === 0), y, 20, (e) => (e.wait ? "waits" : "computes"), (e) => eventLabel(x, e));
-        laneDraw(context, colours, span, events.filter((e) => e.lane === 1).sort((a, b) => a.begin - b.begin), y + 22, 14, () => "communicates", (e) => eventLabel(x, e));
+        laneDraw(context, colours, span, laneMake(events.filter((e) => e.lane === 0)), y, 20, (e) => (e.wait ? "waits" : "computes"), (e) => eventLabel(x, e));
+        laneDraw(context, colours, span, laneMake(events.filter((e) => e.lane === 1)), y + 22, 14, () => "communicates", (e) => eventLabel(x, e));
     });
 }
 

@@ -30,11 +30,19 @@ function spanMake(begin, end, x, width) {
     return { begin, end, x, width, scale: width / Math.max(end - begin, 1e-9), at: (ns) => x + ((ns - begin) * width) / Math.max(end - begin, 1e-9), time: (px) => begin + ((px - x) * (end - begin)) / width };
 }
 
-/* Events, ascending and apart, in [y, y + height): kind(event) -> "computes", "communicates", "waits"; label(event) -> text. */
+/* Sorted by begin; where events overlap, reach is the latest end so far, by which a window is found. */
+function laneMake(events) {
+    const lane = [...events].sort((a, b) => a.begin - b.begin);
+    let reach = 0;
+    for (const e of lane) e.reach = reach = Math.max(reach, e.end);
+    return lane;
+}
+
+/* Events of a lane (laneMake) in [y, y + height): kind(event) -> "computes", "communicates", "waits"; label(event) -> text. */
 function laneDraw(context, colours, span, events, y, height, kind, label) {
     const kinds = ["computes", "communicates", "waits"], shares = kinds.map(() => new Float64Array(span.width + 1)), right = span.x + span.width;
     const wide = [];
-    for (let i = lowerBound(events, span.begin, (e) => e.end); i < events.length && events[i].begin < span.end; i++) {
+    for (let i = lowerBound(events, span.begin, (e) => e.reach); i < events.length && events[i].begin < span.end; i++) {
         const e = events[i], x1 = Math.max(span.x, span.at(e.begin)), x2 = Math.min(right, span.at(e.end));
         if (x2 - x1 >= 2) wide.push([e, x1, x2]);
         else spread(shares[kinds.indexOf(kind(e))], x1 - span.x, x2 - span.x);
@@ -49,6 +57,7 @@ function laneDraw(context, colours, span, events, y, height, kind, label) {
             bottom -= height * share;
         });
     }
+    wide.sort((a, b) => b[2] - b[1] - (a[2] - a[1])); /* short ones in front of those that are open for long */
     for (const [e, x1, x2] of wide) eventDraw(context, colours, e, x1, x2, y, height, kind(e), label);
 }
 
@@ -61,8 +70,8 @@ function spread(shares, x1, x2) {
 
 function eventDraw(context, colours, e, x1, x2, y, height, kind, label) {
     context.fillStyle = colours[kind];
-    context.fillRect(x1, y, Math.max(1, x2 - x1 - (x2 - x1 > 4 ? 0.7 : 0)), height);
-    if (x2 - x1 < 26 || height < 11) return;
+    context.fillRect(x1, y, Math.max(1, x2 - x1 - (x2 - x1 > 8 ? 0.6 : 0)), height);
+    if (x2 - x1 < 26 || height < 13) return;
     const text = label(e), room = Math.floor((x2 - x1 - 6) / 5.6);
     context.fillStyle = colours.on;
     context.fillText(text.length > room ? (room > 3 ? text.slice(0, room - 1) + "…" : "") : text, x1 + 4, y + height / 2 + 0.5);
@@ -74,10 +83,17 @@ function axisDraw(context, colours, span, y) {
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= about);
     context.fillStyle = colours.dim;
     for (let t = Math.ceil(span.begin / step) * step; t <= span.end; t += step) {
-        const x = span.at(t), text = time(Math.abs(t) < step / 2 ? 0 : t), width = context.measureText(text).width;
+        const x = span.at(t), text = axisLabel(t, step), width = context.measureText(text).width;
         if (x + width + 3 <= span.x + span.width) context.fillText(text, x + 3, y);
         context.fillRect(x, y - 5, 1, 10);
     }
+}
+
+/* As many places as marks need to differ. */
+function axisLabel(t, step) {
+    if (Math.abs(t) < step / 2) return "0";
+    const [unit, name] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find((u) => t >= u[0]) || [1, "ns"];
+    return `${(t / unit).toFixed(Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)))} ${name}`;
 }
 
 /* Bytes of the arena by kind, stacked; each column shows the step in it with the most. The top is `most`. */
@@ -106,11 +122,11 @@ function memoryDraw(context, colours, span, alive, begins, most, y, height) {
 /* What is kept longest lies below. */
 const MEMORY_ORDER = [1, 2, 3, 0, 4, 5];
 
-/* The event of a lane at a time; of those narrower than `near`, the one closest. */
+/* The event of a lane at a time, the shortest of several; else the closest that is nearer than `near`. */
 function eventAt(events, ns, near) {
-    const i = lowerBound(events, ns, (e) => e.end);
-    const candidates = [events[i - 1], events[i]].filter((e) => e && e.begin - near <= ns && ns <= e.end + near);
-    return candidates.sort((a, b) => distance(a, ns) - distance(b, ns))[0] || null;
+    const candidates = [];
+    for (let i = lowerBound(events, ns - near, (e) => e.reach); i < events.length && events[i].begin - near <= ns; i++) if (ns <= events[i].end + near) candidates.push(events[i]);
+    return candidates.sort((a, b) => distance(a, ns) - distance(b, ns) || a.end - a.begin - (b.end - b.begin))[0] || null;
 }
 
 const distance = (e, ns) => Math.max(e.begin - ns, ns - e.end, 0);

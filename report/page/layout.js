@@ -1,6 +1,7 @@
 /* Layout: who has which part of the chosen value, before and after a conversion or around an operator, and who sends what to whom. */
 
-const PICTURE = { width: 200, most: 150, least: 56, card: 4, cards: 4 }, MATRIX_MOST = 16, RANKS_DRAWN = 4096;
+/* Of pictures: least and most pixels across; most and least down as shares of what they are across; of a card behind another. */
+const PICTURE = { narrow: 140, wide: 310, most: 0.75, least: 0.28, card: 4, cards: 4 }, MATRIX_MOST = 16, RANKS_DRAWN = 4096;
 
 function layoutSection(app) {
     const view = { app, tab: null };
@@ -63,9 +64,16 @@ function layoutFigures(view) {
     }
     if (tab.kind === "move") replace(view.figures, moveFigures(app, tab));
     else if (tab.kind === "operator") replace(view.figures, operatorFigures(app, tab.node));
-    else replace(view.figures, meshFigure(app), tensorFigure(app, "as it lies", tab.instance.layout, valueOf(app, tab.instance).type, null),
+    else replace(view.figures, meshFigure(app), tensorFigure(app, "as it lies", tab.instance.layout, valueOf(app, tab.instance).type, null, PICTURE.wide),
                  el("div", { class: "words" }, layoutWords(app.plan, tab.instance.layout, valueOf(app, tab.instance).type).map((w) => el("p", {}, w))));
 }
+
+/* So many pictures stand beside each other, with what else is in their row. */
+function pictureWidth(app, count, besides) {
+    const room = app.layout.figures.clientWidth - besides - 24;
+    return Math.round(Math.max(PICTURE.narrow, Math.min(PICTURE.wide, room / count - 16 - PICTURE_FRAME)));
+}
+const PICTURE_FRAME = 40, MESH_ROOM = 145;
 
 const valueOf = (app, instance) => app.program.values[instance.value];
 const elementBytes = (type) => ({ f64: 8, i64: 8, f16: 2, bf16: 2, bool: 1 })[type.dtype] || 4;
@@ -104,25 +112,25 @@ function dimsDrawn(layoutsOf, shape) {
     return dims.length === 2 ? dims : [null, dims.length === 1 ? dims[0] : null];
 }
 
-function tensorFigure(app, caption, layout, type, dims) {
+function tensorFigure(app, caption, layout, type, dims, wide) {
     const shape = type.shape, drawn = dims || dimsDrawn([layout], shape), [down, across] = drawn;
     const mine = boxOf(layout, shape, app.rank), others = shape.map((_, d) => d).filter((d) => !drawn.includes(d));
     const groups = boxGroups(app, layout, shape, drawn, others, mine);
-    const height = down === null ? PICTURE.least : Math.min(PICTURE.most, Math.max(PICTURE.least + 20, (PICTURE.width * shape[down]) / Math.max(1, shape[across]) ));
+    const height = Math.round(down === null ? PICTURE.least * wide : Math.min(PICTURE.most * wide, Math.max((PICTURE.least + 0.1) * wide, (wide * shape[down]) / Math.max(1, shape[across]))));
     const deep = Math.max(0, ...groups.map((g) => Math.min(g.ranks.length, PICTURE.cards) - 1)) * PICTURE.card;
     const halos = layout.halos.some((h) => h), left = 20, top = 18;
-    const drawing = svg("svg", { class: "tensor", width: PICTURE.width + left + deep + 6, height: height + top + deep + 6, role: "img", "aria-label": `${caption}: ${layoutName(app.plan, layout)}` });
+    const drawing = svg("svg", { class: "tensor", width: wide + left + deep + 6, height: height + top + deep + 6, role: "img", "aria-label": `${caption}: ${layoutName(app.plan, layout)}` });
     const scale = (range, dim, pixels) => (dim === null ? [0, pixels] : [(range[0] / shape[dim]) * pixels, (range[1] / shape[dim]) * pixels]);
-    drawing.append(svg("rect", { class: "whole", x: left, y: top, width: PICTURE.width, height }));
+    drawing.append(svg("rect", { class: "whole", x: left, y: top, width: wide, height }));
     for (const g of groups) {
-        const [x1, x2] = scale(g.across, across, PICTURE.width), [y1, y2] = scale(g.down, down, height);
+        const [x1, x2] = scale(g.across, across, wide), [y1, y2] = scale(g.down, down, height);
         drawing.append(groupDrawn(app, g, { x: left + x1, y: top + y1, width: Math.max(2, x2 - x1), height: Math.max(2, y2 - y1) }, layout.partial.length > 0, halos));
     }
     append(drawing, groups.filter((g) => g.ranks.includes(app.rank)).map((g) => {
-        const [x1, x2] = scale(g.across, across, PICTURE.width), [y1, y2] = scale(g.down, down, height);
+        const [x1, x2] = scale(g.across, across, wide), [y1, y2] = scale(g.down, down, height);
         return svg("rect", { class: "mine", x: left + x1 + 1, y: top + y1 + 1, width: Math.max(1, x2 - x1 - 2), height: Math.max(1, y2 - y1 - 2) });
     }));
-    if (across !== null) drawing.append(svg("text", { x: left + PICTURE.width / 2, y: 12, "text-anchor": "middle" }, `dimension ${across}: ${shape[across]}`));
+    if (across !== null) drawing.append(svg("text", { x: left + wide / 2, y: 12, "text-anchor": "middle" }, `dimension ${across}: ${shape[across]}`));
     if (down !== null) drawing.append(svg("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(12 ${top + height / 2}) rotate(-90)` }, `dimension ${down}: ${shape[down]}`));
     return el("figure", {}, el("figcaption", {}, caption, " ", chip(app.plan, layout, type)), drawing, otherDims(layout, shape, others, mine), halos && el("p", { class: "dim" }, "halos: boxes overlap where a window sees a neighbour's elements"));
 }
@@ -198,10 +206,11 @@ function moveFigures(app, tab) {
     const dims = dimsDrawn([tab.from.layout, tab.to.layout], shape);
     const move = moveMake(tab.step.what, tab.from.layout, tab.to.layout, shape, plan.ranks);
     const received = piecesReceived(move, app.rank), sent = piecesSent(move, app.rank);
-    const comm = tab.step.comm >= 0 ? app.program.role.comms[tab.step.comm] : null;
+    const comm = tab.step.comm >= 0 ? app.program.role.comms[tab.step.comm] : null, matrix = matrixFigure(app, move, received, sent, unit);
+    const wide = pictureWidth(app, 2, MESH_ROOM + matrix.across + 16);
     return [
-        meshFigure(app), tensorFigure(app, "before", tab.from.layout, type, dims), matrixFigure(app, move, received, sent, unit),
-        tensorFigure(app, "after", tab.to.layout, type, dims),
+        meshFigure(app), tensorFigure(app, "before", tab.from.layout, type, dims, wide), matrix.figure,
+        tensorFigure(app, "after", tab.to.layout, type, dims, wide),
         el("div", { class: "words" }, moveWords(app, tab, received, sent, unit),
            comm && el("p", { class: "dim" }, `${comm.kind}: ${bytes(comm.received.total)} received by all ranks, at least ${bytes(comm.least.total)} must be; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden behind computing"}`)),
     ];
@@ -212,7 +221,7 @@ function matrixFigure(app, move, received, sent, unit) {
     const all = plan.ranks <= MATRIX_MOST;
     const near = [...new Set([app.rank, ...received.map((p) => p.from), ...sent.map((p) => p.to)])].slice(0, MATRIX_MOST).sort((a, b) => a - b);
     const ranks = all ? [...Array(plan.ranks).keys()] : near, cells = moveMatrix(move, ranks);
-    const most = Math.max(1, ...cells.values()), size = ranks.length <= 4 ? 40 : ranks.length <= 8 ? 24 : 16, left = 26, top = 20;
+    const most = Math.max(1, ...cells.values()), size = Math.round((ranks.length <= 4 ? 40 : ranks.length <= 8 ? 24 : 16) * (app.layout.figures.clientWidth > 1500 ? 1.5 : 1)), left = 26, top = 20;
     const drawing = svg("svg", { class: "matrix", width: left + size * ranks.length + 4, height: top + size * ranks.length + 4, role: "img", "aria-label": "who sends how much to whom" });
     ranks.forEach((r, i) => {
         const on = r === app.rank ? "chosen" : null;
@@ -227,8 +236,9 @@ function matrixFigure(app, move, received, sent, unit) {
     }));
     const at = ranks.indexOf(app.rank);
     drawing.append(svg("rect", { class: "line", x: left, y: top + at * size, width: size * ranks.length, height: size }), svg("rect", { class: "line", x: left + at * size, y: top, width: size, height: size * ranks.length }));
-    return el("figure", {}, el("figcaption", {}, "row sends to column"), drawing,
-              el("p", { class: "dim" }, cells.size === 0 ? "nothing is sent" : `at most ${bytes(most * unit)} from one to another`, !all && `; of ${plan.ranks} ranks those that exchange with rank ${app.rank}`));
+    const figure = el("figure", {}, el("figcaption", {}, "row sends to column"), drawing,
+                      el("p", { class: "dim" }, cells.size === 0 ? "nothing is sent" : `at most ${bytes(most * unit)} from one to another`, !all && `; of ${plan.ranks} ranks those that exchange with rank ${app.rank}`));
+    return { figure, across: left + size * ranks.length };
 }
 
 /* 3M, 192: what fits a small cell. */
@@ -256,7 +266,8 @@ function moveWords(app, tab, received, sent, unit) {
 function operatorFigures(app, node) {
     const { role } = app.program, step = role.steps[node.kernel];
     const taken = step.ins.map((i) => role.instances[i]), made = step.outs.map((i) => role.instances[i]);
-    const figure = (instance) => tensorFigure(app, lastName(valueOf(app, instance).name), instance.layout, valueOf(app, instance).type, null);
+    const count = Math.min(taken.length, 4) + Math.min(made.length, 2), wide = pictureWidth(app, Math.max(count, 2), MESH_ROOM + 80);
+    const figure = (instance) => tensorFigure(app, lastName(valueOf(app, instance).name), instance.layout, valueOf(app, instance).type, null, wide);
     return [meshFigure(app), taken.slice(0, 4).map(figure), el("div", { class: "becomes", title: node.op }, node.op, el("br"), "→"), made.slice(0, 2).map(figure), el("div", { class: "words" }, operatorWords(app, node, taken, made))];
 }
 

@@ -145,7 +145,7 @@ function choose(app, thing, keep) {
     layoutDraw(app.layout);
     netMark(app.net);
     if (app.net.graph) graphMark(app.net);
-    if (app.step.span) stepDraw(app.step);
+    stepDraw(app.step);
     communicationMark(app.communication);
 }
 

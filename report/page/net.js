@@ -27,16 +27,26 @@ function netSection(app) {
     const section = el("section", { id: "net" },
                        el("h2", {}, "Net ", el("small", {}, "the source as it is called; equal iterations are one row. Figures are sums of forward, backward and update, predicted for one rank")),
                        controls, view.box, view.nodes);
-    openSmall(view.tree);
+    openLongest(view.tree);
     netDraw(view);
     return section;
 }
 
-/* A net of few lines is shown whole; a larger one with its first level, and its loops, open. */
-function openSmall(tree) {
-    const small = tree.rows.length <= 40;
-    for (const row of tree.rows) row.open = row.depth < 1 || small || (row.depth === 1 && row.iterations !== undefined && row.children.length <= 12);
+/* A net of few lines is shown whole; of a larger one what takes longest is opened, as far as a screen goes. */
+function openLongest(tree) {
+    const shut = [...tree.root.children], seconds = (row) => row.figures.ns + row.figures.waited, small = tree.rows.length <= ROWS_OPENED;
+    let shown = shut.length;
+    for (const row of tree.rows) row.open = small || row.depth < 1;
+    while (shut.length > 0) {
+        const row = shut.reduce((a, b) => (seconds(b) > seconds(a) ? b : a));
+        shut.splice(shut.indexOf(row), 1);
+        if (row.children.length === 0 || shown + row.children.length > ROWS_OPENED || seconds(row) < 0.03 * seconds(tree.root)) continue;
+        row.open = true;
+        shown += row.children.length;
+        shut.push(...row.children);
+    }
 }
+const ROWS_OPENED = 36;
 
 function visibleRows(tree) {
     const list = [];
@@ -79,7 +89,7 @@ function netColumns(app) {
     if (measured) columns.push({ head: "measured", class: "num", title: "mean over ranks and steps, computing and waiting", cell: (row) => orBlank(row.figures.measured, time) });
     columns.push(
         { head: "received", class: "num", title: "by all ranks together, in a step", cell: (row) => orBlank(row.figures.received, bytes) },
-        { head: "at the peak", class: "num", title: "bytes of a rank alive when its memory is fullest", cell: (row) => orBlank(row.figures.peak, bytes) },
+        { head: "at peak", class: "num", title: "bytes of a rank alive when its memory is fullest", cell: (row) => orBlank(row.figures.peak, bytes) },
         { head: "FLOPs", class: "num dim", title: "of the busiest rank", cell: (row) => orBlank(row.figures.flops, si) });
     return columns;
 }
@@ -119,7 +129,7 @@ function shortName(row) {
 
 function callText(plan, row) {
     const line = row.call ? sourceLine(plan, row.call.place) : null;
-    if (line !== null && line.trim() !== "") return line.trim().replace(/\s+/g, " ");
+    if (line !== null) return line.substr(row.call.place.column - 1, row.call.place.length).replace(/\s+/g, " ");
     return row.cell ? `${row.cell}(..)` : "";
 }
 
@@ -131,6 +141,7 @@ function nodeText(app, node) {
         return `${state ? STATE_KINDS[state.kind] : "state"} ${state ? state.type.text : ""}`;
     }
     if (node.op === "input") return `input ${program.values[node.outs[0]].type.text}`;
+    if (node.ins.length === 0) return `${node.op} ${program.values[node.outs[0]].type.text}`;
     const names = node.ins.map((v) => program.values[v].name).map((name) => lastName(name));
     return `${node.op}(${names.join(", ")})`;
 }

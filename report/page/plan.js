@@ -18,6 +18,7 @@ function planRead(raw, run) {
     plan.types = raw.types.map((t) => ({ dtype: t[0], hidden: !!t[1], shape: t[2], text: typeText(t) }));
     plan.layouts = raw.layouts.map(layoutOfRow);
     plan.calls = (raw.calls || []).map((c, id) => ({ id, cell: text(c[0]), path: text(c[1]), place: placeAt(c, 2), outer: c[6] }));
+    for (const call of plan.calls) if (call.outer >= 0 && /^\.\d/.test(call.path.slice(plan.calls[call.outer].path.length))) call.outer = plan.calls[call.outer].outer; /* h.0 of a loop stands beside the call that h was before */
     plan.hints = (raw.hints || []).map((h, id) => ({ id, place: placeAt(h, 0), to: placeAt(h, 4), node: h[8], name: text(h[9]) }));
     plan.warnings = (raw.warnings || []).map((w) => ({ flag: text(w[0]), place: placeAt(w, 1), message: text(w[5]), nodes: w[6], notes: w[7].map((n) => ({ place: placeAt(n, 0), text: text(n[4]) })), hints: w[8].map(text) }));
     plan.demands = (raw.demands || []).map((d) => ({ text: text(d[0]), measured: d[1], limit: d[2], unit: text(d[3]), place: placeAt(d, 4) }));
@@ -193,12 +194,13 @@ function rankText(plan, rank) {
 
 function placeText(plan, place) {
     if (!place || place.line === 0) return "";
-    return `${place.file >= 0 ? plan.files[place.file].name : "?"}:${place.line}:${place.column}`;
+    const file = plan.files[place.file];
+    return `${file ? file.name : "line "}${file ? ":" : ""}${place.line}:${place.column}`;
 }
 
 /* The text of a line of the source, null where the report has none. */
 function sourceLine(plan, place) {
-    const file = place && place.line > 0 && place.file >= 0 ? plan.files[place.file] : null;
+    const file = place && place.line > 0 ? plan.files[place.file] : null;
     return file && file.lines ? file.lines[place.line - 1] || "" : null;
 }
 

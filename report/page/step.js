@@ -7,8 +7,8 @@ function stepSection(app) {
     const view = { app, begins: app.begins, alive: app.alive, end: app.begins[app.begins.length - 1] || 1, window: [0, 1], drag: null };
     app.step = view;
     view.window = [0, view.end];
-    view.compute = role.events.filter((e) => e.lane === 0);
-    view.comm = role.events.filter((e) => e.lane === 1).sort((a, b) => a.begin - b.begin);
+    view.compute = laneMake(role.events.filter((e) => e.lane === 0));
+    view.comm = laneMake(role.events.filter((e) => e.lane === 1));
     view.lanes = run ? run.lanes : [];
     view.canvas = el("canvas", {
         tabindex: 0, "aria-label": "a step over time", style: { height: `${stepHeight(view)}px` },
@@ -281,12 +281,12 @@ function stepAlive(view) {
     replace(view.aliveHead, `Alive at step ${step + 1} of ${role.steps.length}${peak ? ", the peak" : ""}: ${bytes(view.alive.total[step])} in ${plural(values, "value")}${rest}`);
     const named = (i) => (i < 0 || i >= role.steps.length ? "" : role.steps[i].what || STEP_KINDS[role.steps[i].kind]);
     const columns = [
-        { head: "alive", cell: (g) => [g.name, g.count > 1 && el("span", { class: "count" }, `× ${g.count}`)], sort: (g) => g.name },
-        { head: "as", class: "dim", cell: (g) => ALIVE_KINDS[g.kind], sort: (g) => g.kind },
+        { head: "alive", class: "name", cell: (g) => [g.name, g.count > 1 && el("span", { class: "count" }, `× ${g.count}`)], sort: (g) => g.name },
+        { head: "as", class: "dim", cell: (g) => [el("span", { class: "swatch", style: { background: `var(--alive${g.kind})` } }), ALIVE_KINDS[g.kind]], sort: (g) => g.kind },
         { head: "lies as", cell: (g) => chip(app.plan, g.layout, valueOf(app, g.instances[0]).type) },
         { head: "each", class: "num", cell: (g) => bytes(g.each), sort: (g) => g.each },
         { head: "together", class: "num", cell: (g) => bytes(g.bytes), sort: (g) => g.bytes },
-        { head: "", class: "share", cell: (g) => el("span", { class: "bar" }, el("b", { style: { width: `${(100 * g.bytes) / most}%`, background: `var(--alive${g.kind})` } })) },
+        { head: "", class: "share short", cell: (g) => el("span", { class: "bar" }, el("b", { style: { width: `${(100 * g.bytes) / most}%`, background: `var(--alive${g.kind})` } })) },
         { head: "from … to", class: "dim", cell: (g) => `${named(g.instances[0].first)} … ${named(g.instances[0].last)}` },
     ];
     const row = (g) => pressable(() => app.choose({ kind: "node", id: valueOf(app, g.instances[0]).node }));
@@ -335,7 +335,7 @@ function operatorTable(app) {
     ];
     if (measured)
         columns.push({ head: "measured", class: "num", title: "mean over ranks and steps", cell: (r) => time(r.measured), sort: (r) => r.measured },
-                     { head: "× predicted", class: "num", cell: (r) => (r.ns > 0 ? el("span", { class: r.measured > 3 * r.ns ? "bad" : null }, digits3(r.measured / r.ns)) : "–"), sort: (r) => (r.ns > 0 ? r.measured / r.ns : 0) },
+                     { head: "× predicted", class: "num", cell: (r) => (r.ns > 0 ? el("span", { class: r.measured > 3 * r.ns && of(r) > 0.01 * all ? "bad" : null }, digits3(r.measured / r.ns)) : "–"), sort: (r) => (r.ns > 0 ? r.measured / r.ns : 0) },
                      { head: "late", class: "num", title: "of it: waiting for a rank that had not started yet", cell: (r) => orBlank(r.late, time), sort: (r) => r.late });
     columns.push(
         { head: "share", class: "num", cell: (r) => percent(of(r) / all), sort: of },

@@ -10,6 +10,10 @@ function trainingSection(app) {
         if (i === x) return;
         const points = curve.rows.filter((r) => typeof r[i] === "number" && isFinite(r[i])).map((r) => [r[x], r[i]]);
         if (points.length < 1) return;
+        if (name === "seconds") {
+            if (points.length > 2) charts.push(chart("seconds a step", stepLengths(points), points.length > 20, []));
+            return;
+        }
         const dots = evaluations ? evaluationDots(evaluations, name) : [];
         charts.push(chart(name, points, name === "loss" && points.length > 20, dots));
     });
@@ -19,6 +23,11 @@ function trainingSection(app) {
         if (points.length > 0) charts.push(chart(`evaluation: ${name}`, [], false, points));
     }
     return el("section", { id: "training" }, el("h2", {}, "Training ", el("small", {}, `${plural(run.steps, "step")}; evaluations are dots`)), el("div", { class: "charts" }, charts));
+}
+
+/* Seconds since the start -> seconds of a step, from one printed step to the next. */
+function stepLengths(points) {
+    return points.slice(1).map(([step, seconds], i) => [step, (seconds - points[i][1]) / Math.max(1, step - points[i][0])]);
 }
 
 function evaluationDots(evaluations, name) {
@@ -50,5 +59,5 @@ function chart(name, points, smooth, dots) {
         const list = points.length > 0 ? points : dots, near = list.reduce((a, b) => (Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a));
         readout.textContent = `step ${near[0]}: ${short(near[1])}`;
     });
-    return el("figure", { class: "card" }, el("figcaption", {}, el("b", {}, name), " ", readout), drawn);
+    return el("figure", { class: "card" }, el("figcaption", {}, el("b", {}, name === "lr" ? "learning rate" : name === "samples_per_s" ? "samples a second" : name), " ", readout), drawn);
 }

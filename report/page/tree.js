@@ -81,7 +81,7 @@ function signaturesOfNodes(program) {
     for (const node of program.nodes) {
         const own = [node.op];
         for (const v of node.outs)
-            own.push(program.values[v].type.text, ...program.values[v].instances.map((i) => role.instances[i].layout.text + (role.instances[i].place >= 4 ? "v" : "")));
+            own.push(program.values[v].type.text, ...program.values[v].instances.map((i) => role.instances[i].layout.text));
         for (const c of node.comms) own.push(role.comms[c].kind + role.comms[c].layouts[1].text);
         words[node.home].push(own.join(" "));
     }
@@ -111,7 +111,7 @@ function fold(row, signs) {
 
 /* The number of the iteration from which a row is, null: it is in no loop. */
 function iterationOf(row) {
-    const m = row.name.match(/^[^.]*\.(\d+)(?=\.|$)/);
+    const m = row.name.match(/^(?:[^.]*\.)?(\d+)(?=\.|$)/);
     return m ? Number(m[1]) : null;
 }
 
@@ -223,6 +223,7 @@ function nodesBelow(row) {
 
 /* The node whose result a row's is: the last one made in it (of the first iteration). */
 function resultOf(row) {
-    while (row.kind !== "node") row = row.children[row.children.length - 1];
+    const computes = (r) => r.kind !== "node" || r.node.ins.length > 0;
+    while (row.kind !== "node") row = [...row.children].reverse().find(computes) || row.children[row.children.length - 1];
     return row.node;
 }

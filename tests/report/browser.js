@@ -1,0 +1,350 @@
+/* Checks of a page from within, run by browser.py: appended to the page behind its own scripts, they use every control and write what failed.
+ * `expected` is put before: {stats: --stats=json or null, other: the data of another plan or null, ready: ms or null}. */
+
+const checks = { failed: [], done: [], kinds: [], times: {} };
+
+function check(holds, what) {
+    checks.done.push(what);
+    if (!holds) checks.failed.push(what);
+}
+
+function near(a, b, what) {
+    check(Math.abs(a - b) <= 1e-6 * Math.max(Math.abs(a), Math.abs(b)) + 1e-6, `${what}: ${a}, not ${b}`);
+}
+
+const key = (name, target = document.body, more = {}) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const clickText = (selector, text) => all(selector).find((e) => e.textContent.trim().startsWith(text)).click();
+
+/* How long an interaction takes, layout and style included. */
+function timed(name, act) {
+    const begin = performance.now();
+    act();
+    document.body.getBoundingClientRect();
+    checks.times[name] = Math.max(checks.times[name] || 0, performance.now() - begin);
+}
+
+/* ---------------------------------------------------------------- figures */
+
+function checkFigures(stats) {
+    const { role } = page.program, figures = page.tree.root.figures;
+    near(figures.comms, role.comms.length, "every communication stands under one line");
+    near(figures.received, sum(role.comms, (c) => c.received.total), "bytes of the tree's lines are those of the communications");
+    if (role.predicted) check(Math.abs(figures.ns - role.predicted.kernels) <= role.events.length + 1, `seconds of the lines ${figures.ns} are those of the kernels ${role.predicted.kernels}`);
+    if (role.predicted) check(Math.abs(figures.waited - role.predicted.exposed) <= role.comms.length + 1, `waits of the lines ${figures.waited} are what is exposed ${role.predicted.exposed}`);
+    near(figures.flops, sum(role.events, (e) => e.flops), "FLOPs of the lines are those of the kernels");
+    check(page.alive.total[page.alive.peak] <= role.arena, "the peak fits the arena");
+    if (role.fullest) near(page.alive.total[page.alive.peak], role.fullest.bytes, "the peak is what pcc says of the fullest step");
+    if (!stats) return;
+    near(role.totals.received.total, stats.totals.received.total, "received as --stats=json");
+    near(sum(role.comms, (c) => c.sent.total), stats.totals.sent.total, "sent as --stats=json");
+    near(role.comms.length, stats.totals.communications, "communications as --stats=json");
+    near(sum(role.comms, (c) => c.received.total), stats.totals.received.total, "the sum over communications as --stats=json");
+    near(role.memory.rank, stats.memory.rank, "memory as --stats=json");
+    check(Math.abs(role.predicted.step - 1e9 * stats.predicted.step) <= 2, "the step as --stats=json");
+}
+
+/* Bytes of each kind of conversion, computed in the page, are pcc's. */
+function checkPieces() {
+    const { plan, program } = page, { role } = program, seen = new Set(), kinds = new Set();
+    for (const comm of role.comms) {
+        const type = program.values[comm.value].type, what = `${comm.kind} ${comm.layouts[0].text} -> ${comm.layouts[1].text} of ${type.text}`;
+        if (seen.has(what)) continue;
+        seen.add(what);
+        kinds.add(comm.kind);
+        const move = moveMake(comm.kind, comm.layouts[0], comm.layouts[1], type.shape, plan.ranks), ranks = [...Array(plan.ranks).keys()];
+        const received = ranks.map((r) => elementBytes(type) * sum(piecesReceived(move, r).filter((p) => p.from !== r), (p) => p.elements));
+        const sent = ranks.map((r) => elementBytes(type) * sum(piecesSent(move, r), (p) => p.elements));
+        near(sum(received), comm.received.total, `received in ${what}`);
+        near(Math.max(...received), comm.received.max, `received by the busiest in ${what}`);
+        near(sum(sent), comm.sent.total, `sent in ${what}`);
+        near(Math.max(...sent), comm.sent.max, `sent by the busiest in ${what}`);
+        if (comm.layouts[1].halos.some((h) => h)) kinds.add("halo");
+        if (type.shape.some((n, d) => n % parts(comm.layouts[0].dims[d]) !== 0)) kinds.add("uneven");
+    }
+    for (const instance of role.instances) near(largestElements(instance.layout, valueOf(page, instance).type.shape) * elementBytes(valueOf(page, instance).type), instance.bytes, `bytes of ${valueOf(page, instance).name}`);
+    checks.kinds = [...kinds];
+}
+
+function checkLanes(events, what) {
+    const sorted = [...events].sort((a, b) => a.begin - b.begin);
+    check(sorted.every((e, i) => e.begin <= e.end && (i === 0 || sorted[i - 1].end <= e.begin + 1)), `${what}: events follow each other`);
+}
+
+/* ---------------------------------------------------------------- choosing */
+
+const WORDS_OF_MISTAKES = /\[object|undefined|NaN|Infinity|null/;
+
+function checkText(element, what) {
+    const text = element.textContent, wrong = text.match(new RegExp(`.{0,30}(${WORDS_OF_MISTAKES.source}).{0,30}`));
+    check(text.trim().length > 20 && !wrong, `${what} says something${wrong ? `, not "${wrong[0]}"` : ""}`);
+}
+
+function checkChoosing() {
+    const things = [...spaced(page.program.nodes, 150).map((n) => ({ kind: "node", id: n.id })), ...spaced(page.program.role.comms, 60).map((c) => ({ kind: "comm", id: c.id })), ...spaced(page.tree.rows, 60).filter((r) => r.kind !== "node").map((r) => ({ kind: "row", id: r.id }))];
+    window.scrollTo(0, 500);
+    const scroll = window.scrollY, tall = document.getElementById("main").scrollHeight;
+    for (const thing of things) {
+        timed("choose", () => page.choose(thing));
+        checkText(page.paneElement, `the pane of ${thing.kind} ${thing.id}`);
+        check(!WORDS_OF_MISTAKES.test(page.layout.figures.textContent), `the layout of ${thing.kind} ${thing.id} has no "undefined"`);
+    }
+    check(window.scrollY === scroll, "choosing scrolls nothing");
+    check(document.getElementById("main").scrollHeight === tall, `choosing moves nothing: ${tall} and ${document.getElementById("main").scrollHeight}`);
+    check(page.paneElement.scrollWidth <= page.paneElement.clientWidth, "the pane is not wider than it is");
+    const before = page.chosen;
+    page.choose({ kind: "node", id: 0 });
+    key("b");
+    check(page.chosen.kind === before.kind && page.chosen.id === before.id, "b goes back to what was chosen before");
+}
+
+function spaced(list, most) {
+    const step = Math.max(1, Math.floor(list.length / most));
+    return list.filter((_, i) => i % step === 0);
+}
+
+/* ---------------------------------------------------------------- controls */
+
+function checkKeys() {
+    const find = document.getElementById("find"), name = page.program.nodes[page.program.nodes.length >> 1].name;
+    key("/");
+    check(document.activeElement === find, "/ goes to the search");
+    timed("search", () => {
+        find.value = name;
+        find.dispatchEvent(new Event("input"));
+    });
+    check(all(".found li").length > 0 && all(".found li")[0].textContent.includes(name), `the search finds ${name} first`);
+    key("ArrowDown", find);
+    check(all(".found li[aria-selected=true]").length === 1, "an arrow goes to another hit");
+    key("ArrowUp", find);
+    timed("show", () => key("Enter", find));
+    check(nameOfThing(page, page.chosen) === name, `Enter chooses ${name}`);
+    if (page.tree.rowOf[nodeOfThing(page, page.chosen)] >= 0) check(page.net.body.querySelector(".chosen") !== null, "what is found is marked in the net");
+    key("Escape");
+    const ranks = page.plan.ranks;
+    page.setRank(0);
+    timed("rank", () => key("]"));
+    check(page.rank === 1 % ranks, "] is the next rank");
+    key("[");
+    key("[");
+    check(page.rank === (ranks - 1) % ranks, "[ is the rank before");
+    page.layout.rank.value = 0;
+    page.layout.rank.dispatchEvent(new Event("input"));
+    check(page.rank === 0, "the slider chooses a rank");
+    const theme = getComputedStyle(document.body).backgroundColor;
+    timed("theme", () => key("t"));
+    check(getComputedStyle(document.body).backgroundColor !== theme, "t turns light and dark");
+    key("t");
+}
+
+function checkNet() {
+    const rows = all(".rows .row:not(.head)");
+    check(rows.length > 0 && rows.every((r) => r.tabIndex === 0), "every row can be reached by Tab");
+    timed("open all", () => clickText("#net button", "Open all"));
+    const open = page.net.visible.length;
+    timed("close all", () => clickText("#net button", "Close all"));
+    check(page.net.visible.length <= open, "Close all closes");
+    const row = page.net.visible.find((r) => r.children.length > 0);
+    if (row) {
+        const at = () => page.net.elements.get(row.id), count = page.net.visible.length;
+        at().focus();
+        timed("open a row", () => key("ArrowRight", at()));
+        check(page.net.visible.length > count, "ArrowRight opens a row");
+        key("ArrowDown", at());
+        check(document.activeElement !== at() && document.activeElement.dataset.row !== undefined, "ArrowDown goes down");
+        key("ArrowLeft", at());
+        check(page.net.visible.length === count, "ArrowLeft closes a row");
+    }
+    const first = page.net.elements.get(page.net.visible[0].id);
+    key("Enter", first);
+    check(first.classList.contains("chosen"), "Enter chooses a row");
+    timed("nodes and edges", () => clickText("#net button", "Nodes and edges"));
+    check(all("svg.nodes .node").length > 0 && !WORDS_OF_MISTAKES.test(all("svg.nodes")[0].textContent), "nodes and edges are drawn");
+    clickText("#net button", "Lines");
+    clickText("#net button", "Open all");
+    check(!WORDS_OF_MISTAKES.test(page.net.body.textContent), "no row says undefined");
+    clickText("#net button", "Close all");
+}
+
+function coloursOf(canvas) {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data, colours = new Set();
+    for (let i = 0; i < data.length; i += 4) colours.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+    return colours.size;
+}
+
+function pointer(type, x, y) {
+    const box = page.step.canvas.getBoundingClientRect();
+    page.step.canvas.dispatchEvent(new PointerEvent(type, { clientX: box.left + x, clientY: box.top + y, button: 0, bubbles: true }));
+}
+
+function checkStep() {
+    const view = page.step, canvas = view.canvas, at = stepPlaces();
+    timed("draw the step", () => stepDraw(view));
+    check(coloursOf(canvas) > 4, "the step is drawn");
+    const whole = view.window[1] - view.window[0];
+    timed("zoom", () => key("+"));
+    check(view.window[1] - view.window[0] < whole, "+ zooms");
+    key("-");
+    key("0");
+    check(view.window[0] === 0 && view.window[1] === view.end, "0 shows the whole step");
+    const scroll = window.scrollY;
+    canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -100, clientX: canvas.getBoundingClientRect().left + 400, clientY: 0, bubbles: true, cancelable: true }));
+    check(view.window[1] - view.window[0] === view.end, "the wheel alone zooms nothing: the page scrolls");
+    canvas.focus({ preventScroll: true });
+    canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -100, clientX: canvas.getBoundingClientRect().left + 400, clientY: 0, bubbles: true, cancelable: true }));
+    check(view.window[1] - view.window[0] < view.end, "the wheel zooms where the canvas has the focus");
+    key("+");
+    const begin = view.window[0];
+    pointer("pointerdown", 500, at.compute + 5);
+    pointer("pointermove", 420, at.compute + 5);
+    pointer("pointerup", 420, at.compute + 5);
+    check(view.window[0] !== begin, "dragging moves");
+    key("ArrowLeft", canvas);
+    key("ArrowRight", canvas);
+    key("0");
+    const longest = view.compute.reduce((a, b) => (b.end - b.begin > a.end - a.begin ? b : a), view.compute[0]);
+    if (longest) {
+        const x = view.span.at((longest.begin + longest.end) / 2);
+        pointer("pointermove", x, at.compute + 5);
+        check(view.tip.textContent.includes(eventLabel(page, longest)), "what is under the pointer is named");
+        pointer("pointerdown", x, at.compute + 5);
+        pointer("pointerup", x, at.compute + 5);
+        const thing = thingOfEvent(page, longest);
+        check(page.chosen.kind === thing.kind && page.chosen.id === thing.id, "a click chooses the event");
+        check(page.cursor === longest.step, "a click moves the cursor");
+    }
+    timed("alive at the cursor", () => key("p"));
+    check(view.aliveHead.textContent.includes("the peak"), "p goes to the peak");
+    timed("next wait", () => key("n"));
+    if (view.compute.some((e) => e.wait && e.end > e.begin)) check(page.chosen.kind === "comm", "n chooses a wait");
+    key("0");
+    check(window.scrollY === scroll, "keys of the step scroll nothing");
+    if (page.run) {
+        check(view.lanes.length > 0 && view.measuredSpan, "measured lanes are drawn");
+        pointer("pointermove", view.span.x + view.span.width / 2, at.measured + STEP.axis + 10);
+        for (const lane of view.lanes) checkLanes(lane.compute, `rank ${lane.rank}`);
+        check(sum(page.program.nodes, (n) => n.measured) > 0, "kernels have measured times");
+    }
+}
+
+/* Every table sorts by every column that says so: both ways, by what its cells say. */
+function checkSorting() {
+    const count = all("button.sort").length;
+    for (let i = 0; i < count; i++) {
+        timed("sort", () => all("button.sort")[i].click());
+        const th = all("button.sort")[i].closest("th");
+        check(th.getAttribute("aria-sort") !== "none", `column ${th.textContent} sorts`);
+        const index = [...th.parentNode.children].indexOf(th), rows = () => all("tbody > tr:not(.cause):not(.single)", th.closest("table")).map((tr) => tr.children[index].textContent);
+        const once = rows();
+        all("button.sort")[i].click();
+        const twice = all("tbody > tr:not(.cause):not(.single)", all("button.sort")[i].closest("table")).map((tr) => tr.children[index].textContent);
+        const rest = all("tfoot", all("button.sort")[i].closest("table")).length > 0;
+        check(rest || once[0] === twice[twice.length - 1], `column ${th.textContent} sorts both ways: ${once[0]}, ${twice[twice.length - 1]}`);
+    }
+}
+
+function checkCommunication() {
+    const view = page.communication, rows = () => all("tbody tr.alike", view.box).length, before = rows();
+    if (view.groups.length === 0) return;
+    view.filterInput.value = view.groups[0].name;
+    timed("filter", () => view.filterInput.dispatchEvent(new Event("input")));
+    check(rows() >= 1 && rows() <= before, "the filter keeps what matches");
+    view.filterInput.value = "no such thing";
+    view.filterInput.dispatchEvent(new Event("input"));
+    check(rows() === 0 && view.box.textContent.includes("Nothing"), "a filter that nothing matches says so");
+    view.filterInput.value = "";
+    view.filterInput.dispatchEvent(new Event("input"));
+    const several = view.groups.find((g) => g.list.length > 1), open = all("tr.alike button.twist", view.box)[0];
+    if (several) {
+        open.click();
+        check(all("tr.single", view.box).length > 1, "a group opens into single communications");
+        all("tr.alike button.twist", view.box)[0].click();
+    }
+    all("tbody tr.alike", view.box)[0].click();
+    check(page.chosen.kind === "comm", "a click on a row chooses the communication");
+    check(communicationCsv(page).trim().split("\n").length === page.program.role.comms.length + 1, "the CSV has a line for each");
+    check(!WORDS_OF_MISTAKES.test(view.box.textContent), "no communication says undefined");
+}
+
+function checkLayout() {
+    if (page.program.role.comms.length === 0) return;
+    page.choose({ kind: "comm", id: 0 });
+    check(all("svg.tensor", page.layout.figures).length === 2 && all("svg.matrix", page.layout.figures).length === 1, "a conversion is drawn before, between and after");
+    all("svg.tensor .box", page.layout.figures)[0].dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    const rank = all(".ranks button", page.layout.figures).pop();
+    rank.click();
+    check(page.rank === Number(rank.textContent), "a click in the mesh chooses a rank");
+    all("#layout .tabs button")[0].click();
+    check(page.layout.tab !== null, "a tab shows another picture");
+    page.setRank(0);
+}
+
+function checkFindings() {
+    for (const button of all(".findings button:not(.copy)")) {
+        timed("show a finding", () => button.click());
+        checkText(page.paneElement, "what a finding shows");
+    }
+    for (const item of all(".findings li")) check(!WORDS_OF_MISTAKES.test(item.textContent), `a finding says ${item.textContent.slice(0, 60)}`);
+    check(all(".findings").length === 1 && all(".findings")[0].textContent.length > 20, "what to look at is never empty");
+    window.scrollTo(0, 0);
+}
+
+function checkCompare() {
+    timed("compare", () => compareWith(page, dataOf("plan"), dataOf("run"), "itself"));
+    check(page.compare.section.textContent.includes("No difference"), "a report compared with itself shows no difference");
+    check(all("#bar nav button").some((b) => b.textContent === "Compare"), "the comparison stands in the bar");
+    if (!expected.other) return;
+    compareWith(page, expected.other, null, "another");
+    check(!page.compare.section.textContent.includes("No difference") && all("#compare tbody tr").length > 8, "another plan shows its differences");
+    checkText(page.compare.section, "the comparison");
+    check(coloursOf(page.compare.canvas) > 3, "both steps are drawn");
+    let refused = "";
+    try {
+        reportParse("<html>no report</html>");
+    } catch (error) {
+        refused = error.message;
+    }
+    check(refused.includes("no report"), "a file that is no report is refused");
+}
+
+function checkPage() {
+    const root = document.documentElement;
+    check(root.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${root.scrollWidth} of ${window.innerWidth}`);
+    check(all("[src], link[href], a[href], iframe, img").length === 0 && performance.getEntriesByType("resource").length === 0, "nothing outside is named or read");
+    check(document.querySelector("meta[http-equiv=Content-Security-Policy]").content.startsWith("default-src 'none'"), "the policy forbids the network");
+    check(all("#bar nav button").length >= 5 && all("#bar nav button").length === all("#main > section:not([hidden])").length, "the bar has each section");
+    for (const button of all("#bar nav button")) button.click();
+    for (const row of all("tbody tr")) if (row.onclick !== null) check(row.tabIndex === 0, "a row that can be clicked can be reached by Tab");
+    for (const section of all("#main > section:not([hidden])")) checkText(section, `section ${section.id}`);
+    window.dispatchEvent(new Event("beforeprint"));
+    check(all("details").every((d) => d.open), "paper shows what is folded");
+    for (const program of all("#bar select option")) {
+        start(page.plan, page.runData, Number(program.value));
+        for (const section of all("#main > section:not([hidden])")) checkText(section, `section ${section.id} of ${program.textContent}`);
+    }
+    if (all("#bar select option").length > 0) start(planRead(planData), dataOf("run"), 0);
+}
+
+function runChecks() {
+    for (const act of [() => checkFigures(expected.stats), checkPieces, checkLanesOfPlan, checkFindings, checkChoosing, checkKeys, checkNet, checkLayout, checkStep, checkCommunication, checkSorting, checkPage, checkCompare]) {
+        try {
+            act();
+        } catch (error) {
+            checks.failed.push(`${act.name}: ${error.stack}`);
+        }
+    }
+    checks.failed.push(...window.problems);
+    checks.done = checks.done.length;
+    checks.heap = performance.memory ? performance.memory.usedJSHeapSize : 0;
+    checks.elements = document.getElementsByTagName("*").length;
+    document.body.append(el("pre", { id: "checks" }, JSON.stringify(checks)));
+}
+
+function checkLanesOfPlan() {
+    checkLanes(page.step.compute, "computing");
+    checkLanes(page.step.comm, "communication");
+}
+
+checks.times.ready = performance.now();
+if (expected.now) runChecks(); /* with the real clock the page is read when it has loaded */
+else setTimeout(runChecks, 50);
