@@ -2,6 +2,7 @@
  *
  *   report.c       the net: source, calls, hints, warnings, demands, what the search found
  *   report_why.c   why each node has its strategy
+ *   report_search.c  what other strategies cost in the search's model
  *   report_cost.c  what each step and communication costs
  */
 #pragma once
@@ -36,7 +37,14 @@ void report_machine(Json *json, const Machine *machine); /* member `machine` */
 /* ---------------------------------------------------------------- report_why.c */
 
 /* Adds `why` and `decisions` of a program. */
-void report_why(PlanData *data, const Build *b, const Calls *calls, const HintNumbers *hints);
+void report_why(PlanData *data, Build *b, const Calls *calls, const HintNumbers *hints);
+
+/* ---------------------------------------------------------------- report_search.c */
+
+/* The number of a strategy's text, of a node of front.chosen. */
+typedef int StrategyNumber(void *context, int chosen, const Strategy *strategy);
+/* Adds `weighed`. node_of: per node of front.chosen the program's. */
+void report_weighed(PlanData *data, const Build *b, const int *node_of, StrategyNumber *strategy_number, void *context);
 
 /* ---------------------------------------------------------------- report_cost.c */
 

@@ -26,7 +26,7 @@ typedef struct Said {
 
 typedef struct Whys {
     PlanData *data;
-    const Build *b;
+    Build *b;
     VEC(Said) said;
     Map said_map;
     int *node_of; /* per node of front.chosen the first of the graph that stands for it; -1: none */
@@ -121,13 +121,19 @@ static void write_decision(Whys *w, int chosen) {
     json_end(json);
 }
 
+static int chosen_number(void *context, int chosen, const Strategy *strategy) {
+    Whys *w = context;
+    Graph *g = &w->b->front.chosen;
+    return strategy_number(w, g, &g->nodes.at[chosen], graph_strategy(g, strategy));
+}
+
 static const Layout *asked_of(const Build *b, int id) {
     const Graph *g = &b->sharded.graph;
     const int like = g->nodes.at[id].micro > 0 ? g->nodes.at[id].origin : id;
     return b->front.out_layout != NULL && like < g->nforward ? b->front.out_layout[like] : NULL;
 }
 
-void report_why(PlanData *data, const Build *b, const Calls *calls, const HintNumbers *hints) {
+void report_why(PlanData *data, Build *b, const Calls *calls, const HintNumbers *hints) {
     const Graph *g = &b->sharded.graph;
     Json *json = &data->json;
     Arena *arena = data->tables.arena;
@@ -162,4 +168,5 @@ void report_why(PlanData *data, const Build *b, const Calls *calls, const HintNu
     for (int i = 0; i < decided.n; i++)
         write_decision(&w, decided.at[i]);
     json_end(json);
+    report_weighed(data, b, w.node_of, chosen_number, &w);
 }

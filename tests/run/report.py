@@ -283,6 +283,27 @@ class Report(Case):
         self.assertEqual(decision[4][0][0], by_name["y"][1][0])
         self.assertEqual(texts[program["nodes"][decision[1]][1]], "h")
 
+    def test_what_a_search_weighed(self):
+        for name in "transformer.dsl", "gpt2.dsl":
+            plan, stats = self.report(self.sample(name), 8, "--search", "dynamic_programming", "--no-proof")
+            texts, program = plan["strings"], plan["programs"][0]
+            searched = {n for n, why in enumerate(program["why"]) if why[1] == 7}
+            self.assertEqual(plan["search"]["mesh"], stats["search"]["mesh"])
+            self.assertGreater(len(searched), 20)
+            self.assertLess(len(searched - {row[0] for row in program["weighed"]}), 0.1 * len(searched))
+            alike = 0
+            for node, count, alternatives in program["weighed"]:
+                more = [row[1] for row in alternatives]
+                self.assertEqual(more[0], 0)
+                self.assertEqual(more[1:], sorted(more[1:]))
+                self.assertGreaterEqual(min(more), -1)  # what was taken is the best of the model
+                self.assertTrue(1 <= len(alternatives) <= min(4, count))
+                self.assertEqual(len({texts[row[0]] for row in alternatives}), len(alternatives), [texts[row[0]] for row in alternatives])
+                alike += alternatives[0][0] == program["why"][node][0]  # later passes of -O2 change few
+            self.assertGreater(alike, 0.9 * len(program["weighed"]))
+        plan, _ = self.report(self.sample("quickstart.dsl"), 8)
+        self.assertEqual(plan["programs"][0]["weighed"], [])
+
     def test_warnings_and_demands_are_data(self):
         source = self.write("net.dsl", harness.edited(self.sample("quickstart.dsl"), ("parallel {", "parallel {\n assert comm < 1 MiB;\n forbid all_to_all;")))
         plan, _ = self.report(source, 8, "-D", "batch=15")
