@@ -370,6 +370,14 @@ void executor_capture(Executor *executor, const char *against) {
         snprintf(executor->capture->note, sizeof executor->capture->note, "steps run operator by operator: %s", against);
 }
 
+bool executor_recapture(Executor *executor) {
+    struct Capture *capture = executor->capture;
+    if (!capture->graph) return false;
+    executor->backend->queue->discard(executor->context, capture->graph);
+    capture->graph = NULL;
+    return capture->may = true;
+}
+
 const char *executor_capture_note(const Executor *executor) {
     return executor->capture->note;
 }

@@ -50,6 +50,8 @@ void executor_set_place(Executor *executor, int64_t token, int64_t place);
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* Whether steps after the first may be captured and replayed as one: unless there is a reason against it ("--no-graph"). They are not without this. */
 void executor_capture(Executor *executor, const char *against);
+/* After a step that was timed, before one that is not: where steps are captured they are captured anew, so that they hold no points in time. Whether they are. On all ranks alike. */
+bool executor_recapture(Executor *executor);
 /* Why steps run one by one, or what was captured; "" on a device without a queue. */
 const char *executor_capture_note(const Executor *executor);
 /* One step of training on every driven rank. */

@@ -70,7 +70,7 @@ static bool keeps(const Lanes *lanes) {
 }
 
 bool lanes_begin(Lanes *lanes, int64_t nth, int64_t global_step) {
-    lanes->on = nth > 0 && (nth <= MEASURED_AT_FIRST || nth % MEASURED_EVERY == 0);
+    lanes->on = !lanes->ended && nth > 0 && (nth <= MEASURED_AT_FIRST || nth % MEASURED_EVERY == 0);
     lanes->global_step = global_step;
     if (!lanes->on) return false;
     if (lanes->nkept == KEPT_STEPS) thin_out(lanes);
@@ -83,6 +83,14 @@ bool lanes_begin(Lanes *lanes, int64_t nth, int64_t global_step) {
             track->ran[(size_t)lanes->nkept * (size_t)n + (size_t)a] = (Ran){-1, -1, -1, -1};
     }
     return true;
+}
+
+bool lanes_pause(const Lanes *lanes, int64_t nth) {
+    return !lanes->ended && nth == MEASURED_AT_FIRST + 1;
+}
+
+void lanes_end(Lanes *lanes) {
+    lanes->ended = true;
 }
 
 /* A wait on a communicator of several driven ranks is begun more than once. */

@@ -11,6 +11,9 @@ Lanes *lanes_create(const Executor *executor, Error *error);
 void lanes_destroy(Lanes *lanes); /* takes NULL */
 /* Before the nth step of this run, from 0: whether it is measured. Not the first, which warms up; the next ones; later every 16th, so that all together cost little. */
 bool lanes_begin(Lanes *lanes, int64_t nth, int64_t global_step);
+/* Whether the first steps are measured, and this is the one behind them. */
+bool lanes_pause(const Lanes *lanes, int64_t nth);
+void lanes_end(Lanes *lanes); /* nothing is measured any more */
 /* profile.c: an action of the step that lanes_begin was called of ran from at[0] to at[1], in seconds since the step's first; comm: on a device its communication, beside it. Then
  * all of it: it began at this point of the process's clock. */
 void lanes_action(Lanes *lanes, int driven, int action, bool comm, const double at[2]);

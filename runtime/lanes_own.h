@@ -29,6 +29,7 @@ struct Lanes {
     int ntracks; /* of the driven ranks every so manieth, at most MAX_LANES */
     Track *tracks;
     int *track_of; /* per driven rank: -1: none */
+    bool ended;    /* lanes_end */
     bool on;       /* the step under way is measured */
     int64_t global_step, measured;
     int nkept;

@@ -368,12 +368,14 @@ static bool look_around(Run *run, Error *error) {
     return run->agreed = false;
 }
 
-/* --report alone measures some of the steps. */
+/* --report alone measures some of the steps; where they are captured those at the beginning, behind which they are captured without points in time. */
 static void choose_measured(Run *run, const Position *next) {
     Training *training = run->training;
     if (!training->lanes) return;
+    const bool alone = !run->options->profile && !run->options->trace;
+    if (alone && lanes_pause(training->lanes, run->nsteps) && executor_recapture(run->executor)) lanes_end(training->lanes);
     const bool measured = lanes_begin(training->lanes, run->nsteps, next->global_step);
-    if (!run->options->profile && !run->options->trace) executor_profile(run->executor, measured ? training->profile : NULL);
+    if (alone) executor_profile(run->executor, measured ? training->profile : NULL);
 }
 
 /* SIGUSR1: a checkpoint of the step that is done, if none of it is due. Collective. */

@@ -161,6 +161,18 @@ train { data = %s(seed = 1%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4;
             rest = self.ok(second(plan, 2, "--checkpoint-dir", place, "--resume", "latest"))
             self.assertClose(rest.losses(), [float(text) for text in whole[6:]], relative=1e-5)
 
+    def test_a_report_leaves_the_steps_as_they_are(self):
+        plan = self.compile(self.write("net.dsl", SMALL.replace("steps = 6", "steps = 30") % (" shard ((2, 1), (1, 2))", 1, "")), "net.plan", "--ranks", 4)
+        for ranks in (lambda *options: self.local(plan, 4, "--device", "cuda", "-v", *options), lambda *options: self.launched(plan, 4, "--comm", "nccl", "-v", *options)):
+            plain, measured = self.ok(ranks()), self.ok(ranks("--report", "run.html"))
+            self.assertEqual(plain.texts(), measured.texts())
+            nodes = [re.search(r"replayed as one graph of (\d+) nodes", result.out)[1] for result in (plain, measured)]
+            self.assertEqual(*nodes)  # behind the measured steps no points in time are left in it
+            run = json.loads(re.search(r'id="run">(.*?)</script>', self.read("run.html").decode(), re.S)[1])
+            self.assertEqual((run["measured"], len(run["lanes"])), (16, 4))
+            self.assertTrue(all(event[4] >= 0 for lane in run["lanes"] for event in lane["events"]))
+            self.assertTrue(all(row[3] > 0 for row in run["memory"]))
+
     def test_profile_and_trace(self):
         plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
         path = self.path("trace.json")
