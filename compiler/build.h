@@ -55,12 +55,12 @@ typedef struct Front {
     Graph lowered; /* as the net says it, after pass `rows`: the plan must compute its loss */
     Graph graph;   /* simplified, differentiated, expanded; strategies on its forward nodes */
     Graph chosen;  /* the graph before expand, of the operators that strategies were chosen for */
-    const int *
-        chosen_node; /* per node of graph, behind pass recompute of sharded.graph, the one of chosen that it, maybe with others, stands for; NULL: they are the same */
+    /* Per node of graph, after pass recompute of sharded.graph: the node of chosen that it, maybe with others, stands for. NULL: they are the same. */
+    const int *chosen_node;
     Propagation propagation; /* of chosen */
     SearchResult *search;    /* what pass search found; NULL: it did not look */
-    const struct SearchTaken *
-        decision; /* before pass search: what it shall take over instead of looking (search.h); NULL: nothing. Behind it: what it has taken */
+    /* Before pass search: what it takes over instead of searching (search.h); NULL: nothing. After it: what it has taken. */
+    const struct SearchTaken *decision;
     double most_s;   /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: as long as it may */
     int64_t batches; /* of a step, where the graph has only the first two, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */
@@ -74,11 +74,11 @@ typedef struct Front {
 /* The sharded graph. A node takes operand i of in[i] in the layout need[node][i], whichever layout that value was left in: conversions are not nodes here. assign makes
  * it; the passes of -O2 change strategy, need and made, sharded_verify holds after each. */
 typedef struct Sharded {
-    Graph
-        graph; /* the unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them */
+    /* The unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them. */
+    Graph graph;
     const Strategy **strategy; /* per node, as it runs; NULL: whole */
-    const Layout *(*need)
-        [MAX_IN]; /* per node and operand: the layout in which it is taken; partial over digits over which the value is partial, or none */
+    /* Per node and operand: the layout in which it is taken; partial over digits over which the value is partial, or none. */
+    const Layout *(*need)[MAX_IN];
     const Layout **made;        /* per value: the layout in which its node leaves it, partial sums included */
     const Layout **home;        /* per value: the layout into which the canonical form converts it at once; never partial */
     bool recomputes;            /* there are copies of forward nodes (recompute.c) */

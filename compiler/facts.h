@@ -42,9 +42,9 @@ typedef struct Facts {
     double flops, rank_flops; /* facts_flops: of a step; of the rank with the largest part of every operator */
 
     /* facts_bounds; NULL and 0 before */
-    const Traffic *
-        least; /* per value: the least, in bytes, that must be received to convert it from the layout in which it is made into each one in which
-                           * it is used; of several uses the most expensive alone, so no more than the truth */
+    /* Per value: the least, in bytes, that must be received to convert it from the layout in which it is made into each one in which it is used. Of several uses the
+     * most expensive one alone, so that it is a lower bound. */
+    const Traffic *least;
     Traffic bound;           /* the sum over all values */
     struct Counted *counted; /* conversions counted so far */
 } Facts;

@@ -256,8 +256,8 @@ void lex_bad_path(Parse *parse, const Loc *loc, int n);
 bool lex_begins_hints(Parse *parse);      /* whether the brace at hand opens hints; notes it */
 bool lex_begins_path(const Parse *parse); /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
 bool lex_in_hints(const Parse *parse);    /* whether a hint may begin here */
-bool lex_begins_paths(
-    const Parse *parse); /* whether paths follow the `for` or `except` at hand, of a setting that has one value for some parameters */
+/* Whether paths follow the `for` or `except` at hand, of a setting that has one value for some parameters. */
+bool lex_begins_paths(const Parse *parse);
 bool lex_begins_write(const Parse *parse); /* whether the '<' at hand, before a '-', stands behind the first name of a statement */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);

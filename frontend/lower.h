@@ -381,7 +381,7 @@ bool for_lower(Lower *lower, const Statement *statement);
 bool if_lower(Lower *lower, const Statement *statement);
 bool require_lower(Lower *lower, const Statement *statement); /* false too where what it requires does not hold */
 bool let_lower(Lower *lower, const char *name, Loc loc, const Expr *value);
-/* Notes the names that statements define, so that a use above a definition is told from an unknown name. */
+/* Notes the names that statements define, so that a use above a definition is no unknown name. */
 void name_ahead(Lower *lower, const char *name, Loc loc);
 void names_ahead(Lower *lower, const Statement *first);
 

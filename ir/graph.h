@@ -159,8 +159,8 @@ typedef struct DataFile {
     int separator;       /* CSV: the character between columns; 0: the comma, semicolon or tab of which the first line has most */
     Missing missing;
     double fill; /* MISSING_FILL: the number */
-    const char *
-        classes; /* CSV, folders of pictures: the names of labels 0, 1, .., one a line; NULL or "": the column holds numbers; the folders' names in their order */
+    /* CSV, folders of pictures: the names of labels 0, 1, .., one a line; NULL or "": the column holds numbers; the folders' names in their order. */
+    const char *classes;
     bool find_classes; /* CSV: these names are those of the column, in order */
     TokenPart tokens;
     const char *vocabulary; /* of texts: the path of the tokens' list, as path; of characters: the alphabet itself */

@@ -32,13 +32,14 @@ bool type_equal(const TensorType *a, const TensorType *b);
 void shape_print(Text *text, const Shape *shape);    /* "[16, 32]" */
 void type_print(Text *text, const TensorType *type); /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
 int64_t gcd64(int64_t a, int64_t b);
+/* Numbers that have gradients. */
 static inline bool dtype_is_float(DType dtype) {
     return dtype == F32 || dtype == F64 || dtype == F16 || dtype == BF16;
 }
 /* The types of 16 bits: tensors are stored in them, and arithmetic is f32's. */
 static inline bool dtype_is_half(DType dtype) {
     return dtype == F16 || dtype == BF16;
-} /* numbers that have gradients */
+}
 
 /* ---------------------------------------------------------------- layout.c  (docs/architecture.md) */
 

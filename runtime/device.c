@@ -35,16 +35,16 @@ static bool find_module(char *path, size_t n) {
 }
 
 /* PRUN_CUDA_MODULE: the module is where the user says, which need not be true. */
-static const char *told_module(void) {
-    const char *told = getenv("PRUN_CUDA_MODULE");
-    return told && *told ? told : NULL;
+static const char *given_module(void) {
+    const char *given = getenv("PRUN_CUDA_MODULE");
+    return given && *given ? given : NULL;
 }
 
 /* The file that is to be the module: where the user says, or where there is one. */
 static bool module_file(char *path, size_t n) {
-    const char *told = told_module();
-    if (!told) return find_module(path, n);
-    snprintf(path, n, "%s", told);
+    const char *given = given_module();
+    if (!given) return find_module(path, n);
+    snprintf(path, n, "%s", given);
     return true;
 }
 
@@ -57,7 +57,7 @@ static bool has_driver(void) {
 
 bool device_is_expected(void) {
     char path[4096];
-    return told_module() || (find_module(path, sizeof path) && has_driver());
+    return given_module() || (find_module(path, sizeof path) && has_driver());
 }
 
 const DeviceModule *device_module(Error *error) {
@@ -66,7 +66,7 @@ const DeviceModule *device_module(Error *error) {
         error_set(error, EXIT_ENVIRONMENT, "there is no " MODULE_FILE " beside prun: it was built without CUDA");
         return NULL;
     }
-    if (!told_module() && !has_driver()) {
+    if (!given_module() && !has_driver()) {
         error_set(error, EXIT_ENVIRONMENT, "there is no CUDA driver (libcuda.so.1); in a container, was it started with its GPUs?");
         return NULL;
     }
@@ -81,7 +81,7 @@ const DeviceModule *device_module(Error *error) {
     else if (module->format != DEVICE_MODULE || module->abi() != device_abi()) {
         error_set(error, EXIT_ENVIRONMENT,
                   "%s is of another build than prun, whose operators or structures are others: build both from the same sources%s", path,
-                  told_module() ? ", or have PRUN_CUDA_MODULE name prun's" : "");
+                  given_module() ? ", or have PRUN_CUDA_MODULE name prun's" : "");
         module = NULL;
     }
     return module;

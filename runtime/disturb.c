@@ -144,22 +144,23 @@ static void move_batch(void *context, int input, DType dtype, void *data, int64_
     move_elements(context, data, dtype, n, input);
 }
 
-/* Per value whether its elements are added up as they stand, perhaps moved, and by nothing told apart: a comparison of what has been moved
- * a little would be another one. NULL: out of memory. */
+/* Per value whether its elements are added up as they stand, perhaps at other places, and compared with nothing: moved a little they could compare
+ * differently. NULL: out of memory. */
 static bool *values_added(const Graph *graph) {
-    bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *told = added ? added + graph->values.n + 1 : NULL;
+    bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *compared = added ? added + graph->values.n + 1 : NULL;
     for (int n = graph->nodes.n - 1; added && n >= 0; n--) {
         const Node *node = &graph->nodes.at[n];
-        bool adds = false, tells = false;
+        bool adds = false, compares = false;
         for (int f = 0; node->nin > 0 && node->rule && op_table[node->op].reduction == REDUCE_SUM && f < node->rule->nfactors; f++)
             adds = adds || rule_sums(node->rule, f);
         for (int o = 0; o < node->nout; o++) {
             adds = adds || (op_only_moves(node->op) && added[node->out[o]]);
-            tells = tells || (op_only_moves(node->op) && told[node->out[o]]) || !dtype_is_float(graph->values.at[node->out[o]].type.dtype);
+            compares = compares || (op_only_moves(node->op) && compared[node->out[o]]) ||
+                       !dtype_is_float(graph->values.at[node->out[o]].type.dtype);
         }
         for (int i = 0; i < node->nin; i++) {
-            told[node->in[i]] = told[node->in[i]] || tells;
-            added[node->in[i]] = (added[node->in[i]] || adds) && !told[node->in[i]];
+            compared[node->in[i]] = compared[node->in[i]] || compares;
+            added[node->in[i]] = (added[node->in[i]] || adds) && !compared[node->in[i]];
         }
     }
     return added;

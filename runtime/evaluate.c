@@ -529,7 +529,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
                          "--predict: the net has no value that could be its answer: say `predict = y;` in the eval block");
     if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
     bool written = true;
-    Error failure = {0}; /* of writing: told when all are through, for the others wait for this rank in every step */
+    Error failure = {0}; /* of writing: reported after the last step, for the others wait for this rank in every step */
     evaluation->scores[0].n = evaluation->scores[1].n = 0;
     memset(evaluation->sums, 0, (size_t)evaluation->begin[NSUMS] * sizeof *evaluation->sums);
     if (!executor_begin(executor, 1, 1, error)) return path ? prediction_close(comm, &prediction, false, error) : false;

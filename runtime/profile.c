@@ -343,7 +343,7 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* CPUs are told in GFLOP/s. */
+/* CPUs in GFLOP/s. */
 static double flop_unit(const Profile *profile) {
     return profile->peak_flops < 2e12 ? 1e-9 : 1e-12;
 }

@@ -67,8 +67,8 @@ typedef struct Run {
     bool agreed;       /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
 
-/* The state that a --print names, "w" or "w:full"; -1: none. */
 bool evaluates_again(const Run *run); /* at the step that it resumes from */
+/* The state that a --print names, "w" or "w:full"; -1: none. */
 int find_print(const Graph *graph, const char *print, bool *full);
 Executor *state_holder(const Run *run); /* whose states are the run's */
 
@@ -102,10 +102,8 @@ bool replicas_check(Run *run, const char *when, Error *error);
 
 /* ---------------------------------------------------------------- report.c */
 
-void say(
-    Run *run,
-    const Text *
-        text); /* to stdout, at once. Where that cannot be written, training is worth more than its losses on paper: a message, and Run.unheard */
+/* To stdout, at once. Where that cannot be written training goes on, with a message, and Run.unheard is set. */
+void say(Run *run, const Text *text);
 bool report_ranks(Run *run, Error *error); /* -v: one line a rank. Collective */
 void report_time(const Run *run, Text *text);
 bool report_bytes(Run *run, Text *text, Error *error);      /* what communicators counted, against the plan. Collective */

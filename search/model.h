@@ -35,8 +35,8 @@ typedef struct Model {
 
 /* What a problem is made of. */
 typedef struct ModelInput {
-    const Graph *
-        graph; /* as pass propagate leaves it: nodes with a strategy of STRATEGY_USER keep that, states and inputs that have a layout keep it */
+    /* As pass propagate leaves it: nodes with a strategy of STRATEGY_USER keep that, states and inputs that have a layout keep it. */
+    const Graph *graph;
     const Layout *const *out_layout; /* per node: the layout that the user asked of its result, or NULL */
     const Machine *machine;          /* NULL: machine_cpu */
     Mesh mesh;

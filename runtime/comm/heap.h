@@ -1,5 +1,5 @@
 /* Memory shared by the processes of a node. Each has one heap: a file in memory that all of them map, sparse, of which it hands out blocks
- * to itself; peers read them in place. An address is told to a peer as an offset. */
+ * to itself; peers read them in place. A peer is sent an address as an offset. */
 #pragma once
 #include "ir/base.h"
 #include <semaphore.h>

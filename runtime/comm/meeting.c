@@ -1,5 +1,5 @@
-/* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other one comes there, says who it is and where it listens
- * itself, and is told where the others do. Then each connects with those of lower numbers. */
+/* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other rank connects there, sends its number and the address where it
+ * listens itself, and gets the addresses of the others. Then each connects with those of lower numbers. */
 #include "ir/layout.h"
 #include "runtime/comm/meeting.h"
 

@@ -72,7 +72,7 @@ bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Er
 /* What a process says of itself. */
 typedef struct Word {
     char uuid[16];                /* of its device */
-    int32_t nlocal, nccl, shares; /* NCCL's version, 0: none; whether it was told that ranks may share a device */
+    int32_t nlocal, nccl, shares; /* NCCL's version, 0: none; whether its settings let ranks share a device */
     int32_t unused;
 } Word;
 

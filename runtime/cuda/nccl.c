@@ -16,7 +16,7 @@ static bool symbol_find(void *handle, const char *name, void *function, size_t b
 }
 
 bool nccl_library_open(NcclLibrary *library, Error *error) {
-    const char *told = getenv("PRUN_NCCL"), *path = told && *told ? told : "libnccl.so.2";
+    const char *given = getenv("PRUN_NCCL"), *path = given && *given ? given : "libnccl.so.2";
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* the same one each time: never closed */
     *library = (NcclLibrary){0};
     if (!handle) return error_set(error, EXIT_ENVIRONMENT, "NCCL cannot be opened: %.400s", dlerror());

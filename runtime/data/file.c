@@ -17,7 +17,7 @@ static bool is_readable(const char *path) {
 
 const char *file_find(const char *file, const char *plan_directory, Arena *arena) {
     if (!plan_directory || is_readable(file)) return file;
-    /* "nets/data/x.npy" as pcc was told where the source is: beside the plan that is nets/data/x.npy, data/x.npy, or x.npy. */
+    /* "nets/data/x.npy", a path of the source's folder in pcc's: beside the plan that is nets/data/x.npy, data/x.npy, or x.npy. */
     for (const char *part = file; part; part = strchr(part, '/')) {
         part += strspn(part, "/");
         const char *beside = arena_printf(arena, "%s/%s", plan_directory, part);

@@ -94,8 +94,8 @@ typedef struct RowFile {
     int separator;       /* CSV: between columns, 0: csv_separator of the first line */
     Missing missing;     /* CSV: what becomes of a row with a field that is missing */
     double fill;         /* CSV, MISSING_FILL: the number in its place */
-    const char *
-        classes; /* CSV, pictures: names of labels, one a line, which are their numbers from 0; NULL: fields are numbers, and folders sorted */
+    /* CSV, pictures: names of labels, one a line, which are their numbers from 0; NULL: fields are numbers, and folders sorted. */
+    const char *classes;
     bool find_classes;      /* CSV: the names are those of the column */
     TokenPart tokens;       /* CSV: the column holds texts, of which the input has this */
     const char *vocabulary; /* of texts: wordpiece.h's file, or the alphabet */
@@ -115,13 +115,11 @@ int64_t rows_count(const Rows *rows);
 int64_t rows_all(const Rows *rows);               /* of the file, not only those that are used */
 int64_t rows_dropped(const Rows *rows);           /* left out for a missing field: not counted, and without a number */
 void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 elements, 64128 bytes" */
-/* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
+bool rows_streamed(const Rows *rows);             /* whether the file has no random access: gzip, CSV */
+/* What is reported of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it. */
+void rows_note(const Rows *rows, bool first, Text *text);
+/* Announces the rows that will be asked for next, ascending and distinct: files without random access (rows_streamed) are streamed once and only
  * these rows are kept. Announcing what is there already costs nothing. */
-bool rows_streamed(const Rows *rows);
-void rows_note(
-    const Rows *rows, bool first,
-    Text *
-        text); /* what is reported of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it */
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);
