@@ -2,7 +2,7 @@
  *
  * Before: the forward graph of all places of the text, as the generate block lowers it. After: the graph of one place. Two numbers are its inputs, the token that stands at the place
  * and the place itself; each value that has the text's places as a dimension has size 1 there. Where an operator of a place reads an operand at other places (keys and
- * values of attention), that operand is a cache: a state with all places, of which each step writes one, where(index == place, new, old). What depends on the place alone
+ * values of attention), that operand is a cache: a state with all places, into which each step puts its own, where it lies. What depends on the place alone
  * is read at its row. So everything in the graph is an operator that nets have anyway: strategies, layouts, the proof and kernels know nothing of this.
  *
  * A cache holds nothing of the places that are still to come, and what is read of them must not matter: `seen` is the dimension of a value over which it goes, and
@@ -275,8 +275,13 @@ static int cache_of(Decode *d, int value) {
                          .parameter = -1,
                          .span = span};
     const int id = graph_add_state(d->to, state);
-    const int old = graph_read_state(d->to, id, 0, NULL, span), here = here_of(d, of->type.shape.ndim - 1 - t->own);
-    t->cache = emit(d, OP_where, (int[]){here, t->value, old}, 3, NULL, arena_printf(d->to->arena, "%s.kept", of->name), span);
+    const int old = graph_read_state(d->to, id, 0, NULL, span);
+    const char *name = arena_printf(d->to->arena, "%s.kept", of->name);
+    const Attr axis[MAX_ATTRS] = {{.given = true, .i = t->own}};
+    if (of->type.dtype == BOOL) /* put is of numbers */
+        t->cache = emit(d, OP_where, (int[]){here_of(d, of->type.shape.ndim - 1 - t->own), t->value, old}, 3, NULL, name, span);
+    else
+        t->cache = emit(d, OP_put, (int[]){old, t->value, d->place}, 3, axis, name, span);
     const Report write = {.name = state.name, .value = t->cache, .writes = true, .state = id, .span = span};
     vec_push(d->to->arena, &d->to->reports, write);
     return t->cache;

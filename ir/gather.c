@@ -25,7 +25,7 @@ static bool axis_read(const Attr *attr, int index, int64_t otherwise, int ndim, 
     return true;
 }
 
-/* ---------------------------------------------------------------- gather, scatter_add */
+/* ---------------------------------------------------------------- gather, scatter_add, put */
 
 /* Whether operand 1 has an index for each element of `rows`, or, where it lacks the last dimensions, for each row of them. */
 static bool index_fits(const Shape *rows, int operand, const Shape *index, int axis, bool along, RuleError *error) {
@@ -88,6 +88,28 @@ bool rule_scatter_add(const TensorType *in, int nin, const Attr *attr, Rule *rul
     for (int d = 0; d < x->ndim; d++) {
         rule->in[2][d] = d == axis ? -1 : rule->in[0][d]; /* x counts once: no share of a sum */
         if (d < in[1].shape.ndim) rule->in[1][d] = rule->in[2][d];
+        add_dim(rule, 0, rule->in[0][d], x->dim[d]);
+    }
+    rule->index_range = x->dim[axis];
+    return true;
+}
+
+bool rule_put(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    const Shape *x = &in[0].shape, *rows = &in[1].shape, *index = &in[2].shape;
+    int axis;
+    (void)nin;
+    if (!axis_read(attr, 0, -1, x->ndim, &axis, error)) return false;
+    bool fits = rows->ndim == x->ndim && index->ndim == 1 && index->dim[0] == rows->dim[axis];
+    for (int d = 0; d < x->ndim && fits; d++)
+        fits = d == axis || rows->dim[d] == x->dim[d];
+    if (!fits) {
+        char own[SHAPE_TEXT_BYTES], of[SHAPE_TEXT_BYTES], at[SHAPE_TEXT_BYTES];
+        return rule_reject(error, 1, -1, "%%1 is %s, %%0 %s and %%2 %s: not a row for each index along axis %d", shape_text(rows, own),
+                           shape_text(x, of), shape_text(index, at), axis);
+    }
+    factors_of_operand(rule, &in[0]);
+    for (int d = 0; d < x->ndim; d++) {
+        if (d != axis) rule->in[1][d] = rule->in[0][d];
         add_dim(rule, 0, rule->in[0][d], x->dim[d]);
     }
     rule->index_range = x->dim[axis];

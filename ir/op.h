@@ -153,6 +153,8 @@ int op_named(OpCode op, int nout); /* of so many results those that the language
 char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
 bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
+int op_rows(
+    OpCode op); /* the operand whose rows an index puts, or adds, into operand 0, of which nothing else is touched; -1: there is none */
 bool op_updates_rows(OpCode op); /* an update of a table, by rows of a gradient that an index names: row for row, not element by element */
 bool op_only_moves(OpCode op);   /* its results have its operands' elements, and no others */
 bool op_gives(OpCode op, int nout);                            /* whether the operator may have so many results */

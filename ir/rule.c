@@ -368,10 +368,15 @@ bool op_updates_rows(OpCode op) {
     return op_table[op].op_class == OP_CLASS_UPDATE && op_in(op, "index") >= 0;
 }
 
+int op_rows(OpCode op) {
+    if (!op_table[op].in_place || op_in(op, "index") < 0) return -1;
+    return op_updates_rows(op) ? op_in(op, "g") : op_in(op, "rows");
+}
+
 bool op_elementwise(OpCode op) {
     const char *letters = op_table[op].letters, *arrow = letters ? strstr(letters, "->") : NULL;
     const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->...": of rows */
-    return (op_table[op].in_place && !op_updates_rows(op)) || (none && strncmp(arrow + 2, "...", 3) == 0);
+    return (op_table[op].in_place && op_rows(op) < 0) || (none && strncmp(arrow + 2, "...", 3) == 0);
 }
 
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */

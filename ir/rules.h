@@ -9,7 +9,7 @@
  *   softmax.c  expansions of operators on rows that are split
  * norm.c     layer_norm, rms_norm: rules, gradients, expansions; batchnorm.c: batch_norm likewise
  * attention.c  attention: likewise; rope.c: rope
- * gather.c   gather, scatter_add, cumsum, topk, stack: rules, gradients, what composites stand for
+ * gather.c   gather, scatter_add, put, cumsum, topk, stack: rules, gradients, what composites stand for
  * windows.c  conv2d, pools: rules, gradients; pad, upsample: what they stand for
  */
 #pragma once
@@ -166,6 +166,8 @@ RuleFn rule_scatter_add; /* {axis}: x: [.., a, ..], index, added: [.., j, ..] ->
 RuleFn rule_cumsum;      /* {axis, reverse, exclusive}: x -> x's; factors are the dimensions but axis */
 RuleFn rule_topk;        /* {k}: x: [.., n] -> [.., k] twice; factors are the dimensions, n and k whole */
 RuleFn rule_stack;       /* {axis}: x.. of one shape -> it with one dimension more; factors are x's dimensions */
+RuleFn
+    rule_put; /* {axis}: x: [.., a, ..], rows: [.., m, ..], index: [m] -> x; factors are x's dimensions, the indices and their rows are whole */
 AdjointFn adjoint_gather, adjoint_gather_grad, adjoint_cumsum, adjoint_topk;
 ExpandFn expand_scatter_add, expand_stack;
 

@@ -71,6 +71,22 @@ bool along_letters(const Graph *graph, const Node *node, Letters *letters, char 
                          letters->in[1], back ? letters->in[0] : letters->out[0], why, n);
 }
 
+/* x and the result are alike; rows are so but along the axis, where there is one for each index. */
+bool put_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const TensorType *x = type_of(graph, node->in[0]), *rows = type_of(graph, node->in[1]), *index = type_of(graph, node->in[2]),
+                     *y = type_of(graph, node->out[0]);
+    const int axis = line_of(node, x), ndim = x->shape.ndim;
+    if (axis < 0 || x->hidden > 0 || rows->shape.ndim != ndim || y->shape.ndim != ndim || index->shape.ndim != 1)
+        return field_fail(why, n, "no index along the axis");
+    for (int d = x->hidden; d < ndim; d++) {
+        if (y->shape.dim[d] != x->shape.dim[d] || rows->shape.dim[d] != (d == axis ? index->shape.dim[0] : x->shape.dim[d]))
+            return field_fail(why, n, "not a row for each index");
+        letters->in[0][d] = letters->out[0][d] = letter_of(letters, x->shape.dim[d]);
+        if (d != axis) letters->in[1][d] = letters->in[0][d];
+    }
+    return true;
+}
+
 /* ---------------------------------------------------------------- values */
 
 /* What an index says of elements: those of `wide` along its axis, one of `narrow` each. Indices lack the last dimensions where rows are meant. */
@@ -140,6 +156,28 @@ bool scatter_add_kernel(const Node *node, const FieldTensor *in, FieldTensor *ou
     for (int64_t e = 0; e < field_elements(&in[2]); e++, step(&in[2].box, at)) {
         Fe *there = partner(&a, at);
         if (there) *there = fe_add(*there, in[2].at[e]);
+    }
+    return true;
+}
+
+/* In the order of the indices, so that the last of equal ones stays. */
+bool put_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const FieldTensor *rows = &in[1], *index = &in[2];
+    const int axis = axis_of(node, -1, &in[0]);
+    int64_t at[MAX_NDIM] = {0};
+    bool fits = axis >= 0 && index->box.ndim == 1 && rows->box.ndim == in[0].box.ndim && out[0].box.ndim == in[0].box.ndim &&
+                same_range(index, &(FieldTensor){.box = {.ndim = 1, .end = {index->global.dim[0]}}}, 0) && rows->box.begin[axis] == 0 &&
+                rows->box.end[axis] == index->global.dim[0];
+    for (int d = 0; d < in[0].box.ndim && fits; d++)
+        fits = same_range(&in[0], &out[0], d) && (d == axis || same_range(&in[0], rows, d));
+    if (!fits) return field_fail(why, n, "boxes do not hold the same lines");
+    memcpy(out[0].at, in[0].at, sizeof(Fe) * (size_t)field_elements(&out[0]));
+    memcpy(at, rows->box.begin, sizeof *at * (size_t)rows->box.ndim);
+    for (int64_t e = 0; e < field_elements(rows); e++, step(&rows->box, at)) {
+        int64_t there[MAX_NDIM];
+        memcpy(there, at, sizeof there);
+        there[axis] = fe_signed(index->at[at[axis]]);
+        if (there[axis] >= out[0].box.begin[axis] && there[axis] < out[0].box.end[axis]) out[0].at[place(&out[0], there)] = rows->at[e];
     }
     return true;
 }

@@ -87,10 +87,11 @@ typedef struct Letters {
     bool reshape;        /* dimensions correspond by row-major position, not by letters */
     bool flat;           /* element i of a result as large as its operand needs just element i of that */
     bool view;           /* and is that element */
-    bool by_rows;     /* the update of a table by the rows of a gradient: element by element of the table and its slots, not of the rest */
-    bool places;      /* the elements of a result are some of the operand's, each once: it may be a view of it */
-    bool elementwise; /* each result element needs just the operand elements of the same index */
+    bool by_rows;        /* rows put or added where an index says: element by element of operand 0 and an update's slots, not of the rest */
+    bool places;         /* the elements of a result are some of the operand's, each once: it may be a view of it */
+    bool elementwise;    /* each result element needs just the operand elements of the same index */
 } Letters;
+bool put_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n); /* of put, likewise */
 bool along_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                    size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
 bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters *letters, char *why, size_t n); /* batchnorm.c */

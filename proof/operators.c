@@ -464,6 +464,7 @@ static bool arity_fits(const Node *node) {
         [OP_embedding_grad] = {2, 1},
         [OP_gather] = {2, 1},
         [OP_gather_grad] = {2, 1},
+        [OP_put] = {3, 1},
         [OP_cumsum] = {1, 1},
         [OP_topk] = {1, 2},
         [OP_min] = {1, 1},
@@ -502,7 +503,7 @@ static bool arity_fits(const Node *node) {
 static int index_operand(OpCode op) {
     const bool second =
         op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad || op == OP_gather || op == OP_gather_grad;
-    return second ? 1 : op == OP_one_hot ? 0 : op == OP_embedding_sgd ? 2 : op == OP_lazy_adam ? 4 : -1;
+    return second ? 1 : op == OP_one_hot ? 0 : op == OP_embedding_sgd || op == OP_put ? 2 : op == OP_lazy_adam ? 4 : -1;
 }
 
 static bool is_comparison(OpCode op) {
@@ -737,6 +738,9 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->linear = LINEAR_IN_FIRST;
         return by_row(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0],
                       letters->in[1], letters->in[0], why, n);
+    case OP_put:
+        letters->by_rows = true;
+        return put_letters(graph, node, letters, why, n);
     case OP_gather:
     case OP_gather_grad:
     case OP_cumsum:

@@ -647,6 +647,7 @@ static const Semantics semantics[NOPS] = {
     [OP_one_hot] = {.kernel = one_hot_kernel},
     [OP_gather] = {.kernel = gather_kernel, .cost = 4},
     [OP_gather_grad] = {.kernel = gather_kernel, .cost = 4},
+    [OP_put] = {.kernel = put_kernel, .cost = 2},
     [OP_scatter_add] = {.kernel = scatter_add_kernel, .cost = 4},
     [OP_cumsum] = {.kernel = cumsum_kernel},
     [OP_topk] = {.kernel = topk_kernel, .cost = 4},

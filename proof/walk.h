@@ -52,6 +52,7 @@ bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, cha
 
 /* ---------------------------------------------------------------- gather.c: likewise */
 
+bool put_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool gather_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and gather_grad */
 bool scatter_add_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool cumsum_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);

@@ -20,9 +20,10 @@ static bool looks_up(OpCode op) {
     return op == OP_embedding || op == OP_pick || op == OP_gather;
 }
 
-/* Elements of the rows that an update of a table adds up: so many of the table, and of each slot, does it read and write at most. */
+/* Elements of the rows that are put, or added, into operand 0: so many of it, and of an update's slots, are read and written at most. 0: it is no such operator. */
 static double elements_of_rows(const Graph *graph, const Node *node, const Strategy *strategy) {
-    const int g = op_in(node->op, "g");
+    const int g = op_rows(node->op);
+    if (g < 0) return 0;
     return elements_of(&graph->values.at[node->in[g]].type.shape, node->rule->in[g], strategy);
 }
 
@@ -47,7 +48,7 @@ static Peak peak_of(OpCode op, DType dtype) {
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
                   unsigned handed_in, unsigned handed_out) {
     double largest = 0, given = 0, whole = 0; /* bytes of all operands and results, handed or not */
-    const double rows = op_updates_rows(node->op) ? elements_of_rows(graph, node, strategy) : 0;
+    const double rows = elements_of_rows(graph, node, strategy);
     for (int k = 0; k < node->nout; k++) {
         const TensorType *type = &graph->values.at[node->out[k]].type;
         double elements = elements_of(&type->shape, node->rule->out[k], strategy);

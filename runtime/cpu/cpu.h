@@ -16,7 +16,7 @@
  *   attention.c    attention and its gradient, by blocks of scores; attentionloops.c: rows of them
  *   rope.c         rotary positions, and their plain loop
  *   lookup.c       elements looked up by integers
- *   gather.c       elements and rows gathered along an axis; cumsum, topk
+ *   gather.c       elements and rows gathered along an axis, rows put there; cumsum, topk
  *   convolve.c     conv2d and its gradients as matrix products
  *   taps.c         the same, a product for each tap, where channels are many
  *   turn.c         planes, turned into rows of channels

@@ -94,6 +94,45 @@ bool kernel_gather_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
+/* ---------------------------------------------------------------- put */
+
+/* x, out: [outer, length, inner], of which this rank has the places [begin, begin + length); rows: [outer, n, inner]. */
+typedef struct PutRun {
+    const Operand *index;
+    const char *x, *rows;
+    char *out;
+    int64_t begin, length, n, bytes; /* of a row */
+} PutRun;
+
+/* Ranges are of lines. Where the result lies over x, all but the rows is there. */
+static void put_lines(void *context, int64_t begin, int64_t end) {
+    const PutRun *run = context;
+    const int64_t line = run->length * run->bytes;
+    if (run->out != run->x) memcpy(run->out + begin * line, run->x + begin * line, (size_t)((end - begin) * line));
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t k = 0; k < run->n; k++) {
+            const int64_t at = index_within(run->index, k, run->begin, run->length);
+            if (at >= 0) memcpy(run->out + i * line + at * run->bytes, run->rows + (i * run->n + k) * run->bytes, (size_t)run->bytes);
+        }
+}
+
+bool kernel_put(const KernelCall *call, Error *error) {
+    const Operand *x = &call->in[0];
+    const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
+    PutRun run = {.index = &call->in[2],
+                  .x = x->data,
+                  .rows = call->in[1].data,
+                  .out = call->out[0].data,
+                  .begin = x->box.begin[lines.axis],
+                  .length = lines.length,
+                  .n = call->in[2].local.dim[0],
+                  .bytes = lines.inner * dtype_bytes[x->dtype]};
+    const int64_t touched = (run.out != run.x ? run.length : run.n) * lines.inner;
+    (void)error;
+    pool_run(call_pool(call), run.bytes > 0 ? lines.outer : 0, 1 + GRAIN / (touched + 1), put_lines, &run);
+    return true;
+}
+
 /* A composite: compiled plans hold what it expands to. */
 bool kernel_scatter_add(const KernelCall *call, Error *error) {
     return reference_scatter_add(call, error);

@@ -63,6 +63,25 @@ bool reference_scatter_add(const KernelCall *call, Error *error) {
     return true;
 }
 
+bool reference_put(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *rows = &call->in[1], *out = &call->out[0];
+    const int axis = attr_axis(&call->attr[0], -1, out->local.ndim);
+    for (int64_t i = 0, n = shape_elements(&out->local); i < n; i++)
+        element_copy(out, i, &call->in[0], i);
+    for (int64_t i = 0, n = shape_elements(&rows->local); i < n; i++) {
+        int64_t at[MAX_NDIM], place = 0;
+        index_of(&rows->local, i, at);
+        const double found = element_get(&call->in[2], at[axis]);
+        if (!(found >= (double)out->box.begin[axis] && found < (double)out->box.end[axis])) continue;
+        at[axis] = (int64_t)found - out->box.begin[axis];
+        for (int d = 0; d < out->local.ndim; d++)
+            place = place * out->local.dim[d] + at[d];
+        element_copy(out, place, rows, i);
+    }
+    return true;
+}
+
 /* Each element by itself: the sum of those before it. */
 bool reference_cumsum(const KernelCall *call, Error *error) {
     (void)error;

@@ -33,6 +33,27 @@ bool kernel_gather_grad(const KernelCall *call, Error *error) {
     return cuda_launched(cuda, kernels_gather_grad(&gather, cuda->compute), "gather_grad", error);
 }
 
+bool kernel_put(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *x = &call->in[0], *index = &call->in[2], *out = &call->out[0];
+    const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
+    const int64_t bytes = shape_elements(&x->local) * dtype_bytes[x->dtype];
+    const KernelGather put = {
+        .index = {index->data, shape_elements(&index->local), x->box.begin[lines.axis], lines.length, index->dtype == I64},
+        .wide = out->data,
+        .narrow = call->in[1].data,
+        .outer = lines.outer,
+        .n = index->local.dim[0],
+        .each = 1,
+        .width = lines.inner,
+        .dtype = (int)x->dtype};
+    if (bytes == 0) return true;
+    if (out->data != x->data && !cuda_ok(cuda, cudaMemcpyAsync(out->data, x->data, (size_t)bytes, cudaMemcpyDeviceToDevice, cuda->compute),
+                                         "copying what rows are put into", error))
+        return false;
+    return cuda_launched(cuda, kernels_put(&put, cuda->compute), "put", error);
+}
+
 bool kernel_cumsum(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *x = &call->in[0];

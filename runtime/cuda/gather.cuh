@@ -51,6 +51,17 @@ template <class T> __global__ void __launch_bounds__(BLOCK) gather_halves_grad(c
     }
 }
 
+/* A thread an element of a row, of all rows of its line in the order of their indices. */
+template <class T> __global__ void __launch_bounds__(BLOCK) put_items(const __grid_constant__ KernelGather g) {
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < g.outer * g.width; i += (int64_t)gridDim.x * BLOCK) {
+        const int64_t outer = i / g.width, item = i % g.width;
+        for (int64_t k = 0; k < g.n; k++) {
+            const int64_t at = index_at(g.index, k);
+            if (at >= 0) ((T *)g.wide)[(outer * g.index.length + at) * g.width + item] = ((const T *)g.narrow)[(outer * g.n + k) * g.width + item];
+        }
+    }
+}
+
 /* A thread a line; A: what is summed in. */
 template <class T, class A> __global__ void __launch_bounds__(BLOCK) cumsum_lines(const __grid_constant__ KernelCumsum c) {
     for (int64_t line = (int64_t)blockIdx.x * BLOCK + threadIdx.x; line < c.outer * c.inner; line += (int64_t)gridDim.x * BLOCK) {
@@ -125,6 +136,17 @@ extern "C" cudaError_t kernels_gather_grad(const KernelGather *gather, cudaStrea
     case KERNEL_BF16: LAUNCH((gather_halves_grad<BFloat16>), blocks, BLOCK, 0, stream, *gather); break;
     default: LAUNCH((gather_lines_grad<float>), blocks, BLOCK, 0, stream, *gather); break;
     }
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernels_put(const KernelGather *put, cudaStream_t stream) {
+    const unsigned blocks = blocks_for(put->outer * put->width, 1);
+    if (put->dtype == KERNEL_F64 || put->dtype == KERNEL_I64)
+        LAUNCH((put_items<uint64_t>), blocks, BLOCK, 0, stream, *put);
+    else if (put->dtype == KERNEL_F16 || put->dtype == KERNEL_BF16)
+        LAUNCH((put_items<uint16_t>), blocks, BLOCK, 0, stream, *put);
+    else
+        LAUNCH((put_items<uint32_t>), blocks, BLOCK, 0, stream, *put);
     return cudaGetLastError();
 }
 

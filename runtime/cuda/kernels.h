@@ -323,6 +323,10 @@ typedef struct KernelGather {
 LAUNCHED kernels_gather(const KernelGather *gather, cudaStream_t stream);      /* from wide; 0 where an index's element is not here */
 LAUNCHED kernels_gather_grad(const KernelGather *gather, cudaStream_t stream); /* wide = the sums of narrow's */
 
+LAUNCHED
+kernels_put(const KernelGather *put,
+            cudaStream_t stream); /* narrow's rows into wide, each = 1 and one index for all lines; of equal indices the last one's */
+
 /* x, out: [outer, length, inner], sums along length. */
 typedef struct KernelCumsum {
     const void *x;

@@ -38,6 +38,24 @@ Test(decode, keys_and_values_are_kept_and_nothing_else) {
     compiled_finish(&x);
 }
 
+/* A step writes the place that it computes, and touches nothing else of a cache. */
+Test(decode, caches_are_written_where_they_lie) {
+    Compiled x;
+    compiled(&x, NET("", ATTENTION, ""), 2, 2);
+    const Program *program = &x.c.plan.programs.at[plan_find(&x.c.plan, "generate")];
+    const Role *role = &program->roles.at[0];
+    int written = 0;
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        if (step->kind != STEP_KERNEL || step->op != OP_put) continue;
+        const Instance *old = &role->instances.at[step->in[0]], *new = &role->instances.at[step->out[0]];
+        cr_expect(old->place == PLACE_STATE && new->place == PLACE_STATE && old->at == new->at && program->graph->states.at[new->at].cache);
+        written++;
+    }
+    cr_expect_eq(written, 2);
+    compiled_finish(&x);
+}
+
 Test(decode, every_value_but_the_kept_ones_is_of_one_place) {
     Compiled x;
     compiled(

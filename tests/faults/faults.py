@@ -862,6 +862,14 @@ seed(script("layers", "compiler/pcc", "Tables.test_rows_are_updated_alone_where_
      ("of a table with fewer rows than are looked up the whole gradient is made", "updates_rows", "rows <= g->states.at[state].type.shape.dim[0]", "rows > 0"))
 seed(script("layers", "compiler/pcc", "Tables.test_a_table_is_not_updated_over_its_gradient"),
      ("a table's update may overwrite the table and its slots alone", "is_table", "if (step->in[i] == operand) return false;", "if (step->in[i] == operand) return true;"))
+seed(script("generate", "runtime/prun", "Generated.test_places_of_a_cache_may_be_split"),
+     ("of a cache in parts each rank writes the places that it has", "put_lines", "index_within(run->index, k, run->begin, run->length)", "index_within(run->index, k, 0, run->length)"))
+seed(unit("compiler", "decode"),
+     ("a cache is written where it lies", "op_rows", "if (!op_table[op].in_place ||", "if (op_table[op].op_class == OP_CLASS_INTERNAL ||"))
+seed(unit("proof", "operators"),
+     ("rows that are put are whole along their axis", "put_letters", "if (d != axis) letters->in[1][d]", "letters->in[1][d]"))
+seed(unit("ir", "gather"),
+     ("a row is put for each index", "rule_put", "index->dim[0] == rows->dim[axis]", "index->dim[0] > 0"))
 seed(unit("ir", "lookup"),
      ("the columns of a table are those of its gradient's rows", "table_update", "rule->in[g][index->ndim] = rule->in[0][1];", ""))
 seed(unit("runtime", "rows"),

@@ -21,6 +21,16 @@ Test(gather, an_index_that_does_not_fit_is_said) {
     expect(OP_gather_grad, TYPES(T(F32, 4, 5), T(I32, 4, 5)), NUMBERS(0, 1), "size is 0, must be at least 1");
 }
 
+Test(gather, rows_that_are_put_and_their_indices_are_whole) {
+    expect(OP_put, TYPES(T(F32, 8, 6), T(F32, 8, 2), T(I32, 2)), NUMBER(1), "[8:0 6:1], [8:0 2], [2] -> f32[8:0 6:1] of 6");
+    expect(OP_put, TYPES(T(F64, 4, 6, 3), T(F64, 4, 1, 3), T(I64, 1)), NUMBER(-2),
+           "[4:0 6:1 3:2], [4:0 1 3:2], [1] -> f64[4:0 6:1 3:2] of 6");
+    expect(OP_put, TYPES(T(F32, 8, 6), T(F32, 8, 2), T(I32, 3)), NUMBER(1),
+           "%1 is [8, 2], %0 [8, 6] and %2 [3]: not a row for each index along axis 1");
+    expect(OP_put, TYPES(T(F32, 8, 6), T(F32, 7, 2), T(I32, 2)), NUMBER(1),
+           "%1 is [7, 2], %0 [8, 6] and %2 [2]: not a row for each index along axis 1");
+}
+
 Test(gather, what_is_added_has_an_index_each) {
     expect(OP_scatter_add, TYPES(T(F32, 8, 6), T(I32, 8, 4), T(F32, 8, 4)), NULL, "[8:0 6:1], [8:0 4], [8:0 4] -> f32[8:0 6:1] of 6");
     expect(OP_scatter_add, TYPES(T(F32, 8, 6), T(I32, 9), T(F32, 9, 6)), NUMBER(0), "[8:0 6:1], [9], [9 6:1] -> f32[8:0 6:1] of 8");

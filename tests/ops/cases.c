@@ -308,6 +308,9 @@ void cases_along(CaseFn *fn, void *context) {
                                {300, 70, 70},
                                {7, 64, 1},
                                {2, 300, 299}};
+    CASE(.op = OP_put, .nin = 3, .in = {SHAPE(8, 6), SHAPE(8, 1), SHAPE(1)}, .attr = {INT(1)}, .most = 6);
+    CASE(.op = OP_put, .nin = 3, .in = {SHAPE(40, 33), SHAPE(9, 33), SHAPE(9)}, .attr = {INT(0)}, .most = 40);
+    CASE(.op = OP_put, .nin = 3, .in = {SHAPE(300, 7, 64), SHAPE(300, 20, 64), SHAPE(20)}, .attr = {INT(1)}, .most = 7);
     gathered(fn, context, SHAPE(8, 6), SHAPE(8, 4), 1);
     gathered(fn, context, SHAPE(8, 6), SHAPE(3, 6), 0);
     gathered(fn, context, SHAPE(4, 30, 13), SHAPE(4, 50, 13), 1);

@@ -13,7 +13,7 @@ typedef struct Fixture {
     const Node *node;
 } Fixture;
 
-static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) {
+static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) { /* put has an index [8] */
     arena_init(&f->arena);
     graph_init(&f->graph, &f->arena);
     f->graph.nranks = 8;
@@ -21,7 +21,8 @@ static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) {
     for (int i = 0; i < nin; i++) {
         TensorType type = {.dtype = F32, .shape = {2, {8, 8}}};
         if (row && i == 1) type.shape = (Shape){1, {8}};
-        if (op == OP_gather && i == 1) type.dtype = I32;
+        if (op == OP_put && i == 2) type.shape = (Shape){1, {8}};
+        if (i > 0 && op_type(op, false, i) == 'i') type.dtype = I32;
         in[i] = graph_constant(&f->graph, type, NULL, 1, NULL, (Span){0});
     }
     RuleError error;
@@ -137,6 +138,19 @@ Test(proof_operators, the_axis_of_a_gather_is_no_dimension_of_its_index) {
     cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]"}), "a rank's indices, and only its own elements");
     cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- -]", "[- -]"}), "the sum is forgotten");
     cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[- 8@1]", "[- -]"}), "not all places");
+    arena_finish(&f.arena);
+}
+
+/* Each rank puts what falls into its part; rows and indices are whole along the axis. */
+Test(proof_operators, rows_are_put_into_any_part_of_a_tensor) {
+    Fixture f;
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = 0}};
+    begin(&f, OP_put, 3, false, attr);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[- -]", "[-]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[-]", "[- 8@1]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[-]", "[8@1 -]"}), "rows of other ranks are missing");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[- -]", "[8@1]", "[- -]"}), "not all indices");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- -]", "[-]", "[- 8@1]"}), "other columns");
     arena_finish(&f.arena);
 }
 

@@ -1,4 +1,4 @@
-/* Operators along one axis, in plans that are simulated: gather and its gradient, cumsum, topk, first. */
+/* Operators along one axis, in plans that are simulated: gather and its gradient, put, cumsum, topk, first. */
 #include "tests/proof/simulate_numbers.h"
 
 #include <string.h>
@@ -58,6 +58,31 @@ static bool along_index(const Node *node, const SimTensor *in, SimTensor *out, c
     return true;
 }
 
+/* Each place of each line has the row of the last index that names it. A poisoned index may name any. */
+static bool put(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    const SimTensor *rows = &in[1], *index = &in[2];
+    const int ndim = in->local.ndim, axis = axis_given(&node->attr[0], ndim);
+    int64_t inner = 1, length = in->local.dim[axis], given = index->local.dim[0];
+    if (!is_whole(index, 0) || !is_whole(rows, axis) || rows->local.dim[axis] != given || !shape_equal(&in->local, &out->local))
+        return fault(why, n, "not a row for each index");
+    for (int d = 0; d < ndim; d++) {
+        if (d != axis && (in->local.dim[d] != rows->local.dim[d] || in->begin[d] != rows->begin[d])) return fault(why, n, "other lines");
+        if (d > axis) inner *= in->local.dim[d];
+    }
+    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) {
+        const int64_t outer = e / inner / length, place = e / inner % length;
+        out->at[e] = in->at[e];
+        for (int64_t k = 0; k < given; k++) {
+            const uint32_t found = index->at[k];
+            if (found == SIM_POISON)
+                out->at[e] = SIM_POISON;
+            else if (found == integer(in->begin[axis] + place))
+                out->at[e] = rows->at[(outer * given + k) * inner + e % inner];
+        }
+    }
+    return true;
+}
+
 static bool sums(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     const int axis = axis_given(&node->attr[0], in->local.ndim);
     int64_t inner = 1;
@@ -104,5 +129,6 @@ static bool largest(const Node *node, const SimTensor *in, SimTensor *out, char 
 
 bool simulate_along(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     if (node->op == OP_first) return place(node, in, out, why, n);
+    if (node->op == OP_put) return put(node, in, out, why, n);
     return (node->op == OP_cumsum ? sums : node->op == OP_topk ? largest : along_index)(node, in, out, why, n);
 }

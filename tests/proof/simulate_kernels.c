@@ -70,6 +70,7 @@ static const Way way_of[NOPS] = {
     [OP_first] = ALONG,
     [OP_gather] = ALONG,
     [OP_gather_grad] = ALONG,
+    [OP_put] = ALONG,
     [OP_cumsum] = ALONG,
     [OP_topk] = ALONG,
     [OP_softmax] = ROWS,

@@ -254,6 +254,8 @@ const Trial trials[] = {
      .hashed = true},
     {.op = OP_lamb, .nin = 4, .in = {S(7, 5), S(7, 5), {0}, {0}}, .attr = {REAL(0.5)}, .hashed = true},
     {.op = OP_lamb, .nin = 5, .in = {S(7, 5), S(7, 5), {0}, {0}, {0}}, .attr = {REAL(0.5)}, .hashed = true},
+    {.op = OP_put, .nin = 3, .in = {S(7, 5), S(7, 2), S(2)}, .attr = {INT(1)}},
+    {.op = OP_put, .nin = 3, .in = {S(4, 6, 3), S(4, 8, 3), S(8)}, .attr = {INT(-2)}},
     {.op = OP_embedding_sgd, .nin = 3, .in = {S(7, 5), S(4, 3, 5), S(4, 3)}, .attr = {REAL(0.5)}},
     {.op = OP_embedding_sgd, .nin = 4, .in = {S(7, 5), S(6, 5), S(6), {0}}, .attr = {REAL(0.5)}},
     {.op = OP_lazy_adam,

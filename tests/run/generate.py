@@ -28,6 +28,7 @@ BODIES = {
     "rope_back": """y = dot_product_attention(rope(x, base = 100.0), rope(x, base = 100.0, inverse = true), x, causal = true);""",
     "rows_of_a_table": """param turned : f32[D, T] = normal(0.5); const flag : bool[T] = zeros; const count : i32[T] = ones; y = where(reshape(flag, shape = [T, 1]), x, x * turned.T) + cast(reshape(count, shape = [T, 1]), to = f32);""",
     "two_readers_of_one_cache": """const mask : f32[T, T] = causal(-1e9); a = matmul(softmax(matmul(x, x, transpose_b = true) + mask), x); y = matmul(softmax(matmul(a, x, transpose_b = true) + mask), x) + a;""",
+    "a_kept_condition": """seen = reshape(not_equal(text, 0), shape = [1, 1, T]); y = dot_product_attention(x, x, x, seen, causal = true);""",
     "padding": """k = where(reshape(equal(text, 0), shape = [1, T, 1]), x * 0, x); y = dot_product_attention(x, k, x, causal = true);""",
     "without_rows": """a = reshape(x, shape = [T, D]); y = dot_product_attention(a, a, a, causal = true) + sum(a, axes = -1, keep_dims = true);""",
 }
@@ -132,6 +133,17 @@ class Generated(Case):
             with self.subTest(name):
                 self.write("net.dsl", net(body))
                 self.compare("net.dsl", "text", "logits", self.tokens(6, 11), [(1,), (2,), (3,)])
+
+    def test_places_of_a_cache_may_be_split(self):
+        """Each rank keeps a part of the places, and writes those that it has."""
+        body = """const mask : f32[T, T] = causal(-1e9); s = matmul(x, x, transpose_b = true) shard ((1, 1, 1), (1, %d, 1));
+            y = matmul(softmax(s + mask), x) shard ((1, 1, %d), (1, %d, 1));"""
+        for ranks in 2, 3:
+            self.write("net.dsl", net(body % ((ranks,) * 3)))
+            self.compare("net.dsl", "text", "logits", self.tokens(6, 11), [(ranks, "--search", "sharding_propagation", "-Wno-costly")])
+            self.assertRegex(self.read("net.plan").decode(), r"(?s)x\.cache f32\[1, 6, 8\] .*kernel put ")
+            layout = re.search(r"x\.cache .* layout=(\d+)", self.read("net.plan").decode())[1]
+            self.assertRegex(self.read("net.plan").decode(), r"(?m)^layout %s \[- %d@1 -\]$" % (layout, ranks))
 
     def test_f64_and_bf16(self):
         self.write("net.dsl", net(BODIES["rope_back"]).replace("f32", "f64").replace("f64[0", "f32"))
