@@ -151,7 +151,7 @@ static bool parse_eval(Compilation *c, const Build *train, const Source *source)
     return true;
 }
 
-/* The same of its generate block. In mode data_parallel a net is one rank's: it has nothing to generate with others. */
+/* The same of its generate block. In mode manual a net is one rank's: it has nothing to generate with others. */
 static bool parse_generate(Compilation *c, const Build *train, const Source *source) {
     Graph graph;
     Generation generation;
@@ -201,7 +201,7 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     if (!parse_whole(c, train, &c->read)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
     const Settings *settings = &front->graph.settings;
     return (!settings->has_eval || parse_eval(c, train, &c->read)) &&
-           (!settings->has_generate || mode_hides(settings->mode) || parse_generate(c, train, &c->read));
+           (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) {

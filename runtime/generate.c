@@ -198,7 +198,7 @@ Generator *generator_create(Run *run, Error *error) {
     const int program = plan_find(&run->plan, "generate");
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no generate block: it says which input is text, and which value says what comes next%s",
-                  run->plan.graph.replicas > 0 ? "; and in modes data_parallel and manual none is compiled" : "");
+                  run->plan.graph.settings.mode == MODE_MANUAL ? "; and in mode manual none is compiled" : "");
         return NULL;
     }
     Generator *g = calloc(1, sizeof *g);

@@ -103,9 +103,15 @@ Test(decode, a_strategy_that_fits_one_place_is_that_of_training) {
     compiled_finish(&x);
 }
 
-Test(decode, in_mode_data_parallel_there_is_none) {
-    Compiled x;
+Test(decode, in_mode_data_parallel_each_rank_has_all_and_in_mode_manual_there_is_none) {
+    Compiled x, y;
     compiled(&x, NET("", ATTENTION, "") "parallel { mode = data_parallel; }", 2, 2);
-    cr_expect_null(program_generate(&x.c));
+    const Graph *g = decoded(&x);
+    for (int v = 0; v < g->values.n; v++)
+        cr_expect(!g->values.at[v].type.hidden && layout_is_whole(g->values.at[v].layout));
+    cr_expect_eq(count_op(g, OP_convert), 0);
     compiled_finish(&x);
+    compiled(&y, NET("", ATTENTION, "") "parallel { mode = manual; }", 2, 2);
+    cr_expect_null(program_generate(&y.c));
+    compiled_finish(&y);
 }

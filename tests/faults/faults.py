@@ -844,7 +844,6 @@ seed(script("generate", "compiler/pcc", "Generated.test_attention_written_in_oth
      ("a mask hides the next place too", "look_behind", "index[seen] <= index[own]", "index[seen] <= index[own] + 1"),
      ("scores that are weighed are very negative behind a place", "seen_taken", "operand_behind(d, node, 0, roles).what == BEHIND_LOW || not_causal(d, node, \"weighs", "true || not_causal(d, node, \"weighs"),
      ("attention without a mask is not causal", "attention_at", "roles->seen >= 0 && !causal", "false && !causal"),
-     ("a cache takes the new value at the place alone", "cache_of", "{here, t->value, old}", "{here, old, t->value}"),
      ("causal attention sees the places up to its own", "attention_at", "OP_less_equal", "OP_greater_equal"),
      ("a place's angle turns its pairs one way", "rope_at", "side == 0 ? OP_sub : OP_add", "OP_add"),
      ("what goes over the places is refused", "own_stays", "dim < 0 ||", "false &&"))
@@ -864,6 +863,8 @@ seed(script("layers", "compiler/pcc", "Tables.test_a_table_is_not_updated_over_i
      ("a table's update may overwrite the table and its slots alone", "is_table", "if (step->in[i] == operand) return false;", "if (step->in[i] == operand) return true;"))
 seed(script("generate", "runtime/prun", "Generated.test_places_of_a_cache_may_be_split"),
      ("of a cache in parts each rank writes the places that it has", "put_lines", "index_within(run->index, k, run->begin, run->length)", "index_within(run->index, k, 0, run->length)"))
+seed(script("generate", "compiler/pcc", "Generated.test_mode_data_parallel"),
+     ("of a text that is generated there are no replicas", "replicas_lower", "mode_hides(graph->settings.mode) && !together", "mode_hides(graph->settings.mode)"))
 seed(unit("compiler", "decode"),
      ("a cache is written where it lies", "op_rows", "if (!op_table[op].in_place ||", "if (op_table[op].op_class == OP_CLASS_INTERNAL ||"))
 seed(unit("proof", "operators"),

@@ -145,6 +145,19 @@ class Generated(Case):
             layout = re.search(r"x\.cache .* layout=(\d+)", self.read("net.plan").decode())[1]
             self.assertRegex(self.read("net.plan").decode(), r"(?m)^layout %s \[- %d@1 -\]$" % (layout, ranks))
 
+    def test_mode_data_parallel(self):
+        """Ranks and replicas that train by themselves generate together, also where they keep parts of parameters and states."""
+        self.write("net.dsl", net(BODIES["rope_back"]))
+        expected = self.whole("net.dsl", "text", "logits", self.tokens(6, 11))
+        self.write("net.dsl", net(BODIES["rope_back"], more="parallel { mode = data_parallel; shard_from = 0; }"))
+        for ranks, *flags in (1,), (2,), (3,), (2, "--replicas", 5), (4, "--shard-states", "parameters"), (2, "-O0"):
+            with self.subTest(ranks=ranks, flags=flags):
+                plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, *flags)
+                self.assertSame(self.decoded(plan, ranks, self.tokens(6, 11)), expected, str((ranks, flags)))
+                self.ok(self.local(plan, ranks, "--save", "after.safetensors"))
+                texts = [self.ok(self.local(p, r, "--load", "after.safetensors", "--generate", 4, "--prompt-tokens", "3,1")).out for p, r in ((plan, ranks), (self.compile("net.dsl", "one.plan", "--ranks", 1), 1))]
+                self.assertEqual(texts[0], texts[1])
+
     def test_f64_and_bf16(self):
         self.write("net.dsl", net(BODIES["rope_back"]).replace("f32", "f64").replace("f64[0", "f32"))
         self.write("half.dsl", net(BODIES["rope_back"]).replace("train {", "train { precision = bf16;"))
