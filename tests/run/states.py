@@ -160,6 +160,32 @@ class States(Case):
             slopes = [1 - v for v in self.saved("w.safetensors")["w"]]
             self.assertTrue(all(min(abs(s), abs(s - 2 / 0.75 ** 2)) < 1e-5 for s in slopes))
 
+    MASK = """import "nn.dsl"; net n { param w : f32[96, 64] = ones shard %s; y = dropout(w, p = 0.4); loss sum(y); }
+        train { optimizer = sgd(lr = 1); epochs = 1; steps = 2; }"""
+
+    def mask(self, ranks, layout="(1, 1)", steps=2):
+        """What was dropped in the last step, 0 or 1 an element: the gradient is 1 / 0.6 where w was kept."""
+        self.write("net.dsl", (self.MASK % layout).replace("steps = 2", "steps = %d" % steps))
+        plan = self.compile("net.dsl", "net.plan", "--ranks", ranks)
+        self.ok(self.local(plan, ranks, "--save", "w.safetensors", "--overwrite"))
+        return [round((1 - v) * 0.6) for v in self.saved("w.safetensors")["w"]]
+
+    def test_the_mask_is_the_same_element_for_element_and_as_random_as_it_says(self):
+        both, first = self.mask(1), self.mask(1, steps=1)
+        for ranks, layout in (2, "(2, 1)"), (4, "(2, 2)"), (8, "(1, 8)"), (3, "(3, 1)"), (6, "(1, 1)"):
+            self.assertEqual(self.mask(ranks, layout), both, "%d ranks" % ranks)
+        second = [a - b for a, b in zip(both, first)]
+        n = len(first)
+        self.assertEqual(n, 96 * 64)
+        kept = 0.6
+        for mask in first, second:
+            self.assertEqual(set(mask), {0, 1})
+            self.assertLess(abs(sum(mask) - kept * n), 5 * (kept * 0.4 * n) ** 0.5)
+        # Of independent masks, or neighbours, both are kept with the product of their probabilities: five standard deviations.
+        pairs = [(first, second)] + [(mask, mask[step:] + mask[:step]) for mask in (first, second) for step in (1, 2, 4, 64)]
+        for a, b in pairs:
+            self.assertLess(abs(sum(x * y for x, y in zip(a, b)) - kept ** 2 * n), 5 * (kept ** 2 * (1 - kept ** 2) * n) ** 0.5)
+
 
 if __name__ == "__main__":
     harness.main()
