@@ -277,15 +277,36 @@ static int joined(Graph *g, int a, int b, int kept) {
 /* Whether a gradient is of lookups alone; of how many rows. */
 static bool is_of_rows(const Graph *g, int gradient, int64_t *rows) {
     const Node *maker = graph_producer(g, gradient);
+    if (maker->op == OP_replica_sum) return is_of_rows(g, maker->in[0], rows);
     if (maker->op == OP_add) return is_of_rows(g, maker->in[0], rows) && is_of_rows(g, maker->in[1], rows);
-    if (maker->op != OP_embedding_grad || g->values.at[gradient].type.hidden) return false;
+    if (maker->op != OP_embedding_grad) return false;
     *rows += shape_elements(&g->values.at[maker->in[1]].type.shape);
     return true;
 }
 
+/* The replicas of a value behind each other. */
+static int of_all_replicas(Graph *g, int value) {
+    return g->values.at[value].type.hidden
+               ? graph_emit(g, OP_expose, &value, 1, NULL, g->values.at[value].name, graph_producer(g, value)->span)
+               : value;
+}
+
+/* The mean of replicas' gradients, or their sum: the rows of all, each its share. */
+static RowGradient row_gradient(Graph *g, int gradient);
+static RowGradient row_gradient_of_replicas(Graph *g, const Node *sum) {
+    const int64_t replicas = g->values.at[sum->in[0]].type.shape.dim[0];
+    RowGradient rows = row_gradient(g, sum->in[0]);
+    if (!sum->attr[op_attr(OP_replica_sum, "mean")].i) return rows;
+    const int share =
+        graph_constant(g, (TensorType){.dtype = g->values.at[rows.g].type.dtype}, NULL, 1.0 / (double)replicas, "share", sum->span);
+    rows.g = graph_emit(g, OP_mul, (int[]){rows.g, share}, 2, NULL, g->values.at[rows.g].name, sum->span);
+    return rows;
+}
+
 static RowGradient row_gradient(Graph *g, int gradient) {
     const Node maker = *graph_producer(g, gradient); /* a copy: joining adds nodes */
-    if (maker.op != OP_add) return (RowGradient){maker.in[0], maker.in[1]};
+    if (maker.op == OP_replica_sum) return row_gradient_of_replicas(g, &maker);
+    if (maker.op != OP_add) return (RowGradient){of_all_replicas(g, maker.in[0]), of_all_replicas(g, maker.in[1])};
     const RowGradient a = row_gradient(g, maker.in[0]), b = row_gradient(g, maker.in[1]);
     const bool wide = g->values.at[a.index].type.dtype == I64 || g->values.at[b.index].type.dtype == I64;
     const DType dtype = wide ? I64 : I32;
@@ -298,8 +319,8 @@ static RowGradient row_gradient(Graph *g, int gradient) {
 static bool updates_rows(const Graph *g, int state, int gradient) {
     const Settings *settings = &g->settings;
     int64_t rows = 0;
-    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || settings->grad_norm || settings->precision == F16 ||
-        !is_of_rows(g, gradient, &rows))
+    if (of_rows[settings->optimizer].op == 0 || settings->clip > 0 || settings->grad_norm || settings->noise_scale ||
+        settings->precision == F16 || !is_of_rows(g, gradient, &rows))
         return false;
     if (settings->optimizer == OPTIMIZER_LAZY_ADAM) return true;
     return settings->weight_decay * settings_scale(settings, SCALE_DECAY, g->states.at[state].name) == 0 &&

@@ -119,10 +119,9 @@ static bool eval_lazy_adam(Lower *lower, const Expr *value) {
                                     {"beta2", 0, 1, 0.999, &s->beta2, true, NULL},
                                     {"eps", 0, DBL_MAX, 1e-8, &s->eps, false, NULL}};
     s->optimizer = OPTIMIZER_LAZY_ADAM;
-    if (mode_hides(s->mode)) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "lazy_adam is not of mode %s, which makes whole gradients of tables",
-                   mode_name[s->mode]);
-        diag_hint(lower->diags, "mode = semi_auto; splits the batch too; or optimizer = adam(lr = 0.001);");
+    if (s->mode == MODE_MANUAL) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "lazy_adam is not of mode manual, which makes whole gradients of tables");
+        diag_hint(lower->diags, "mode = data_parallel; or semi_auto; splits the batch too; or optimizer = adam(lr = 0.001);");
         return false;
     }
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lazy_adam(lr = 0.001);");

@@ -859,6 +859,9 @@ seed(script("updates", "runtime/prun", "Updates.test_tables_by_the_rows_that_occ
      ("indices of rows that another rank has are left out", "named_find", "index_within(index, i, begin, rows)", "index_within(index, i, 0, rows)"))
 seed(script("layers", "compiler/pcc", "Tables.test_rows_are_updated_alone_where_the_whole_gradient_would_do_the_same"),
      ("of a table with fewer rows than are looked up the whole gradient is made", "updates_rows", "rows <= g->states.at[state].type.shape.dim[0]", "rows > 0"))
+seed(script("layers", "compiler/pcc", "Tables.test_replicas_exchange_the_rows_that_occur"),
+     ("rows of replicas have their share of the mean", "row_gradient_of_replicas", "1.0 / (double)replicas", "1.0"),
+     ("where gradients are summed so are their rows", "row_gradient_of_replicas", '!sum->attr[op_attr(OP_replica_sum, "mean")].i', "false"))
 seed(script("layers", "compiler/pcc", "Tables.test_a_table_is_not_updated_over_its_gradient"),
      ("a table's update may overwrite the table and its slots alone", "is_table", "if (step->in[i] == operand) return false;", "if (step->in[i] == operand) return true;"))
 seed(script("generate", "runtime/prun", "Generated.test_places_of_a_cache_may_be_split"),

@@ -238,8 +238,8 @@ class Tables(Case):
 
     def test_no_gradient_is_as_large_as_a_table(self):
         """26 tables of a million rows in four columns, 16 MB each: beside them there is little, in the plan and in what prun takes of the machine. Adam's gradients are whole."""
-        few = "-D", "dim=4", "-D", "batch=32", "--search", "sharding_propagation"
-        for ranks, options in (1, ()), (8, ()), (4, ("--shard", "emb_l.*=((4, 1), (1))")), (4, ("--shard", "emb_l.*=((1, 4), (1))")), (4, ("--search", "auto")):
+        few, found = ("-D", "dim=4", "-D", "batch=32"), ("--search", "sharding_propagation")
+        for ranks, options in (1, found), (8, found), (4, (*found, "--shard", "emb_l.*=((4, 1), (1))")), (4, (*found, "--shard", "emb_l.*=((1, 4), (1))")), (4, ("--search", "auto")), (4, ("--mode", "data_parallel")):
             done = self.ok(run([harness.pcc, self.sample("dlrm.dsl"), "--ranks", ranks, *few, *options, "--stats", "-o", self.path("net.plan")]))
             arena, unit = re.search(r"(?m)^memory a rank .*arena ([\d.]+) (\w+)", done.out).groups()
             self.assertTrue(unit == "KiB" or float(arena) < 3, done.out)
@@ -249,7 +249,7 @@ class Tables(Case):
             if ranks == 1:
                 self.write("one.plan", plan)
         dense = self.write("dense.dsl", harness.edited(self.sample("dlrm.dsl"), ("sgd(lr = 0.1)", "adam(lr = 0.1)")))
-        done = self.ok(run([harness.pcc, dense, "--ranks", 1, *few, "--stats", "-o", self.path("dense.plan")]))
+        done = self.ok(run([harness.pcc, dense, "--ranks", 1, *few, *found, "--stats", "-o", self.path("dense.plan")]))
         self.assertGreater(float(re.search(r"(?m)^memory a rank .*arena ([\d.]+) MiB", done.out)[1]), 15, "what is asserted above can fail")
         peak = "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
         code, kib = map(int, self.ok(run([sys.executable, "-c", peak, harness.prun, "--ranks", 1, self.path("one.plan")])).out.split())
@@ -260,6 +260,24 @@ class Tables(Case):
 train { data = normal(seed = 1); optimizer = sgd(lr = 0.5%s); steps = 2; %s }
 """
 
+    def test_replicas_exchange_the_rows_that_occur(self):
+        """In mode data_parallel too, of one lookup and of several: what they give is what whole gradients do, their mean or their sum, on any ranks."""
+        twice = self.LOOKUP.replace("embedding(t, index)", "(embedding(t, index) + embedding(t, 7 - index) * embedding(t, index))").replace("[8, 4]", "[80, 4]")
+        for text, accumulate in (self.LOOKUP.replace("[8, 4]", "[40, 4]"), ""), (twice, ""), (twice, "accumulate = 2;"), (twice, "schedule = linear(warmup = 1);"):
+            for gradients in "mean", "sum":
+                flags = "--mode", "data_parallel", "--gradients", gradients, "--replicas", 4, "-D", "batch=4", "--prove"
+                whole = self.compile(self.write("whole.dsl", text % ("", accumulate + "clip = norm(1e9);")), "whole.plan", "--ranks", 1, *flags)
+                expected = self.ok(self.local(whole, 1, "--save", "whole"))
+                for ranks, more in (1, ()), (2, ()), (3, ()), (4, ("-O0",)), (4, ("--shard-states", "parameters")):
+                    with self.subTest(gradients=gradients, accumulate=accumulate, ranks=ranks):
+                        plan = self.compile(self.write("net.dsl", text % ("", accumulate)), "net.plan", "--ranks", ranks, *flags, *more)
+                        found = self.ok(self.local(plan, ranks, "--save", "after", "--overwrite"))
+                        self.assertIn(b"kernel embedding_sgd", self.read("net.plan"))
+                        self.assertNotIn(b"kernel embedding_grad", self.read("net.plan"))
+                        for replica in range(4):
+                            self.assertClose(found.losses(replica), expected.losses(replica), relative=1e-5, absolute=1e-6)
+                        self.assertClose(self.saved("after")["t"], self.saved("whole")["t"], relative=1e-5, absolute=1e-6)
+
     def test_rows_are_updated_alone_where_the_whole_gradient_would_do_the_same(self):
         """Not with decay, not clipped, not where more rows are looked up than there are; and the losses are those of whole gradients, to the last digit."""
         def updates(decay, more, *options):
@@ -268,8 +286,9 @@ train { data = normal(seed = 1); optimizer = sgd(lr = 0.5%s); steps = 2; %s }
 
         by_rows = updates("", "")
         self.assertTrue(by_rows[1])
-        for decay, more, options in ((", weight_decay = 1e-30", "", ()), ("", "clip = norm(1e6);", ()), ("", "", ("--mode", "data_parallel"))):
+        for decay, more, options in ((", weight_decay = 1e-30", "", ()), ("", "clip = norm(1e6);", ())):
             self.assertEqual(updates(decay, more, *options), (by_rows[0], False))
+        self.assertEqual(updates("", "", "--mode", "data_parallel"), by_rows)
         self.assertFalse(updates("", "", "-D", "batch=9")[1])
         self.assertTrue(updates(", weight_decay = 0.1", "decay except t;")[1])
 

@@ -88,6 +88,8 @@ class Updates(Case):
             tables = json.load(file)["tables"]
         lookups, start = torch_optimizers.lookups(), torch_optimizers.table_start()
         shape = torch_optimizers.ROWS, torch_optimizers.WIDTH
+        batch = "--gradients", "sum", "-D", "batch=%d" % (torch_optimizers.LOOKED_UP // 2)
+        replicas = (2, ("--mode", "data_parallel", *batch)), (1, ("--mode", "data_parallel", "--replicas", 2, *batch)), (2, ("--mode", "data_parallel", *batch, "-O0"))
         self.write("index.npy", npy([[i] for index, _ in lookups for i in index], (), "<i4", "i"))
         for case, by_type in tables.items():
             for dtype, expected in by_type.items():
@@ -96,7 +98,7 @@ class Updates(Case):
                 self.write("net.dsl", """net n(batch = %d) { input index : i32[batch]; input g : %s[batch, %d]; param t : %s[%d, %d] = %s; loss sum(embedding(t, index) * g); }
 train { data = npy(index = "index.npy", g = "g.npy"); epochs = 1; steps = %d; checkpoint every 1; %s }""" % (
                     torch_optimizers.LOOKED_UP, kind, shape[1], kind, *shape, literal(start, shape), STEPS[-1], torch_optimizers.TABLES[case][0]))
-                for ranks, options in (1, ()), (2, ()), (2, ("--shard", "t=(2, 1)")), (3, ("--shard", "t=(3, 1)")), (4, ("--shard", "t=(2, 2)")), (2, ("-O0",)):
+                for ranks, options in (1, ()), (2, ()), (2, ("--shard", "t=(2, 1)")), (3, ("--shard", "t=(3, 1)")), (4, ("--shard", "t=(2, 2)")), (2, ("-O0",)), *replicas:
                     with self.subTest(case=case, dtype=dtype, ranks=ranks, options=options):
                         shutil.rmtree(self.path("net.plan.checkpoints"), ignore_errors=True)
                         plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, "--prove", *options)

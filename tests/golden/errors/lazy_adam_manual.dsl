@@ -7,4 +7,4 @@ train {
     data = normal(seed = 1);
     optimizer = lazy_adam(lr = 0.1);
 }
-parallel { mode = data_parallel; }
+parallel { mode = manual; }
