@@ -1,5 +1,5 @@
 /* pool: threads that share one loop at a time. A worker that has just worked looks for more for a short while before it sleeps, because
- * the loops of a training step follow each other within microseconds; it yields while it looks. */
+ * the loops of a training step follow each other within microseconds; it yields while it looks. A loop wakes the workers that have a range of it, and no others. */
 #include "runtime/pool.h"
 
 #include <pthread.h>
@@ -14,14 +14,16 @@ typedef struct Worker {
     Pool *pool;
     int index; /* 1 .. nthreads - 1; the caller is 0 */
     pthread_t thread;
+    atomic_uint turn; /* counts the loops that it has a range of; a change means work */
+    bool asleep;      /* in wake; both under the pool's mutex */
+    pthread_cond_t wake;
 } Worker;
 
 struct Pool {
     int nthreads;
     pthread_mutex_t mutex;
-    pthread_cond_t wake, done;
-    atomic_uint turn; /* counts loops; a change means work */
-    atomic_int left;  /* workers that have not finished the loop */
+    pthread_cond_t done;
+    atomic_int left; /* workers that have not finished the loop */
     bool stop;
     int parts; /* ranges of this loop */
     int64_t n;
@@ -32,22 +34,23 @@ struct Pool {
 };
 
 static void run_part(const Pool *pool, int part) {
-    if (part >= pool->parts) return;
     int64_t size = pool->n / pool->parts, rest = pool->n % pool->parts;
     int64_t begin = part * size + (part < rest ? part : rest);
     pool->fn(pool->context, begin, begin + size + (part < rest));
 }
 
-/* Waits until the turn is no longer `seen`; the turn seen then. */
-static unsigned wait_for_turn(Pool *pool, unsigned seen) {
+/* Waits until the worker's turn is no longer `seen`; the turn seen then. */
+static unsigned wait_for_turn(Worker *worker, unsigned seen) {
     for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
-        if (atomic_load_explicit(&pool->turn, memory_order_acquire) != seen) return seen + 1;
+        if (atomic_load_explicit(&worker->turn, memory_order_acquire) != seen) return seen + 1;
         sched_yield();
     }
-    pthread_mutex_lock(&pool->mutex);
-    while (atomic_load_explicit(&pool->turn, memory_order_acquire) == seen)
-        pthread_cond_wait(&pool->wake, &pool->mutex);
-    pthread_mutex_unlock(&pool->mutex);
+    pthread_mutex_lock(&worker->pool->mutex);
+    worker->asleep = true;
+    while (atomic_load_explicit(&worker->turn, memory_order_acquire) == seen)
+        pthread_cond_wait(&worker->wake, &worker->pool->mutex);
+    worker->asleep = false;
+    pthread_mutex_unlock(&worker->pool->mutex);
     return seen + 1;
 }
 
@@ -55,7 +58,7 @@ static void *work(void *argument) {
     Worker *worker = argument;
     Pool *pool = worker->pool;
     for (unsigned turn = 0;;) {
-        turn = wait_for_turn(pool, turn);
+        turn = wait_for_turn(worker, turn);
         if (pool->stop) return NULL;
         run_part(pool, worker->index);
         if (atomic_fetch_sub_explicit(&pool->left, 1, memory_order_acq_rel) == 1) {
@@ -66,10 +69,13 @@ static void *work(void *argument) {
     }
 }
 
-static void next_turn(Pool *pool) {
+/* The first n workers have work. */
+static void next_turn(Pool *pool, int n) {
     pthread_mutex_lock(&pool->mutex);
-    atomic_fetch_add_explicit(&pool->turn, 1, memory_order_acq_rel);
-    pthread_cond_broadcast(&pool->wake);
+    for (int i = 1; i <= n; i++) {
+        atomic_fetch_add_explicit(&pool->worker[i].turn, 1, memory_order_acq_rel);
+        if (pool->worker[i].asleep) pthread_cond_signal(&pool->worker[i].wake);
+    }
     pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -81,14 +87,16 @@ Pool *pool_create(int nthreads, Error *error) {
     }
     pool->nthreads = nthreads < 1 ? 1 : nthreads > MAX_THREADS ? MAX_THREADS : nthreads;
     pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
     for (int i = 1; i < pool->nthreads; i++) {
         Worker *worker = &pool->worker[i];
-        *worker = (Worker){.pool = pool, .index = i};
+        worker->pool = pool;
+        worker->index = i;
+        pthread_cond_init(&worker->wake, NULL);
         int failed = pthread_create(&worker->thread, NULL, work, worker);
         if (failed) {
             error_set(error, EXIT_ENVIRONMENT, "cannot start thread %d of %d: %s", i + 1, pool->nthreads, strerror(failed));
+            pthread_cond_destroy(&worker->wake);
             pool_destroy(pool);
             return NULL;
         }
@@ -100,11 +108,12 @@ Pool *pool_create(int nthreads, Error *error) {
 void pool_destroy(Pool *pool) {
     if (!pool) return;
     pool->stop = true;
-    next_turn(pool);
-    for (int i = 1; i <= pool->nworkers; i++)
+    next_turn(pool, pool->nworkers);
+    for (int i = 1; i <= pool->nworkers; i++) {
         pthread_join(pool->worker[i].thread, NULL);
+        pthread_cond_destroy(&pool->worker[i].wake);
+    }
     pthread_cond_destroy(&pool->done);
-    pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->mutex);
     free(pool);
 }
@@ -125,8 +134,8 @@ void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context) {
     pool->n = n;
     pool->fn = fn;
     pool->context = context;
-    atomic_store_explicit(&pool->left, pool->nworkers, memory_order_release);
-    next_turn(pool);
+    atomic_store_explicit(&pool->left, pool->parts - 1, memory_order_release);
+    next_turn(pool, pool->parts - 1);
     run_part(pool, 0);
     for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
         if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0) return;

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 
 typedef struct Count {
     atomic_int parts;
@@ -61,4 +63,27 @@ Test(pool, results_are_seen_by_the_caller) {
             cr_assert_eq(items[i], i * 3);
     }
     pool_destroy(pool);
+}
+
+static void twice(void *context, int64_t begin, int64_t end) {
+    (void)context, (void)begin, (void)end;
+}
+
+/* Of 16 threads a loop of two ranges wakes one: workers that sleep on go off the processor no more often than it. */
+Test(pool, a_loop_wakes_those_who_have_a_range) {
+    enum { LOOPS = 50 };
+    Error error;
+    Pool *pool = pool_create(16, &error);
+    cr_assert(pool, "%s", error.text);
+    const struct timespec pause = {.tv_nsec = 4000000}; /* until all sleep */
+    struct rusage before, after;
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < LOOPS; i++) {
+        pool_run(pool, 2, 1, twice, NULL);
+        nanosleep(&pause, NULL);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    pool_destroy(pool);
+    cr_expect_leq(after.ru_nvcsw - before.ru_nvcsw, 6 * LOOPS);
 }
