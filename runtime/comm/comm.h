@@ -7,6 +7,7 @@
  *   job.c     one rank a process: in place through shared memory within a node, messages between nodes
  *   wire.h    such messages: wire_mpi.c, wire_tcp.c; collect.c: collectives of few bytes over them
  *   request.c prepares its requests; transfer.c uses them
+ *   memory.c  room for tensors of one process, in huge pages where it is large
  *   watch.c   ends a rank whose mpirun has ended; stale.c: shared memory that jobs have left
  *   agree.c   agreement of all processes, same.c that they have the same in common: over any communicator
  */
@@ -86,6 +87,7 @@ struct Meeting; /* wire.h */
 Comm *comm_job_create(int *argc, char ***argv, const struct Meeting *meeting, const Common *common, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
  * failed has an error to print (with its rank before it unless all failed), the others' are reported: one message a mistake. */
+void *comm_memory(int64_t bytes, Error *error); /* memory.c: for tensors, free() takes it back; NULL and *error: there is none */
 bool comm_agree(Comm *comm, bool ok, Error *error);
 /* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
 bool comm_agree_all(Comm *comm, bool ok, Error *error);

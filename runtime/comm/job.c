@@ -158,9 +158,7 @@ static void *job_alloc(Comm *comm, int64_t bytes, Error *error) {
         if (data) return data;
         job->heap_failed = true;
     }
-    void *data = bytes < 0 ? NULL : aligned_alloc(64, (size_t)align_bytes(bytes > 0 ? bytes : 1, 64));
-    if (!data) error_set(error, EXIT_ENVIRONMENT, "no memory for %lld bytes of tensors", (long long)bytes);
-    return data;
+    return comm_memory(bytes, error);
 }
 
 static void job_free(Comm *comm, void *data) {
