@@ -74,6 +74,19 @@ int hint_number(const HintNumbers *hints, const Hint *hint) {
     return -1;
 }
 
+typedef enum { HINT_OPERATOR, HINT_INPUT, HINT_STATE } Hinted;
+
+static void write_hint(PlanData *data, const Hint *hint, int node, const char *name, Hinted what, int id) {
+    json_list(&data->json, NULL);
+    data_place(data, hint->span);
+    data_place(data, hint->nout > 0 ? hint->out.span : (Span){0});
+    json_int(&data->json, NULL, node);
+    data_text(data, name);
+    json_int(&data->json, NULL, what);
+    json_int(&data->json, NULL, id);
+    json_end(&data->json);
+}
+
 static void write_hints(PlanData *data, const Build *b, const HintNumbers *hints) {
     Json *json = &data->json;
     const Graph *g = &b->front.chosen;
@@ -84,15 +97,13 @@ static void write_hints(PlanData *data, const Build *b, const HintNumbers *hints
         if (number >= 0) node[number] = n;
     }
     json_array(json, "hints");
-    for (int i = 0; i < b->front.hints.n; i++) {
-        const Hint *hint = b->front.hints.at[i].hint;
-        json_list(json, NULL);
-        data_place(data, hint->span);
-        data_place(data, hint->nout > 0 ? hint->out.span : (Span){0});
-        json_int(json, NULL, node[i]);
-        data_text(data, b->front.hints.at[i].name);
-        json_end(json);
-    }
+    for (int i = 0; i < b->front.hints.n; i++)
+        write_hint(data, b->front.hints.at[i].hint, node[i], b->front.hints.at[i].name, HINT_OPERATOR, -1);
+    for (int i = 0; i < g->inputs.n; i++)
+        if (g->inputs.at[i].hint != NULL) write_hint(data, g->inputs.at[i].hint, -1, g->inputs.at[i].name, HINT_INPUT, i);
+    for (int i = 0; i < g->states.n; i++)
+        if (g->states.at[i].hint != NULL && g->states.at[i].parameter == i)
+            write_hint(data, g->states.at[i].hint, -1, g->states.at[i].name, HINT_STATE, i);
     json_end(json);
 }
 

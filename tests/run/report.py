@@ -278,10 +278,18 @@ class Report(Case):
         self.assertEqual(plan["layouts"][by_name["h"][1][3]][0], [[8, 1], []])
         self.assertEqual([by_name[name][1][1] for name in ("h", "a", "w.grad", "new_w", "x")], [1, 2, 4, 8, 0])
         self.assertEqual(texts[by_name["w.grad"][1][0]], "((2, 4), (2, 1))")
+        self.assertEqual([h[10:] for h in plan["hints"]], [[0, -1]])
         decision = program["decisions"][by_name["y"][1][4]]
         self.assertGreaterEqual(decision[3], len(decision[4]))
         self.assertEqual(decision[4][0][0], by_name["y"][1][0])
         self.assertEqual(texts[program["nodes"][decision[1]][1]], "h")
+
+    def test_hints_of_inputs_and_states(self):
+        source = self.write("net.dsl", harness.edited(self.sample("quickstart.dsl"), ("f32[in_dim, hidden_dim]  = normal(0.01)", "f32[in_dim, hidden_dim] = normal(0.01) shard (8, 1)"),
+                                                      ("dataset = data_parallel", "dataset = auto"), ("f32[batch, in_dim]", "f32[batch, in_dim] shard (2, 4)")))
+        plan, _ = self.report(source, 8)
+        texts = plan["strings"]
+        self.assertEqual([(texts[h[9]], h[1], h[10], h[11]) for h in plan["hints"]], [("h", 7, 0, -1), ("x", 2, 1, 0), ("w", 4, 2, 0)])
 
     def test_what_a_search_weighed(self):
         for name in "transformer.dsl", "gpt2.dsl":
