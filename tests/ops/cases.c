@@ -197,6 +197,8 @@ void cases_attention(CaseFn *fn, void *context) {
         attend(fn, context, SHAPE(3, 2, 5, 4), SHAPE(3, 7, 4), 4, SHAPE(5, 1), causal);
         attend(fn, context, SHAPE(2, 300, 4), SHAPE(2, 260, 4), 3, none, causal); /* several blocks */
         attend(fn, context, SHAPE(140, 3), SHAPE(530, 3), 2, SHAPE(140, 530), causal);
+        attend(fn, context, SHAPE(2, 70, 20), SHAPE(2, 66, 20), 100, none, causal); /* wide: in tiles, and too wide for them */
+        attend(fn, context, SHAPE(6, 5), SHAPE(9, 5), 130, none, causal);
     }
 }
 
