@@ -94,7 +94,7 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
         request->group[i] = nccl_group(job, &call->group, error);
         if (request->group[i] < 0) return false;
     }
-    return true;
+    return comm_agree_all(job->base, nccl_register(job, error), error);
 }
 
 static void request_close(CudaComm *job, CommRequest *request) {
@@ -222,8 +222,8 @@ static const CommTable nccl_table = {
     .wait = nccl_wait,
     COMM_COMMON,
     .destroy = nccl_destroy,
-    .alloc = device_alloc,
-    .free = device_free,
+    .alloc = nccl_alloc,
+    .free = nccl_free,
 };
 
 bool comm_nccl_open(CudaComm *job, Error *error) {

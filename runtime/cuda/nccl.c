@@ -24,9 +24,10 @@ bool nccl_library_open(NcclLibrary *library, Error *error) {
     bool all = FIND(GetVersion) && FIND(GetUniqueId) && FIND(CommInitRankConfig) && FIND(CommFinalize) && FIND(CommDestroy) &&
                FIND(CommAbort) && FIND(GetErrorString) && FIND(GetLastError) && FIND(CommGetAsyncError) && FIND(GroupStart) &&
                FIND(GroupEnd) && FIND(Send) && FIND(Recv) && FIND(AllReduce) && FIND(ReduceScatter) && FIND(AllGather);
-    bool splits = FIND(CommSplit);
+    bool splits = FIND(CommSplit), registers = FIND(MemAlloc) && FIND(MemFree) && FIND(CommRegister) && FIND(CommDeregister);
 #undef FIND
     (void)splits; /* groups are made otherwise then */
+    if (!registers) library->MemAlloc = NULL;
     if (!library->GetVersion || library->GetVersion(&library->version) != ncclSuccess)
         return error_set(error, EXIT_ENVIRONMENT, "%s is not NCCL, or cannot say which version it is", path);
     if (all && library->version >= NCCL_OLDEST) return true;
@@ -233,6 +234,72 @@ void *nccl_staging(CudaComm *job, int64_t bytes, Error *error) {
     return data;
 }
 
+/* ---------------------------------------------------------------- memory of tensors */
+
+void *nccl_alloc(Comm *comm, int64_t bytes, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    Nccl *nccl = job->nccl;
+    if (!nccl->library.MemAlloc || bytes < NCCL_BUFFER_BYTES) return device_alloc(comm, bytes, error);
+    NcclBuffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    buffer->own = nccl->library.MemAlloc(&buffer->data, (size_t)bytes) == ncclSuccess && buffer->data;
+    if (buffer->own)
+        job->cuda->taken_bytes += bytes;
+    else
+        cudaGetLastError(); /* no lasting failure: CUDA's own memory then, or its reason */
+    if (!buffer->own) buffer->data = device_alloc(comm, bytes, error);
+    if (!buffer->data) {
+        free(buffer);
+        return NULL;
+    }
+    buffer->bytes = bytes;
+    buffer->next = nccl->buffers;
+    nccl->buffers = buffer;
+    return buffer->data;
+}
+
+void nccl_free(Comm *comm, void *data) {
+    CudaComm *job = (CudaComm *)comm;
+    Nccl *nccl = job->nccl;
+    NcclBuffer **at = &nccl->buffers;
+    while (*at && (*at)->data != data)
+        at = &(*at)->next;
+    NcclBuffer *buffer = *at;
+    if (!buffer) {
+        device_free(comm, data);
+        return;
+    }
+    *at = buffer->next;
+    for (int i = 0; i < buffer->nhandles; i++)
+        if (buffer->handles[i] && nccl->groups[i].comm) nccl->library.CommDeregister(nccl->groups[i].comm, buffer->handles[i]);
+    if (buffer->own)
+        nccl->library.MemFree(data);
+    else
+        device_free(comm, data);
+    free(buffer->handles);
+    free(buffer);
+}
+
+bool nccl_register(CudaComm *job, Error *error) {
+    Nccl *nccl = job->nccl;
+    for (NcclBuffer *buffer = nccl->buffers; buffer; buffer = buffer->next) {
+        if (buffer->nhandles == nccl->ngroups) continue;
+        void **more = realloc(buffer->handles, sizeof *more * (size_t)nccl->ngroups);
+        if (!more) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        buffer->handles = more;
+        for (; buffer->nhandles < nccl->ngroups; buffer->nhandles++) {
+            void **handle = &more[buffer->nhandles];
+            *handle = NULL;
+            if (nccl->library.CommRegister(nccl->groups[buffer->nhandles].comm, buffer->data, (size_t)buffer->bytes, handle) != ncclSuccess)
+                *handle = NULL;
+        }
+    }
+    return true;
+}
+
 void nccl_close(CudaComm *job) {
     Nccl *nccl = job->nccl;
     Error ignored;
@@ -247,6 +314,8 @@ void nccl_close(CudaComm *job) {
         nccl->library.CommDestroy(comm);
         nccl->groups[i].comm = NULL;
     }
+    while (nccl->buffers)
+        nccl_free(&job->comm, nccl->buffers->data);
     while (nccl->staging) {
         NcclStaging *staging = nccl->staging;
         nccl->staging = staging->next;

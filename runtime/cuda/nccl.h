@@ -7,8 +7,9 @@
 #include "runtime/cuda/nccl_groups.h"
 
 enum {
-    NCCL_OLDEST = 21400,        /* the first with communicators that do not block */
-    NCCL_SHARES_DEVICES = 23000 /* the first in which ranks may share a device, NCCL_MULTI_RANK_GPU_ENABLE=1 */
+    NCCL_OLDEST = 21400,         /* the first with communicators that do not block */
+    NCCL_SHARES_DEVICES = 23000, /* the first in which ranks may share a device, NCCL_MULTI_RANK_GPU_ENABLE=1 */
+    NCCL_BUFFER_BYTES = 2 << 20  /* tensors and arenas from here on are registered: the library gives memory out in such pieces */
 };
 
 /* The library's functions, as nccl.h declares them. */
@@ -33,6 +34,11 @@ typedef struct NcclLibrary {
     ncclResult_t (*ReduceScatter)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                   cudaStream_t stream);
     ncclResult_t (*AllGather)(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
+    /* NULL before 2.19. */
+    ncclResult_t (*MemAlloc)(void **data, size_t bytes);
+    ncclResult_t (*MemFree)(void *data);
+    ncclResult_t (*CommRegister)(ncclComm_t comm, void *data, size_t bytes, void **handle);
+    ncclResult_t (*CommDeregister)(ncclComm_t comm, void *handle);
 } NcclLibrary;
 
 /* A communicator along a group; group 0 is of all ranks. */
@@ -48,8 +54,19 @@ typedef struct NcclStaging {
     int64_t bytes;
 } NcclStaging;
 
+/* Memory of tensors that the library knows: it is read and written in place, and not copied through buffers of the library's. */
+typedef struct NcclBuffer {
+    struct NcclBuffer *next;
+    void *data;
+    int64_t bytes;
+    bool own;       /* the library's memory */
+    void **handles; /* by communicator, of the first nhandles; NULL: it would not be registered, and is copied */
+    int nhandles;
+} NcclBuffer;
+
 typedef struct Nccl {
     NcclLibrary library;
+    NcclBuffer *buffers;
     NcclGroup *groups;
     int ngroups;
     bool aborted;
@@ -70,4 +87,9 @@ bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error)
 /* CudaContext.watch: looks for failures of other ranks, and at the clock. */
 bool nccl_watch(void *watcher, double waited_s, Error *error);
 void *nccl_staging(CudaComm *job, int64_t bytes, Error *error);
+/* Rows of the CommTable: memory of tensors, the library's own where it has any. */
+void *nccl_alloc(Comm *comm, int64_t bytes, Error *error);
+void nccl_free(Comm *comm, void *data);
+/* Registers such memory with all communicators that there are. What the library will not have is used all the same. */
+bool nccl_register(CudaComm *job, Error *error);
 void nccl_close(CudaComm *job);

@@ -74,6 +74,21 @@ class Cuda(Case):
     def small(self, shard="", accumulate=1, more=""):
         return self.write("net.dsl", SMALL % (shard, accumulate, more))
 
+    def test_large_tensors_lie_in_memory_that_nccl_knows(self):
+        plan = self.compile(self.write("net.dsl", """net wide(batch = 4) {
+    input x : f32[batch, 1024];
+    param w : f32[1024, 700] = normal(0.1);
+    loss mean(square(matmul(x, w)));
+}
+train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 3; }
+"""), "net.plan", "--ranks", 2, "--mode", "data_parallel")
+        expected = self.ok(self.launched(plan, 2, "--comm", "nccl"))
+        self.assertEqual(expected.err, "")
+        for name in "ncclMemAlloc", "ncclCommRegister": # and where the library will not have it, elsewhere
+            done = self.ok(self.launched(plan, 2, "--comm", "nccl", env={"STANDIN_FAIL": name + ":0:1"}))
+            self.assertEqual(done.texts(), expected.texts())
+            self.assertIn(name + " fails, as STANDIN_FAIL asks", done.err)
+
     def test_random_numbers_are_the_cpus(self):
         source = self.write("net.dsl", """import "nn.dsl";
 net dropped(batch = 12) {
