@@ -171,30 +171,28 @@ function eachPart(move, box, fn) {
     walk(0, 0, []);
 }
 
-/* What rank receives, copies from itself included: {from, to, round, box, elements}. Round 0: parts or terms; 1: shares that others added up. */
-function piecesReceived(move, rank) {
-    const pieces = [];
+/* What rank receives, copies from itself included: {from, to, round, box, elements}. Round 0: parts or terms; 1: shares that others added up.
+ * sender: only what comes from this rank. */
+function piecesReceived(move, rank, sender) {
+    const pieces = [], wanted = (from) => sender === undefined || from === sender;
     eachPart(move, boxOf(move.to, move.shape, rank), (part, box) => {
         const elements = boxElements(box);
         const base = rank - only(move.source, rank) + part;
         if (move.terms === 1) {
-            pieces.push({ from: base, to: rank, round: 0, box, elements });
+            if (wanted(base)) pieces.push({ from: base, to: rank, round: 0, box, elements });
             return;
         }
-        const owners = ownersOf(move, rank, part);
-        const share = (i) => {
-            const range = divide([0, elements], owners.length, i);
-            return range[1] - range[0];
-        };
-        owners.forEach((owner, i) => {
-            const count = share(i);
-            if (count === 0) return;
+        const owners = ownersOf(move, rank, part), givers = sender === undefined ? owners : [...new Set([sender, rank])].filter((r) => owners.includes(r));
+        const terms = sender === undefined ? [...Array(move.terms).keys()] : [indexOf(move.summed, sender)];
+        for (const owner of givers) {
+            const range = divide([0, elements], owners.length, owners.indexOf(owner)), count = range[1] - range[0];
+            if (count === 0) continue;
             if (owner !== rank) pieces.push({ from: owner, to: rank, round: 1, box, elements: count });
-            for (let term = 0; owner === rank && term < move.terms; term++) {
+            for (const term of owner === rank ? terms : []) {
                 const holder = base - only(move.summed, base) + numberOf(move.summed, term);
-                pieces.push({ from: holder, to: rank, round: 0, box, elements: count });
+                if (wanted(holder)) pieces.push({ from: holder, to: rank, round: 0, box, elements: count });
             }
-        });
+        }
     });
     return pieces;
 }
@@ -205,7 +203,7 @@ function piecesSent(move, rank) {
     for (let i = 0; i < parts(differ); i++) asked.add(leader + numberOf(differ, i));
     if (move.terms > 1) for (const other of move.needers.get(only(move.target, rank))) asked.add(other);
     asked.delete(rank);
-    return [...asked].flatMap((other) => piecesReceived(move, other).filter((piece) => piece.from === rank));
+    return [...asked].flatMap((other) => piecesReceived(move, other, rank));
 }
 
 /* Bytes that each rank receives from each other: a Map "from,to" -> elements, and totals. */

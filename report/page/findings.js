@@ -44,9 +44,12 @@ function waitFindings(app, latencySaid) {
 function causeText(app, comm) {
     const { program, plan } = app, value = program.values[comm.value], maker = program.nodes[value.node];
     const takers = takersOf(app, comm), partial = comm.layouts[0].partial.length > 0;
-    const made = maker.op === "read" ? `${value.name} is stored in parts` : `${maker.op} ${value.name} ${partial ? "leaves a sum" : "makes it one way"}`;
-    const taken = takers.length === 0 ? "" : `; ${takers[0].op} ${takers[0].name} takes it ${partial ? "added up" : "another"}${partial ? "" : " way"} (${reasonText(plan, program, takers[0])})`;
-    return `${made} (${reasonText(plan, program, maker)})${taken}`;
+    const reason = (node) => {
+        const text = reasonText(plan, program, node);
+        return text === "" ? "" : ` (${text})`;
+    };
+    const made = maker.op === "read" ? `${value.name} is stored one way` : maker.op === "input" ? `${value.name} is delivered one way` : `${maker.op} ${value.name} ${partial ? "leaves a sum" : "makes it one way"}`;
+    return made + reason(maker) + (takers.length === 0 ? "" : `; ${takers[0].op} ${takers[0].name} takes it ${partial ? "added up" : "another way"}${reason(takers[0])}`);
 }
 
 function takersOf(app, comm) {
@@ -57,7 +60,7 @@ function takersOf(app, comm) {
 /* Why a node has its strategy, in a few words. */
 function reasonText(plan, program, node) {
     const why = node.why;
-    if (!why || why.from === FROM.none) return PHASES[node.phase];
+    if (!why || why.from === FROM.none) return "";
     const origin = node.origin >= 0 && node.origin !== node.id ? program.nodes[node.origin] : null;
     if (why.from === FROM.hint) return why.hint >= 0 ? `its hint at ${placeText(plan, plan.hints[why.hint].place)}` : "its hint";
     if (why.from === FROM.origin) return origin ? `as ${origin.op} ${origin.name}` : "as its operator";

@@ -252,8 +252,11 @@ function moveWords(app, tab, received, sent, unit) {
     const shape = tab.value.type.shape, rank = app.rank, has = boxOf(tab.from.layout, shape, rank), wants = boxOf(tab.to.layout, shape, rank);
     const partial = tab.from.layout.partial.length > 0, still = tab.to.layout.partial.length > 0;
     const others = received.filter((p) => p.from !== rank), kept = sum(received.filter((p) => p.from === rank), (p) => p.elements);
-    const line = (p, who, word) => el("li", {}, `${word} rank ${who}: ${bytes(p.elements * unit)} `, el("span", { class: "dim" }, p.round === 1 ? "added up: " : partial ? "its term of " : "", boxText(p.box, shape)));
-    const list = (pieces, word, who) => pieces.length > 0 && el("ul", {}, pieces.slice(0, 12).map((p) => line(p, p[who], word)), pieces.length > 12 && el("li", { class: "dim" }, `and ${pieces.length - 12} more`));
+    const list = (pieces, word, who) => {
+        const groups = [...groupBy(pieces, (p) => `${p.elements} ${p.round} ${p.box}`).values()];
+        const line = (g) => el("li", {}, `${word} rank${g.length > 1 ? "s" : ""} ${ranksText(g.map((p) => p[who]))}: ${bytes(g[0].elements * unit)}${g.length > 1 ? " each" : ""}, `, el("span", { class: "dim" }, g[0].round === 1 ? "added up, of " : !partial ? "" : word === "to" ? "a term of " : g.length > 1 ? "their terms of " : "its term of ", boxText(g[0].box, shape)));
+        return groups.length > 0 && el("ul", {}, groups.slice(0, 12).map(line), groups.length > 12 && el("li", { class: "dim" }, `and ${groups.length - 12} more`));
+    };
     return [
         el("p", {}, el("b", {}, `Rank ${rank}`), ` has ${partial ? "its term of " : ""}`, el("code", {}, boxText(has, shape)), `, and wants ${still ? "a term of " : partial ? "the sum of " : ""}`, el("code", {}, boxText(wants, shape)), "."),
         el("p", {}, `It receives ${bytes(sum(others, (p) => p.elements) * unit)}`, kept > 0 ? `, ${bytes(kept * unit)} are its own already` : "", others.length > 0 ? ":" : "."), list(others, "from", "from"),

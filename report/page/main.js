@@ -1,6 +1,6 @@
 /* Puts the page together: reads the data, draws the sections, and knows what is chosen. */
 
-const SECTIONS = [["summary", "Summary"], ["net", "Net"], ["layout", "Layout"], ["step", "Step"], ["communication", "Communication"], ["training", "Training"], ["compare", "Compare"]];
+const SECTIONS = [["compare", "Compare"], ["summary", "Summary"], ["net", "Net"], ["layout", "Layout"], ["step", "Step"], ["communication", "Communication"], ["training", "Training"]];
 
 function dataOf(id) {
     const element = document.getElementById(id);
@@ -22,13 +22,12 @@ function appDerive(app) {
     app.phases = phasesOf(program);
 }
 
-/* Where forward, backward and update begin. */
+/* Where forward, backward and update begin. Updates may stand among gradients: those behind the last gradient are the phase. */
 function phasesOf(program) {
-    const starts = [{ phase: 0, step: 0 }];
-    for (const step of program.role.steps) {
-        const phase = step.kind === 0 && step.node >= 0 ? program.nodes[step.node].phase : 0;
-        if (phase > starts[starts.length - 1].phase) starts.push({ phase, step: step.id });
-    }
+    const { steps } = program.role, is = (phase) => (step) => step.kind === 0 && step.node >= 0 && program.nodes[step.node].phase === phase;
+    const first = steps.findIndex(is(1)), last = steps.findLastIndex(is(1)), starts = [{ phase: 0, step: 0 }];
+    if (first >= 0) starts.push({ phase: 1, step: first });
+    if (steps.some((step) => step.id > last && is(2)(step))) starts.push({ phase: 2, step: last + 1 });
     return starts;
 }
 
@@ -99,7 +98,7 @@ function pageBuild(plan, run, number, shown) {
     };
     app.drawBar = () => barDraw(app);
     app.message = el("p", { class: "message", role: "alert", hidden: true, onclick: () => app.say("") });
-    replace(main, app.message, summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app), compareSection(app),
+    replace(main, app.message, compareSection(app), summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app),
             el("footer", { class: "dim" }, `Written by pcc ${plan.raw.pcc || ""}. Keys: / find, [ ] rank, + − 0 zoom, n next wait, p peak of memory, b back, t light or dark, arrows in the net.`));
     barDraw(app);
     choose(app, thingNamed(app, shown || decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);

@@ -47,7 +47,7 @@ function checkFigures(stats) {
 /* Bytes of each kind of conversion, computed in the page, are pcc's. */
 function checkPieces() {
     const { plan, program } = page, { role } = program, seen = new Set(), kinds = new Set();
-    for (const comm of role.comms) {
+    for (const comm of plan.ranks <= 64 ? role.comms : []) {
         const type = program.values[comm.value].type, what = `${comm.kind} ${comm.layouts[0].text} -> ${comm.layouts[1].text} of ${type.text}`;
         if (seen.has(what)) continue;
         seen.add(what);
