@@ -219,6 +219,25 @@ Test(expand, batch_norm_of_a_split_batch_reduces_numbers_a_channel) {
     }
 }
 
+/* Channels that are split are each whole: one operator, and one for its gradient, which is proved. */
+Test(expand, batch_norm_of_split_channels_is_one_operator) {
+    Compiled x;
+    compiled_init(&x, 2, 2);
+    x.options.proof.full = true;
+    cr_assert(
+        compiled_run(
+            &x,
+            "net n() { input x : f32[8, 6, 4]; param v : f32[8, 6, 4] = normal(1); param g : f32[6] = uniform(0.5, 1.5); param b : f32[6] = normal(1);\n"
+            " y, mean, variance = batch_norm(x * v, g, b, eps = 0.25) shard ((1, 2, 1), (2), (2)); loss mean(y * y * y) + sum(mean * variance); }\n"
+            "train { data = numpy_rand(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); }\n"),
+        "%s", x.c.error.text);
+    cr_expect_eq(count_op(x.graph, OP_batch_norm), 1);
+    cr_expect_eq(count_op(x.graph, OP_batch_norm_grad), 1);
+    assert_layout(x.graph->values.at[value_named(x.graph, "y")].layout, "[- 2@1 -]");
+    cr_expect(x.c.proof.gradients_run);
+    compiled_finish(&x);
+}
+
 /* An attention whose keys are split: the gradient is computed of each rank's keys, and no rank gets those of others. */
 Test(expand, the_gradient_of_an_attention_is_split_as_its_keys_are) {
     for (int masked = 0; masked < 2; masked++) {

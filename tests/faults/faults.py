@@ -884,3 +884,12 @@ seed(unit("runtime", "rows"),
      ("digits behind the point count", "plain_number", "n -= power;", ""),
      ("a field of digits and more is none", "csv_plain_number", "*end != separator", "false"),
      ("the next field begins behind the separator", "csv_plain_number", "*at = end + 1", "*at = end"))
+seed(unit("compiler", "expand", "expand/batch_norm_of_a_split_batch_reduces_numbers_a_channel"),
+     ("a channel's mean is of every sample's part", "channel_mean", "i < planes->n * planes->s", "i < planes->s"))
+seed(unit("compiler", "expand", "expand/batch_norm_of_split_channels_is_one_operator"),
+     ("batch_norm's gradient takes the mean of dy off", "batch_norm_grad_kernel", "fe_add(dbias, fe_mul(normalised, dweight))", "fe_mul(normalised, dweight)"),
+     ("the derivative of a variance is twice a mean of products", "batch_norm_tangent", "fe_mul(2, along)", "along"))
+seed(unit("ir", "adjoint"),
+     ("a variance's gradient is of x less its mean", "adjoint_of_statistic", "OP_sub", "OP_add"))
+seed(unit("ir", "norm"),
+     ("batch_norm's channels may be split", "channel_factors", "if (d != CHANNEL)", "if (d > 0)"))
