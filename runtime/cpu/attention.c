@@ -130,6 +130,17 @@ static const uint8_t *mask_of(const Attention *a, int64_t head) {
     return mask;
 }
 
+/* Keys of the blocks that queries [query, query + rows) of a head see, of the first n: behind them is none that the mask leaves. */
+static int64_t blocks_seen(const Attention *a, int64_t head, int64_t query, int64_t rows, int64_t n) {
+    if (a->mask == NULL || a->mask_n == 0) return n;
+    const uint8_t *mask = mask_of(a, head) + query * a->mask_m;
+    int64_t seen = 0;
+    for (int64_t i = 0; i < (a->mask_m == 0 ? 1 : rows); i++)
+        for (int64_t j = n; j > seen; j--)
+            if (mask[i * a->mask_m + (j - 1) * a->mask_n]) seen = j;
+    return least((seen + a->block_n - 1) / a->block_n * a->block_n, n);
+}
+
 /* scores: row by row, block_n apart; what is not seen of a row is -infinity, or behind its seen ones. */
 static void block_scores(const Attention *a, const Block *b, char *scores) {
     const char *q = a->q + (b->head * a->m + b->query) * a->d * a->bytes,
@@ -212,7 +223,7 @@ static void forward_block(const Forward *f, int64_t item, char *scores, Running 
     const Attention *a = &f->a;
     Block b = {.head = item / f->blocks, .query = item % f->blocks * a->block_m};
     b.rows = least(a->block_m, a->m - b.query);
-    const int64_t first = b.head * a->m + b.query, n = seen_by(a, b.query + b.rows - 1, a->n);
+    const int64_t first = b.head * a->m + b.query, n = blocks_seen(a, b.head, b.query, b.rows, seen_by(a, b.query + b.rows - 1, a->n));
     char *y = f->y != NULL ? f->y + first * a->e * a->bytes : NULL;
     forward_begin(f, first, b.rows, running);
     for (b.key = 0; b.key < n; b.key += b.columns) {
