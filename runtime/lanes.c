@@ -14,6 +14,7 @@ static int nactions(const Lanes *lanes, const Track *track) {
 static void track_init(Lanes *lanes, Track *track, int driven) {
     track->driven = driven;
     const size_t n = (size_t)nactions(lanes, track) + 1;
+    track->begun = arena_alloc(&lanes->arena, n * sizeof *track->begun);
     track->now = arena_alloc(&lanes->arena, n * sizeof *track->now);
     track->spent = arena_alloc(&lanes->arena, n * sizeof *track->spent);
     track->ran = arena_alloc(&lanes->arena, n * KEPT_STEPS * sizeof *track->ran);
@@ -93,7 +94,7 @@ void lanes_end(Lanes *lanes) {
     lanes->ended = true;
 }
 
-/* A wait on a communicator of several driven ranks is begun more than once. */
+/* A wait on a communicator of several driven ranks is begun more than once: it lasts from the first time on, while other ranks are driven too. */
 void lanes_action(Lanes *lanes, int driven, int action, bool comm, const double at[2]) {
     if (!lanes->on || lanes->track_of[driven] < 0) return;
     Track *track = &lanes->tracks[lanes->track_of[driven]];
@@ -102,7 +103,8 @@ void lanes_action(Lanes *lanes, int driven, int action, bool comm, const double 
     if (comm) return;
     if (ran && ran->begin < 0) ran->begin = (float)at[0];
     if (ran) ran->end = (float)at[1];
-    track->now[action] = (track->now[action] < 0 ? 0 : track->now[action]) + at[1] - at[0];
+    if (track->now[action] < 0) track->begun[action] = at[0];
+    track->now[action] = at[1] - track->begun[action];
 }
 
 void lanes_done(Lanes *lanes, double begin, double wall) {

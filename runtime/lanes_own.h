@@ -18,7 +18,8 @@ typedef struct Spent {
 /* A driven rank. */
 typedef struct Track {
     int driven;
-    double *now; /* per action: seconds of it in the step under way; waits that go on count together */
+    double *begun; /* per action: when it was begun in the step under way */
+    double *now;   /* per action: seconds from there until its end, -1: not begun */
     Spent *spent;
     Ran *ran; /* KEPT_STEPS times the number of actions */
 } Track;

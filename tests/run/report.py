@@ -429,6 +429,8 @@ class Report(Case):
             self.assertEqual(len([e for e in lane["events"] if e[2] == 1]), len([e for e in computed if at[e[0]][0] == START]))
         for s, _, lane, mean, least, most, late in measured["figures"]:
             self.assertTrue(least <= mean + 1 and mean <= most + 1 and late >= 0 and lane == 0)
+            longest = max([e[4] for l in measured["lanes"] for e in l["events"] if e[0] == s and e[2] == 0], default=0)
+            self.assertLessEqual(max(longest, late), most + 100, "the step that is shown is one of those measured")
         tensors = [row[1] for row in measured["memory"]]
         self.assertEqual(len(tensors), ranks)
         self.assertLessEqual(max(tensors), page["plan"]["programs"][0]["roles"][0].get("memory", {"rank": max(tensors)})["rank"])
