@@ -54,11 +54,46 @@ static void give_strategy(Graph *g, int id) {
         node->strategy = strategy_of_result(g, node, g->states.at[origin->state].layout);
         node->from = STRATEGY_ORIGIN;
     } else {
-        Strategy strategy = {.nfactors = node->rule->nfactors};
+        Strategy strategy = {.nfactors = node->rule->nfactors, .pin = stage_pin(g, node->stage)};
         bool reuses = node->origin != id && origin->strategy != NULL;
         if (reuses) strategy_from_origin(node, origin->strategy, &strategy);
         node->strategy = graph_strategy(g, &strategy);
         node->from = reuses ? STRATEGY_ORIGIN : STRATEGY_WHOLE;
+    }
+}
+
+static const Layout *pinned_layout(Graph *g, const Layout *from, Pin pin, const Shape *shape) {
+    Layout layout = *from;
+    layout.pin = pin;
+    return graph_layout(g, &layout, shape);
+}
+
+/* Operators, states and inputs of a stage are its ranks' alone. */
+static void pin_forward(Graph *g) {
+    for (int n = 0; n < g->nforward; n++) {
+        Node *node = &g->nodes.at[n];
+        if (node_is_leaf(node)) continue;
+        Strategy strategy = *node->strategy;
+        strategy.pin = stage_pin(g, node->stage);
+        node->strategy = graph_strategy(g, &strategy);
+    }
+}
+
+/* States of train lie as there. */
+static void pin_leaves(const Build *b, Graph *g) {
+    const int first = b->follows != NULL ? b->follows->sharded.graph.states.n : 0;
+    int *of_state = arena_alloc(g->arena, sizeof *of_state * (size_t)(g->states.n + 1));
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_read || node->op == OP_write) of_state[node->state] = node->stage;
+        if (node->op != OP_input) continue;
+        Input *input = &g->inputs.at[node->state];
+        input->layout = pinned_layout(g, input->layout, stage_pin(g, node->stage), &input->type.shape);
+    }
+    for (int s = first; s < g->states.n; s++) {
+        State *state = &g->states.at[s];
+        const int stage = of_state[s] > 0 ? of_state[s] : of_state[state->parameter];
+        state->layout = pinned_layout(g, state->layout, stage_pin(g, stage), &state->type.shape);
     }
 }
 
@@ -120,7 +155,9 @@ static void sharded_begin(Build *b) {
 bool pass_assign(Build *b) {
     sharded_begin(b);
     Graph *g = &b->sharded.graph;
+    pin_forward(g);
     leaf_layouts(g);
+    pin_leaves(b, g);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         bool later = (node->op == OP_sum_squares && node->origin == n) || node->op == OP_clip || gradient_changes(g, node) ||

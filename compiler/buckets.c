@@ -50,8 +50,14 @@ void buckets_init(Build *b, Buckets *buckets) {
     memset(buckets->of, -1, sizeof *buckets->of * (size_t)(b->spmd.graph.nodes.n + 1));
 }
 
-/* Distributes the members, sorted by key, over new buckets. */
-static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64_t first_limit) {
+/* The ranks that hold a value are those of this stage; -1: all. */
+static int pin_of(const Graph *g, int value) {
+    const Layout *layout = g->values.at[value].layout;
+    return layout_is_pinned(layout) ? layout->pin.value : -1;
+}
+
+/* Distributes the members of a stage (-1: of none), sorted by key, over new buckets. */
+static void fill_stage(Build *b, Buckets *buckets, const Member *members, int n, int64_t first_limit, int stage) {
     const Graph *g = &b->spmd.graph;
     int open[NCOMMS][NDTYPES];
     memset(open, -1, sizeof open);
@@ -59,6 +65,7 @@ static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64
     for (int m = 0; m < n; m++) {
         const Node *node = &g->nodes.at[members[m].node];
         int source = node->in[0], target = node->out[0];
+        if (pin_of(g, source) != stage) continue;
         DType dtype = g->values.at[source].type.dtype;
         int *at = &open[node->comm][dtype];
         if (*at < 0) {
@@ -76,6 +83,11 @@ static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64
         *at = -1;
         limit = b->spmd.graph.settings.bucket_bytes;
     }
+}
+
+static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64_t first_limit) {
+    for (int stage = -1; stage < settings_stages(&b->spmd.graph.settings); stage++)
+        fill_stage(b, buckets, members, n, first_limit, stage);
 }
 
 static int bucket_compare(const void *a, const void *b) {
@@ -110,7 +122,9 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
     *n = 0;
     for (int id = 0; id < g->nodes.n; id++) {
         const Node *node = &g->nodes.at[id];
-        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || of[id] != users) continue;
+        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || of[id] != users ||
+            pin_of(g, node->in[0]) != pin_of(g, node->out[0])) /* from stage to stage: alone */
+            continue;
         int root = g->values.at[node->in[0]].node;
         OpClass made = op_table[g->nodes.at[root].op].op_class;
         bool fits = updates ? g->nodes.at[root].update > 0
@@ -211,7 +225,7 @@ static void gather_bucket(const Build *b, const Joined *all, int n, const bool *
 void buckets_of_values(Build *b, Buckets *buckets, const int *order, int n, const int *position) {
     int nall;
     const Joined *all = conversions_of_values(b, buckets, position, &nall);
-    if (b->spmd.graph.settings.bucket_bytes == 0 || nall < FEW) return;
+    if (b->spmd.graph.settings.bucket_bytes == 0 || nall < FEW || b->spmd.graph.settings.stages > 1) return;
     const double *begin = kernels_begin(b, order, n);
     Joined *joined = arena_alloc(b->arena, sizeof *joined * (size_t)nall);
     bool *taken = arena_alloc(b->arena, (size_t)b->spmd.graph.nodes.n + 1); /* joined, or found to be faster apart */

@@ -110,6 +110,7 @@ typedef struct Location {
 } Location;
 
 typedef struct Placement {
+    int first_rank, last_rank; /* that do these steps */
     VEC(Item) order;
     int *view;           /* views: per value of spmd the one that it is a view of, -1: none */
     Location *location;  /* per value of spmd; NULL before memory */
@@ -140,11 +141,15 @@ typedef struct Build {
     Front front;
     Sharded sharded;
     Spmd spmd;
-    Placement placement;
-    struct ConversionMemo *memo;    /* convert.c: conversions already planned */
-    Program *program;               /* build_emit: its steps */
-    struct Facts *facts;            /* build_emit: what these do (facts.h) */
-    struct Timeline *timeline;      /* build_time: how long they take (oracle.h) */
+    Placement placement; /* of the role that a pass works on (roles.h); behind it the first one's */
+    Placement *role;     /* one for each stage, else one: from pass schedule on */
+    int nroles;
+    struct ConversionMemo *memo; /* convert.c: conversions already planned */
+    Program *program;            /* build_emit: its steps */
+    struct Facts *facts;         /* build_emit: what these do (facts.h), of the role whose ranks need the most memory */
+    struct Facts *role_facts;    /* of each role */
+    struct Timeline *timeline;   /* build_time: how long they take (oracle.h), of the same role */
+    struct Timeline *role_timelines;
     struct ExplainIndex *explained; /* explain_index; NULL: nothing was explained */
 } Build;
 

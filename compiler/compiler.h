@@ -7,6 +7,7 @@
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
  *   search.c       strategies that a solver finds for the whole net; budget.h: measures that keep a plan within a rank's memory
+ *   stages.c       which stage of a pipeline runs each operator
  *   expand.c       operators along rows that are split, in operators that can be split so
  *   build.h        one program on its way: front, sharded, spmd, placement
  *   assign.c       strategies -> layouts of every operand, result, state and input (sharded.h); updates.c: updates of large states in parts
@@ -135,6 +136,7 @@ bool pass_follow(Build *b);
 bool pass_propagate(Build *b);
 bool pass_search(Build *b);
 bool pass_expand(Build *b);
+bool pass_stages(Build *b);
 bool pass_assign(Build *b);
 bool pass_updates(Build *b);
 bool pass_warn(Build *b);
@@ -267,7 +269,7 @@ bool dump_stage(Build *b, const Stage *stage, int number);
 /* The file of one of them: of the k-th of the ranks that are dumped, behind those the SPMD form. NULL: no more. */
 const char *dump_file(const Build *b, const Stage *stage, int number, int k);
 /* What rank sees, in MindSpore's form (docs/ir.md). */
-void dump_rank(Text *text, const Build *b, const Stage *stage, int rank);
+void dump_rank(Text *text, const Build *all, const Stage *stage, int rank);
 void stats_print(Text *text, Compilation *c);
 /* "net.plan: 8 ranks, 42 steps, 5 communications, 1.2 KiB/rank/step sent, proved in 0.8 ms" */
 void stats_summary(Text *text, Compilation *c);

@@ -43,7 +43,7 @@ const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to
     MemoEntry *made = arena_alloc(b->arena, sizeof *made);
     made->key = key;
     const char *why = NULL;
-    bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->front.graph.nranks, policy, b->options->machine,
+    bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->sharded.graph.nranks, policy, b->options->machine,
                                  &made->conversion, &why);
     assert(possible && "a target that is partial where its source is complete");
     (void)possible;

@@ -37,17 +37,21 @@ static void more_of_role(void *context, PlanData *data, int program, int number)
     Arena *arena = counted->arena;
     const Graph *g = program_graph(counted->plan, program);
     const Program *of = &counted->plan->programs.at[program];
-    const Role *role = &of->roles.at[number];
+    const int nroles = of->roles.n;
     const Strategy **strategy = arena_alloc(arena, sizeof *strategy * (size_t)(g->nodes.n + 1));
-    Facts facts;
-    Timeline timeline;
-    for (int s = 0; s < role->steps.n; s++)
-        if (role->steps.at[s].kind == STEP_KERNEL) strategy[role->steps.at[s].node] = strategy_of_step(g, role, &role->steps.at[s], arena);
-    facts_init(&facts, g, of, number, arena);
-    facts_flops(&facts, strategy);
-    facts_bounds(&facts, arena);
-    timeline_make(&timeline, &facts, strategy, counted->machine, arena);
-    report_cost(data, &facts, &timeline, counted->machine);
+    Facts *facts = arena_alloc(arena, sizeof *facts * (size_t)nroles);
+    Timeline *timelines = arena_alloc(arena, sizeof *timelines * (size_t)nroles); /* roles wait for each other */
+    for (int r = 0; r < nroles; r++) {
+        const Role *role = &of->roles.at[r];
+        for (int s = 0; s < role->steps.n; s++)
+            if (role->steps.at[s].kind == STEP_KERNEL)
+                strategy[role->steps.at[s].node] = strategy_of_step(g, role, &role->steps.at[s], arena);
+        facts_init(&facts[r], g, of, r, arena);
+        facts_flops(&facts[r], strategy, arena);
+    }
+    facts_bounds(&facts[number], arena);
+    timeline_make(timelines, facts, nroles, strategy, counted->machine, arena);
+    report_cost(data, &facts[number], &timelines[number], counted->machine);
 }
 
 bool diff_report(const char *path, const char *const plan_path[2], const Plan *const plan[2], const Machine *machine, Arena *arena,

@@ -365,7 +365,10 @@ static const Graph *shown_graph(const Build *b, const Stage *stage) {
     return stage->shown == SHOW_FRONT ? &b->front.graph : stage->shown == SHOW_SHARDED ? &b->sharded.graph : &b->spmd.graph;
 }
 
-void dump_rank(Text *text, const Build *b, const Stage *stage, int rank) {
+void dump_rank(Text *text, const Build *all, const Stage *stage, int rank) {
+    Build of_role = *all; /* the rank's */
+    const Build *b = &of_role;
+    if (all->nroles > 1) of_role.placement = all->role[rank / (shown_graph(all, stage)->nranks / all->nroles)];
     Listing v = {.b = b, .g = shown_graph(b, stage), .text = text, .rank = rank, .local = stage->local, .spmd = stage->shown == SHOW_SPMD};
     Arena scratch;
     arena_init(&scratch);

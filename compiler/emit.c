@@ -1,6 +1,6 @@
 /* emit: the plan and its bytes.
  *
- * Before: memory. After: c->plan, one program "train" of one role, where there is one "eval" of another graph, and c->text and c->side, its bytes. The
+ * Before: memory. After: c->plan, one program "train" of a role for each stage, where there is one "eval" of another graph, and c->text and c->side, its bytes. The
  * plan's graph is the unsharded one without strategies: what the proof compares with, free of what the planner thought. */
 #include <string.h>
 
@@ -26,16 +26,17 @@ static void plan_graph(const Build *b, Graph *g) {
 
 typedef struct Emitter {
     const Build *b;
+    const Placement *placement;
     Role *role;
-    int *instance; /* per value of spmd: its instance, -1: none yet */
-    int *request;  /* per node of spmd: number of its communication */
-    int nrequests;
+    int *instance;  /* per value of spmd: its instance, -1: none yet */
+    int *request;   /* per node of spmd: number of its communication */
+    int *nrequests; /* of all roles */
 } Emitter;
 
 static int instance_of(Emitter *e, int value) {
     const Build *b = e->b;
     if (e->instance[value] >= 0) return e->instance[value];
-    const Location *location = &b->placement.location[value];
+    const Location *location = &e->placement->location[value];
     Instance instance = {.value = b->spmd.whole_value.at[value],
                          .layout = b->spmd.graph.values.at[value].layout,
                          .place = location->place,
@@ -58,7 +59,7 @@ static void emit_step(Emitter *e, Item item) {
     const Node *node = &b->spmd.graph.nodes.at[item.node];
     Step step = {.kind = step_kind(node, item.wait), .op = node->op, .comm = node->comm, .nin = node->nin, .state = -1, .request = -1};
     if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE) step.node = b->spmd.whole_node.at[item.node];
-    if (step.kind == STEP_START) e->request[item.node] = e->nrequests++;
+    if (step.kind == STEP_START && e->request[item.node] < 0) e->request[item.node] = (*e->nrequests)++;
     if (step.kind == STEP_START || step.kind == STEP_WAIT) {
         step.request = e->request[item.node];
         step.stream = step.kind == STEP_START;
@@ -98,33 +99,48 @@ static const char *side_file(const Compilation *c) {
     return slash != NULL ? slash + 1 : path;
 }
 
-static Program emit_program(Build *b) {
+static Role emit_role(Build *b, Placement *placement, int *request, int *nrequests) {
     const Graph *g = &b->spmd.graph;
-    Placement *placement = &b->placement;
-    Program program = {.name = b->name, .loss = -1};
-    Role role = {.first_rank = 0, .last_rank = g->nranks - 1, .arena_bytes = placement->arena_bytes};
-    Emitter e = {.b = b, .role = &role};
+    Role role = {.first_rank = placement->first_rank, .last_rank = placement->last_rank, .arena_bytes = placement->arena_bytes};
+    Emitter e = {.b = b, .placement = placement, .role = &role, .request = request, .nrequests = nrequests};
     e.instance = placement->instance = arena_alloc(b->arena, sizeof *e.instance * (size_t)(g->values.n + 1));
     memset(e.instance, -1, sizeof *e.instance * (size_t)(g->values.n + 1));
-    e.request = arena_alloc(b->arena, sizeof *e.request * (size_t)(g->nodes.n + 1));
-    vec_reserve(b->arena, &role.instances, g->values.n);
+    vec_reserve(b->arena, &role.instances, placement->order.n);
     vec_reserve(b->arena, &role.steps, placement->order.n);
+    for (int k = 0; b->nroles > 1 && k < graph_nreports(g); k++) /* they have one number in all roles: the first ones */
+        instance_of(&e, graph_report(g, k));
     for (int i = 0; i < placement->order.n; i++)
         emit_step(&e, placement->order.at[i]);
-    if (g->loss >= 0) program.loss = instance_of(&e, g->loss);
+    for (int k = 0; k < graph_nreports(g); k++)
+        instance_of(&e, graph_report(g, k));
+    return role;
+}
+
+static Program emit_program(Build *b) {
+    const Graph *g = &b->spmd.graph;
+    Program program = {.name = b->name, .loss = -1};
+    int *request = arena_alloc(b->arena, sizeof *request * (size_t)(g->nodes.n + 1)), nrequests = 0;
+    memset(request, -1, sizeof *request * (size_t)(g->nodes.n + 1));
+    for (int r = 0; r < b->nroles; r++)
+        vec_push(b->arena, &program.roles, emit_role(b, &b->role[r], request, &nrequests));
+    b->placement = b->role[0];
+    if (g->loss >= 0) program.loss = b->placement.instance[g->loss];
     for (int i = 0; i < g->reports.n; i++)
-        vec_push(b->arena, &program.reports, instance_of(&e, g->reports.at[i].value));
-    vec_push(b->arena, &program.roles, role);
+        vec_push(b->arena, &program.reports, b->placement.instance[g->reports.at[i].value]);
     return program;
 }
 
 void build_emit(Build *b) {
     b->program = arena_alloc(b->arena, sizeof *b->program);
-    b->facts = arena_alloc(b->arena, sizeof *b->facts);
+    b->facts = b->role_facts = arena_alloc(b->arena, sizeof *b->facts * (size_t)b->nroles);
     *b->program = emit_program(b);
-    facts_init(b->facts, &b->sharded.graph, b->program, 0, b->arena);
-    facts_flops(b->facts, b->sharded.strategy);
-    b->program->sent_bytes = b->facts->all.sent;
+    for (int r = 0; r < b->nroles; r++) {
+        Facts *facts = &b->role_facts[r];
+        facts_init(facts, &b->sharded.graph, b->program, r, b->arena);
+        facts_flops(facts, b->sharded.strategy, b->arena);
+        if (facts->all.sent > b->program->sent_bytes) b->program->sent_bytes = facts->all.sent;
+        if (facts->rank_bytes > b->facts->rank_bytes) b->facts = facts;
+    }
 }
 
 /* The program train computes the plan's graph, the others graphs of their own, over the states of the plan. */

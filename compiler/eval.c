@@ -171,7 +171,9 @@ static void follow_states(Graph *g, const Graph *train) {
     for (int s = 0; s < train->states.n; s++) {
         State state = train->states.at[s];
         state.hint = NULL;
-        state.layout = graph_layout(g, state.layout, &state.type.shape);
+        Layout layout = *state.layout; /* on the ranks of a stage, as all here until pass stages */
+        layout.pin = (Pin){0};
+        state.layout = graph_layout(g, &layout, &state.type.shape);
         vec_push(g->arena, &g->states, state);
     }
     const int moved = train->states.n - first;
@@ -201,7 +203,10 @@ bool pass_follow(Build *b) {
     for (int id = 0; id < g->nodes.n; id++) {
         Node *node = &g->nodes.at[id];
         node->hint = NULL;
-        if (!node_is_leaf(node)) followed[id] = follow(g, node, find_node(sorted, n, node->name));
+        if (node_is_leaf(node)) continue;
+        const Node *theirs = find_node(sorted, n, node->name);
+        followed[id] = follow(g, node, theirs);
+        if (theirs != NULL) node->stage = theirs->stage;
     }
     for (int i = 0; i < g->inputs.n; i++)
         g->inputs.at[i].hint = NULL;

@@ -62,9 +62,10 @@ int index_input(const ExplainIndex *index, const Graph *g, const char *name) {
 
 static void add_steps(ExplainIndex *x, const Build *b) {
     const Role *role = x->facts->role;
+    const int *instance = b->role[b->facts - b->role_facts].instance;
     x->taken_as = ints(x->arena, role->instances.n, 0);
     for (int v = 0; v < b->spmd.graph.values.n; v++)
-        if (b->placement.instance[v] >= 0) x->taken_as[b->placement.instance[v]] = v;
+        if (instance[v] >= 0) x->taken_as[instance[v]] = v;
     x->event = ints(x->arena, role->steps.n, -1);
     for (int i = 0; i < x->timeline->events.n; i++) {
         const TimelineEvent *event = &x->timeline->events.at[i];

@@ -32,8 +32,15 @@ static Traffic traffic_sum(Traffic a, Traffic b) {
     return (Traffic){a.total + b.total, a.max + b.max};
 }
 
-static int64_t largest_bytes(const TensorType *type, const Layout *layout) {
-    return layout == NULL ? 0 : layout_max_bytes(layout, type); /* NULL: of a plan without a program */
+/* Of the largest box of any rank of the role. */
+static int64_t largest_bytes(const Facts *facts, const TensorType *type, const Layout *layout) {
+    if (layout == NULL || !layout_has_ranks(layout, facts->role->first_rank, facts->role->last_rank))
+        return 0; /* NULL: of a plan without a program */
+    return layout_max_bytes(layout, type);
+}
+
+static bool in_role(const Facts *facts, const Layout *layout) {
+    return layout_has_ranks(layout, facts->role->first_rank, facts->role->last_rank);
 }
 
 /* ---------------------------------------------------------------- what is moved */
@@ -54,6 +61,9 @@ static void count_communication(Facts *facts, int number, Arena *arena) {
                           .bucket = step->bucket,
                           .sent = in_bytes(counted->sent, type),
                           .received = in_bytes(counted->received, type)};
+    if (!in_role(facts, from->layout) && !layout_is_partial(from->layout))
+        made.sent = (Traffic){0}; /* sums are passed on by those that add them up */
+    if (!in_role(facts, to->layout)) made.received = (Traffic){0};
     KindFacts *kind = &facts->kind[made.kind];
     vec_push(arena, &facts->communications, made);
     kind->count++;
@@ -73,18 +83,18 @@ static void count_memory(Facts *facts) {
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         const int64_t elements = shape_elements(&state->type.shape);
-        facts->states += largest_bytes(&state->type, state->layout);
+        facts->states += largest_bytes(facts, &state->type, state->layout);
         facts->states_whole += elements * dtype_bytes[state->type.dtype];
         facts->nparameters += state->trainable;
         facts->parameters += state->trainable ? elements : 0;
     }
     for (int i = 0; i < graph->inputs.n; i++)
-        facts->inputs += largest_bytes(&graph->inputs.at[i].type, graph->inputs.at[i].layout);
+        facts->inputs += largest_bytes(facts, &graph->inputs.at[i].type, graph->inputs.at[i].layout);
     for (int i = 0; i < facts->role->instances.n; i++) {
         const Instance *instance = &facts->role->instances.at[i];
         const bool own =
             instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* no view of one */
-        if (own) facts->constants += largest_bytes(type_of(facts, i), instance->layout);
+        if (own) facts->constants += largest_bytes(facts, type_of(facts, i), instance->layout);
     }
     facts->inner = inner_room(graph, facts->role, NULL);
     facts->rank_bytes = facts->role->arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants;
@@ -94,7 +104,7 @@ static void count_place(Facts *facts, int instance) {
     const Instance *at = &facts->role->instances.at[instance];
     facts->ninner += at->place == PLACE_INNER;
     facts->views += at->place == PLACE_VIEW;
-    if (at->place == PLACE_VIEW) facts->view_bytes += largest_bytes(type_of(facts, instance), at->layout);
+    if (at->place == PLACE_VIEW) facts->view_bytes += largest_bytes(facts, type_of(facts, instance), at->layout);
 }
 
 void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena) {
@@ -109,7 +119,10 @@ void facts_init(Facts *facts, const Graph *graph, const Program *program, int ro
     count_memory(facts);
 }
 
-void facts_flops(Facts *facts, const Strategy *const *strategy) {
+void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena) {
+    bool *computed = arena_alloc(arena, (size_t)facts->graph->nodes.n + 1); /* by the role */
+    for (int s = 0; s < facts->role->steps.n; s++)
+        if (facts->role->steps.at[s].kind == STEP_KERNEL) computed[facts->role->steps.at[s].node] = true;
     for (int n = 0; n < facts->graph->nodes.n; n++) {
         const Node *node = &facts->graph->nodes.at[n];
         double part = op_flops(node->op, node->rule);
@@ -119,7 +132,7 @@ void facts_flops(Facts *facts, const Strategy *const *strategy) {
             const int64_t split = strategy_split(strategy[n], f), size = node->rule->factor[f].size;
             part *= (double)((size + split - 1) / split);
         }
-        facts->rank_flops += part;
+        if (computed[n]) facts->rank_flops += part;
     }
 }
 

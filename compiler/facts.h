@@ -52,6 +52,6 @@ typedef struct Facts {
 /* Of a role of a program that computes this graph, which all must outlive the facts. */
 void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena);
 /* Adds the FLOPs. strategy: per node of the graph, as it runs; NULL: whole. */
-void facts_flops(Facts *facts, const Strategy *const *strategy);
+void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena);
 /* Adds the lower bounds. */
 void facts_bounds(Facts *facts, Arena *arena);

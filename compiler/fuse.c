@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/roles.h"
 #include "compiler/views.h"
 
 enum { WINDOW = 8 }; /* kernels that a member is moved over */
@@ -217,9 +218,8 @@ static void fuse_run(Fuser *f, int first, int end) {
     }
 }
 
-bool pass_fuse(Build *b) {
+static bool fuse_role(Build *b) {
     const Graph *g = &b->spmd.graph;
-    if (b->options->optimize < 2) return true;
     Fuser f = {.b = b, .group = {.b = b, .uses = graph_uses(g, b->arena)}};
     f.fused = arena_alloc(b->arena, sizeof *f.fused * (size_t)(g->nodes.n + 1));
     f.passed = arena_alloc(b->arena, sizeof *f.passed * (size_t)(g->nodes.n + 1));
@@ -231,4 +231,8 @@ bool pass_fuse(Build *b) {
         i = end > i ? end : i + 1;
     }
     return true;
+}
+
+bool pass_fuse(Build *b) {
+    return b->options->optimize < 2 || roles_each(b, fuse_role);
 }

@@ -32,6 +32,7 @@ typedef enum {
     OPT_REDISTRIBUTION,
     OPT_MACHINE,
     OPT_MEMORY,
+    OPT_STAGES,
     OPT_SHARD_STATES,
     OPT_REGATHER,
     OPT_OPTIMIZE,
@@ -88,6 +89,7 @@ static const struct OptionSpec {
                      "cpu (default), gpu8, or a machine file (prun --calibrate): what\n"
                      "                        messages, arithmetic and memory cost there"},
     [OPT_MEMORY] = {"--memory", ARGUMENT_REQUIRED, "--memory BYTES", "what a rank may need, '80 GiB': a plan that needs more is refused"},
+    [OPT_STAGES] = {"--stages", ARGUMENT_REQUIRED, "--stages N", "a pipeline: ranks in N stages, each of which has a part of the net"},
     [OPT_SHARD_STATES] = {"--shard-states", ARGUMENT_REQUIRED, "--shard-states WHAT",
                           "what ranks with equal copies share: none, optimizer (default; ZeRO-1),\n"
                           "                        gradients (ZeRO-2), parameters (ZeRO-3, FSDP)"},
@@ -326,6 +328,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_MEMORY:
         options->overrides.memory = value;
+        return true;
+    case OPT_STAGES:
+        options->overrides.stages = value;
         return true;
     case OPT_SHARD_STATES:
         options->overrides.shard_states = value;

@@ -16,6 +16,7 @@
 
 #include "compiler/compiler.h"
 #include "compiler/pack.h"
+#include "compiler/roles.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -132,7 +133,7 @@ static void place_states(Allocator *a) {
         int value = write->in[0];
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
-        if (node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
+        if (a->def[value] < 0 || node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
         const int operand = overwritten(g, maker, v->index);
         bool over = operand >= 0;
         if (over) {
@@ -243,7 +244,7 @@ static void place_buffers(Allocator *a) {
     }
 }
 
-bool pass_memory(Build *b) {
+static bool memory_role(Build *b) {
     const Graph *g = &b->spmd.graph;
     Allocator a = {.b = b};
     size_t values = (size_t)g->values.n + 1;
@@ -254,6 +255,8 @@ bool pass_memory(Build *b) {
     fused_steps(&a);
     lifetimes(&a);
     place_leaves(b);
+    for (int v = 0; v < g->values.n && b->nroles > 1; v++)
+        if (!role_holds(b, v)) b->placement.location[v] = (Location){.place = PLACE_ELSEWHERE};
     for (int v = 0; v < g->values.n; v++)
         if (b->placement.view[v] >= 0) b->placement.location[v] = (Location){.place = PLACE_VIEW, .at = b->placement.view[v]};
     bool reuse = b->options->optimize > 0;
@@ -265,4 +268,8 @@ bool pass_memory(Build *b) {
         place_results(&a, i);
     place_buffers(&a);
     return true;
+}
+
+bool pass_memory(Build *b) {
+    return roles_each(b, memory_role);
 }

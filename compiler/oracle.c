@@ -6,8 +6,9 @@
 #include "compiler/timeline.h"
 
 void build_time(Build *b) {
-    b->timeline = arena_alloc(b->arena, sizeof *b->timeline);
-    timeline_make(b->timeline, b->facts, b->sharded.strategy, b->options->machine, b->arena);
+    b->role_timelines = arena_alloc(b->arena, sizeof *b->role_timelines * (size_t)b->nroles);
+    timeline_make(b->role_timelines, b->role_facts, b->nroles, b->sharded.strategy, b->options->machine, b->arena);
+    b->timeline = &b->role_timelines[b->facts - b->role_facts];
 }
 
 /* What a batch of a step takes, and what is communicated in it. */
@@ -69,7 +70,7 @@ void build_cost(Build *b, BuildCost *cost) {
     const Facts *facts = b->facts;
     *cost = (BuildCost){.sent_bytes = facts->all.sent,
                         .received_bytes = facts->all.received,
-                        .arena_bytes = b->placement.arena_bytes,
+                        .arena_bytes = facts->role->arena_bytes,
                         .inner_bytes = facts->inner,
                         .state_bytes = facts->states,
                         .input_bytes = facts->inputs,

@@ -29,6 +29,7 @@ static const Pass passes[] = {
     {"propagate",   pass_propagate,   LEAVES_FRONT},
     {"search",      pass_search,      LEAVES_FRONT},
     {"expand",      pass_expand,      LEAVES_FRONT},
+    {"stages",      pass_stages,      LEAVES_FRONT},
     {"assign",      pass_assign,      LEAVES_SHARDED},
     {"updates",     pass_updates,     LEAVES_SHARDED},
     {"warn",        pass_warn,        LEAVES_PLACEMENT},

@@ -98,6 +98,7 @@ static void compute_again(Recompute *r, int id, int reader) {
     node->origin = r->copy.node[old->origin];
     memcpy(node->origin_factor, old->origin_factor, sizeof node->origin_factor);
     node->copy_of = r->copy.node[id];
+    node->stage = old->stage;
     node->strategy = old->strategy;
     node->from = STRATEGY_ORIGIN;
     for (int k = 0; k < node->nout; k++)

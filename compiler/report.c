@@ -326,8 +326,7 @@ static void more_of_program(void *context, PlanData *data, int program) {
 static void more_of_role(void *context, PlanData *data, int program, int role) {
     const Reporter *r = context;
     const Build *b = r->c->programs.at[program];
-    (void)role; /* a program has one */
-    report_cost(data, b->facts, b->timeline, b->options->machine);
+    report_cost(data, &b->role_facts[role], &b->role_timelines[role], b->options->machine);
 }
 
 bool report_print(Text *text, Compilation *c) {
@@ -335,7 +334,8 @@ bool report_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
     for (int i = 0; i < c->programs.n; i++) {
         Build *b = c->programs.at[i];
-        facts_bounds(b->facts, c->arena);
+        for (int role = 0; role < b->nroles; role++)
+            facts_bounds(&b->role_facts[role], c->arena);
         if (b->timeline == NULL) build_time(b);
     }
     find_calls(&r.calls, &train->front.paths, c->arena);

@@ -15,6 +15,8 @@
 
 #include "compiler/buckets.h"
 #include "compiler/prefetch.h"
+#include "compiler/roles.h"
+#include "compiler/tasks.h"
 
 enum { WINDOW = 8 };
 enum { NEVER = -1 };
@@ -31,6 +33,7 @@ typedef struct Scheduler {
     int *position;                 /* node -> p; convert: of its first user, n for the loss, NEVER: no user */
     int *first_start, *next_start; /* position -> converts to start before it, by id; per node: the next of its position */
     char *state;                   /* per convert node: not begun, started, done */
+    const int *task;               /* per node: of a pipeline, in its order; NULL: there are no stages */
     Buckets buckets;
     int nstarted; /* buckets */
 } Scheduler;
@@ -106,6 +109,19 @@ static void place_replicas(const Graph *g, int *key, int count) {
         }
 }
 
+/* The nodes as they are to be computed: in program order, of a pipeline task by task. */
+static int *node_order(const Scheduler *s) {
+    const int n = s->g->nodes.n;
+    Keyed *keyed = arena_alloc(s->b->arena, sizeof *keyed * (size_t)(n + 1));
+    int *nodes = arena_alloc(s->b->arena, sizeof *nodes * (size_t)(n + 1));
+    for (int i = 0; i < n; i++)
+        keyed[i] = (Keyed){s->task != NULL ? s->task[i] : 0, i};
+    if (s->task != NULL) qsort(keyed, (size_t)n, sizeof *keyed, keyed_compare);
+    for (int i = 0; i < n; i++)
+        nodes[i] = keyed[i].node;
+    return nodes;
+}
+
 /* Sorts kernels, updates and writes: kernels in program order, updates and writes after what they need. */
 static void order_kernels(Scheduler *s) {
     const Graph *g = s->g;
@@ -113,8 +129,10 @@ static void order_kernels(Scheduler *s) {
     Keyed *keyed = arena_alloc(arena, sizeof *keyed * (size_t)(g->nodes.n + 1));
     int *key = arena_alloc(arena, sizeof *key * (size_t)(g->nodes.n + 1)); /* leaves: 0 */
     int *last_reader = arena_alloc(arena, sizeof *last_reader * (size_t)(g->states.n + 1));
+    const int *nodes = node_order(s);
     int count = 0;
-    for (int n = 0; n < g->nodes.n; n++) {
+    for (int k = 0; k < g->nodes.n; k++) {
+        const int n = nodes[k];
         const Node *node = &g->nodes.at[n];
         if (node_is_leaf(node) || node->op == OP_convert) continue;
         int own = ++count;
@@ -187,7 +205,8 @@ static void place_starts(Scheduler *s) {
         int ready = node_is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
         int early = s->position[n] - WINDOW, bucket = s->buckets.of[n];
         early = prefetch[n] < early ? prefetch[n] : early;
-        bool grows = s->b->options->optimize < 2 || s->b->spmd.box_bytes[node->out[0]] > s->b->spmd.box_bytes[node->in[0]];
+        const bool within = pin_equal(&g->values.at[node->in[0]].layout->pin, &g->values.at[node->out[0]].layout->pin);
+        bool grows = within && (s->b->options->optimize < 2 || s->b->spmd.box_bytes[node->out[0]] > s->b->spmd.box_bytes[node->in[0]]);
         int start = bucket >= 0 ? bucket_ready[bucket] : grows && early > ready ? early : ready;
         s->next_start[n] = s->first_start[start];
         s->first_start[start] = n;
@@ -233,7 +252,7 @@ static void start_due(Scheduler *s, int position) {
 }
 
 bool pass_schedule(Build *b) {
-    Scheduler s = {.b = b, .g = &b->spmd.graph};
+    Scheduler s = {.b = b, .g = &b->spmd.graph, .task = tasks_order(b)};
     size_t nodes = (size_t)b->spmd.graph.nodes.n + 1;
     s.at = arena_alloc(b->arena, sizeof *s.at * nodes);
     s.position = arena_alloc(b->arena, sizeof *s.position * nodes);
@@ -256,5 +275,6 @@ bool pass_schedule(Build *b) {
     start_due(&s, s.n);
     for (int k = 0; k < graph_nreports(&b->spmd.graph); k++)
         require(&s, graph_report(&b->spmd.graph, k));
+    roles_make(b, s.task);
     return true;
 }

@@ -11,6 +11,7 @@
 bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, Strategy *strategy) {
     memset(strategy, 0, sizeof *strategy);
     strategy->nfactors = node->rule->nfactors;
+    strategy->pin = layout->pin;
     for (int d = 0; d < layout->ndim; d++) {
         int n = layout_count(layout, d), f = factor[d];
         if (n == 0) continue;
@@ -90,7 +91,9 @@ static void node_results(Build *b, int id) {
         layout_complete(&layout, &complete);
         int like = node->micro > 0 ? node->origin : id;
         const Layout *asked = k == 0 && like < g->nforward && b->front.out_layout != NULL ? b->front.out_layout[like] : NULL;
-        s->home[node->out[k]] = graph_layout(g, asked != NULL ? asked : &complete, &value->type.shape);
+        if (asked != NULL) complete = *asked;
+        complete.pin = layout.pin;
+        s->home[node->out[k]] = graph_layout(g, &complete, &value->type.shape);
     }
 }
 

@@ -121,6 +121,27 @@ static void print_time(Text *text, const Timeline *timeline, const Machine *mach
                     machine->name);
 }
 
+/* Of a pipeline: each stage, and for how much of a step it computes nothing. */
+static void print_stages(Text *text, Build *b, Arena *arena) {
+    const Settings *settings = &b->front.graph.settings;
+    const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    if (b->nroles < 2) return;
+    timeline_of(b);
+    for (int r = 0; r < b->nroles; r++) {
+        const Facts *facts = &b->role_facts[r];
+        const Timeline *timeline = &b->role_timelines[r];
+        text_printf(text, "stage %-8d ranks %d to %d: %s a rank, of it states %s and arena %s; kernels %.4g ms, waits %.4g ms\n", r,
+                    facts->role->first_rank, facts->role->last_rank, bytes_named(arena, facts->rank_bytes),
+                    bytes_named(arena, facts->states), bytes_named(arena, facts->role->arena_bytes), 1e3 * timeline->kernel_s,
+                    1e3 * timeline->exposed_s);
+    }
+    text_printf(
+        text,
+        "bubble         %.3g %% of the step no kernel runs, on average of the stages; %d equal stages and %lld batches, nothing else: %.3g %%\n",
+        100 * timelines_idle(b->role_timelines, b->nroles), b->nroles, (long long)batches,
+        100.0 * (b->nroles - 1) / (double)(batches + b->nroles - 1));
+}
+
 /* What computing values again saves and costs: the program is compiled once more without. False: no value is. */
 typedef struct Saved {
     int kernels;    /* computed again */
@@ -187,6 +208,7 @@ void stats_print(Text *text, Compilation *c) {
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), c->options->machine);
+    print_stages(text, train, c->arena);
     measures_print(text, train, "measure        ", "\n");
     if (c->micro != NULL && c->micro->parts > 1) {
         text_printf(text, "measure        micro_batches = %d", c->micro->parts);
@@ -349,6 +371,26 @@ static void json_time(Json *json, const Timeline *timeline, const Machine *machi
     json_end(json);
 }
 
+static void json_stages(Json *json, Build *b) {
+    if (b->nroles < 2) return;
+    timeline_of(b);
+    json_array(json, "stages");
+    for (int r = 0; r < b->nroles; r++) {
+        const Facts *facts = &b->role_facts[r];
+        json_row(json, NULL);
+        json_int(json, "first", facts->role->first_rank);
+        json_int(json, "last", facts->role->last_rank);
+        json_int(json, "rank", facts->rank_bytes);
+        json_int(json, "states", facts->states);
+        json_int(json, "arena", facts->role->arena_bytes);
+        json_real(json, "kernels", b->role_timelines[r].kernel_s);
+        json_real(json, "exposed", b->role_timelines[r].exposed_s);
+        json_end(json);
+    }
+    json_end(json);
+    json_real(json, "idle", timelines_idle(b->role_timelines, b->nroles));
+}
+
 static void json_measure(Json *json, const char *name, double share, int64_t saved_bytes, double seconds) {
     json_row(json, NULL);
     json_text(json, "name", name);
@@ -405,6 +447,7 @@ void stats_json(Text *text, Compilation *c) {
     json_held(&json, train->facts, c->diags, c->arena);
     json_saved(&json, train, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);
+    json_stages(&json, train);
     json_measures(&json, c);
     if (train->front.search != NULL) {
         const SearchResult *found = train->front.search;

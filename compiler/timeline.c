@@ -2,7 +2,17 @@
 
 #include <string.h>
 
+/* A communication of several roles: it begins when all have started it. */
+typedef struct Shared {
+    int nroles, nstarted;
+    double ready_s; /* when the last one so far has started it */
+} Shared;
+
 typedef struct Simulation {
+    struct Simulation *all; /* one for each role */
+    int nroles;
+    Shared *shared; /* per request of the program */
+    int at;         /* the step that comes next */
     Timeline *timeline;
     const Facts *facts;
     const Role *role;
@@ -11,7 +21,7 @@ typedef struct Simulation {
     Arena *arena;
     double kernels_s, link_s; /* until when the stream of kernels, that of communications is taken */
     int next;                 /* of facts->communications */
-    int *started;             /* per request: its event; -1 */
+    int *started;             /* per request: its event, + 1; 0: none */
     int *communication;       /* per request: of the facts */
     double *alone_s;          /* per request, of a bucket its first: what cannot run while kernels do, until it has been waited for */
 } Simulation;
@@ -100,6 +110,24 @@ static int64_t busiest_of(const Communication *made) {
     return made->sent.max > made->received.max ? made->sent.max : made->received.max;
 }
 
+/* All roles have started a communication: it takes the links of all. */
+static void move_shared(Simulation *s, int request) {
+    Shared *shared = &s->shared[request];
+    double begin = shared->ready_s;
+    for (int r = 0; r < s->nroles; r++)
+        if (s->all[r].started[request] > 0 && s->all[r].link_s > begin) begin = s->all[r].link_s;
+    for (int r = 0; r < s->nroles; r++) {
+        Simulation *role = &s->all[r];
+        if (role->started[request] == 0) continue;
+        TimelineEvent *event = &role->timeline->events.at[role->started[request] - 1];
+        event->end_s += begin - event->begin_s;
+        event->begin_s = begin;
+        role->link_s = event->end_s;
+        if (role->facts->communications.at[role->communication[request]].received.max == 0)
+            role->alone_s[request] = 0; /* who receives does it */
+    }
+}
+
 /* Starts from `first` on that run as one: their messages go together. Returns their number. */
 static int run_starts(Simulation *s, int first) {
     const Step *step = &s->role->steps.at[first];
@@ -115,26 +143,41 @@ static int run_starts(Simulation *s, int first) {
         moving_s += its.bytes_s;
         bytes += (double)busiest_of(made);
         s->timeline->alone_s[s->next] = move_seconds(its);
-        s->started[at->request] = event;
+        s->started[at->request] = event + 1;
         s->communication[at->request] = s->next - n;
         s->next++;
     }
-    const double begin = s->kernels_s > s->link_s ? s->kernels_s : s->link_s, seconds = messages_s + moving_s;
-    s->link_s = begin + s->machine->overlap * seconds;
+    const double seconds = messages_s + moving_s;
+    double begin = s->kernels_s > s->link_s ? s->kernels_s : s->link_s;
+    Shared *shared = &s->shared[step->request];
+    shared->nstarted++;
+    if (shared->nroles > 1) { /* begin and end follow when the others have started it too */
+        begin = s->kernels_s;
+        shared->ready_s = begin > shared->ready_s ? begin : shared->ready_s;
+    } else {
+        s->link_s = begin + s->machine->overlap * seconds;
+    }
     s->timeline->communication_s += seconds;
     s->alone_s[step->request] = seconds - s->machine->overlap * seconds;
-    add_event(s, (TimelineEvent){.step = first, .nsteps = n, .communication = true, .begin_s = begin, .end_s = s->link_s, .bytes = bytes});
+    add_event(s, (TimelineEvent){.step = first,
+                                 .nsteps = n,
+                                 .communication = true,
+                                 .begin_s = begin,
+                                 .end_s = begin + s->machine->overlap * seconds,
+                                 .bytes = bytes});
+    if (shared->nroles > 1 && shared->nstarted == shared->nroles) move_shared(s, step->request);
     return n;
 }
 
 /* Waits from `first` on for what runs as one. What of it cannot run beside kernels is done now. */
 static int run_waits(Simulation *s, int first) {
-    const int event = s->started[s->role->steps.at[first].request], request = s->role->steps.at[s->timeline->events.at[event].step].request;
+    const int event = s->started[s->role->steps.at[first].request] - 1,
+              request = s->role->steps.at[s->timeline->events.at[event].step].request;
     const double behind_s = s->timeline->events.at[event].end_s;
     const double end = (behind_s > s->kernels_s ? behind_s : s->kernels_s) + s->alone_s[request];
     int n = 1;
     while (first + n < s->role->steps.n && s->role->steps.at[first + n].kind == STEP_WAIT &&
-           s->started[s->role->steps.at[first + n].request] == event)
+           s->started[s->role->steps.at[first + n].request] - 1 == event)
         n++;
     s->timeline->exposed_s += end - s->kernels_s;
     s->timeline->exposed_by[s->communication[request]] += end - s->kernels_s;
@@ -146,45 +189,90 @@ static int run_waits(Simulation *s, int first) {
 
 /* ---------------------------------------------------------------- a step */
 
-void timeline_make(Timeline *timeline, const Facts *facts, const Strategy *const *strategy, const Machine *machine, Arena *arena) {
-    const size_t nsteps = (size_t)facts->role->steps.n + 1;
-    Simulation s = {.timeline = timeline,
-                    .facts = facts,
-                    .role = facts->role,
-                    .strategy = strategy,
-                    .machine = machine != NULL ? machine : &machine_cpu,
-                    .arena = arena,
-                    .started = arena_alloc(arena, sizeof *s.started * nsteps),
-                    .communication = arena_alloc(arena, sizeof *s.communication * nsteps),
-                    .alone_s = arena_alloc(arena, sizeof *s.alone_s * nsteps)};
+/* Not all roles have started what a step waits for. */
+static bool waits_for_others(const Simulation *s, const Step *wait) {
+    const TimelineEvent *event = &s->timeline->events.at[s->started[wait->request] - 1];
+    const Shared *shared = &s->shared[s->role->steps.at[event->step].request];
+    return shared->nstarted < shared->nroles;
+}
+
+/* The step that comes next. Returns how many run as one with it. */
+static int run_step(Simulation *s) {
+    const Step *step = &s->role->steps.at[s->at];
+    switch (step->kind) {
+    case STEP_KERNEL:
+        return run_kernels(s, s->at);
+    case STEP_LOCAL:
+        s->next++;
+        run_copy(s, s->at, step->out[0]);
+        return 1;
+    case STEP_WRITE:
+        if (!is_in_storage(s, step)) run_copy(s, s->at, step->in[0]);
+        return 1;
+    case STEP_START:
+        return run_starts(s, s->at);
+    case STEP_WAIT:
+        return run_waits(s, s->at);
+    }
+    return 1;
+}
+
+static void simulation_init(Simulation *s, Timeline *timeline, const Facts *facts, int nrequests, Arena *arena) {
+    const size_t n = (size_t)nrequests + 1;
+    s->timeline = timeline;
+    s->facts = facts;
+    s->role = facts->role;
+    s->arena = arena;
+    s->started = arena_alloc(arena, sizeof *s->started * n);
+    s->communication = arena_alloc(arena, sizeof *s->communication * n);
+    s->alone_s = arena_alloc(arena, sizeof *s->alone_s * n);
     const size_t ncommunications = (size_t)facts->communications.n + 1;
     *timeline = (Timeline){.alone_s = arena_alloc(arena, sizeof *timeline->alone_s * ncommunications),
                            .exposed_by = arena_alloc(arena, sizeof *timeline->exposed_by * ncommunications)};
     vec_reserve(arena, &timeline->events, facts->role->steps.n);
-    for (int i = 0; i < s.role->steps.n;) {
-        const Step *step = &s.role->steps.at[i];
-        int n = 1;
-        switch (step->kind) {
-        case STEP_KERNEL:
-            n = run_kernels(&s, i);
-            break;
-        case STEP_LOCAL:
-            s.next++;
-            run_copy(&s, i, step->out[0]);
-            break;
-        case STEP_WRITE:
-            if (!is_in_storage(&s, step)) run_copy(&s, i, step->in[0]);
-            break;
-        case STEP_START:
-            n = run_starts(&s, i);
-            break;
-        case STEP_WAIT:
-            n = run_waits(&s, i);
-            break;
-        }
-        i += n;
+    for (int i = 0; i < s->role->steps.n; i++)
+        if (s->role->steps.at[i].kind == STEP_START) s->shared[s->role->steps.at[i].request].nroles++;
+}
+
+/* One step of the role whose kernels have come least far, of those that do not wait for another one: so communications begin in the order of time. False: there is none. */
+static bool run_earliest(Simulation *all, int nroles) {
+    Simulation *first = NULL;
+    for (int r = 0; r < nroles; r++) {
+        Simulation *s = &all[r];
+        const Step *step = s->at < s->role->steps.n ? &s->role->steps.at[s->at] : NULL;
+        if (step == NULL || (step->kind == STEP_WAIT && waits_for_others(s, step))) continue;
+        if (first == NULL || s->kernels_s < first->kernels_s) first = s;
     }
-    timeline->step_s = s.kernels_s > s.link_s ? s.kernels_s : s.link_s;
+    if (first != NULL) first->at += run_step(first);
+    return first != NULL;
+}
+
+void timeline_make(Timeline *timelines, const Facts *facts, int nroles, const Strategy *const *strategy, const Machine *machine,
+                   Arena *arena) {
+    const int nrequests = program_requests(facts->program);
+    Shared *shared = arena_alloc(arena, sizeof *shared * ((size_t)nrequests + 1));
+    Simulation *all = arena_alloc(arena, sizeof *all * (size_t)nroles);
+    double step_s = 0;
+    for (int r = 0; r < nroles; r++) {
+        all[r] = (Simulation){
+            .all = all, .nroles = nroles, .shared = shared, .strategy = strategy, .machine = machine != NULL ? machine : &machine_cpu};
+        simulation_init(&all[r], &timelines[r], &facts[r], nrequests, arena);
+    }
+    while (run_earliest(all, nroles)) {
+    }
+    for (int r = 0; r < nroles; r++) {
+        step_s = all[r].kernels_s > step_s ? all[r].kernels_s : step_s;
+        step_s = all[r].link_s > step_s ? all[r].link_s : step_s;
+    }
+    for (int r = 0; r < nroles; r++)
+        timelines[r].step_s = step_s;
+}
+
+double timelines_idle(const Timeline *timelines, int nroles) {
+    double kernels_s = 0;
+    for (int r = 0; r < nroles; r++)
+        kernels_s += timelines[r].kernel_s;
+    return timelines[0].step_s > 0 ? 1 - kernels_s / (nroles * timelines[0].step_s) : 0;
 }
 
 /* ---------------------------------------------------------------- Chrome's JSON */
@@ -209,11 +297,10 @@ static void print_name(Text *text, const Facts *facts, const TimelineEvent *even
     }
 }
 
-void timeline_print(Text *text, const Timeline *timeline, const Facts *facts) {
-    const int process = facts->graph->nranks; /* beside the ranks of a measured trace */
+/* The events of a role, as those of a process. */
+static void print_role(Text *text, const Timeline *timeline, const Facts *facts, int process, const char *name) {
     static const char *const threads[] = {"operators", "communications"};
-    text_printf(text, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
-    text_printf(text, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"predicted\"}},\n", process);
+    text_printf(text, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"%s\"}},\n", process, name);
     for (int t = 0; t < 2; t++)
         text_printf(text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": \"%s\"}},\n", process,
                     t, threads[t]);
@@ -230,6 +317,16 @@ void timeline_print(Text *text, const Timeline *timeline, const Facts *facts) {
             if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
         text_printf(text, "\", \"step\": 1, \"plan_step\": %d, \"flops\": %.15g, \"bytes\": %.15g}},\n", event->step, event->flops,
                     event->bytes);
+    }
+}
+
+void timeline_print(Text *text, const Timeline *timelines, const Facts *facts, int nroles) {
+    const int process = facts->graph->nranks; /* beside the ranks of a measured trace */
+    text_printf(text, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    for (int r = 0; r < nroles; r++) {
+        char name[64] = "predicted";
+        if (nroles > 1) snprintf(name, sizeof name, "predicted, ranks %d to %d", facts[r].role->first_rank, facts[r].role->last_rank);
+        print_role(text, &timelines[r], &facts[r], process + r, name);
     }
     text_printf(text, "{\"name\": \"end\", \"ph\": \"M\", \"pid\": %d, \"args\": {}}\n]}\n", process);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/roles.h"
 
 typedef struct Viewer {
     const Build *b;
@@ -28,7 +29,7 @@ Shape kernel_shape(const Build *b, int value) {
     const Value *at = &b->spmd.graph.values.at[value];
     Shape shape = {.ndim = at->type.shape.ndim};
     Box box;
-    layout_box(at->layout, &at->type.shape, 0, &box);
+    layout_box(at->layout, &at->type.shape, layout_first_rank(at->layout), &box);
     for (int d = 0; d < shape.ndim; d++)
         shape.dim[d] = d == 0 && at->type.hidden ? 1 : box.end[d] - box.begin[d];
     return shape;
@@ -185,7 +186,7 @@ static bool readers_fit(const Viewer *v, const Node *node, const int *view) {
     return true;
 }
 
-bool pass_views(Build *b) {
+static bool views_role(Build *b) {
     const Graph *g = &b->spmd.graph;
     Viewer v = {.b = b, .g = g, .uses = graph_uses(g, b->arena)};
     int *view = b->placement.view = arena_alloc(b->arena, sizeof *view * (size_t)(g->values.n + 1));
@@ -202,4 +203,8 @@ bool pass_views(Build *b) {
         if (!readers_fit(&v, node, view)) mark(&v, node, view, false);
     }
     return true;
+}
+
+bool pass_views(Build *b) {
+    return roles_each(b, views_role);
 }

@@ -76,7 +76,7 @@ static int compare_hints(const void *a, const void *b) {
 static void warn_no_effect(const Build *b) {
     const Graph *g = &b->sharded.graph;
     const Settings *settings = &g->settings;
-    if (g->nranks == 1) return; /* nothing to split over: the same text is meant for more ranks too */
+    if (b->front.chosen.nranks == 1) return; /* nothing to split over: the same text is meant for more ranks too */
     const Hint **kept = arena_alloc(b->arena, sizeof *kept * (size_t)(g->nodes.n + 1));
     size_t nkept = 0;
     for (int n = 0; n < g->nodes.n; n++)
@@ -180,7 +180,8 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
 /* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */
 static void warn_replicated(const Build *b) {
     const Graph *g = &b->sharded.graph;
-    if (g->nranks == 1 || g->settings.mode == MODE_MANUAL) return; /* each rank does what the net says */
+    const int nranks = b->front.chosen.nranks;                  /* of a stage */
+    if (nranks == 1 || g->settings.mode == MODE_MANUAL) return; /* each rank does what the net says */
     double *repeated = arena_alloc(b->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0,
            sum = 0; /* per forward node of b->front.chosen */
     for (int n = 0; n < g->nodes.n; n++) {
@@ -189,7 +190,7 @@ static void warn_replicated(const Build *b) {
         double flops = rule_flops(node->op, node->rule);
         total += flops;
         if (op_table[node->op].op_class == OP_CLASS_UPDATE || found_best(b, chosen_of(b, node->origin))) continue;
-        double again = flops * (1 - (double)ranks_sharing(node) / g->nranks);
+        double again = flops * (1 - (double)ranks_sharing(node) / nranks);
         repeated[chosen_of(b, node->origin)] += again;
         sum += again;
     }
@@ -220,7 +221,7 @@ static void warn_replicated(const Build *b) {
         if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] &&
             better_strategy(b, node, &text))
             diag_hint(b->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node),
-                      g->nranks, text.at);
+                      nranks, text.at);
         text_finish(&text);
     }
 }

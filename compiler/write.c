@@ -14,7 +14,7 @@ static bool write_timeline(Compilation *c) {
     Build *b = program_train(c);
     Text text = {0};
     build_time(b);
-    timeline_print(&text, b->timeline, b->facts);
+    timeline_print(&text, b->role_timelines, b->role_facts, b->nroles);
     const bool done = file_write(c->options->timeline, text.at, text.n, &c->error);
     text_finish(&text);
     return done;

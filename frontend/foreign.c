@@ -22,12 +22,21 @@ const char *foreign_attr(OpCode op, const char *name) {
 /* Words that mean the same. */
 static const struct {
     const char *what, *theirs, *ours;
-} words[] = {
-    {"element type", "float32", "f32"},    {"element type", "float64", "f64"},         {"element type", "int32", "i32"},
-    {"element type", "int64", "i64"},      {"mode", "auto_parallel", "auto"},          {"mode", "semi_auto_parallel", "semi_auto"},
-    {"mode", "hybrid_parallel", "manual"}, {"mode", "standalone", "stand_alone"},      {"setting", "search_mode", "search"},
-    {"setting", "parallel_mode", "mode"},  {"setting", "dataset_strategy", "dataset"}, {"setting", "auto_parallel_search_mode", "search"},
-    {"argument", "learning_rate", "lr"},   {"argument", "warmup_steps", "warmup"}};
+} words[] = {{"element type", "float32", "f32"},
+             {"element type", "float64", "f64"},
+             {"element type", "int32", "i32"},
+             {"element type", "int64", "i64"},
+             {"mode", "auto_parallel", "auto"},
+             {"mode", "semi_auto_parallel", "semi_auto"},
+             {"mode", "hybrid_parallel", "manual"},
+             {"mode", "standalone", "stand_alone"},
+             {"setting", "search_mode", "search"},
+             {"setting", "parallel_mode", "mode"},
+             {"setting", "dataset_strategy", "dataset"},
+             {"setting", "pipeline_stages", "stages"},
+             {"setting", "auto_parallel_search_mode", "search"},
+             {"argument", "learning_rate", "lr"},
+             {"argument", "warmup_steps", "warmup"}};
 
 const char *foreign_word(const char *what, const char *name) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

@@ -74,7 +74,7 @@ bool eval_log(Lower *lower, const Expr *value) {
     if (!who) return true;
     if (strcmp(who->text, "all") == 0 && !who->next) return settings->log_rank = -1, true;
     if (strcmp(who->text, "rank") == 0 && who->next)
-        return integer_eval(lower, who->next, "the rank", 0, lower->graph->nranks - 1, &settings->log_rank);
+        return integer_eval(lower, who->next, "the rank", 0, lower->graph->nranks * settings_stages(settings) - 1, &settings->log_rank);
     diag_error(lower->diags, lower_span(lower, who->loc), "a log is on rank 0, on another rank, or on all");
     return false;
 }

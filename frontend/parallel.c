@@ -85,9 +85,42 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
     return which >= 0;
 }
 
-/* In the order in which they are read: the mesh is judged by the mode. */
+/* All else is said of the ranks of one stage: strategies divide these, and meshes name them. */
+static bool eval_stages(Lower *lower, const Expr *value) {
+    Graph *graph = lower->graph;
+    Settings *settings = &graph->settings;
+    settings->stages_span = lower_span(lower, value->loc);
+    if (!integer_eval(lower, value, "stages", 1, MAX_RANKS, &settings->stages)) return false;
+    if (graph->nranks == 1) settings->stages = 1; /* the same text runs on one rank */
+    if (graph->nranks % settings->stages != 0) {
+        diag_error(lower->diags, settings->stages_span, "%lld stages do not divide %d ranks", (long long)settings->stages, graph->nranks);
+        diag_hint(lower->diags, "each stage has as many ranks: --ranks is a multiple of the stages");
+        return false;
+    }
+    graph->nranks /= (int)settings->stages;
+    return true;
+}
+
+static bool stages_check(const Lower *lower) {
+    const Settings *settings = &lower->graph->settings;
+    if (settings->stages < 2 || settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO) return true;
+    diag_error(lower->diags, settings->stages_span, "stages are for modes auto and semi_auto, and this is mode %s",
+               mode_name[settings->mode]);
+    return false;
+}
+
+static bool eval_pipeline(Lower *lower, const Expr *value) {
+    static const char *const names[NPIPELINES] = {[PIPELINE_1F1B] = "1f1b", [PIPELINE_GPIPE] = "gpipe"};
+    const int order = choice(lower, "pipeline_scheduler", value, names, NPIPELINES);
+    if (order >= 0) lower->graph->settings.pipeline = (Pipeline)order;
+    return order >= 0;
+}
+
+/* In the order in which they are read: the mesh is judged by the mode, and by the ranks of a stage. */
 enum {
     MODE,
+    STAGES,
+    PIPELINE,
     SEARCH,
     GRADIENTS,
     MESH,
@@ -104,6 +137,8 @@ enum {
     NPARALLEL
 };
 const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
+                                     [STAGES] = {"stages", eval_stages},
+                                     [PIPELINE] = {"pipeline_scheduler", eval_pipeline},
                                      [SEARCH] = {"search", eval_search},
                                      [GRADIENTS] = {"gradients", eval_gradients},
                                      [MESH] = {"mesh", mesh_eval},
@@ -254,8 +289,9 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->strict_divide = flags->strict_divide;
     bool given[NPARALLEL] = {[MODE] = flags->mode,           [SEARCH] = flags->search, [DATASET] = flags->dataset,
                              [GRADIENTS] = flags->gradients, [MEMORY] = flags->memory, [SHARD_STATES] = flags->shard_states,
-                             [REGATHER] = flags->regather};
+                             [REGATHER] = flags->regather,   [STAGES] = flags->stages};
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
+    ok &= flag_lower(lower, "--stages", flags->stages, eval_stages);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
     ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
     ok &= flag_lower(lower, "--memory", flags->memory, eval_memory);
@@ -268,6 +304,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
     if (ok) warn_search(lower);
     if (ok && block) warn_manual(lower, block);
+    ok = ok && stages_check(lower);
     return replicas_lower(lower) && ok && groups_check(lower);
 }
 

@@ -15,7 +15,7 @@ const char *const comm_title[NCOMMS] = {
 };
 
 int64_t box_elements(const Box *box) {
-    int64_t elements = 1;
+    int64_t elements = !box->nothing;
     for (int i = 0; i < box->ndim; i++) {
         if (box->end[i] <= box->begin[i]) return 0;
         elements *= box->end[i] - box->begin[i];
@@ -25,8 +25,9 @@ int64_t box_elements(const Box *box) {
 
 bool box_intersect(const Box *a, const Box *b, Box *result) {
     assert(a->ndim == b->ndim);
-    bool some = true;
+    bool some = !a->nothing && !b->nothing;
     result->ndim = a->ndim;
+    result->nothing = !some;
     for (int i = 0; i < a->ndim; i++) {
         result->begin[i] = a->begin[i] > b->begin[i] ? a->begin[i] : b->begin[i];
         result->end[i] = a->end[i] < b->end[i] ? a->end[i] : b->end[i];
@@ -112,7 +113,8 @@ static void dim_range(const Layout *layout, int dim, int64_t size, int number, i
 
 static void position_box(const Layout *layout, const Shape *shape, int position, Box *box) {
     assert(layout->ndim == shape->ndim);
-    box->ndim = shape->ndim;
+    *box = (Box){.ndim = shape->ndim, .nothing = !layout_has_rank(layout, position)};
+    if (box->nothing) return;
     for (int i = 0; i < shape->ndim; i++)
         dim_range(layout, i, shape->dim[i], position, &box->begin[i], &box->end[i]);
 }
@@ -243,15 +245,15 @@ static int ranks_find(const Ranks *ranks, int rank) {
     return low < ranks->count && ranks->list[low] == rank ? low : -1;
 }
 
-/* One redistribution, prepared. The digits of the source are those that divide dimensions in `from`; those of the target are all that
- * decide what a rank needs: the ones that divide dimensions in `to`, and the partial ones that stay. */
+/* One redistribution, prepared. The digits of the source are those that divide dimensions in `from`, and its pin's; those of the target are all that
+ * decide what a rank needs: its pin's, the ones that divide dimensions in `to`, and the partial ones that stay. */
 typedef struct Redistribution {
     const Layout *from, *to;
     const Shape *shape;
     int nranks;
-    const Digit *source, *target;
+    Digit source[MAX_DIGITS + 1], target[MAX_DIGITS + 1];
     int nsource, ntarget;
-    const Digit *kept; /* the partial digits of `to`; the last of target */
+    const Digit *kept; /* the partial digits of `to` */
     int nkept;
     const Order *from_order, *to_order;
     bool mixed;               /* they differ */
@@ -283,14 +285,22 @@ static int digits_left(const Digit *digits, int n, int nranks, Digit *left) {
     return nleft;
 }
 
+/* The first n digits of a layout and that of its pin, which stands before them. */
+static int digits_of(const Layout *layout, int n, Digit *digits) {
+    const int pinned = layout_is_pinned(layout);
+    digits[0] = layout->pin.digit;
+    memcpy(digits + pinned, layout->digit, (size_t)n * sizeof *digits);
+    return n + pinned;
+}
+
 static void move_init(Redistribution *m, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     assert(from->ndim == shape->ndim && to->ndim == shape->ndim && !layout_has_halo(from));
-    *m = (Redistribution){.from = from, .to = to, .shape = shape, .nranks = nranks, .source = from->digit, .target = to->digit};
+    *m = (Redistribution){.from = from, .to = to, .shape = shape, .nranks = nranks};
     Reduction kind;
-    m->nsource = from->start[from->ndim];
-    m->ntarget = to->start[to->ndim + NREDUCTIONS];
+    m->nsource = digits_of(from, from->start[from->ndim], m->source);
+    m->ntarget = digits_of(to, to->start[to->ndim + NREDUCTIONS], m->target);
     m->kept = to->digit + to->start[to->ndim];
-    m->nkept = m->ntarget - to->start[to->ndim];
+    m->nkept = to->start[to->ndim + NREDUCTIONS] - to->start[to->ndim];
     m->mixed = !layout_orders_agree(from, to, &m->from_order);
     m->to_order = m->mixed ? to->order : m->from_order;
     m->nsummed = layout_summed(from, to, m->summed, &kind);
@@ -414,6 +424,7 @@ static int part_after(const Redistribution *m, int dim, int64_t cell) {
 static bool parts_begin(Parts *p, const Redistribution *m, const Box *box) {
     if (box_elements(box) == 0) return false;
     *p = (Parts){.ndim = box->ndim, .within = *box, .box = {.ndim = box->ndim}};
+    if (layout_is_pinned(m->from)) p->part = m->from->pin.value * m->from->pin.digit.stride;
     for (int i = 0; i < box->ndim; i++) {
         p->first[i] = part_after(m, i, box->begin[i]);
         p->last[i] = part_after(m, i, box->end[i] - 1);
@@ -564,10 +575,12 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
     if ((kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) || !agree) return; /* of two orders there are no such groups */
     const int lists = from->ndim + NREDUCTIONS;
     const Layout a = *from, b = *to;
-    Digit chain[MAX_DIGITS];
-    int n = digits_chain(a.digit, a.start[lists], b.digit, b.start[lists], nranks, chain);
+    Digit chain[MAX_DIGITS], source[MAX_DIGITS + 1];
+    const int nsource = digits_of(&a, a.start[lists], source);
+    int n = digits_chain(source, nsource, b.digit, b.start[lists], nranks, chain);
     for (int i = 0; i < n; i++) {
         if (within_any(chain[i], a.digit, a.start[lists]) || within_any(chain[i], b.digit, b.start[lists])) continue;
+        if (layout_is_pinned(&a) && digit_within(chain[i], a.pin.digit)) continue; /* ranks of other values have nothing */
         bool room = layout_append(from, from->ndim + REDUCE_SUM, chain[i]) && layout_append(to, to->ndim + REDUCE_SUM, chain[i]);
         assert(room); /* digits of one chain: at most 31 */
         (void)room;
@@ -576,13 +589,9 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
 }
 
 bool layout_holds_first(const Layout *layout, int nranks, int rank) {
-    Digit chain[MAX_DIGITS];
-    int ndigits = layout->start[layout->ndim], n = digits_chain(layout->digit, ndigits, NULL, 0, nranks, chain);
-    for (int i = 0; i < n; i++) {
-        bool used = false;
-        for (int k = 0; k < ndigits && !used; k++)
-            used = digit_within(chain[i], layout->digit[k]);
-        if (!used && digit_of(chain[i], rank) != 0) return false;
-    }
-    return true;
+    Digit chain[MAX_DIGITS], digits[MAX_DIGITS + 1];
+    const int ndigits = digits_of(layout, layout->start[layout->ndim], digits), n = digits_chain(digits, ndigits, NULL, 0, nranks, chain);
+    for (int i = 0; i < n; i++)
+        if (!within_any(chain[i], digits, ndigits) && digit_of(chain[i], rank) != 0) return false;
+    return layout_has_rank(layout, rank);
 }

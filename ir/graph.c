@@ -80,12 +80,12 @@ struct StrategyTable {
 };
 
 static bool strategy_equal(const Strategy *a, const Strategy *b) {
-    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 &&
+    return a->nfactors == b->nfactors && pin_equal(&a->pin, &b->pin) && memcmp(a->start, b->start, sizeof a->start) == 0 &&
            memcmp(a->digit, b->digit, sizeof *a->digit * a->start[MAX_FACTORS]) == 0;
 }
 
 static uint64_t strategy_hash(const Strategy *strategy) {
-    uint64_t hash = (uint64_t)strategy->nfactors;
+    uint64_t hash = hash_mix((uint64_t)strategy->nfactors, (uint64_t)strategy->pin.digit.size << 32 | (uint32_t)strategy->pin.value);
     for (int f = 0; f <= MAX_FACTORS; f++)
         hash = hash_mix(hash, strategy->start[f]);
     for (int i = 0; i < strategy->start[MAX_FACTORS]; i++)
@@ -370,6 +370,7 @@ void strategy_in_layout(const Node *node, const Strategy *strategy, int operand,
         const int d = ndim - HALO_DIMS + i;
         if (d >= 0 && layout_count(layout, d) > 0) layout->halo[i] = node->rule->halo[operand][i];
     }
+    layout->pin = strategy->pin;
 }
 
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout) {
@@ -379,10 +380,11 @@ void strategy_out_layout(const Node *node, const Strategy *strategy, int result,
     for (int f = 0; f < node->rule->nfactors; f++)
         if (strategy_count(strategy, f) > 0 && !rule_out_has(node->rule, result, f))
             append_digits(layout, ndim + (int)op_table[node->op].reduction, strategy, f);
+    layout->pin = strategy->pin;
 }
 
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {
-    *strategy = (Strategy){.nfactors = node->rule->nfactors};
+    *strategy = (Strategy){.nfactors = node->rule->nfactors, .pin = origin->pin};
     for (int f = 0; f < strategy->nfactors; f++)
         if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f]);
 }

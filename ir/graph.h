@@ -8,6 +8,7 @@
 /* The digits that split each factor of a node, major first: factor f's are digit[start[f]] .. digit[start[f + 1] - 1]. Zeroed: none. No digit twice. */
 typedef struct Strategy {
     int nfactors;
+    Pin pin; /* of the ranks that run the operator: its tensors are pinned so */
     uint8_t start[MAX_FACTORS + 1];
     Digit digit[MAX_DIGITS];
 } Strategy;
@@ -65,6 +66,7 @@ struct Node {
     bool recompute; /* a forward node whose results are not kept: gradients take those of a copy (compiler/recompute.c). Not in texts */
     int copy_of;    /* computes once more what this node does; 0: none, as node 0 is a leaf */
     int micro;      /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
+    int stage;      /* of the ranks that run it, from 1; 0: all ranks do. Of forward nodes, behind pass stages. Not in texts */
     int update;     /* part of the update of state `update` - 1, which lies as that does; 0: of none. Not in texts */
     CommKind comm;  /* op convert: which; from and to are the layouts of in[0] and out[0] */
 };
@@ -307,6 +309,8 @@ typedef struct FoundHint {
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
 #define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
+/* The order of the batches of a step in stages: each backward pass as soon as it can be; all forward passes before the first backward pass. */
+typedef enum { PIPELINE_1F1B, PIPELINE_GPIPE, NPIPELINES } Pipeline;
 typedef struct Settings {
     Mode mode;
     const char *search; /* "auto" */
@@ -375,6 +379,9 @@ typedef struct Settings {
     bool shard_states_given, regather_given; /* by the user: they stay */
     Regather regather;                       /* not in texts */
     double regather_share;                   /* of the parameters, those first in the net; 0: all */
+    int64_t stages;                          /* of the ranks, one behind the other; 0, 1: one. Not in texts: roles and layouts say it */
+    Pipeline pipeline;                       /* the order of the batches of a step in the stages */
+    Span stages_span;                        /* where they are said */
     bool recompute_none;                     /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                  /* not in texts */
     VEC(Forbidden) forbids;
@@ -382,6 +389,10 @@ typedef struct Settings {
     VEC(FoundHint) found; /* of `hints found` blocks, in their order. Not in texts */
 } Settings;
 
+/* Parts of the ranks, and of the net; 1 where there is no pipeline. */
+static inline int settings_stages(const Settings *settings) {
+    return settings->stages > 1 ? (int)settings->stages : 1;
+}
 /* The axes that strategies can name: those of the mesh, then those of hints blocks. */
 static inline int settings_naxes(const Settings *settings) {
     return settings->mesh.n + settings->hint_axes.n;

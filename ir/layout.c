@@ -38,6 +38,7 @@ void layout_init(Layout *layout, int ndim) {
     assert(ndim >= 0 && ndim <= MAX_NDIM);
     layout->ndim = ndim;
     layout->order = NULL;
+    layout->pin = (Pin){0};
     memset(layout->halo, 0, sizeof layout->halo);
     memset(layout->start, 0, sizeof layout->start); /* digits beyond the last are never looked at */
 }
@@ -80,7 +81,14 @@ bool layout_is_partial(const Layout *layout) {
     return digit_count(layout) > layout->start[layout->ndim];
 }
 bool layout_is_whole(const Layout *layout) {
-    return digit_count(layout) == 0;
+    return digit_count(layout) == 0 && !layout_is_pinned(layout);
+}
+
+bool layout_has_ranks(const Layout *layout, int first, int last) {
+    if (!layout_is_pinned(layout)) return first <= last;
+    for (int rank = first; rank <= last; rank++)
+        if (layout_has_rank(layout, rank)) return true;
+    return false;
 }
 
 bool halo_equal(const Halo *a, const Halo *b) {
@@ -143,6 +151,15 @@ static bool halos_valid(const Layout *layout) {
     return true;
 }
 
+static bool pin_valid(const Layout *layout, int nranks) {
+    const Digit d = layout->pin.digit;
+    if (!layout_is_pinned(layout)) return true;
+    if (d.size < 2 || d.stride < 1 || digit_top(d) > nranks || nranks % digit_top(d) != 0) return false;
+    for (int i = 0; i < digit_count(layout); i++)
+        if (!digits_compatible(d, layout->digit[i])) return false;
+    return layout->pin.value >= 0 && layout->pin.value < d.size && layout->order == NULL;
+}
+
 bool layout_valid(const Layout *layout, int nranks, const char **why) {
     const char *unused;
     if (!why) why = &unused;
@@ -153,6 +170,7 @@ bool layout_valid(const Layout *layout, int nranks, const char **why) {
         if (layout->start[i] > layout->start[i + 1]) return *why = "lists of digits overlap", false;
     if (!halos_valid(layout)) return *why = "a halo of a dimension that is whole, or with impossible numbers", false;
     if (layout->order && layout->order->nranks != nranks) return *why = "the device order has another number of ranks", false;
+    if (!pin_valid(layout, nranks)) return *why = "a pin to what no digit beside the others has", false;
     int n = digit_count(layout);
     for (int i = 0; i < n; i++) {
         Digit d = layout->digit[i];
@@ -237,7 +255,9 @@ void layout_canonical(Layout *layout, const Shape *shape) {
 }
 
 bool layout_equal(const Layout *a, const Layout *b) {
-    if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0 || !halos_equal(a, b)) return false;
+    if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0 || !halos_equal(a, b) ||
+        !pin_equal(&a->pin, &b->pin))
+        return false;
     for (int i = 0; i < digit_count(a); i++)
         if (!digit_equal(a->digit[i], b->digit[i])) return false;
     return order_equal(a->order, b->order);
@@ -282,6 +302,8 @@ uint64_t layout_hash(const Layout *layout) {
         if (layout->halo[i].kind != HALO_NONE)
             hash = hash_mix(hash + (uint64_t)layout->halo[i].kind, (uint64_t)(layout->halo[i].of ^ layout->halo[i].stride << 20 ^
                                                                               layout->halo[i].low << 30 ^ layout->halo[i].high << 40));
+    if (layout_is_pinned(layout))
+        hash = hash_mix(hash + (uint64_t)layout->pin.value, (uint64_t)layout->pin.digit.size << 32 | (uint32_t)layout->pin.digit.stride);
     for (int i = 0; layout->order && i < layout->order->nranks; i++)
         hash = hash_mix(hash, (uint64_t)layout->order->rank[i]);
     return hash;
@@ -313,6 +335,9 @@ void layout_print(Text *text, const Layout *layout, bool hidden) {
         list_print(text, layout, layout->ndim + kind);
         text_printf(text, ")");
     }
+    if (layout_is_pinned(layout))
+        text_printf(text, " only(%" PRId32 "@%" PRId32 "=%" PRId32 ")", layout->pin.digit.size, layout->pin.digit.stride,
+                    layout->pin.value);
     if (layout->order) text_printf(text, " %%%s", layout->order->name);
 }
 
@@ -406,6 +431,20 @@ static bool read_dims(const char **at, Layout *layout, bool *hidden) {
     return true;
 }
 
+/* "only(4@2=1)", if it stands there. */
+static bool read_pin(const char **at, Layout *layout) {
+    const char *p = skip_spaces(*at), word[] = "only(";
+    int64_t value;
+    if (strncmp(p, word, sizeof word - 1) != 0) return true;
+    p += sizeof word - 1;
+    if (!read_number(&p, &layout->pin.digit.size) || *p++ != '@' || !read_number(&p, &layout->pin.digit.stride) ||
+        !read_integer(&p, '=', &value) || value < 0 || value >= layout->pin.digit.size || *p++ != ')')
+        return false;
+    layout->pin.value = (int32_t)value;
+    *at = p;
+    return true;
+}
+
 bool layout_read(const char **at, Layout *layout, bool *hidden) {
     const char *p = skip_spaces(*at);
     if (*p++ != '[' || !read_dims(&p, layout, hidden)) return false;
@@ -423,6 +462,7 @@ bool layout_read(const char **at, Layout *layout, bool *hidden) {
         if (!read_list(&q, layout, layout->ndim + kind) || *q++ != ')') return false;
         p = q;
     }
+    if (!read_pin(&p, layout)) return false;
     *at = p;
     return true;
 }
@@ -482,6 +522,7 @@ static bool refine_by(Layout *layout, const Digit *chain, int n) {
     Layout result;
     layout_init(&result, layout->ndim);
     result.order = layout->order;
+    result.pin = layout->pin;
     memcpy(result.halo, layout->halo, sizeof result.halo);
     for (int list = 0; list < list_count(layout); list++)
         for (int i = 0; i < layout_count(layout, list); i++)

@@ -48,6 +48,10 @@ typedef struct Digit {
     int32_t size, stride;
 } Digit;
 
+static inline int digit_of(Digit d, int rank) {
+    return (rank / d.stride) % d.size;
+}
+
 typedef enum { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, NREDUCTIONS } Reduction;
 extern const char *const reduction_name[NREDUCTIONS];
 
@@ -88,6 +92,15 @@ bool halo_equal(const Halo *a, const Halo *b);
 /* Of part [*begin, *end) makes what the halo says, in a dimension of this size; none: empty. */
 void halo_range(const Halo *halo, int64_t size, int64_t *begin, int64_t *end);
 
+/* The ranks that hold a tensor at all: those of which a digit has this value. digit.size 0: all ranks. */
+typedef struct Pin {
+    Digit digit;
+    int32_t value;
+} Pin;
+static inline bool pin_equal(const Pin *a, const Pin *b) {
+    return a->digit.size == b->digit.size && (a->digit.size == 0 || (a->digit.stride == b->digit.stride && a->value == b->value));
+}
+
 enum { MAX_RANKS = 1 << 16 }; /* of a job, and replicas: pcc takes no more, and no plan says more */
 enum { MAX_DIGITS = 40 };
 /* How one tensor lies on the ranks. List i of digits, major first: i < ndim divides dimension i; i = ndim + reduction
@@ -96,6 +109,7 @@ enum { MAX_DIGITS = 40 };
 typedef struct Layout {
     int ndim;
     Halo halo[HALO_DIMS]; /* of dimension ndim - HALO_DIMS + i; HALO_NONE: the digits divide the dimension itself */
+    Pin pin;              /* what the other ranks have is empty: a stage's tensors */
     const Order *order;   /* NULL: natural. Graphs and plans hold natural ones only; `pcc redistribute` plans with others */
     uint8_t start[MAX_NDIM + NREDUCTIONS + 1]; /* list i is digit[start[i]] .. digit[start[i + 1] - 1] */
     Digit digit[MAX_DIGITS];
@@ -123,6 +137,18 @@ static inline const Halo *layout_halo(const Layout *layout, int dim) {
     const int i = dim - (layout->ndim - HALO_DIMS);
     return i >= 0 && i < HALO_DIMS && layout->halo[i].kind != HALO_NONE ? &layout->halo[i] : NULL;
 }
+static inline bool layout_is_pinned(const Layout *layout) {
+    return layout->pin.digit.size > 0;
+}
+/* Whether a rank holds what the digits say, and not nothing; of a layout in the natural order. */
+static inline bool layout_has_rank(const Layout *layout, int rank) {
+    return !layout_is_pinned(layout) || digit_of(layout->pin.digit, rank) == layout->pin.value;
+}
+/* Of those that hold anything, the rank whose digits are all 0 but the pin's. */
+static inline int layout_first_rank(const Layout *layout) {
+    return layout_is_pinned(layout) ? layout->pin.value * layout->pin.digit.stride : 0;
+}
+bool layout_has_ranks(const Layout *layout, int first, int last); /* any of these */
 bool layout_has_halo(const Layout *layout);
 void layout_without_halos(const Layout *from, Layout *to); /* the digits divide the dimensions themselves (to may be from) */
 int64_t layout_split(const Layout *layout, int list);      /* product of the sizes in a list */
@@ -139,10 +165,8 @@ void layout_canonical(Layout *layout, const Shape *shape);
 bool layout_equal(const Layout *a, const Layout *b);                                /* digit by digit */
 bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks); /* equal, or the same boxes and terms on every rank */
 uint64_t layout_hash(const Layout *layout);
-static inline int digit_of(Digit d, int rank) {
-    return (rank / d.stride) % d.size;
-}
-/* "[2@4.2@1 -] +sum(2@8)"; with halos "[- - 4@1~sees(32,2,1,1) -]", of which the numbers are of, stride, low, high; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
+/* "[2@4.2@1 -] +sum(2@8)"; with halos "[- - 4@1~sees(32,2,1,1) -]", of which the numbers are of, stride, low, high; pinned "[2@1 -] only(2@4=1)"; hidden: "[8@1 | - -]";
+ * with a device order "[2@4 -] %order1". */
 void layout_print(Text *text, const Layout *layout, bool hidden);
 /* Reads what layout_print writes of layouts in the natural order from *at, advances it. A device order is not read: '%' is left at *at, an
  * error to every caller that expects a separator or the end there. */
@@ -164,10 +188,11 @@ int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction
 
 /* ---------------------------------------------------------------- box.c  (docs/redistribution.md) */
 
-/* Half-open index ranges of a global tensor; empty where any begin == end. */
+/* Half-open index ranges of a global tensor; empty where any begin == end, or where nothing is held: of a tensor without dimensions too. */
 typedef struct Box {
     int ndim;
     int64_t begin[MAX_NDIM], end[MAX_NDIM];
+    bool nothing;
 } Box;
 int64_t box_elements(const Box *box);
 bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
@@ -180,7 +205,7 @@ typedef struct BoxRuns {
 } BoxRuns;
 BoxRuns box_runs(const Shape *shape, const Box *box);
 bool box_next_run(BoxRuns *runs, int64_t *first); /* *first: the run's first element in the whole tensor; false: there is no further one */
-/* The box of rank under layout: each dimension divided by its digits one after the other into balanced parts, first ones one larger; where it has a halo, what that makes
+/* The box of rank under layout, nothing where it is pinned to others: each dimension divided by its digits one after the other into balanced parts, first ones one larger; where it has a halo, what that makes
  * of the rank's part. */
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-const char *const place_name[] = {"arena", "state", "input", "constant", "inner", "view"};
+const char *const place_name[] = {"arena", "state", "input", "constant", "inner", "view", "elsewhere"};
 const char *const step_name[] = {"kernel", "local", "start", "wait", "write"};
 
 enum { MAX_PROGRAMS = 16, INNER_ALIGNMENT = 64 };
@@ -56,6 +56,23 @@ StepLabel step_label(const Graph *graph, const Role *role, const Step *step) {
     const bool kernel = step->kind == STEP_KERNEL;
     const Value *value = &graph->values.at[role->instances.at[kernel ? step->out[0] : step->in[0]].value];
     return (StepLabel){kernel ? op_table[step->op].name : comm_name[step->comm], value->name, graph->nodes.at[value->node].span};
+}
+
+int program_steps(const Program *program) {
+    int n = 0;
+    for (int r = 0; r < program->roles.n; r++)
+        n += program->roles.at[r].steps.n;
+    return n;
+}
+
+int program_requests(const Program *program) {
+    int n = 0;
+    for (int r = 0; r < program->roles.n; r++)
+        for (int s = 0; s < program->roles.at[r].steps.n; s++) {
+            const Step *step = &program->roles.at[r].steps.at[s];
+            if ((step->kind == STEP_START || step->kind == STEP_WAIT) && step->request >= n) n = step->request + 1;
+        }
+    return n;
 }
 
 void view_makers(const Role *role, int *maker) {
@@ -128,7 +145,7 @@ static void print_instance(Printing *printing, int id, const Instance *instance)
     put_int(text, printing_layout(printing, instance->layout));
     put(text, " ");
     put(text, place_name[instance->place]);
-    if (instance->place != PLACE_INNER) {
+    if (instance->place != PLACE_INNER && instance->place != PLACE_ELSEWHERE) {
         put(text, " ");
         put_int(text, instance->at);
     }
@@ -314,6 +331,9 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
         return check_storage(reading, instance, "input", &graph->inputs.at[instance->at].type, graph->inputs.at[instance->at].layout);
     case PLACE_INNER:
         return true;
+    case PLACE_ELSEWHERE:
+        return !layout_has_ranks(instance->layout, role->first_rank, role->last_rank) ||
+               scan_fail(scan, "value %%%d is elsewhere in a role whose ranks hold some of it", instance->value);
     case PLACE_VIEW: /* of a value before it, so that no view is one of itself */
         return scan_integer(scan, "a value before it", 0, role->instances.n - 1, &instance->at);
     case PLACE_CONSTANT:
@@ -369,6 +389,11 @@ static bool check_kernel(Reading *reading, const Role *role, const Step *step) {
 static bool check_step(Reading *reading, const Role *role, const Step *step) {
     Scan *scan = &reading->scan;
     const State *state;
+    for (int i = 0; i < step->nin + step->nout && step->kind != STEP_START && step->kind != STEP_WAIT; i++) {
+        const int id = i < step->nin ? step->in[i] : step->out[i - step->nin];
+        if (role->instances.at[id].place == PLACE_ELSEWHERE)
+            return scan_fail(scan, "a %s of value %d, which is elsewhere", step_name[step->kind], id);
+    }
     switch (step->kind) {
     case STEP_KERNEL:
         return check_kernel(reading, role, step);
@@ -504,9 +529,6 @@ static bool read_steps(Reading *reading, Role *role) {
                 break;
             }
     }
-    for (int i = 0; i < role->steps.n; i++)
-        if (role->steps.at[i].request >= role->steps.n)
-            return scan_fail(&reading->scan, "request %d in a role of %d steps", role->steps.at[i].request, role->steps.n);
     int views[MAX_VIEWS];
     view_makers(role, made);
     for (int s = 0; s < role->steps.n; s += fused_length(role, s))
@@ -572,6 +594,9 @@ static bool read_program(Reading *reading, Plan *plan) {
     int next = 0;
     while (scan_is_keyword(scan, "role"))
         if (!read_role(reading, &program, next, &next)) return false;
+    const int nsteps = program_steps(&program);
+    if (program_requests(&program) > nsteps)
+        return scan_fail(scan, "request %d in a program of %d steps", program_requests(&program) - 1, nsteps);
     if (next != plan->graph.nranks) return scan_fail(scan, "the roles of program '%.40s' end before rank %d", program.name, next);
     vec_push(scan->arena, &plan->programs, program);
     return true;

@@ -4,14 +4,15 @@
 
 /* ---------------------------------------------------------------- plan.c  (docs/plan.md) */
 
-typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT, PLACE_INNER, PLACE_VIEW } Place;
+typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT, PLACE_INNER, PLACE_VIEW, PLACE_ELSEWHERE } Place;
 extern const char *const place_name[];
 /* A named value of the graph in a stated layout, and where it lies. */
 typedef struct Instance {
     int value; /* graph value id */
     const Layout *layout;
     Place
-        place; /* inner: nowhere, it is made and read within one fused step; view: in another instance, in which kernels read it by strides */
+        place; /* inner: nowhere, it is made and read within one fused step; view: in another instance, in which kernels read it by strides;
+                  elsewhere: the ranks of the role hold nothing of it */
     int64_t
         at; /* arena: offset in bytes; state, input: id; constant: graph node id; inner: 0; view: the instance, the one operand of the step that makes it */
     int version; /* PLACE_STATE: which version of the state, 0 or 1 */
@@ -69,6 +70,9 @@ typedef struct Program {
     int64_t sent_bytes; /* per step by a rank: the sum over all communications of what its busiest rank sends (traffic_step) */
     VEC(Role) roles;
 } Program;
+
+int program_steps(const Program *program);    /* of all roles */
+int program_requests(const Program *program); /* requests are numbered from 0, over all roles: one more than the highest number */
 
 /* The thing between pcc and prun. graph is the unsharded graph after simplification, forward and backward, its states and inputs with
  * their storage layouts; its settings say epochs, steps, data. */

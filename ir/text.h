@@ -7,7 +7,7 @@ enum { PLAN_FORMAT = 1, ARENA_ALIGNMENT = 8 };
 #define MAX_TENSOR_BYTES ((int64_t)1 << 56) /* of a type, an arena: sums of a few still fit an int64_t */
 
 extern const char *const step_name[]; /* by StepKind: "kernel", "local", "start", "wait", "write" */
-enum { NSTEPS = STEP_WRITE + 1, NPLACES = PLACE_VIEW + 1 };
+enum { NSTEPS = STEP_WRITE + 1, NPLACES = PLACE_ELSEWHERE + 1 };
 
 /* ---------------------------------------------------------------- print.c: tokens */
 

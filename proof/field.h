@@ -147,8 +147,14 @@ void box_cut(const Shape *shape, const Fe *whole, const Box *box, Fe *part);
  * rank holds. */
 bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target,
                  char *why, size_t n);
+/* The same of what ranks first to last receive alone. */
+bool spread_move_on(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, int first, int last,
+                    const Spread *source, Spread *target, char *why, size_t n);
 /* Every rank's box, partial sums (maxima, minima) added up, is the whole tensor's. False with the first element that is not. */
 bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const Spread *spread, const Fe *whole, char *why, size_t n);
+/* The same of ranks first to last alone. */
+bool spread_agrees_on(const Layout *layout, const Shape *shape, int first, int last, const Spread *spread, const Fe *whole, char *why,
+                      size_t n);
 /* Random terms of every rank; *whole is the tensor that they make. Integers are small. Ranks that agree in all that `layout` says have the same. */
 void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nranks, uint64_t key, Spread *spread, Fe *whole);
 

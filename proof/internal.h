@@ -7,6 +7,11 @@
 /* Counts what it shows in *proof; false with *error. */
 bool compositional_check(const Plan *plan, Proof *proof, Error *error);
 
+/* ---------------------------------------------------------------- roles.c: the roles of a program together */
+
+/* Whether all ranks that take part in a communication have the same one, and none waits for ever. */
+bool roles_check(const Plan *plan, const Program *program, Error *error);
+
 /* ---------------------------------------------------------------- copies.c: nodes that compute once more what others do */
 
 /* Whether each gives what its original gives; counts them. */
@@ -35,6 +40,7 @@ void set_print(Text *text, const DigitSet *set);
 
 /* Digits of the layout are sound on nranks ranks: each >= 2 and within nranks, none used twice. */
 bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **why);
+bool own_has_rank(const Layout *layout, int rank); /* the layout is not pinned to other ranks */
 void own_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 /* A rank's range of dimension d of this size; the rank whose digits of that dimension are those of a part of it, all others 0. */
 void own_dim(const Layout *layout, int d, int64_t size, int rank, int64_t *begin, int64_t *end);

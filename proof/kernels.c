@@ -67,6 +67,16 @@ static bool halos_belong(const Node *node, const Letters *letters, const Layout 
     return true;
 }
 
+/* The ranks that make the results hold all operands. */
+static bool pins_belong(const Node *node, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
+    for (int k = 1; k < node->nout; k++)
+        if (!pin_equal(&out[k]->pin, &out[0]->pin)) return fail(why, n, "results on different ranks");
+    for (int i = 0; i < node->nin && node->nout > 0; i++)
+        if (layout_is_pinned(in[i]) && !pin_equal(&in[i]->pin, &out[0]->pin))
+            return fail(why, n, "ranks that make a result have nothing of an operand");
+    return true;
+}
+
 /* Whatever part of the letter a rank works on, it has all that windows see from there, or are seen by. of: a tensor that the letter divides, in dimension `dim`. */
 static bool windows_check(const Graph *graph, const Node *node, int64_t size, const Layout *of, int dim, const Layout *operand, int i,
                           int d, char *why, size_t n) {
@@ -92,7 +102,7 @@ static bool windows_check(const Graph *graph, const Node *node, int64_t size, co
 bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
                   char *why, size_t n) {
     DigitSet all = {0}, summed[MAX_OUT] = {0}, partial = {0};
-    if (!halos_belong(node, letters, in, out, why, n)) return false;
+    if (!halos_belong(node, letters, in, out, why, n) || !pins_belong(node, in, out, why, n)) return false;
     if (letters->reshape) {
         if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n))
             return false;

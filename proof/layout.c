@@ -91,6 +91,13 @@ bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **w
             halo->high < -most || halo->high > most || halo->of > ((int64_t)1 << 60) / halo->stride)
             return *why = "a halo with impossible numbers", false;
     }
+    if (layout_is_pinned(layout)) {
+        const Digit d = layout->pin.digit;
+        if (d.size < 2 || d.stride < 1 || (int64_t)d.size * d.stride > nranks || nranks % ((int64_t)d.size * d.stride) ||
+            layout->pin.value < 0 || layout->pin.value >= d.size)
+            return *why = "a pin to what the number of ranks does not have", false;
+        set_add(&all, d);
+    }
     for (int list = 0; list < ndim + NREDUCTIONS; list++) {
         for (int i = 0; i < layout_count(layout, list); i++) {
             Digit d = layout_list(layout, list)[i];
@@ -166,9 +173,14 @@ int own_rank_of(const Layout *layout, int d, int64_t part) {
     return (int)rank;
 }
 
+bool own_has_rank(const Layout *layout, int rank) {
+    const Pin *pin = &layout->pin;
+    return pin->digit.size == 0 || rank / pin->digit.stride % pin->digit.size == pin->value;
+}
+
 void own_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
-    box->ndim = shape->ndim;
-    for (int d = 0; d < shape->ndim; d++)
+    *box = (Box){.ndim = shape->ndim, .nothing = !own_has_rank(layout, rank)};
+    for (int d = 0; d < shape->ndim && !box->nothing; d++)
         own_dim(layout, d, shape->dim[d], rank, &box->begin[d], &box->end[d]);
 }
 
@@ -242,17 +254,17 @@ void sample_ranks(int nranks, Sample *sample) {
 static bool box_equal(const Box *a, const Box *b) {
     for (int d = 0; d < a->ndim; d++)
         if (a->begin[d] != b->begin[d] || a->end[d] != b->end[d]) return false;
-    return a->ndim == b->ndim;
+    return a->ndim == b->ndim && a->nothing == b->nothing;
 }
 
 static bool box_within(const Box *inner, const Box *outer) {
     for (int d = 0; d < inner->ndim; d++)
         if (inner->begin[d] < outer->begin[d] || inner->end[d] > outer->end[d]) return false;
-    return true;
+    return !outer->nothing;
 }
 
 static int64_t volume(const Box *box) {
-    int64_t n = 1;
+    int64_t n = !box->nothing;
     for (int d = 0; d < box->ndim; d++)
         n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
     return n;
@@ -348,7 +360,8 @@ static bool uses_only(const Layout *layout, const Layout *other) {
 
 static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, const DigitSet *removed, char *why,
                           size_t n) {
-    bool down = refines(from, to, shape), up = refines(to, from, shape);
+    const bool together = pin_equal(&from->pin, &to->pin); /* the same ranks hold it before and after */
+    bool down = refines(from, to, shape) && (together || !layout_is_pinned(from)), up = together && refines(to, from, shape);
     bool ok = false;
     switch (kind) {
     case COMM_ALL_REDUCE:
@@ -358,14 +371,14 @@ static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, c
         ok = !removed->n && up;
         break;
     case COMM_REDUCE_SCATTER:
-        ok = removed->n && down && uses_only(to, from);
+        ok = removed->n && down && together && uses_only(to, from);
         break;
     case COMM_STRIDED_SLICE:
         ok = !removed->n && down;
         break;
     case COMM_ALL_TO_ALL: {
         DigitSet a = {0}, b = {0};
-        ok = !removed->n;
+        ok = !removed->n && together;
         for (int d = 0; d < shape->ndim; d++)
             ok = ok && set_add_list(&a, from, d) && set_add_list(&b, to, d);
         ok = ok && set_equal(&a, &b);
@@ -409,8 +422,9 @@ static int set_value(const DigitSet *set, int rank) { /* mixed radix, the larges
     return value;
 }
 
-static int without_digits(const Layout *layout, int rank) { /* the rank with all of the layout's digits 0 */
+static int without_digits(const Layout *layout, int rank) { /* the rank with all of the layout's digits 0, its pin's too */
     int rest = rank;
+    if (layout_is_pinned(layout)) rest -= rank / layout->pin.digit.stride % layout->pin.digit.size * layout->pin.digit.stride;
     for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++)
         rest -= rank / layout->digit[i].stride % layout->digit[i].size * layout->digit[i].stride;
     return rest;
@@ -480,6 +494,7 @@ static bool plain_check(const ConversionView *v, int rank, const Pieces *pieces,
 }
 
 static int box_compare(const Box *a, const Box *b) {
+    if (a->nothing != b->nothing) return a->nothing - b->nothing;
     for (int d = 0; d < a->ndim; d++) {
         if (a->begin[d] != b->begin[d]) return a->begin[d] < b->begin[d] ? -1 : 1;
         if (a->end[d] != b->end[d]) return a->end[d] < b->end[d] ? -1 : 1;
@@ -517,7 +532,8 @@ static void find_near(ConversionView *v, int rank) {
     v->nnear = 0;
     for (int r = 0; r < v->nranks; r++) {
         const Box *a = &v->target[rank], *b = &v->target[r];
-        bool meet = (!v->kept.n || set_value(&v->kept, r) == kept) && (!v->apart || without_digits(v->from, r) == apart);
+        bool meet = !a->nothing && !b->nothing && (!v->kept.n || set_value(&v->kept, r) == kept) &&
+                    (!v->apart || without_digits(v->from, r) == apart);
         for (int d = 0; d < a->ndim && meet; d++)
             meet = a->begin[d] < b->end[d] && b->begin[d] < a->end[d];
         v->is_near[r] = meet;

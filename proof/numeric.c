@@ -1,4 +1,4 @@
-/* A plan's programs over the field, all ranks in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells a rank, as large as
+/* A plan's programs over the field, the ranks of each role in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells a rank, as large as
  * the smallest element (larger ones fill several), a buffer a state; so values that overlap destroy each other here too. Inner values of a fused step lie
  * behind the arena, side by side; its members run one after the other. A view lies nowhere: whatever reads it makes it again of what lies there then. */
 #include "proof/field.h"
@@ -6,27 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A communication that was started and not yet waited for. */
+/* A communication of all roles that have it. */
 typedef struct Flight {
-    bool under_way;
-    int start;     /* its step */
+    int nroles, nstarted; /* that have it; that have started it */
+    bool moved;
     Spread source; /* what was sent when it was started */
+    Spread target; /* once all have started it: what they receive */
 } Flight;
+
+/* A role under way, and the memory of its ranks. */
+typedef struct Lane {
+    const Role *role;
+    int step;
+    int64_t ncells; /* of a rank, those of inner values behind the arena's */
+    int64_t narena; /* of the arena */
+    int64_t *inner; /* per inner instance: its first cell */
+    int *maker;     /* per view: its step */
+    Fe *cells;      /* [rank][cell] */
+    int *under_way; /* per request: its start, + 1; 0: it is not under way */
+} Lane;
 
 typedef struct Interpreter {
     const Plan *plan;
     const Program *program;
-    const Role *role;
-    int nranks, step;
+    int nranks;
+    Lane *lane; /* the role that is run */
+    Lane *lanes;
     Arena arena;         /* of values */
     FieldTensor *values; /* the graph's, whole */
     int cell_bytes;
-    int64_t ncells;                         /* of a rank, those of inner values behind the arena's */
-    int64_t narena;                         /* of the arena */
-    int64_t *inner;                         /* per inner instance: its first cell */
-    int *maker;                             /* per view: its step */
-    Fe *cells;                              /* [rank][cell] */
-    Spread *states;                         /* per state */
+    Spread *states; /* per state */
+    int nrequests;
     Flight *flights;                        /* per request */
     Spread in[MAX_IN], out[MAX_OUT], there; /* there: what lies where a view is */
     char *why;
@@ -48,8 +58,8 @@ static bool fails(const Interpreter *m, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (m->step < m->role->steps.n)
-        snprintf(m->why, m->n, "program %s, step %d: %s", m->program->name, m->step, text);
+    if (m->lane->step < m->lane->role->steps.n)
+        snprintf(m->why, m->n, "program %s, step %d: %s", m->program->name, m->lane->step, text);
     else
         snprintf(m->why, m->n, "program %s, after its last step: %s", m->program->name, text);
     return false;
@@ -60,7 +70,7 @@ static const Value *value_of(const Interpreter *m, const Instance *instance) {
 }
 
 static int64_t elements_of(const Box *box) {
-    int64_t n = 1;
+    int64_t n = !box->nothing;
     for (int d = 0; d < box->ndim; d++)
         n *= box->end[d] - box->begin[d];
     return n;
@@ -69,24 +79,24 @@ static int64_t elements_of(const Box *box) {
 /* ---------------------------------------------------------------- where values lie */
 
 static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) {
-    return m->cells + m->ncells * rank +
-           (instance->place == PLACE_INNER ? m->inner[instance - m->role->instances.at] : instance->at / m->cell_bytes);
+    return m->lane->cells + m->lane->ncells * (rank - m->lane->role->first_rank) +
+           (instance->place == PLACE_INNER ? m->lane->inner[instance - m->lane->role->instances.at] : instance->at / m->cell_bytes);
 }
 
 /* Gives the inner instances that each fused step names cells from `behind` on; the last cell that any takes. */
 static int64_t place_inner(Interpreter *m, int64_t behind) {
     int64_t at = behind, end = behind;
-    m->inner = arena_alloc(&m->arena, sizeof *m->inner * (size_t)(m->role->instances.n + 1));
-    memset(m->inner, 0xff, sizeof *m->inner * (size_t)m->role->instances.n);
-    for (int s = 0; s < m->role->steps.n; s++) {
-        const Step *step = &m->role->steps.at[s];
+    m->lane->inner = arena_alloc(&m->arena, sizeof *m->lane->inner * (size_t)(m->lane->role->instances.n + 1));
+    memset(m->lane->inner, 0xff, sizeof *m->lane->inner * (size_t)m->lane->role->instances.n);
+    for (int s = 0; s < m->lane->role->steps.n; s++) {
+        const Step *step = &m->lane->role->steps.at[s];
         if (s == 0 || step->fused != step[-1].fused) at = behind;
         for (int k = 0; k < step->nin + step->nout; k++) {
             const int id = k < step->nin ? step->in[k] : step->out[k - step->nin];
-            const Instance *instance = &m->role->instances.at[id];
+            const Instance *instance = &m->lane->role->instances.at[id];
             const TensorType *type = &value_of(m, instance)->type;
-            if (instance->place != PLACE_INNER || m->inner[id] >= 0) continue;
-            m->inner[id] = at;
+            if (instance->place != PLACE_INNER || m->lane->inner[id] >= 0) continue;
+            m->lane->inner[id] = at;
             at += own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype] / m->cell_bytes;
             end = at > end ? at : end;
         }
@@ -128,7 +138,7 @@ static bool load_view(const Interpreter *m, int number, Spread *to);
 
 /* The instance's boxes on all ranks. */
 static bool load(const Interpreter *m, int number, Spread *to) {
-    const Instance *instance = &m->role->instances.at[number];
+    const Instance *instance = &m->lane->role->instances.at[number];
     const Value *value = value_of(m, instance);
     const Shape *shape = &value->type.shape;
     if (!spread_room(to, instance->layout, shape, m->nranks)) return fails(m, "no memory for value %d (%s)", number, value->name);
@@ -136,7 +146,7 @@ static bool load(const Interpreter *m, int number, Spread *to) {
         return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
     if (instance->place == PLACE_VIEW) return load_view(m, number, to);
     const int input = instance->place == PLACE_INPUT ? input_value(&m->plan->graph, instance->at) : -1;
-    for (int rank = 0; rank < m->nranks; rank++) {
+    for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         Box box;
         own_box(instance->layout, shape, rank, &box);
         Fe *part = spread_rank(to, rank);
@@ -155,6 +165,7 @@ static bool load(const Interpreter *m, int number, Spread *to) {
             box_cut(shape, m->values[instance->value].at, &box, part);
             break;
         case PLACE_VIEW:
+        case PLACE_ELSEWHERE:
             break;
         }
     }
@@ -162,7 +173,7 @@ static bool load(const Interpreter *m, int number, Spread *to) {
 }
 
 static FieldTensor part_of(const Interpreter *m, int number, const Spread *spread, int rank) {
-    const Instance *instance = &m->role->instances.at[number];
+    const Instance *instance = &m->lane->role->instances.at[number];
     const TensorType *type = &value_of(m, instance)->type;
     FieldTensor tensor = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .at = spread_rank(spread, rank)};
     own_box(instance->layout, &type->shape, rank, &tensor.box);
@@ -171,7 +182,7 @@ static FieldTensor part_of(const Interpreter *m, int number, const Spread *sprea
 
 /* What a rank has where its boxes are. */
 static bool same_parts(const Interpreter *m, int number, const Spread *a, const Spread *b) {
-    for (int rank = 0; rank < m->nranks; rank++) {
+    for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         FieldTensor part = part_of(m, number, a, rank);
         if (memcmp(part.at, spread_rank(b, rank), (size_t)elements_of(&part.box) * sizeof(Fe))) return false;
     }
@@ -180,23 +191,23 @@ static bool same_parts(const Interpreter *m, int number, const Spread *a, const 
 
 /* A view must be what lies there. */
 static bool view_agrees(Interpreter *m, int number, const Spread *from) {
-    const Instance *instance = &m->role->instances.at[number];
+    const Instance *instance = &m->lane->role->instances.at[number];
     if (!load(m, number, &m->there)) return false;
     return same_parts(m, number, &m->there, from) ||
            fails(m, "value %d (%s) is not what lies in its %s", number, value_of(m, instance)->name, place_name[instance->place]);
 }
 
 static bool store(Interpreter *m, int number, const Spread *from) {
-    const Instance *instance = &m->role->instances.at[number];
+    const Instance *instance = &m->lane->role->instances.at[number];
     const Value *value = value_of(m, instance);
-    if (instance->place == PLACE_VIEW) return true;
+    if (instance->place == PLACE_VIEW || instance->place == PLACE_ELSEWHERE) return true;
     if (instance_is_view(&m->plan->graph, instance)) return view_agrees(m, number, from);
     const bool in_cells = instance->place == PLACE_ARENA || instance->place == PLACE_INNER;
     if (!in_cells && instance->place != PLACE_STATE)
         return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
     if (instance->place == PLACE_STATE && m->states[instance->at].each != from->each)
         return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
-    for (int rank = 0; rank < m->nranks; rank++) {
+    for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         Box box;
         own_box(instance->layout, &value->type.shape, rank, &box);
         if (in_cells)
@@ -211,10 +222,13 @@ static bool store(Interpreter *m, int number, const Spread *from) {
 /* ---------------------------------------------------------------- steps */
 
 static bool agrees(const Interpreter *m, const char *what, int number, const Spread *spread) {
-    const Instance *instance = &m->role->instances.at[number];
+    const Instance *instance = &m->lane->role->instances.at[number];
     const Value *value = value_of(m, instance);
     char why[300];
-    if (spread_agrees(instance->layout, &value->type.shape, m->nranks, spread, m->values[instance->value].at, why, sizeof why)) return true;
+    const Role *role = m->lane->role;
+    if (spread_agrees_on(instance->layout, &value->type.shape, role->first_rank, role->last_rank, spread, m->values[instance->value].at,
+                         why, sizeof why))
+        return true;
     return fails(m, "%s gives a wrong %s (value %d): %s", what, value->name, number, why);
 }
 
@@ -230,11 +244,11 @@ static bool compute(const Interpreter *m, const Step *step, const Spread *operan
     char why[300];
     const Node *node = &m->plan->graph.nodes.at[step->node];
     for (int k = 0; k < step->nout; k++) {
-        const Instance *result = &m->role->instances.at[step->out[k]];
+        const Instance *result = &m->lane->role->instances.at[step->out[k]];
         if (!spread_room(&results[k], result->layout, &value_of(m, result)->type.shape, m->nranks))
             return fails(m, "no memory for value %d", step->out[k]);
     }
-    for (int rank = 0; rank < m->nranks; rank++) {
+    for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         FieldTensor in[MAX_IN], out[MAX_OUT];
         for (int i = 0; i < step->nin; i++) {
             in[i] = part_of(m, step->in[i], &operands[i], rank);
@@ -251,8 +265,8 @@ static bool compute(const Interpreter *m, const Step *step, const Spread *operan
 }
 
 static bool load_view(const Interpreter *m, int number, Spread *to) {
-    const int base = (int)m->role->instances.at[number].at;
-    const Step *step = m->maker[number] < 0 ? NULL : &m->role->steps.at[m->maker[number]];
+    const int base = (int)m->lane->role->instances.at[number].at;
+    const Step *step = m->lane->maker[number] < 0 ? NULL : &m->lane->role->steps.at[m->lane->maker[number]];
     if (!step || step->in[0] != base || base >= number) return fails(m, "value %d is a view that no step makes of value %d", number, base);
     Spread from = {0}, results[MAX_OUT] = {0};
     const bool ok = load(m, base, &from) && compute(m, step, &from, results);
@@ -275,67 +289,98 @@ static bool run_kernel(Interpreter *m, const Step *step) {
     return true;
 }
 
-static bool move(Interpreter *m, const Step *step, const Spread *source) {
-    const Instance *from = &m->role->instances.at[step->in[0]], *to = &m->role->instances.at[step->out[0]];
+static bool move(Interpreter *m, const Step *step, const Spread *source, Spread *target) {
+    const Instance *from = &m->lane->role->instances.at[step->in[0]], *to = &m->lane->role->instances.at[step->out[0]];
     const Shape *shape = &value_of(m, from)->type.shape;
     char why[300];
+    if (!spread_room(target, to->layout, shape, m->nranks)) return fails(m, "no memory for value %d", step->out[0]);
+    return spread_move(step->comm, from->layout, to->layout, shape, m->nranks, source, target, why, sizeof why) ||
+           fails(m, "%s of %s: %s", comm_name[step->comm], value_of(m, from)->name, why);
+}
+
+/* A slice of what each rank of the role has. */
+static bool run_local(Interpreter *m, const Step *step) {
+    const Instance *from = &m->lane->role->instances.at[step->in[0]], *to = &m->lane->role->instances.at[step->out[0]];
+    const Role *role = m->lane->role;
+    const Shape *shape = &value_of(m, from)->type.shape;
+    char why[300];
+    if (!load(m, step->in[0], &m->in[0])) return false;
     if (!spread_room(&m->out[0], to->layout, shape, m->nranks)) return fails(m, "no memory for value %d", step->out[0]);
-    if (!spread_move(step->comm, from->layout, to->layout, shape, m->nranks, source, &m->out[0], why, sizeof why))
+    if (!spread_move_on(step->comm, from->layout, to->layout, shape, m->nranks, role->first_rank, role->last_rank, &m->in[0], &m->out[0],
+                        why, sizeof why))
         return fails(m, "%s of %s: %s", comm_name[step->comm], value_of(m, from)->name, why);
     return agrees(m, comm_name[step->comm], step->out[0], &m->out[0]) && store(m, step->out[0], &m->out[0]);
 }
 
+/* The parts of the role's ranks. */
+static void copy_parts(const Interpreter *m, const Spread *from, Spread *to) {
+    const Role *role = m->lane->role;
+    if (to->each > 0)
+        memcpy(spread_rank(to, role->first_rank), spread_rank(from, role->first_rank),
+               (size_t)(to->each * (role->last_rank - role->first_rank + 1)) * sizeof(Fe));
+}
+
 static bool start_move(Interpreter *m, const Step *step) {
     Flight *flight = &m->flights[step->request];
-    if (flight->under_way) return fails(m, "request %d is started twice", step->request);
-    *flight = (Flight){.under_way = true, .start = m->step, .source = flight->source};
-    if (!load(m, step->in[0], &flight->source)) return false;
-    const Instance *to = &m->role->instances.at[step->out[0]];
+    const Instance *from = &m->lane->role->instances.at[step->in[0]], *to = &m->lane->role->instances.at[step->out[0]];
+    if (m->lane->under_way[step->request] != 0) return fails(m, "request %d is started twice", step->request);
+    if (flight->nstarted == 0 && !spread_room(&flight->source, from->layout, &value_of(m, from)->type.shape, m->nranks))
+        return fails(m, "no memory for value %d", step->in[0]);
+    m->lane->under_way[step->request] = m->lane->step + 1;
+    flight->nstarted++;
+    if (!load(m, step->in[0], &m->in[0])) return false;
+    if (m->in[0].each != flight->source.each) return fails(m, "request %d is another communication in another role", step->request);
+    copy_parts(m, &m->in[0], &flight->source);
     if (!spread_room(&m->out[0], to->layout, &value_of(m, to)->type.shape, m->nranks))
         return fails(m, "no memory for value %d", step->out[0]);
     return store(m, step->out[0], &m->out[0]); /* poison until the wait */
 }
 
+/* Its roles have all started. */
 static bool end_move(Interpreter *m, const Step *step) {
     Flight *flight = &m->flights[step->request];
-    if (!flight->under_way) return fails(m, "request %d is not under way", step->request);
-    const Step *started = &m->role->steps.at[flight->start];
+    const int start = m->lane->under_way[step->request] - 1;
+    if (start < 0) return fails(m, "request %d is not under way", step->request);
+    const Step *started = &m->lane->role->steps.at[start];
     if (!load(m, started->in[0], &m->in[0]) || !load(m, started->out[0], &m->in[1])) return false;
     if (!same_parts(m, started->in[0], &m->in[0], &flight->source))
-        return fails(m, "%s: its source was overwritten since step %d", comm_name[step->comm], flight->start);
-    for (int rank = 0; rank < m->nranks; rank++) {
+        return fails(m, "%s: its source was overwritten since step %d", comm_name[step->comm], start);
+    for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         FieldTensor target = part_of(m, started->out[0], &m->in[1], rank);
         for (int64_t i = 0, n = elements_of(&target.box); i < n; i++)
-            if (target.at[i] != FE_POISON) return fails(m, "%s: its target was used since step %d", comm_name[step->comm], flight->start);
+            if (target.at[i] != FE_POISON) return fails(m, "%s: its target was used since step %d", comm_name[step->comm], start);
     }
-    flight->under_way = false;
-    return move(m, started, &flight->source);
+    m->lane->under_way[step->request] = 0;
+    if (!flight->moved && !move(m, started, &flight->source, &flight->target)) return false;
+    flight->moved = true;
+    return agrees(m, comm_name[step->comm], step->out[0], &flight->target) && store(m, step->out[0], &flight->target);
 }
 
 static bool write_state(Interpreter *m, const Step *step) {
-    const Instance *instance = &m->role->instances.at[step->in[0]];
+    const Instance *instance = &m->lane->role->instances.at[step->in[0]];
     if (instance->place == PLACE_STATE && instance->at == step->state) return true;
     Spread *state = &m->states[step->state];
     if (!load(m, step->in[0], &m->in[0])) return false;
     if (m->in[0].each != state->each)
         return fails(m, "state %s is written in another layout than it is stored in", m->plan->graph.states.at[step->state].name);
-    if (state->each) memcpy(state->at, m->in[0].at, (size_t)(state->each * m->nranks) * sizeof(Fe));
+    copy_parts(m, &m->in[0], state);
     return true;
 }
 
 /* No fused step finds what another has left in the cells of its inner values. */
 static void forget_inner(const Interpreter *m) {
-    for (int rank = 0; rank < m->nranks; rank++)
-        memset(m->cells + m->ncells * rank + m->narena, 0xff, (size_t)(m->ncells - m->narena) * sizeof *m->cells);
+    for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++)
+        memset(m->lane->cells + m->lane->ncells * (rank - m->lane->role->first_rank) + m->lane->narena, 0xff,
+               (size_t)(m->lane->ncells - m->lane->narena) * sizeof *m->lane->cells);
 }
 
 static bool run_step(Interpreter *m, const Step *step) {
     switch (step->kind) {
     case STEP_KERNEL:
-        if (step->fused > 0 && (m->step == 0 || step[-1].fused != step->fused)) forget_inner(m);
+        if (step->fused > 0 && (m->lane->step == 0 || step[-1].fused != step->fused)) forget_inner(m);
         return run_kernel(m, step);
     case STEP_LOCAL:
-        return load(m, step->in[0], &m->in[0]) && move(m, step, &m->in[0]);
+        return run_local(m, step);
     case STEP_START:
         return start_move(m, step);
     case STEP_WAIT:
@@ -360,30 +405,48 @@ static int state_value(const Graph *graph, int state, bool after) {
     return value;
 }
 
-static bool prepare(Interpreter *m, uint64_t seed) {
-    const Graph *graph = &m->plan->graph;
-    char why[300];
-    m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
-    if (!field_graph(graph, graph->nodes.n, seed, &m->arena, m->values, why, sizeof why)) return fails(m, "the graph: %s", why);
-    m->cell_bytes = smallest_element(graph);
-    m->narena = (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes;
-    m->ncells = place_inner(m, m->narena);
-    m->maker = arena_alloc(&m->arena, ((size_t)m->role->instances.n + 1) * sizeof *m->maker);
-    view_makers(m->role, m->maker);
-    size_t ncells = (size_t)m->ncells * (size_t)m->nranks;
-    m->cells = malloc((ncells + 1) * sizeof *m->cells);
-    m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);
-    m->flights = calloc((size_t)m->role->steps.n + 1, sizeof *m->flights);
-    if (!m->cells || !m->states || !m->flights) return fails(m, "no memory to run it");
-    memset(m->cells, 0xff, ncells * sizeof *m->cells);
-    for (int i = 0; i < m->role->instances.n; i++) {
-        const Instance *instance = &m->role->instances.at[i];
+static bool prepare_lane(Interpreter *m) {
+    Lane *lane = m->lane;
+    const Role *role = lane->role;
+    lane->narena = (role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes;
+    lane->ncells = place_inner(m, lane->narena);
+    lane->maker = arena_alloc(&m->arena, ((size_t)role->instances.n + 1) * sizeof *lane->maker);
+    lane->under_way = arena_alloc(&m->arena, ((size_t)m->nrequests + 1) * sizeof *lane->under_way);
+    view_makers(role, lane->maker);
+    const size_t ncells = (size_t)lane->ncells * (size_t)(role->last_rank - role->first_rank + 1);
+    lane->cells = malloc((ncells + 1) * sizeof *lane->cells);
+    if (!lane->cells) return fails(m, "no memory to run it");
+    memset(lane->cells, 0xff, ncells * sizeof *lane->cells);
+    for (int i = 0; i < role->instances.n; i++) {
+        const Instance *instance = &role->instances.at[i];
         const TensorType *type = &value_of(m, instance)->type;
         int64_t bytes = own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
         if (instance->place == PLACE_ARENA &&
-            (instance->at < 0 || instance->at % m->cell_bytes || instance->at + bytes > m->role->arena_bytes))
+            (instance->at < 0 || instance->at % m->cell_bytes || instance->at + bytes > role->arena_bytes))
             return fails(m, "value %d (%s) lies outside the arena", i, value_of(m, instance)->name);
     }
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        if (step->kind != STEP_START && step->kind != STEP_WAIT) continue;
+        if (step->request < 0 || step->request >= m->nrequests) return fails(m, "an impossible request");
+        m->flights[step->request].nroles += step->kind == STEP_START;
+    }
+    return true;
+}
+
+static bool prepare(Interpreter *m, uint64_t seed) {
+    const Graph *graph = &m->plan->graph;
+    const int nroles = m->program->roles.n;
+    char why[300];
+    m->lanes = m->lane = arena_alloc(&m->arena, ((size_t)nroles + 1) * sizeof *m->lanes);
+    m->lane->role = &m->program->roles.at[0];
+    m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
+    if (!field_graph(graph, graph->nodes.n, seed, &m->arena, m->values, why, sizeof why)) return fails(m, "the graph: %s", why);
+    m->cell_bytes = smallest_element(graph);
+    m->nrequests = program_requests(m->program);
+    m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);
+    m->flights = calloc((size_t)m->nrequests + 1, sizeof *m->flights);
+    if (!m->states || !m->flights) return fails(m, "no memory to run it");
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         int value = state_value(graph, s, false);
@@ -395,17 +458,27 @@ static bool prepare(Interpreter *m, uint64_t seed) {
             box_cut(&state->type.shape, m->values[value].at, &box, spread_rank(&m->states[s], rank));
         }
     }
-    for (int i = 0; i < m->role->steps.n; i++) {
-        const Step *step = &m->role->steps.at[i];
-        if ((step->kind == STEP_START || step->kind == STEP_WAIT) && (step->request < 0 || step->request >= m->role->steps.n))
-            return fails(m, "an impossible request");
+    for (int r = 0; r < nroles; r++) {
+        m->lane = &m->lanes[r];
+        m->lane->role = &m->program->roles.at[r];
+        if (!prepare_lane(m)) return false;
     }
     return true;
 }
 
 static bool compare_report(Interpreter *m, const char *what, int instance, int value) {
-    if (instance < 0 || m->role->instances.at[instance].value != value) return fails(m, "%s is not reported", what);
+    if (instance < 0 || m->lane->role->instances.at[instance].value != value) return fails(m, "%s is not reported", what);
     return load(m, instance, &m->in[0]) && agrees(m, "the program", instance, &m->in[0]);
+}
+
+static bool compare_reports(Interpreter *m) {
+    const Graph *graph = &m->plan->graph;
+    if (graph->loss >= 0 && !compare_report(m, "the loss", m->program->loss, graph->loss)) return false;
+    if (m->program->reports.n != graph->reports.n)
+        return fails(m, "%d reports where the graph has %d", m->program->reports.n, graph->reports.n);
+    for (int i = 0; i < graph->reports.n; i++)
+        if (!compare_report(m, graph->reports.at[i].name, m->program->reports.at[i], graph->reports.at[i].value)) return false;
+    return true;
 }
 
 static bool compare_end(Interpreter *m) {
@@ -417,37 +490,57 @@ static bool compare_end(Interpreter *m) {
         if (value >= 0 && !spread_agrees(state->layout, &state->type.shape, m->nranks, &m->states[s], m->values[value].at, why, sizeof why))
             return fails(m, "state %s is wrong: %s", state->name, why);
     }
-    if (graph->loss >= 0 && !compare_report(m, "the loss", m->program->loss, graph->loss)) return false;
-    if (m->program->reports.n != graph->reports.n)
-        return fails(m, "%d reports where the graph has %d", m->program->reports.n, graph->reports.n);
-    for (int i = 0; i < graph->reports.n; i++)
-        if (!compare_report(m, graph->reports.at[i].name, m->program->reports.at[i], graph->reports.at[i].value)) return false;
+    for (int r = 0; r < m->program->roles.n; r++) {
+        m->lane = &m->lanes[r];
+        if (!compare_reports(m)) return false;
+    }
+    return true;
+}
+
+/* Runs the role up to a communication that others have not started yet. *any: it did something. */
+static bool run_lane(Interpreter *m, bool *any) {
+    Lane *lane = m->lane;
+    for (; lane->step < lane->role->steps.n; lane->step++, *any = true) {
+        const Step *step = &lane->role->steps.at[lane->step];
+        if (step->kind == STEP_WAIT && m->flights[step->request].nstarted < m->flights[step->request].nroles) break;
+        if (!run_step(m, step)) return false;
+    }
+    return true;
+}
+
+static bool run_lanes(Interpreter *m) {
+    const int nroles = m->program->roles.n;
+    for (bool any = true; any;) {
+        any = false;
+        for (int r = 0; r < nroles; r++) {
+            m->lane = &m->lanes[r];
+            if (!run_lane(m, &any)) return false;
+        }
+    }
+    for (int r = 0; r < nroles; r++) {
+        m->lane = &m->lanes[r];
+        if (m->lane->step < m->lane->role->steps.n) return fails(m, "waits for ever");
+    }
     return true;
 }
 
 bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, char *why, size_t n) {
-    Interpreter m = {.plan = plan, .program = program, .role = &program->roles.at[0], .nranks = plan->graph.nranks, .why = why, .n = n};
-    if (program->roles.n != 1) {
-        snprintf(why, n, "program %s: several roles cannot be run yet", program->name);
-        return false;
-    }
+    Interpreter m = {.plan = plan, .program = program, .nranks = plan->graph.nranks, .why = why, .n = n};
     arena_init(&m.arena);
-    bool ok = prepare(&m, seed);
-    for (m.step = 0; ok && m.step < m.role->steps.n; m.step++) {
-        ok = run_step(&m, &m.role->steps.at[m.step]);
-        if (!ok) break;
-    }
-    ok = ok && compare_end(&m);
+    bool ok = prepare(&m, seed) && run_lanes(&m) && compare_end(&m);
     for (int s = 0; m.states && s < plan->graph.states.n; s++)
         spread_finish(&m.states[s]);
-    for (int r = 0; m.flights && r < m.role->steps.n; r++)
+    for (int r = 0; m.flights && r < m.nrequests; r++) {
         spread_finish(&m.flights[r].source);
+        spread_finish(&m.flights[r].target);
+    }
     for (int i = 0; i < MAX_IN; i++)
         spread_finish(&m.in[i]);
     for (int k = 0; k < MAX_OUT; k++)
         spread_finish(&m.out[k]);
     spread_finish(&m.there);
-    free(m.cells);
+    for (int r = 0; r < program->roles.n; r++)
+        free(m.lanes[r].cells);
     free(m.states);
     free(m.flights);
     arena_finish(&m.arena);
@@ -460,10 +553,9 @@ bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, ch
  * thousands of ranks. */
 static const double element_work = 2, tensor_work = 250;
 
-double numeric_work(const Plan *plan, const Program *program) {
-    const Graph *graph = &plan->graph;
-    double work = field_graph_work(graph), a_rank = 0;
-    const Role *role = &program->roles.at[0];
+/* Of all ranks of a role. */
+static double role_work(const Graph *graph, const Role *role) {
+    double a_rank = 0;
     for (int s = 0; s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
         FieldTensor in[MAX_IN], out[MAX_OUT];
@@ -472,14 +564,21 @@ double numeric_work(const Plan *plan, const Program *program) {
             const TensorType *type = &graph->values.at[instance->value].type;
             FieldTensor *tensor = i < step->nin ? &in[i] : &out[i - step->nin];
             *tensor = (FieldTensor){.dtype = type->dtype, .hidden = type->hidden, .global = type->shape};
-            own_box(instance->layout, &type->shape, 0, &tensor->box); /* the largest */
+            own_box(instance->layout, &type->shape, role->first_rank, &tensor->box); /* the largest */
             a_rank += tensor_work + element_work * (double)elements_of(&tensor->box);
         }
         if (step->kind == STEP_KERNEL) a_rank += field_work(graph, &graph->nodes.at[step->node], in, out);
     }
-    return work + a_rank * graph->nranks;
+    return a_rank * (role->last_rank - role->first_rank + 1);
 }
 
+double numeric_work(const Plan *plan, const Program *program) {
+    const Graph *graph = &plan->graph;
+    double work = field_graph_work(graph);
+    for (int r = 0; r < program->roles.n; r++)
+        work += role_work(graph, &program->roles.at[r]);
+    return work;
+}
 double numeric_bytes(const Plan *plan, const Program *program) {
     const Graph *graph = &plan->graph;
     double bytes = 0;
@@ -489,9 +588,14 @@ double numeric_bytes(const Plan *plan, const Program *program) {
         if (graph->states.at[s].layout)
             bytes +=
                 (double)sizeof(Fe) * graph->nranks * (double)own_max_elements(graph->states.at[s].layout, &graph->states.at[s].type.shape);
-    Interpreter m = {.plan = plan, .role = &program->roles.at[0], .cell_bytes = smallest_element(graph)};
-    arena_init(&m.arena);
-    bytes += (double)sizeof(Fe) * graph->nranks * (double)place_inner(&m, (m.role->arena_bytes + m.cell_bytes - 1) / m.cell_bytes);
-    arena_finish(&m.arena);
+    for (int r = 0; r < program->roles.n; r++) {
+        const Role *role = &program->roles.at[r];
+        Lane lane = {.role = role};
+        Interpreter m = {.plan = plan, .lane = &lane, .cell_bytes = smallest_element(graph)};
+        arena_init(&m.arena);
+        bytes += (double)sizeof(Fe) * (role->last_rank - role->first_rank + 1) *
+                 (double)place_inner(&m, (role->arena_bytes + m.cell_bytes - 1) / m.cell_bytes);
+        arena_finish(&m.arena);
+    }
     return bytes;
 }

@@ -220,6 +220,7 @@ static bool run_step(Bench *b, const Program *program, int number, char *why, si
         const Instance *instance = &b->role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
         c->value[t] = graph->values.at[instance->value];
         c->layout[t] = *instance->layout;
+        if (node) c->layout[t].pin = (Pin){0}; /* what holds on all ranks holds on those that compute it */
         *(t < step->nin ? &c->node.in[t] : &c->node.out[t - step->nin]) = t;
     }
     char text[500];

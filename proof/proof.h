@@ -26,7 +26,7 @@ typedef struct ProofOptions {
 
 /* What was shown, counted as it was checked. */
 typedef struct Proof {
-    int64_t steps, kernels, communications, distinct_communications, boxes, ranks_checked, instances;
+    int64_t steps, kernels, communications, distinct_communications, boxes, ranks_checked, instances, roles, programs;
     int64_t copies;                                                   /* nodes that compute once more what others do */
     int operator_patterns, communication_patterns, gradient_patterns; /* run over the field at small sizes */
     int patterns_left_out;                                            /* neither made small nor run as they are */

@@ -146,6 +146,7 @@ static void certify_compositional(Text *text, const Proof *proof, int nranks) {
         "compositional: %lld steps (%lld kernels, %lld communications, %lld distinct), %lld values; boxes, senders and owners compared on %lld of %d ranks",
         (long long)proof->steps, (long long)proof->kernels, (long long)proof->communications, (long long)proof->distinct_communications,
         (long long)proof->instances, (long long)proof->ranks_checked, nranks);
+    if (proof->roles > proof->programs) text_printf(text, ", %lld roles, of which none waits for ever", (long long)proof->roles);
     if (proof->copies > 0) text_printf(text, ", %lld cop%s", (long long)proof->copies, proof->copies == 1 ? "y of a node" : "ies of nodes");
 }
 
@@ -187,6 +188,7 @@ static void certify_numeric(Text *text, const Parts *parts, const ProofOptions *
 static bool parts_check(const Parts *parts, const ProofOptions *options, Proof *proof, Error *error) {
     double now = now_seconds();
     if (parts->n == 0) return error_set(error, EXIT_INTERNAL, "the plan has no program");
+    proof->programs = parts->n;
     for (int p = 0; p < parts->n; p++)
         if (!compositional_check(&parts->at[p], proof, error)) return false;
     proof->compositional_s = now_seconds() - now;

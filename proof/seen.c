@@ -27,6 +27,8 @@ void key_layout(Key *key, const Layout *layout) {
         key_add(key, (uint64_t)layout_count(layout, list));
     for (int i = 0; i < layout->start[lists]; i++)
         key_add(key, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
+    key_add(key, (uint64_t)layout->pin.digit.size << 32 | (uint32_t)layout->pin.digit.stride);
+    key_add(key, (uint64_t)layout->pin.value);
     for (int d = 0; d < layout->ndim; d++) {
         const Halo *halo = layout_halo(layout, d);
         if (!halo) continue;

@@ -24,6 +24,24 @@ static bool radix_add(Radix *radix, int64_t bound) {
     return true;
 }
 
+/* Pins of a small case: the digit's first values stand for theirs. False: pins to different digits, or to one that the layouts divide. */
+static bool pins_shrink(const Radix *radix, const Case *own, Case *small) {
+    const Pin *first = NULL;
+    for (int t = 0; t < case_tensors(own); t++) {
+        const Pin *pin = &own->layout[t].pin;
+        int low = 0;
+        if (pin->digit.size == 0) continue;
+        if (!first) first = pin;
+        while (radix->bound[low] != pin->digit.stride)
+            low++;
+        if (!digit_equal(pin->digit, first->digit) || radix->bound[low + 1] != (int64_t)pin->digit.stride * pin->digit.size) return false;
+        small->layout[t].pin.digit =
+            (Digit){.size = (int32_t)(radix->small[low + 1] / radix->small[low]), .stride = (int32_t)radix->small[low]};
+        small->layout[t].pin.value = pin->value != first->value;
+    }
+    return true;
+}
+
 /* False: digits of meshes that have no common refinement. */
 static bool radix_init(Radix *radix, const Case *c, int most) {
     radix->n = 0;
@@ -33,6 +51,10 @@ static bool radix_init(Radix *radix, const Case *c, int most) {
             Digit d = c->layout[t].digit[i];
             ok = radix_add(radix, d.stride) && radix_add(radix, (int64_t)d.stride * d.size);
         }
+    for (int t = 0; t < case_tensors(c); t++) {
+        const Digit d = c->layout[t].pin.digit;
+        if (ok && d.size > 0) ok = radix_add(radix, d.stride) && radix_add(radix, (int64_t)d.stride * d.size);
+    }
     radix->small[0] = 1;
     for (int i = 1; ok && i < radix->n; i++) {
         int64_t size = radix->bound[i] / radix->bound[i - 1];
@@ -382,5 +404,9 @@ bool case_shrink(const Case *own, int most, bool keep, Case *small, char *why, s
     small->nranks = small->graph.nranks = (int)radix.small[radix.n - 1];
     for (int t = 0; t < case_tensors(own); t++)
         layout_shrink(&radix, &own->layout[t], &small->layout[t]);
+    if (!pins_shrink(&radix, own, small)) {
+        snprintf(why, n, "its layouts are pinned to different digits");
+        return false;
+    }
     return own->communication ? communication_shrink(own, small, why, n) : operator_shrink(own, small, keep, why, n);
 }

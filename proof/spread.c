@@ -6,7 +6,7 @@
 #include <string.h>
 
 static int64_t volume(const Box *box) {
-    int64_t n = 1;
+    int64_t n = !box->nothing;
     for (int d = 0; d < box->ndim; d++)
         n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
     return n;
@@ -125,7 +125,7 @@ static bool mover_fails(Mover *m, int rank, const char *fault) {
 static bool within(const Box *inner, const Box *outer) {
     for (int d = 0; d < inner->ndim; d++)
         if (inner->begin[d] < outer->begin[d] || inner->end[d] > outer->end[d] || inner->begin[d] > inner->end[d]) return false;
-    return true;
+    return !outer->nothing;
 }
 
 static bool take_piece(void *context, const Piece *piece) {
@@ -159,8 +159,8 @@ static bool take_piece(void *context, const Piece *piece) {
     return true;
 }
 
-bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target,
-                 char *why, size_t n) {
+bool spread_move_on(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, int first, int last,
+                    const Spread *source, Spread *target, char *why, size_t n) {
     Layout run_from = *from, run_to = *to;
     Digit summed[MAX_DIGITS];
     Mover m = {.kind = kind, .from = from, .to = to, .shape = shape, .nranks = nranks, .source = source, .target = target};
@@ -171,9 +171,9 @@ bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shap
     comm_layouts(kind, nranks, &run_from, &run_to);
     bool ok = true;
     for (m.round = 0; ok && m.round < 2; m.round++)
-        for (int rank = 0; ok && rank < nranks; rank++)
+        for (int rank = first; ok && rank <= last; rank++)
             ok = pieces_received(&run_from, &run_to, shape, nranks, rank, take_piece, &m);
-    for (int rank = 0; ok && rank < nranks; rank++) {
+    for (int rank = first; ok && rank <= last; rank++) {
         Box box;
         own_box(to, shape, rank, &box);
         int64_t elements = volume(&box);
@@ -182,6 +182,11 @@ bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shap
     }
     if (!ok) snprintf(why, n, "rank %d %s", m.fault_rank, m.fault);
     return ok;
+}
+
+bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target,
+                 char *why, size_t n) {
+    return spread_move_on(kind, from, to, shape, nranks, 0, nranks - 1, source, target, why, n);
 }
 
 /* ---------------------------------------------------------------- the whole tensor */
@@ -242,7 +247,8 @@ static void element_differs(const Box *box, int64_t offset, int rank, int terms,
     text_finish(&at);
 }
 
-bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const Spread *spread, const Fe *whole, char *why, size_t n) {
+bool spread_agrees_on(const Layout *layout, const Shape *shape, int first, int last, const Spread *spread, const Fe *whole, char *why,
+                      size_t n) {
     const Digit *digits = NULL;
     int ndigits;
     Reduction reduction = REDUCE_SUM;
@@ -252,7 +258,7 @@ bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const S
     }
     const int terms = terms_of(digits, ndigits);
     const Box all = whole_box(shape);
-    for (int rank = 0; rank < nranks; rank++) {
+    for (int rank = first; rank <= last; rank++) {
         if (terms > 1 && term_of(digits, ndigits, rank)) continue; /* a group is looked at once */
         Box box;
         own_box(layout, shape, rank, &box);
@@ -273,6 +279,10 @@ bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const S
         }
     }
     return true;
+}
+
+bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const Spread *spread, const Fe *whole, char *why, size_t n) {
+    return spread_agrees_on(layout, shape, 0, nranks - 1, spread, whole, why, n);
 }
 
 static Fe draw(uint64_t key, DType dtype, int64_t index) {

@@ -21,6 +21,7 @@ typedef struct RoleCheck {
     int *overwritten, *written; /* per state; -1: not */
     bool *computed;             /* per graph node */
     int *pending;               /* per request: its start step, -1 none, -2 waited for */
+    int nrequests;
     int step;
     int first, end; /* of the fused step that it is a member of: the first and the last; itself where it is alone */
 } RoleCheck;
@@ -40,6 +41,12 @@ static const Value *value_of(const RoleCheck *walk, int instance) {
     return &walk->plan->graph.values.at[walk->role->instances.at[instance].value];
 }
 
+static bool role_has(const Role *role, const Layout *layout) {
+    for (int rank = role->first_rank; rank <= role->last_rank; rank++)
+        if (own_has_rank(layout, rank)) return true;
+    return false;
+}
+
 /* Leaves: what an instance that no step computes must be. */
 static bool leaf_check(RoleCheck *walk, int i) {
     const Graph *graph = &walk->plan->graph;
@@ -52,6 +59,9 @@ static bool leaf_check(RoleCheck *walk, int i) {
     case PLACE_INNER:
     case PLACE_VIEW:
         return true;
+    case PLACE_ELSEWHERE:
+        return !role_has(walk->role, instance->layout) ||
+               reject(walk, "value %d (%s) is elsewhere, and ranks of the role hold some of it", i, value->name);
     case PLACE_INPUT:
         if (computed) return true; /* is_view must hold of its step */
         if (node->op != OP_input || node->state != instance->at)
@@ -85,8 +95,9 @@ static bool leaf_check(RoleCheck *walk, int i) {
 /* A value is read until a step. A view of it is read where it lies: it is what it was when the view was made as long as it may be read itself, which is looked at
  * for both. */
 static bool use(RoleCheck *walk, int i, int until) {
-    if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
+    if (instance->place == PLACE_ELSEWHERE) return true; /* the ranks of the role hold nothing of it: there is nothing to be read */
+    if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
     if (instance->place == PLACE_VIEW) {
         if (walk->step >= walk->role->steps.n || walk->role->steps.at[walk->step].kind != STEP_KERNEL)
             return reject(walk, "value %d (%s) is a view, which only kernels read", i, value_of(walk, i)->name);
@@ -109,8 +120,9 @@ static bool use(RoleCheck *walk, int i, int until) {
 
 /* view: it lies where its operand lies, and nothing is written. */
 static bool define(RoleCheck *walk, int i, int readable, bool view) {
-    if (walk->defined[i] != NEVER) return reject(walk, "value %d (%s) is computed twice", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
+    if (instance->place == PLACE_ELSEWHERE) return true;
+    if (walk->defined[i] != NEVER) return reject(walk, "value %d (%s) is computed twice", i, value_of(walk, i)->name);
     walk->defined[i] = walk->first;
     walk->readable[i] = readable;
     if (walk->last[i] < walk->end) walk->last[i] = walk->end;
@@ -252,11 +264,22 @@ static bool overwrites(RoleCheck *walk, int id) {
     return true;
 }
 
+/* What a rank computes lies on it. */
+static bool all_here(const RoleCheck *walk, const Step *step) {
+    for (int i = 0; i < step->nin + step->nout; i++) {
+        const int id = i < step->nin ? step->in[i] : step->out[i - step->nin];
+        if (walk->role->instances.at[id].place == PLACE_ELSEWHERE)
+            return reject(walk, "value %d (%s), which is elsewhere, is computed with", id, value_of(walk, id)->name);
+    }
+    return true;
+}
+
 static bool kernel_step(RoleCheck *walk, const Step *step) {
     const Graph *graph = &walk->plan->graph;
     const Role *role = walk->role;
     char why[512];
     const Node *node = &graph->nodes.at[step->node];
+    if (!all_here(walk, step)) return false;
     if (node->op != step->op)
         return reject(walk, "the kernel is %s, graph node %d is %s", op_table[step->op].name, step->node, op_table[node->op].name);
     if (step->nin != node->nin || step->nout != node->nout)
@@ -359,7 +382,7 @@ static bool write_step(RoleCheck *walk, const Step *step) {
     if (walk->computed[step->node]) return reject(walk, "state %s is written twice", state->name);
     walk->computed[step->node] = true;
     if (walk->written[step->state] >= 0) return reject(walk, "state %s is written twice", state->name);
-    if (!use(walk, step->in[0], walk->step)) return false;
+    if (!all_here(walk, step) || !use(walk, step->in[0], walk->step)) return false;
     if (!state->layout || !layout_equal(instance->layout, state->layout))
         return reject(walk, "state %s is written in another layout than it is stored in", state->name);
     if (instance->place == PLACE_STATE) {
@@ -417,12 +440,12 @@ static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown
             break;
         case STEP_LOCAL:
             if (step->comm != COMM_STRIDED_SLICE) return reject(walk, "%s is not a local step", comm_name[step->comm]);
-            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
+            if (!all_here(walk, step) || !conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
                 !define(walk, step->out[0], walk->step, false))
                 return false;
             break;
         case STEP_START:
-            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] != -1)
+            if (step->request < 0 || step->request >= walk->nrequests || walk->pending[step->request] != -1)
                 return reject(walk, "request %d is started twice", step->request);
             if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
                 !define(walk, step->out[0], NEVER, false))
@@ -431,7 +454,7 @@ static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown
             if (!bucket_start(walk, step, &nbuckets)) return false;
             break;
         case STEP_WAIT: {
-            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] < 0)
+            if (step->request < 0 || step->request >= walk->nrequests || walk->pending[step->request] < 0)
                 return reject(walk, "waits for request %d, which is not under way", step->request);
             const Step *start = &role->steps.at[walk->pending[step->request]];
             if (step->comm != start->comm || step->in[0] != start->in[0] || step->out[0] != start->out[0])
@@ -450,7 +473,7 @@ static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown
         }
     }
     walk->step = -1;
-    for (int r = 0; r < role->steps.n; r++)
+    for (int r = 0; r < walk->nrequests; r++)
         if (walk->pending[r] >= 0) return reject(walk, "request %d is never waited for", r);
     return true;
 }
@@ -466,6 +489,7 @@ static bool report_check(RoleCheck *walk, const char *what, int instance, int va
     walk->step = -1;
     if (layout_is_partial(own->layout)) return reject(walk, "%s is partial where it is reported", what);
     if (own_halos(own->layout)) return reject(walk, "%s has halos where it is reported", what);
+    if (whole && layout_is_pinned(own->layout)) return reject(walk, "%s is not on every rank", what);
     for (int list = graph->values.at[value].type.hidden ? 1 : 0; whole && list < own->layout->ndim; list++)
         if (layout_count(own->layout, list)) return reject(walk, "%s is not whole where it is reported", what);
     return true;
@@ -475,7 +499,8 @@ static bool report_check(RoleCheck *walk, const char *what, int instance, int va
 static bool outputs_check(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++)
-        if (graph->nodes.at[i].op == OP_write && !walk->computed[i])
+        if (graph->nodes.at[i].op == OP_write && !walk->computed[i] &&
+            role_has(walk->role, graph->states.at[graph->nodes.at[i].state].layout))
             return reject(walk, "state %s is not written", graph->states.at[graph->nodes.at[i].state].name);
     for (int s = 0; s < graph->states.n; s++)
         if (walk->overwritten[s] >= 0 && walk->written[s] < 0)
@@ -508,8 +533,9 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
     const Graph *graph = &walk->plan->graph;
     const Role *role = walk->role;
     char why[512];
-    size_t n = (size_t)role->instances.n, nsteps = (size_t)role->steps.n, nstates = (size_t)graph->states.n;
-    int *ints = malloc((3 * n + nsteps + 2 * nstates + 1) * sizeof *ints);
+    size_t n = (size_t)role->instances.n, nrequests = (size_t)(walk->nrequests = program_requests(walk->program)),
+           nstates = (size_t)graph->states.n;
+    int *ints = malloc((3 * n + nrequests + 2 * nstates + 1) * sizeof *ints);
     bool *flags = calloc(n + (size_t)graph->nodes.n + 1, sizeof *flags);
     bool ok = ints && flags;
     walk->step = -1;
@@ -519,7 +545,7 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
         walk->readable = ints + n;
         walk->last = ints + 2 * n;
         walk->pending = ints + 3 * n;
-        walk->overwritten = walk->pending + nsteps;
+        walk->overwritten = walk->pending + nrequests;
         walk->written = walk->overwritten + nstates;
         walk->in_place = flags;
         walk->computed = flags + n;
@@ -527,7 +553,7 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
             walk->defined[i] = walk->readable[i] = NEVER;
             walk->last[i] = -1;
         }
-        for (size_t i = 0; i < nsteps + 2 * nstates; i++)
+        for (size_t i = 0; i < nrequests + 2 * nstates; i++)
             walk->pending[i] = -1;
     }
     for (int i = 0; ok && i < role->instances.n; i++) {
@@ -536,7 +562,7 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
         const char *invalid = NULL;
         if (!own_layout_valid(instance->layout, value->type.shape.ndim, graph->nranks, &invalid))
             ok = reject(walk, "value %d (%s): %s", i, value->name, invalid);
-        if (ok && instance->place != PLACE_ARENA && own_halos(instance->layout))
+        if (ok && instance->place != PLACE_ARENA && instance->place != PLACE_ELSEWHERE && own_halos(instance->layout))
             ok = reject(walk, "value %d (%s): what has halos is an exchange's result, and lies in the arena", i, value->name);
         ok = ok && leaf_check(walk, i);
         if (ok && !shown_before(shown, NCOMMS, instance->layout, NULL, &value->type.shape)) {
@@ -563,16 +589,13 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
     int programs = 0;
     for (int p = 0; ok && p < plan->programs.n; p++, programs++) {
         RoleCheck walk = {.plan = plan, .program = &plan->programs.at[p], .proof = proof, .error = error, .step = -1};
-        /* One role on all ranks: every rank issues the same communications in the same order, each is waited for after it was started, so none can
-         * wait for another in a cycle. */
-        if (walk.program->roles.n != 1 || walk.program->roles.at[0].first_rank != 0 ||
-            walk.program->roles.at[0].last_rank != plan->graph.nranks - 1) {
-            ok = reject(&walk, "several roles, or ranks without one: that cannot be shown yet");
-            break;
+        ok = (strcmp(walk.program->name, "train") == 0 || reads_only(&walk)) && copies_check(&plan->graph, proof, error);
+        for (int r = 0; ok && r < walk.program->roles.n; r++) {
+            walk.role = &walk.program->roles.at[r];
+            ok = role_check(&walk, &sample, &shown);
         }
-        walk.role = &walk.program->roles.at[0];
-        ok = (strcmp(walk.program->name, "train") == 0 || reads_only(&walk)) && copies_check(&plan->graph, proof, error) &&
-             role_check(&walk, &sample, &shown);
+        ok = ok && roles_check(plan, walk.program, error);
+        proof->roles += walk.program->roles.n;
     }
     if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");
     arena_finish(&shown.arena);

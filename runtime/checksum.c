@@ -64,7 +64,7 @@ void checksums_describe(Checksums *sums, TensorFile *file, Arena *arena, const L
 }
 
 static bool write_one(const Checksums *sums, const TensorFile *file, int64_t element, uint64_t checksum, Error *error) {
-    const Box box = {1, {element}, {element + 1}};
+    const Box box = {.ndim = 1, .begin = {element}, .end = {element + 1}};
     return tensors_write(file, sums->tensor, &box, &checksum, NULL, error);
 }
 
@@ -80,7 +80,7 @@ bool checksums_write_header(const Checksums *sums, const TensorFile *file, const
 /* ---------------------------------------------------------------- reading */
 
 static bool read_one(const Checksums *sums, const TensorFile *file, int64_t element, uint64_t *checksum, Error *error) {
-    const Box box = {1, {element}, {element + 1}};
+    const Box box = {.ndim = 1, .begin = {element}, .end = {element + 1}};
     return tensors_read(file, sums->tensor, &box, I64, checksum, error);
 }
 

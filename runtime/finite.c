@@ -94,23 +94,36 @@ static void forget(Cursor *cursor) {
 
 /* ---------------------------------------------------------------- what all ranks have found */
 
-/* Per instance whether it is not finite on any rank whose states are those from before. Roles have the same instances where they are of one program. */
+static int role_number(const Executor *executor, int rank) {
+    int r = 0;
+    while (rank > executor->program->roles.at[r].last_rank)
+        r++;
+    return r;
+}
+
+/* Per role and instance whether it is not finite on any of its ranks whose states are those from before: nwords words a role. */
 static bool gather_found(const Executor *executor, bool bad, uint64_t *bits, int nwords, Error *error) {
     Comm *comm = executor->comm;
-    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
-    bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    const int nroles = executor->program->roles.n;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), *own = calloc((size_t)nroles, sizeof *own);
+    bool ok = (words && own) || error_set(error, EXIT_ENVIRONMENT, "out of memory");
     for (int w = 0; ok && w < nwords; w++) {
-        uint64_t own = 0;
+        memset(own, 0, (size_t)nroles * sizeof *own);
         for (int d = 0; bad && d < comm->ndriven; d++) {
             const Cursor *cursor = &executor->cursors[d];
             for (int b = 0; b < 64 && w * 64 + b < cursor->role->instances.n; b++)
-                if (cursor->found[w * 64 + b].element >= 0) own |= UINT64_C(1) << b;
+                if (cursor->found[w * 64 + b].element >= 0) own[role_number(executor, cursor->rank)] |= UINT64_C(1) << b;
         }
-        ok = comm->table->all_gather_words(comm, own, words, error);
-        for (int p = 0; ok && p < comm->nprocesses; p++)
-            bits[w] |= words[p];
+        for (int r = 0; r < nroles; r++)
+            bits[r * nwords + w] |= own[r];
+        /* A process of several drives one rank. */
+        const uint64_t word = own[role_number(executor, comm->first_driven)];
+        ok = comm->table->all_gather_words(comm, word, words, error);
+        for (int p = 0; ok && comm->nprocesses > 1 && p < comm->nprocesses; p++)
+            bits[role_number(executor, p) * nwords + w] |= words[p];
     }
     free(words);
+    free(own);
     return ok;
 }
 
@@ -136,57 +149,98 @@ static bool has(const uint64_t *bits, int i) {
 enum { RANK_INPUT, RANK_STATE, RANK_STEP, RANK_CONSTANT, NO_RANK };
 
 typedef struct Origin {
-    int instance, step; /* -1: none; step -1: it was there before the first */
+    int role, instance, step; /* -1: none; step -1: it was there before the first */
     int rank;
 } Origin;
 
 /* Per instance the step that makes it, -1: none. */
-static int *makers(const Role *role) {
-    int *maker = malloc(((size_t)role->instances.n + 1) * sizeof *maker);
-    for (int i = 0; maker && i < role->instances.n; i++)
+static void find_makers(const Role *role, int *maker) {
+    for (int i = 0; i < role->instances.n; i++)
         maker[i] = -1;
-    for (int s = 0; maker && s < role->steps.n; s++)
+    for (int s = 0; s < role->steps.n; s++)
         for (int o = 0; role->steps.at[s].kind != STEP_START && role->steps.at[s].kind != STEP_WRITE && o < role->steps.at[s].nout; o++)
             maker[role->steps.at[s].out[o]] = s;
-    return maker;
+}
+
+/* Its results lie where its operand lies. */
+static bool makes_view(const Role *role, const Step *step) {
+    const Instance *in = &role->instances.at[step->in[0]], *out = &role->instances.at[step->out[0]];
+    return step->kind == STEP_KERNEL &&
+           (out->place == PLACE_VIEW || (op_table[step->op].view && in->place == out->place && in->at == out->at));
 }
 
 /* A view is what it is a view of. */
-static int viewed(const Cursor *cursor, const int *maker, int instance) {
-    while (maker[instance] >= 0 && step_is_view(cursor, &cursor->role->steps.at[maker[instance]]))
-        instance = cursor->role->steps.at[maker[instance]].in[0];
+static int viewed(const Role *role, const int *maker, int instance) {
+    while (maker[instance] >= 0 && makes_view(role, &role->steps.at[maker[instance]]))
+        instance = role->steps.at[maker[instance]].in[0];
     return instance;
 }
 
-static void prefer(const Role *role, Origin *best, int instance, int step) {
-    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP,        [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT,
-                                [PLACE_CONSTANT] = RANK_CONSTANT, [PLACE_INNER] = RANK_STEP,  [PLACE_VIEW] = RANK_STEP};
-    const int rank = step >= 0 ? RANK_STEP : ranks[role->instances.at[instance].place];
+static void prefer(const Program *program, Origin *best, int role, int instance, int step) {
+    static const int ranks[] = {
+        [PLACE_ARENA] = RANK_STEP, [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT,   [PLACE_CONSTANT] = RANK_CONSTANT,
+        [PLACE_INNER] = RANK_STEP, [PLACE_VIEW] = RANK_STEP,   [PLACE_ELSEWHERE] = RANK_STEP};
+    const int rank = step >= 0 ? RANK_STEP : ranks[program->roles.at[role].instances.at[instance].place];
     if (rank > best->rank || (rank == best->rank && step >= best->step)) return;
-    *best = (Origin){instance, step, rank};
+    *best = (Origin){role, instance, step, rank};
 }
 
-static bool go_back(const Cursor *cursor, int loss, const uint64_t *bits, Origin *best, Error *error) {
-    const Role *role = cursor->role;
-    int *maker = makers(role), *stack = malloc(((size_t)role->instances.n + 1) * sizeof *stack), n = 0;
-    bool *seen = calloc((size_t)role->instances.n + 1, sizeof *seen), ok = maker && stack && seen;
-    *best = (Origin){-1, -1, NO_RANK};
-    if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (ok) stack[n++] = viewed(cursor, maker, loss);
-    while (ok && n > 0) {
-        const int at = stack[--n], s = maker[at];
-        bool follows = false;
-        for (int i = 0; s >= 0 && i < role->steps.at[s].nin; i++) {
-            const int in = viewed(cursor, maker, role->steps.at[s].in[i]);
-            if (!has(bits, in)) continue;
-            follows = true;
-            if (!seen[in]) seen[in] = true, stack[n++] = in;
-        }
-        if (!follows && has(bits, at)) prefer(role, best, at, s);
+/* Values of all roles that are to be looked at, and what was found of them. */
+typedef struct Trail {
+    const Program *program;
+    int width; /* of a role: instances */
+    int *maker, *stack, n;
+    bool *seen;
+    const uint64_t *bits;
+    int nwords;
+} Trail;
+
+/* Goes on with a value of a role that is not finite. True where it is none. */
+static bool follow(Trail *t, int role, int instance) {
+    const Role *of = &t->program->roles.at[role];
+    const int at = viewed(of, t->maker + role * t->width, instance);
+    if (!has(t->bits + role * t->nwords, at)) return true;
+    if (!t->seen[role * t->width + at]) t->seen[role * t->width + at] = true, t->stack[t->n++] = role * t->width + at;
+    return false;
+}
+
+/* What a step makes its results of: of a communication what any role has given. True where all of it is finite. */
+static bool follow_operands(Trail *t, int role, const Step *step) {
+    bool finite = true;
+    if (step->kind != STEP_WAIT) {
+        for (int i = 0; i < step->nin; i++)
+            finite = follow(t, role, step->in[i]) && finite;
+        return finite;
     }
-    free(maker);
-    free(stack);
-    free(seen);
+    for (int r = 0; r < t->program->roles.n; r++) {
+        const Role *other = &t->program->roles.at[r];
+        for (int s = 0; s < other->steps.n; s++)
+            if (other->steps.at[s].kind == STEP_WAIT && other->steps.at[s].request == step->request)
+                finite = follow(t, r, other->steps.at[s].in[0]) && finite;
+    }
+    return finite;
+}
+
+static bool go_back(const Program *program, const uint64_t *bits, int nwords, Origin *best, Error *error) {
+    Trail t = {.program = program, .bits = bits, .nwords = nwords, .width = 64 * nwords};
+    const size_t all = (size_t)program->roles.n * (size_t)t.width + 1;
+    t.maker = malloc(all * sizeof *t.maker);
+    t.stack = malloc(all * sizeof *t.stack);
+    t.seen = calloc(all, sizeof *t.seen);
+    const bool ok = t.maker && t.stack && t.seen;
+    *best = (Origin){-1, -1, -1, NO_RANK};
+    if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    for (int r = 0; ok && r < program->roles.n; r++)
+        find_makers(&program->roles.at[r], t.maker + r * t.width);
+    for (int r = 0; ok && r < program->roles.n; r++)
+        follow(&t, r, program->loss);
+    while (ok && t.n > 0) {
+        const int number = t.stack[--t.n], role = number / t.width, at = number % t.width, s = t.maker[number];
+        if (s < 0 || follow_operands(&t, role, &program->roles.at[role].steps.at[s])) prefer(program, best, role, at, s);
+    }
+    free(t.maker);
+    free(t.stack);
+    free(t.seen);
     return ok;
 }
 
@@ -286,10 +340,10 @@ static int64_t find_input(Executor *executor, int64_t first, int64_t last, int *
 static bool find_operator(Executor *executor, int64_t at, int64_t update, bool bad, Text *text, Error *error) {
     Comm *comm = executor->comm;
     const int64_t steps = executor_steps(executor);
-    const Cursor *first = &executor->cursors[0];
+    const Program *program = executor->program;
     int n = 0; /* the same for all ranks */
-    for (int r = 0; r < executor->program->roles.n; r++)
-        if (executor->program->roles.at[r].instances.n > n) n = executor->program->roles.at[r].instances.n;
+    for (int r = 0; r < program->roles.n; r++)
+        if (program->roles.at[r].instances.n > n) n = program->roles.at[r].instances.n;
     const int nwords = n / 64 + 1;
     bool ok = true;
     for (int d = 0; ok && d < comm->ndriven; d++) {
@@ -300,15 +354,15 @@ static bool find_operator(Executor *executor, int64_t at, int64_t update, bool b
     if (!comm_agree(comm, ok, error) || !executor_repeat(executor, at / steps + 1, at % steps + 1, update, error)) return false;
     for (int d = 0; ok && d < comm->ndriven; d++)
         ok = look_at_sources(executor, &executor->cursors[d], PLACE_INPUT, error);
-    uint64_t *bits = calloc((size_t)nwords, sizeof *bits);
+    uint64_t *bits = calloc((size_t)nwords * (size_t)program->roles.n, sizeof *bits);
     ok = comm_agree(comm, ok && (bits || error_set(error, EXIT_ENVIRONMENT, "out of memory")), error);
-    Origin origin = {-1, -1, NO_RANK};
-    ok = ok && gather_found(executor, bad, bits, nwords, error) &&
-         comm_agree(comm, go_back(first, executor->program->loss, bits, &origin, error), error);
+    Origin origin = {-1, -1, -1, NO_RANK};
+    ok = ok && gather_found(executor, bad, bits, nwords, error) && comm_agree(comm, go_back(program, bits, nwords, &origin, error), error);
     free(bits);
     uint64_t own = UINT64_MAX, least;
     for (int d = comm->ndriven - 1; ok && bad && origin.instance >= 0 && d >= 0; d--)
-        if (executor->cursors[d].found[origin.instance].element >= 0) own = (uint64_t)d;
+        if (executor->cursors[d].role == &program->roles.at[origin.role] && executor->cursors[d].found[origin.instance].element >= 0)
+            own = (uint64_t)d;
     const bool has_it = own != UINT64_MAX;
     ok = ok && gather_least(comm, has_it ? (uint64_t)comm->process : UINT64_MAX, &least, error);
     if (!ok) return false;

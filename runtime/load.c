@@ -1,5 +1,6 @@
 /* load: a plan's role, resolved once: instances become addresses, steps become calls with their operands, communications become prepared
  * requests. After it the loop over steps calls functions and nothing else. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +99,7 @@ static const void *same_box(Executor *executor, const Cursor *cursor, int state,
     for (int i = 0; i < cursor->driven && executor->backend->host; i++) {
         Box other = {0};
         const void *data = executor_state(executor, i, state, &other);
-        if (memcmp(&other, box, sizeof other) == 0) return data;
+        if (memcmp(&other, box, offsetof(Box, nothing)) == 0 && other.nothing == box->nothing) return data;
     }
     return NULL;
 }
@@ -246,6 +247,8 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
             break;
         case PLACE_VIEW:
             break; /* load_views */
+        case PLACE_ELSEWHERE:
+            break; /* nothing is read or written there */
         case PLACE_STATE:
             cursor->at[i] = cursor->state[instance->at];
             break;

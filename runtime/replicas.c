@@ -15,7 +15,7 @@ static bool word_of(Run *run, int driven, int state, bool elements, uint64_t *wo
     void *local = executor_state(run->executor, driven, state, &box), *copy = local;
     int64_t bytes = box_elements(&box) * dtype_bytes[of->type.dtype];
     *word = XXH64(box.begin, (size_t)box.ndim * sizeof *box.begin, 0);
-    *word = XXH64(box.end, (size_t)box.ndim * sizeof *box.end, *word);
+    *word = XXH64(box.end, (size_t)box.ndim * sizeof *box.end, *word) + box.nothing;
     if (!elements || bytes == 0) return true;
     if (!backend->host) {
         copy = malloc((size_t)bytes);

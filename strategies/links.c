@@ -73,7 +73,7 @@ static Links links_of_exchange(const Machine *machine, const Layout *from, const
     Pair pair;
     Links links = {0};
     Traffic received, sent;
-    const bool fits = pair_init(&pair, from, to, shape, nranks, NULL);
+    const bool fits = !pinned(from, to) && pair_init(&pair, from, to, shape, nranks, NULL);
     if (fits && messages_count(machine, &pair, &links)) return links;
     if (fits && halo_counts(&pair)) {
         halo_count(machine, &pair, &received, &sent, &links);
@@ -101,6 +101,8 @@ static int moved_digits(const Layout *from, const Layout *to, Digit *digits) {
 
 StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     if (machine == NULL) machine = &machine_cpu;
+    Layout a, b;
+    if (pins_leave(from, to, &nranks, &a, &b)) return step_links(machine, kind, &a, &b, shape, nranks);
     Digit digits[MAX_DIGITS];
     Reduction reduction;
     Links links = {0};

@@ -43,6 +43,14 @@ typedef struct Pair {
 
 /* False when `to` is partial over digits that `from` is not; *why says so. */
 bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *shape, int nranks, const char **why);
+/* ---- pinned.c: layouts of which some ranks hold nothing */
+
+static inline bool pinned(const Layout *from, const Layout *to) {
+    return layout_is_pinned(from) || layout_is_pinned(to);
+}
+/* Of two layouts with one pin, to the slowest digit of *nranks: the same on the ranks of its value alone, as if there were no others. False: the pins are not such. */
+bool pins_leave(const Layout *from, const Layout *to, int *nranks, Layout *a, Layout *b);
+
 /* Sum over all ranks of the cells that a rank both needs and holds. */
 int64_t pair_overlap_total(const Pair *pair);
 /* The cells of the pieces that some needer holds a term of, each piece once. */

@@ -481,6 +481,45 @@ static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion
     return true;
 }
 
+/* From a pin to another one, to all ranks or from there: one exchange; in the canonical form, and where the target has halos, sums are completed first. */
+static void plan_pinned(const Task *task, RedistributePolicy policy, Conversion *plan) {
+    Layout at = *task->from, next;
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    int nsummed = layout_summed(&at, task->to, summed, &kind);
+    if (policy == REDISTRIBUTE_CANONICAL && nsummed > 0) {
+        complete_towards(&at, task->to, &next);
+        add_step(task, INFINITY, plan, COMM_ALL_REDUCE, &next, NULL);
+        at = next;
+        nsummed = 0;
+    }
+    if (nsummed > 0 && layout_has_halo(task->to)) { /* each sum is completed where it is a part, before ranges overlap */
+        layout_without_halos(task->to, &next);
+        layout_canonical(&next, task->shape);
+        add_step(task, INFINITY, plan, COMM_EXCHANGE, &next, NULL);
+        at = next;
+        nsummed = 0;
+    }
+    const bool apart = nsummed > 0 || traffic_exchange(&at, task->to, task->shape, task->nranks) > 0;
+    add_step(task, INFINITY, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
+}
+
+/* As redistribute, of layouts with pins. */
+static bool redistribute_pinned(const Task *task, RedistributePolicy policy, Conversion *conversion, const char **why) {
+    Layout a, b;
+    int nranks = task->nranks;
+    if (pins_leave(task->from, task->to, &nranks, &a, &b)) {
+        if (!redistribute(&a, &b, task->shape, task->dtype_bytes, nranks, policy, task->machine, conversion, why)) return false;
+        for (int i = 0; i < conversion->nsteps; i++)
+            conversion->step[i].to.pin = task->to->pin;
+        return true;
+    }
+    traffic_bound(task->from, task->to, task->shape, nranks, &conversion->bound);
+    plan_pinned(task, policy, conversion);
+    conversion_measure(task, conversion);
+    return true;
+}
+
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why) {
     Task task = {from, to, shape, dtype_bytes, nranks, machine ? machine : &machine_cpu, INFINITY};
@@ -492,6 +531,7 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
         conversion_measure(&task, conversion);
         return true;
     }
+    if (pinned(from, to)) return redistribute_pinned(&task, policy, conversion, why);
     traffic_bound(from, to, shape, nranks, &conversion->bound);
     if (!layout_orders_agree(from, to, &order)) {
         plan_mixed(&task, policy, conversion);
@@ -519,7 +559,7 @@ MoveSeconds redistribute_seconds(const Layout *from, const Layout *to, const Sha
     Digit summed[MAX_DIGITS];
     Reduction kind;
     Conversion plan;
-    assert(from->order == NULL && to->order == NULL);
+    assert(from->order == NULL && to->order == NULL && !pinned(from, to));
     if (layout_summed(from, to, summed, &kind) < 0) return (MoveSeconds){.bytes_s = INFINITY};
     plan_begin(&plan);
     if (layout_same(from, to, shape, nranks)) return (MoveSeconds){0};

@@ -46,15 +46,15 @@ static bool piece_count(void *context, const Piece *piece) {
     return true;
 }
 
-static void traffic_by_pieces(const Pair *pair, Traffic *received, Traffic *sent) {
+static void traffic_by_pieces(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent) {
     PieceCount count = {0};
-    count.received = calloc((size_t)pair->nranks * 2, sizeof *count.received);
+    count.received = calloc((size_t)nranks * 2, sizeof *count.received);
     if (!count.received) abort();
-    count.sent = count.received + pair->nranks;
-    for (int rank = 0; rank < pair->nranks; rank++)
-        pieces_received(pair->from, pair->to, pair->shape, pair->nranks, rank, piece_count, &count);
+    count.sent = count.received + nranks;
+    for (int rank = 0; rank < nranks; rank++)
+        pieces_received(from, to, shape, nranks, rank, piece_count, &count);
     *received = *sent = (Traffic){0};
-    for (int rank = 0; rank < pair->nranks; rank++) {
+    for (int rank = 0; rank < nranks; rank++) {
         received->total += count.received[rank];
         sent->total += count.sent[rank];
         received->max = max64(received->max, count.received[rank]);
@@ -188,7 +188,7 @@ static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
 static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent) {
     *received = *sent = (Traffic){0};
     if (!pair->refined) {
-        traffic_by_pieces(pair, received, sent);
+        traffic_by_pieces(pair->from, pair->to, pair->shape, pair->nranks, received, sent);
         return;
     }
     if (pair->aligned && pair_part(pair) % (pair_in_place(pair) ? pair->owners : pair->needers) == 0)
@@ -207,7 +207,7 @@ static void exchange_traffic(const Pair *pair, Traffic *received, Traffic *sent)
         Links ignored;
         halo_count(&machine_cpu, pair, received, sent, &ignored);
     } else {
-        traffic_by_pieces(pair, received, sent);
+        traffic_by_pieces(pair->from, pair->to, pair->shape, pair->nranks, received, sent);
     }
 }
 
@@ -244,6 +244,15 @@ static void reduce_scatter_traffic(const Pair *pair, Traffic *received, Traffic 
 void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent) {
     *received = *sent = (Traffic){0};
     if (kind == COMM_STRIDED_SLICE) return;
+    Layout a, b;
+    if (pins_leave(from, to, &nranks, &a, &b)) {
+        traffic_step(kind, &a, &b, shape, nranks, received, sent);
+        return;
+    }
+    if (pinned(from, to)) {
+        traffic_by_pieces(from, to, shape, nranks, received, sent);
+        return;
+    }
     Pair pair;
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
     assert(legal);
@@ -267,6 +276,10 @@ void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Sha
 }
 
 int64_t traffic_exchange(const Layout *from, const Layout *to, const Shape *shape, int nranks) {
+    Layout a, b;
+    Traffic received, sent;
+    if (pins_leave(from, to, &nranks, &a, &b)) return traffic_exchange(&a, &b, shape, nranks);
+    if (pinned(from, to)) return traffic_by_pieces(from, to, shape, nranks, &received, &sent), received.total;
     Pair pair;
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
     assert(legal && pair.terms == 1);
@@ -275,7 +288,17 @@ int64_t traffic_exchange(const Layout *from, const Layout *to, const Shape *shap
 
 void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *bound) {
     Pair pair;
+    Layout a, b;
+    Traffic sent;
     *bound = (Traffic){0};
+    if (pins_leave(from, to, &nranks, &a, &b)) {
+        traffic_bound(&a, &b, shape, nranks, bound);
+        return;
+    }
+    if (pinned(from, to)) { /* an exchange is at the bound */
+        traffic_by_pieces(from, to, shape, nranks, bound, &sent);
+        return;
+    }
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
     assert(legal);
     if (!legal) return;
@@ -284,7 +307,6 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
     } else if (pair.terms == 1 && !pair.refined) { /* an exchange receives just that, but its pieces would have to be counted */
         *bound = (Traffic){.total = bound_total(&pair), .max = pair_missing_max(&pair)};
     } else if (pair.terms == 1) {
-        Traffic sent;
         exchange_plain(&pair, bound, &sent);
     } else {
         bound->total = bound_total(&pair);

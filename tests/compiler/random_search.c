@@ -11,7 +11,7 @@ enum { NETS = 400 }; /* PCC_NETS: so many */
 /* What the net costs under a search, or a mode; false: it is rejected. */
 static bool cost_under(const char *net, const FuzzNet *from, const char *mode, const char *search, BuildCost *cost) {
     Compiled x;
-    compiled_init(&x, from->nranks, 2);
+    compiled_init(&x, fuzz_ranks(from), 2);
     x.options.no_plan = true;
     x.options.prove = false; /* tests/run/nets.c proves such nets */
     x.options.silenced = ~0u;

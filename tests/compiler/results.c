@@ -129,7 +129,7 @@ static void try_strategy(Graph *g, const Node *node, const Strategy *strategy) {
     Spread x[2] = {{0}}, y[2] = {{0}};
     Fe whole[2][64], product[64], sum[8];
     char why[512];
-    const Box all = {2, {0, 0}, {shape->dim[0], shape->dim[1]}};
+    const Box all = {.ndim = 2, .begin = {0, 0}, .end = {shape->dim[0], shape->dim[1]}};
     for (int i = 0; i < 2; i++) {
         strategy_in_layout(node, strategy, i, 2, &in[i]);
         cr_assert(spread_room(&x[i], &in[i], shape, g->nranks));

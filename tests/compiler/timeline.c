@@ -185,7 +185,7 @@ Test(timeline, is_written_as_a_trace) {
     Compiled x;
     Text text = {0};
     timed(&x, tiny, 4, 2, &unit);
-    timeline_print(&text, x.b->timeline, x.b->facts);
+    timeline_print(&text, x.b->role_timelines, x.b->role_facts, x.b->nroles);
     cr_expect_not_null(
         strstr(text.at, "{\"name\": \"relu+mean\", \"ph\": \"X\", \"pid\": 4, \"tid\": 0, \"ts\": 50000000.000, \"dur\": 9000000.000, "
                         "\"args\": {\"value\": \"loss\", \"step\": 1, \"plan_step\": 3, \"flops\": 8, \"bytes\": 36}},\n"));

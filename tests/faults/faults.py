@@ -36,6 +36,21 @@ seed(unit("ir", "gather"),
      ("a row has no more than its elements to take the largest of", "rule_topk", "k < 1 || k > length", "k < 1"))
 seed(unit("ir", "adjoint"),
      ("the gradient of sums so far is the sums from there on", "adjoint_cumsum", "!forward[REVERSE].i", "forward[REVERSE].i"))
+seed(unit("ir", "box"),
+     ("ranks of other values than the pin's hold nothing", "position_box", ".nothing = !layout_has_rank(layout, position)", ".nothing = false"),
+     ("a part is sought on the ranks that it is pinned to", "parts_begin", "if (layout_is_pinned(m->from)) p->part = m->from->pin.value * m->from->pin.digit.stride;", ""))
+seed(unit("ir", "layout"),
+     ("layouts that are pinned to other ranks differ", "layout_equal", "!pin_equal(&a->pin, &b->pin)", "false"))
+seed(unit("proof", "roles"),
+     ("all roles whose ranks take part start a communication", "same_request", "if (role_has(role_of(c, r), from) || role_has(role_of(c, r), to))", "if (false)"),
+     ("a request is one communication in all roles", "same_request", "role_of(c, r)->instances.at[other->in[0]].value != role_of(c, first)->instances.at[one->in[0]].value", "false"),
+     ("a wait goes on when all roles have started", "may_pass", "if (c->next[r] <= start_of(c, r, request)) return false;", ""),
+     ("operands are on the ranks that make the result", "pins_belong", "if (layout_is_pinned(in[i]) && !pin_equal(&in[i]->pin, &out[0]->pin))", "if (false)"))
+seed(unit("compiler", "stages"),
+     ("a parameter is where its first user is", "stage_leaves", "first[node->out[0]];\n    }\n    for", "last[node->out[0]] + 1;\n    }\n    for"),
+     ("as many batches are under way as there are stages behind", "turn_of", "pipe->nstages - 1 - stage", "pipe->nstages - stage"),
+     ("a role has the steps of its ranks", "takes_part", "return role_holds(b, node->op == OP_write ? node->in[0] : node->out[0]);", "return true;"),
+     ("a communication of two stages begins when both have started it", "waits_for_others", "shared->nstarted < shared->nroles", "false"))
 seed(unit("proof", "operators"),
      ("the line of a sum, and the row of the largest, is whole", "line_letters", "if (d != axis) letters->in[0][d] =", "letters->in[0][d] ="),
      ("the axis of a gather is another letter than its places", "index_letters", "if (d == axis) narrow_map[d]", "if (d < 0) narrow_map[d]"))
@@ -195,7 +210,7 @@ seed(unit("strategies", "propagate"),
 seed(unit("compiler", "warn"),
      ("what is converted because that moves less is no conflict of hints", "warn_conflicts", "if (p->apart[producer] || p->apart[id]) continue;", ""))
 seed(unit("compiler", "views"),
-     ("a step reads views of no more steps than a plan allows", "pass_views", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
+     ("a step reads views of no more steps than a plan allows", "views_role", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
 seed(unit("compiler", "search"),
      ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
      ("axes behind the first divide what it holds", "axis_by_axis", "limit * left;", "limit;"),
@@ -265,7 +280,7 @@ seed(unit("proof", "graphs"),
       "OP_exp, fe_sub(x[j * numbers->stride], most)", "OP_tanh, fe_sub(x[j * numbers->stride], most)"),
      ("log softmax subtracts the logarithm of the sum", "split_log_softmax", "OP_log, sum", "OP_exp, sum"))
 seed(unit("compiler", "assign"),
-     ("a result is complete where its reader asks for it", "node_results", "asked : &complete", "asked : &layout"))
+     ("a result is complete where its reader asks for it", "node_results", "layout_complete(&layout, &complete);", "complete = layout;"))
 seed(unit("compiler", "reshard"),
      ("equal conversions are made once", "add_convert", "g->values.at[v].layout == layout", "false"),
      ("a reported loss is complete", "add_node", "obtain(m, node.out[k], m->edit.s->report_need[i], 0)", "node.out[k]"))
@@ -312,7 +327,7 @@ seed(PROVED,
 seed(unit("compiler", "buckets"),
      ("conversions are joined only where that is faster", "buckets_of_values", "if (faster) buckets->of", "buckets->of"),
      ("what is joined is there before the first is used", "gather_bucket", "all[k].source >= all[0].user", "false"),
-     ("a bucket is full at its limit", "fill", "if (bucket->tensor_bytes < limit) continue", "continue"),
+     ("a bucket is full at its limit", "fill_stage", "if (bucket->tensor_bytes < limit) continue", "continue"),
      ("gradients in flight are bounded", "limit_flight", "flight > most", "false"),
      ("a bucket is waited for as a whole", "steps_check", "if (!bucket_wait(walk, step, walk->pending[step->request])) return false;", ""))
 seed(unit("compiler", "schedule"),

@@ -13,7 +13,8 @@ static Layout parsed(const char *text) {
 /* ---------------------------------------------------------------- boxes */
 
 Test(box, intersections_and_elements) {
-    Box a = {2, {0, 2}, {4, 6}}, b = {2, {3, 0}, {9, 3}}, c = {2, {4, 2}, {5, 6}}, r;
+    Box a = {.ndim = 2, .begin = {0, 2}, .end = {4, 6}}, b = {.ndim = 2, .begin = {3, 0}, .end = {9, 3}},
+        c = {.ndim = 2, .begin = {4, 2}, .end = {5, 6}}, r;
     cr_assert(box_intersect(&a, &b, &r));
     cr_assert(r.begin[0] == 3 && r.end[0] == 4 && r.begin[1] == 2 && r.end[1] == 3);
     cr_assert_eq(box_elements(&r), 1);
@@ -547,10 +548,10 @@ Test(box, runs_are_the_neighbouring_elements_of_a_box_in_order) {
     const struct {
         Box box;
         int64_t length, n, first[4];
-    } cases[] = {{{3, {0, 0, 0}, {4, 3, 2}}, 24, 1, {0}},
-                 {{3, {1, 1, 0}, {3, 3, 2}}, 4, 2, {8, 14}},
-                 {{3, {2, 0, 1}, {3, 3, 2}}, 1, 3, {13, 15, 17}},
-                 {{3, {2, 1, 1}, {2, 3, 2}}, 0, 0, {0}}};
+    } cases[] = {{{.ndim = 3, .begin = {0, 0, 0}, .end = {4, 3, 2}}, 24, 1, {0}},
+                 {{.ndim = 3, .begin = {1, 1, 0}, .end = {3, 3, 2}}, 4, 2, {8, 14}},
+                 {{.ndim = 3, .begin = {2, 0, 1}, .end = {3, 3, 2}}, 1, 3, {13, 15, 17}},
+                 {{.ndim = 3, .begin = {2, 1, 1}, .end = {2, 3, 2}}, 0, 0, {0}}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         BoxRuns runs = box_runs(&shape, &cases[k].box);
         int64_t first, n = 0;
@@ -645,4 +646,128 @@ Test(box, an_exchange_of_halos_moves_what_ranks_lack) {
     for (int rank = 0; rank < 4; rank++)
         pieces_sent(&from, &to, &shape, 4, rank, count_piece, &sent);
     cr_assert_eq(sent, 2 * 3 * (2 + 5 + 6 + 4));
+}
+
+/* ---------------------------------------------------------------- pins */
+
+static Layout of_text(const char *text) {
+    Layout layout;
+    bool hidden;
+    cr_assert(layout_read(&text, &layout, &hidden), "%s", text);
+    return layout;
+}
+
+Test(box, ranks_of_other_values_hold_nothing) {
+    const Layout pinned = of_text("[2@1 -] only(2@4=1)"), number = of_text("[] only(4@2=2)");
+    const Shape shape = {2, {4, 3}}, scalar = {0};
+    for (int rank = 0; rank < 8; rank++) {
+        Box box;
+        layout_box(&pinned, &shape, rank, &box);
+        cr_expect_eq(box_elements(&box), rank < 4 ? 0 : 6);
+        if (rank >= 4) cr_expect_eq(box.begin[0], rank % 2 * 2);
+        cr_expect_eq(layout_holds_first(&pinned, 8, rank), rank == 4 || rank == 5);
+        layout_box(&number, &scalar, rank, &box);
+        cr_expect_eq(box_elements(&box), rank / 2 == 2);
+    }
+    cr_expect_eq(layout_max_elements(&pinned, &shape), 6);
+    cr_expect_eq(layout_first_rank(&pinned), 4);
+}
+
+enum { PINNED_RANKS = 8, PINNED_CELLS = 24 };
+/* Values of a tensor on all ranks; of a sum its terms. */
+typedef struct Pinned {
+    const Layout *from, *to;
+    const Shape *shape;
+    double source[PINNED_RANKS][PINNED_CELLS], target[PINNED_RANKS][PINNED_CELLS];
+    int round;
+    int64_t sent[PINNED_RANKS];
+} Pinned;
+
+static int64_t cell_of(const Shape *shape, const Box *box, int64_t at) {
+    int64_t cell = 0, place = 1;
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        const int64_t size = box->end[d] - box->begin[d];
+        cell += place * (box->begin[d] + at % size);
+        at /= size;
+        place *= shape->dim[d];
+    }
+    return cell;
+}
+
+static bool holds_cell(const Layout *layout, const Shape *shape, int rank, int64_t cell) {
+    Box box;
+    layout_box(layout, shape, rank, &box);
+    for (int64_t i = 0; i < box_elements(&box); i++)
+        if (cell_of(shape, &box, i) == cell) return true;
+    return false;
+}
+
+static bool pinned_piece(void *context, const Piece *piece) {
+    Pinned *p = context;
+    if (piece->round != p->round) return true;
+    for (int64_t i = piece->first; i < piece->first + piece->count; i++) {
+        const int64_t cell = cell_of(p->shape, &piece->box, i);
+        cr_assert(holds_cell(p->round ? p->to : p->from, p->shape, piece->from, cell), "rank %d has no cell %d", piece->from, (int)cell);
+        p->target[piece->to][cell] =
+            (piece->round || piece->term == 0 ? 0 : p->target[piece->to][cell]) + (p->round ? p->target : p->source)[piece->from][cell];
+    }
+    return true;
+}
+
+static bool pinned_sent(void *context, const Piece *piece) {
+    Pinned *p = context;
+    p->sent[piece->from] += piece->count;
+    return true;
+}
+
+static bool pinned_moved(void *context, const Piece *piece) {
+    if (piece->from != piece->to) ((Pinned *)context)->sent[piece->from] -= piece->count;
+    return true;
+}
+
+/* Whatever the pins: every rank of the target gets its part of what the ranks of the source hold, and senders send just that. */
+Test(pieces, between_pins_every_cell_arrives) {
+    static const char *const froms[] = {"[- -]",
+                                        "[2@1 -] only(2@4=0)",
+                                        "[2@1 2@2] only(2@4=1)",
+                                        "[- -] +sum(2@1) only(2@4=0)",
+                                        "[- 2@2] +sum(2@1) only(2@4=1)",
+                                        "[4@1 -] only(2@4=0)",
+                                        "[8@1 -]",
+                                        "[2@4 -] +sum(4@1)",
+                                        "[- -] +sum(2@4)",
+                                        "[- -] only(8@1=5)",
+                                        "[2@2 -] only(2@1=1)"};
+    static const char *const tos[] = {
+        "[- -]",   "[2@1 -] only(2@4=0)", "[- 2@1] only(2@4=1)", "[4@1 -] only(2@4=1)", "[2@2.2@1 -] only(2@4=0)", "[- -] only(2@4=1)",
+        "[8@1 -]", "[- -] only(8@1=3)",   "[- 4@2] only(2@1=0)"};
+    const Shape shape = {2, {6, 4}};
+    for (size_t f = 0; f < sizeof froms / sizeof *froms; f++)
+        for (size_t t = 0; t < sizeof tos / sizeof *tos; t++) {
+            const Layout from = of_text(froms[f]), to = of_text(tos[t]);
+            Pinned p = {.from = &from, .to = &to, .shape = &shape};
+            int terms = 1;
+            for (int i = from.start[2]; i < from.start[2 + NREDUCTIONS]; i++)
+                terms *= from.digit[i].size;
+            for (int rank = 0; rank < PINNED_RANKS; rank++)
+                for (int cell = 0; cell < PINNED_CELLS; cell++) {
+                    int term = 0;
+                    for (int i = from.start[2]; i < from.start[2 + NREDUCTIONS]; i++)
+                        term = term * from.digit[i].size + digit_of(from.digit[i], rank);
+                    p.source[rank][cell] = terms == 1 ? 1 + cell : term == 0 ? 1 + cell - (terms - 1) * 100 : 100;
+                }
+            for (p.round = 0; p.round < 2; p.round++)
+                for (int rank = 0; rank < PINNED_RANKS; rank++)
+                    pieces_received(&from, &to, &shape, PINNED_RANKS, rank, pinned_piece, &p);
+            for (int rank = 0; rank < PINNED_RANKS; rank++)
+                for (int cell = 0; cell < PINNED_CELLS; cell++)
+                    cr_expect_eq(p.target[rank][cell], holds_cell(&to, &shape, rank, cell) ? 1 + cell : 0,
+                                 "%s to %s: cell %d of rank %d is %g", froms[f], tos[t], cell, rank, p.target[rank][cell]);
+            for (int rank = 0; rank < PINNED_RANKS; rank++)
+                pieces_sent(&from, &to, &shape, PINNED_RANKS, rank, pinned_sent, &p);
+            for (int rank = 0; rank < PINNED_RANKS; rank++)
+                pieces_received(&from, &to, &shape, PINNED_RANKS, rank, pinned_moved, &p);
+            for (int rank = 0; rank < PINNED_RANKS; rank++)
+                cr_expect_eq(p.sent[rank], 0, "%s to %s: rank %d sends %d too many", froms[f], tos[t], rank, (int)p.sent[rank]);
+        }
 }

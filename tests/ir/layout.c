@@ -56,7 +56,10 @@ Test(layout, text_is_read_back) {
                                  "[- - 3@2 -] +sum(2@6) +max(2@1) +min(2@12)",
                                  "[4@2.2@1 - 2@8] +sum(2@16)",
                                  "[- - 4@1~sees(32,2,1,1) -]",
-                                 "[2@4 2@2~seen(7,1,0,2) 2@1~around(9,3,-1,5)] +sum(2@8)"};
+                                 "[2@4 2@2~seen(7,1,0,2) 2@1~around(9,3,-1,5)] +sum(2@8)",
+                                 "[2@1 -] only(4@2=3)",
+                                 "[] only(2@1=0)",
+                                 "[- 2@1] +sum(2@2) only(2@4=1)"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Layout l = parsed(texts[i]);
         check_printed(&l, false, texts[i]);
@@ -102,6 +105,10 @@ Test(layout, text_that_is_none_is_refused) {
                                  "[-] +sum(2@1",
                                  "[-] +mul(2@1)",
                                  "[-] +sum(2@1) +sum(2@2)",
+                                 "[-] only(2@1=2)",
+                                 "[-] only(2@1=-1)",
+                                 "[-] only(2@1)",
+                                 "[-] only(2@1=0",
                                  "[2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1."
                                  "2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -368,4 +375,25 @@ Test(layout, impossible_halos_are_not_valid) {
         const char *at = unread[i];
         cr_assert_not(layout_read(&at, &layout, &hidden), "%s", unread[i]);
     }
+}
+
+Test(layout, a_pin_is_part_of_a_layout) {
+    const Layout one = parsed("[2@1 -] only(2@4=1)"), other = parsed("[2@1 -] only(2@4=0)"), all = parsed("[2@1 -]");
+    const Shape shape = {2, {4, 3}};
+    cr_assert(layout_equal(&one, &one));
+    cr_assert_not(layout_equal(&one, &other));
+    cr_assert_not(layout_equal(&one, &all));
+    cr_assert_not(layout_same(&one, &other, &shape, 8));
+    cr_assert_not(layout_same(&one, &all, &shape, 8));
+    cr_assert_neq(layout_hash(&one), layout_hash(&other));
+    Layout complete = parsed("[- -] +sum(2@1) only(2@4=1)");
+    layout_complete(&complete, &complete);
+    check_printed(&complete, false, "[- -] only(2@4=1)");
+    cr_assert_not(layout_is_whole(&complete));
+    const char *const wrong[] = {"[2@4 -] only(2@4=1)", "[- -] only(4@4=1)", "[- -] +sum(8@1) only(2@4=1)"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const Layout layout = parsed(wrong[i]);
+        cr_expect_not(layout_valid(&layout, 8, NULL), "%s", wrong[i]);
+    }
+    cr_assert(layout_valid(&one, 8, NULL));
 }

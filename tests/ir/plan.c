@@ -209,7 +209,7 @@ static const struct {
     {" nodes=(3)", " nodes=(3, 3)", "more than 1 nodes"},
     {" nodes=(3)", " nodes=()", "a kernel of no node"},
     {"stream=1", "stream=2", "a stream is 2"},
-    {"start exchange 0", "start exchange 5", "request 5 in a role of 5 steps"},
+    {"start exchange 0", "start exchange 5", "request 5 in a program of 5 steps"},
     {"start exchange", "start teleport", "unknown communication 'teleport'"},
     {"start exchange 0 (2)", "start exchange 0 (0)", "values 0 and 3 differ in type"},
     {"strided_slice (2) -> (3)", "strided_slice (2)", "local has one operand and one result"},

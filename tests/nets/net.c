@@ -198,6 +198,7 @@ static void put_blocks(Text *text, const FuzzNet *net) {
     text_printf(text, "    steps = %d;\n    seed = %" PRId64 ";\n}\n\nparallel {\n    mode = %s;\n", net->steps, net->init_seed,
                 mode_name[net->mode]);
     if (net->search != NULL && net->mode == MODE_AUTO) text_printf(text, "    search = %s;\n", net->search);
+    if (net->stages > 1) text_printf(text, "    stages = %d;\n", net->stages);
     if (net->naxes > 0) {
         text_printf(text, "    mesh (");
         for (int a = 0; a < net->naxes; a++)
@@ -223,7 +224,7 @@ void fuzz_flags(Text *text, const FuzzNet *net) {
     static const char *const policy[] = {[REDISTRIBUTE_AUTO] = "",
                                          [REDISTRIBUTE_BOUND] = " --redistribution=bound",
                                          [REDISTRIBUTE_CANONICAL] = " --redistribution=canonical"};
-    text_printf(text, "--ranks %d -O%d%s", net->nranks, net->optimize, net->optimize == 2 ? policy[net->redistribution] : "");
+    text_printf(text, "--ranks %d -O%d%s", fuzz_ranks(net), net->optimize, net->optimize == 2 ? policy[net->redistribution] : "");
     if (net->machine) text_printf(text, " --machine %s", net->machine);
     if (mode_hides(net->mode)) text_printf(text, " --replicas %d", net->replicas);
 }
@@ -240,7 +241,7 @@ void fuzz_print(Text *text, const FuzzNet *net) {
     fuzz_flags(text, net);
     text_printf(text, "\n# pcc net.dsl -o one.plan ");
     fuzz_reference_flags(text, net);
-    text_printf(text, "\n# prun --ranks %d --verify=one.plan net.plan\n", net->nranks);
+    text_printf(text, "\n# prun --ranks %d --verify=one.plan net.plan\n", fuzz_ranks(net));
     text_printf(text, "net fuzz {\n");
     for (int i = 0; i < net->items.n; i++)
         if (net->items.at[i].kind != FUZZ_OP && net->items.at[i].kind != FUZZ_NUMBER) put_declaration(text, net, i);

@@ -57,13 +57,18 @@ typedef struct FuzzNet {
     bool shard_small;   /* small states too */
     Regather regather;  /* as is said; what it is by default is not */
     int memory_percent; /* a rank may need so much of what it needs without this limit, if that is possible; 0: no limit */
+    int stages;         /* of a pipeline; 1: none */
     /* command line */
-    int nranks, replicas; /* replicas: mode data_parallel, else 0 */
+    int nranks, replicas; /* nranks: of a stage; replicas: mode data_parallel, else 0 */
     int optimize;
     RedistributePolicy redistribution;
     const char *machine; /* --machine, or NULL */
 } FuzzNet;
 
+/* Of all stages. */
+static inline int fuzz_ranks(const FuzzNet *net) {
+    return net->nranks * net->stages;
+}
 static inline const TensorType *fuzz_type(const FuzzNet *net, int value) {
     return &net->items.at[value / MAX_OUT].type[value % MAX_OUT];
 }

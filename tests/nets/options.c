@@ -129,12 +129,24 @@ static void fix_integers(Make *make) {
     }
 }
 
+/* From numbers of its own, as above. A net with fewer operators than stages is refused. */
+static void draw_stages(FuzzNet *net) {
+    uint64_t random = net->seed + 2;
+    int operators = 0;
+    net->stages = 1;
+    for (int i = 0; i < net->items.n; i++)
+        operators += net->items.at[i].kind == FUZZ_OP;
+    if (mode_hides(net->mode) || net->nranks > 6 || operators < 6 || !fuzz_chance(&random, 30)) return;
+    net->stages = 2 + fuzz_below(&random, 2);
+}
+
 void draw_dataset(Make *make) {
     static const Dataset datasets[] = {DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH};
     FuzzNet *net = make->net;
     TensorType inputs[8];
     int n = 0;
     fix_integers(make);
+    draw_stages(net);
     bool rows = net->data == DATA_NUMPY_RAND && chance(make, 40), fit = true;
     for (int i = 0; i < net->items.n; i++) {
         if (net->items.at[i].kind != FUZZ_INPUT) continue;

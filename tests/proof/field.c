@@ -119,7 +119,8 @@ Test(proof_field, a_leaf_has_the_same_elements_in_every_box) {
     graph_input(&graph, 0);
     graph_constant(&graph, type, data, 0, "c", (Span){0});
     graph_constant(&graph, type, NULL, 0.25, "s", (Span){0});
-    static const Box all = {3, {0, 0, 0}, {4, 5, 6}}, part = {3, {1, 2, 2}, {3, 5, 6}}, none = {3, {2, 0, 0}, {2, 5, 6}};
+    static const Box all = {.ndim = 3, .begin = {0, 0, 0}, .end = {4, 5, 6}}, part = {.ndim = 3, .begin = {1, 2, 2}, .end = {3, 5, 6}},
+                     none = {.ndim = 3, .begin = {2, 0, 0}, .end = {2, 5, 6}};
     Fe whole[5][120], cut[120];
     for (int node = 0; node < 5; node++) {
         const Node *leaf = &graph.nodes.at[node];

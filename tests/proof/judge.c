@@ -79,7 +79,7 @@ static bool compile_net(Plan *plan, Arena *arena, uint64_t seed, char *name, siz
     fuzz_flags(&flags, &net);
     snprintf(name, n, "fuzz-net --seed %llu, %s", (unsigned long long)seed, flags.at);
     Options options = {.input = "net.dsl", .output = "/dev/null", .optimize = net.optimize, .redistribution = net.redistribution};
-    options.overrides.nranks = net.nranks;
+    options.overrides.nranks = fuzz_ranks(&net);
     options.overrides.replicas = mode_hides(net.mode) ? net.replicas : 0;
     bool ok = compile_text(plan, arena, &options, text.at, text.n, true, report);
     double work = 0;

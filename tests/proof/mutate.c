@@ -709,7 +709,7 @@ static bool loss(Mutation *m) {
 static bool role(Mutation *m) {
     Program *program = &m->plan->programs.at[0];
     int nranks = m->plan->graph.nranks;
-    if (nranks < 2) return false;
+    if (nranks < 2 || program->roles.n > 1) return false;
     Plan halves;
     plan_copy(m->plan, m->arena, &halves);
     Role second = halves.programs.at[0].roles.at[0];
@@ -737,6 +737,7 @@ static bool role(Mutation *m) {
 bool mutate(Plan *copy, MutantKind kind, Random *random, Arena *arena, char *what, size_t n) {
     Mutation m = {.plan = copy, .role = &copy->programs.at[0].roles.at[0], .random = random, .arena = arena, .what = what, .n = n};
     if (copy->graph.nranks < 2) return false;
+    if (copy->programs.at[0].roles.n > 1) m.role = &copy->programs.at[0].roles.at[random_below(random, copy->programs.at[0].roles.n)];
     look(&m);
     switch (kind) {
     case MUTANT_COMM_DROPPED:

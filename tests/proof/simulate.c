@@ -58,6 +58,18 @@ static int without(const Layout *layout, int first, int end, int rank) {
     return rest;
 }
 
+/* Whether a rank holds anything: the digit that the layout is pinned to has the pin's value there. */
+static bool holds(const Layout *layout, int rank) {
+    const Pin *pin = &layout->pin;
+    return pin->digit.size == 0 || rank / pin->digit.stride % pin->digit.size == pin->value;
+}
+
+/* The rank with the pin's digit 0. */
+static int without_pin(const Layout *layout, int rank) {
+    const Digit digit = layout->pin.digit;
+    return digit.size == 0 ? rank : rank - rank / digit.stride % digit.size * digit.stride;
+}
+
 /* What the partial digits of a layout spell on a rank: which term it has. */
 static int term_of(const Layout *layout, int rank) {
     return rank - without(layout, layout->ndim, layout->ndim + NREDUCTIONS, rank);
@@ -118,6 +130,7 @@ static int64_t whole_index(const SimTensor *tensor, int64_t i) {
 /* Where the element `whole` of the global tensor lies in the box, -1: elsewhere. */
 static int64_t local_index(const SimTensor *tensor, int64_t whole) {
     int64_t local = 0, step = 1;
+    if (tensor->local.ndim != tensor->global.ndim) return -1; /* the rank holds nothing */
     for (int d = tensor->local.ndim - 1; d >= 0; d--) {
         int64_t at = whole % tensor->global.dim[d] - tensor->begin[d];
         if (at < 0 || at >= tensor->local.dim[d]) return -1;
@@ -236,6 +249,7 @@ static unsigned char *poisoned(Simulated *m, int64_t bytes) {
 static void tensor_init(SimTensor *tensor, const TensorType *type, const Layout *layout, int rank) {
     *tensor = (SimTensor){.dtype = type->dtype, .hidden = type->hidden, .global = type->shape};
     simulate_box(layout, &type->shape, rank, tensor->begin, &tensor->local);
+    if (!holds(layout, rank)) tensor->local = (Shape){.ndim = 1}; /* no element */
 }
 
 /* The box of a leaf in memory of its own. */
@@ -276,6 +290,7 @@ static bool rank_init(Simulated *m, Rank *rank) {
             break;
         case PLACE_INNER:
         case PLACE_VIEW: /* made again where it is read */
+        case PLACE_ELSEWHERE:
             rank->place[i] = poisoned(m, bytes_of(&rank->tensor[i]));
             break;
         case PLACE_STATE:
@@ -443,15 +458,18 @@ typedef struct Peer {
  *   all_reduce, reduce_scatter: the ranks that differ from q in digits that are added up, alone;
  *   exchange: those that differ in digits of the source, alone (divided or added up);
  *   all_gather, all_to_all: those that differ in digits that divide the source; nothing is added up;
- *   strided_slice: q itself. */
+ *   strided_slice: q itself.
+ * In all of them ranks may differ in the digit that the source is pinned to, and of these the ones that hold it are asked. */
 static int peers_of(const Simulated *m, const Rank *q, CommKind kind, const Layout *from, const Layout *to, Peer *peers) {
     int npeers = 0, ndim = from->ndim, all = ndim + NREDUCTIONS;
     bool sums = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER || kind == COMM_EXCHANGE;
-    for (int r = 0; r < m->nranks; r++) {
+    for (int r = 0; r < m->nranks && holds(to, q->number); r++) {
         int first = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER ? ndim : 0;
-        bool with = without(from, first, sums ? all : ndim, r) == without(from, first, sums ? all : ndim, q->number);
+        bool with = without(from, first, sums ? all : ndim, without_pin(from, r)) ==
+                    without(from, first, sums ? all : ndim, without_pin(from, q->number));
         if (kind == COMM_STRIDED_SLICE) with = r == q->number;
         if (sums && term_of(to, r) != term_of(to, q->number)) with = false;
+        if (!holds(from, r)) with = false;
         if (with) peers[npeers++] = (Peer){.rank = r, .term = sums ? term_of(from, r) : 0};
     }
     return npeers;
@@ -649,7 +667,7 @@ bool simulate_plan(const Plan *plan, const SimReference *reference, char *why, s
     arena_init(&m->arena);
     for (int k = 0; k < m->program->roles.n; k++) {
         const Role *role = &m->program->roles.at[k];
-        if (role->steps.n > m->nrequests) m->nrequests = role->steps.n; /* a request is below the number of steps: plan_read */
+        m->nrequests += role->steps.n; /* a request is below the number of steps: plan_read */
         for (int r = role->first_rank; r <= role->last_rank; r++)
             m->rank[r] = (Rank){.role = role, .number = r};
     }

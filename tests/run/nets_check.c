@@ -154,7 +154,7 @@ static bool hints_matter(const FuzzNet *net, const Compiled *with, int level, co
     if (net->dataset == DATASET_EXPLICIT) bare.dataset = DATASET_AUTO;
     bool matter = false;
     if (any) {
-        matter = !compile_net(&without, &bare, net->nranks, level, path, &ignored) ||
+        matter = !compile_net(&without, &bare, fuzz_ranks(net), level, path, &ignored) ||
                  !same_section(with, &without, "\nlayout 0", "\nstate 0") || !same_section(with, &without, "\nprogram ", "\ncertificate");
         arena_finish(&without.arena);
     }
@@ -291,7 +291,7 @@ static bool check_copies(const Plan *plan, Executor *executor, Arena *arena, Net
             if (!data[r] && box_elements(&boxes[r]) > 0) return fail(report, NET_REFUSED, "a state cannot be read off the device");
             size_t bytes = (size_t)(box_elements(&boxes[r]) * dtype_bytes[state->type.dtype]);
             for (int q = 0; q < r; q++) {
-                bool same = true;
+                bool same = boxes[q].nothing == boxes[r].nothing;
                 for (int d = 0; d < state->type.shape.ndim; d++)
                     same = same && boxes[q].begin[d] == boxes[r].begin[d] && boxes[q].end[d] == boxes[r].end[d];
                 if (!same) continue;
@@ -316,7 +316,7 @@ static bool check_steps(const FuzzNet *net, const Plan *plan, Executor *executor
         for (int i = 0; i < n; i++)
             report->finite &= isfinite(losses[i]) != 0;
     }
-    for (int r = 0; r < net->nranks; r++) {
+    for (int r = 0; r < fuzz_ranks(net); r++) {
         int64_t sent = executor_sent_bytes(executor, r), most = plan->programs.at[0].sent_bytes * net->steps;
         if (sent > most)
             return fail(report, NET_SENDS_MORE,
@@ -335,7 +335,7 @@ static bool run_plan(const FuzzNet *net, const Compiled *compiled, const char *r
     Device device = {0};
     Verifier *verifier = NULL;
     arena_init(&arena);
-    Comm *comm = comm_local_create(net->nranks, &error);
+    Comm *comm = comm_local_create(fuzz_ranks(net), &error);
     bool ok = comm && plan_read(&plan, &arena, compiled->path, compiled->text, compiled->n, 0, &error);
     if (ok) {
         count_plan(&plan, report);
@@ -360,7 +360,7 @@ static bool run_plan(const FuzzNet *net, const Compiled *compiled, const char *r
 static bool check_level(const FuzzNet *net, int level, const char *reference, NetFault fault, const char *path, NetReport *report) {
     Compiled compiled;
     report->level = level;
-    bool ok = compile_net(&compiled, net, net->nranks, level, path, report) && run_plan(net, &compiled, reference, fault, report);
+    bool ok = compile_net(&compiled, net, fuzz_ranks(net), level, path, report) && run_plan(net, &compiled, reference, fault, report);
     if (ok && level == 2 && !mode_hides(net->mode)) report->effect |= hints_matter(net, &compiled, level, path);
     arena_finish(&compiled.arena);
     return ok;

@@ -156,7 +156,7 @@ Test(checksum, boxes_that_cannot_be_are_refused) {
         close(mkstemp(path));
         TensorFile file = {.path = path, .fd = -1};
         const Shape shape = {2, {2, 2}}, three = {1, {3}};
-        const Box half[] = {{2, {0, 0}, {1, 2}}, {2, {1, 0}, {2, 2}}}, all = {1, {0}, {3}};
+        const Box half[] = {{.ndim = 2, .end = {1, 2}}, {.ndim = 2, .begin = {1}, .end = {2, 2}}}, all = {.ndim = 1, .end = {3}};
         uint64_t words[3];
         vec_push(&arena, &file.tensors, (StoredTensor){.name = "w", .dtype = I32, .shape = shape});
         vec_push(&arena, &file.tensors, (StoredTensor){.name = "pcc:checksums", .dtype = I64, .shape = three});

@@ -61,7 +61,7 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     }
     /* A rank's box is that part of it. */
     float part[3][5];
-    Box box = {2, {5, 7}, {8, 12}};
+    Box box = {.ndim = 2, .begin = {5, 7}, .end = {8, 12}};
     cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, part, &error));
     for (int i = 0; i < 3; i++)
         cr_assert_arr_eq(part[i], &x[5 + i][7], sizeof part[i]);
@@ -132,7 +132,7 @@ Test(data, per_rank_gives_each_replica_its_own) {
     graph.settings.data = DATA_PER_RANK;
     DataSource *data = data_open(&graph, NULL, NULL, &error);
     float x[2][2];
-    Box second = {3, {1, 0, 0}, {2, 2, 2}};
+    Box second = {.ndim = 3, .begin = {1, 0, 0}, .end = {2, 2, 2}};
     cr_assert(data_fill(data, data_take(data, 0, &second), 1, 1, x, &error));
     const float expected[2][2] = {{4, 6}, {3, 1}};
     cr_assert_arr_eq(x, expected, sizeof x);

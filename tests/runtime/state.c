@@ -31,7 +31,7 @@ Test(state, a_box_is_that_part_of_the_whole) {
         double *values = fill(&graph, &state, &all);
         for (int from = 0; from < 7; from++)
             for (int left = 0; left < 5; left++) {
-                Box box = {3, {from, left, 1}, {7, 5, 3}};
+                Box box = {.ndim = 3, .begin = {from, left, 1}, .end = {7, 5, 3}};
                 double *part = fill(&graph, &state, &box);
                 int n = 0;
                 for (int i = from; i < 7; i++)
@@ -113,7 +113,7 @@ Test(state, a_file_gives_its_elements_and_must_have_the_shape) {
     Graph graph = {0};
     Error error;
     State state = {.name = "w", .trainable = true, .type = {F32, false, SHAPE(2, 3)}, .init = {.kind = INIT_FILE, .file = "weights/w.npy"}};
-    Box box = {2, {0, 1}, {2, 3}};
+    Box box = {.ndim = 2, .begin = {0, 1}, .end = {2, 3}};
     float part[4];
     cr_assert(state_initial(&graph, &state, &box, directory, part, &error), "%s", error.text); /* by its name, beside the plan */
     cr_assert(part[0] == 2 && part[1] == 3 && part[2] == 5 && part[3] == 6);

@@ -20,14 +20,14 @@ static int64_t position(const Box *part, const Box *box, int64_t at) {
 /* All parts of a small box of three dimensions, and all ranges of elements in them. */
 typedef void PartFn(const Piece *piece, const Box *box);
 static void each_part(PartFn *fn) {
-    Box box = {3, {2, 1, 0}, {4, 4, 3}};
+    Box box = {.ndim = 3, .begin = {2, 1, 0}, .end = {4, 4, 3}};
     for (int a = 0; a < 2; a++)
         for (int b = 0; b < 3; b++)
             for (int c = 0; c < 3; c++)
                 for (int p = a + 1; p <= 2; p++)
                     for (int q = b + 1; q <= 3; q++)
                         for (int r = c + 1; r <= 3; r++) {
-                            Piece piece = {.box = {3, {2 + a, 1 + b, c}, {2 + p, 1 + q, r}}};
+                            Piece piece = {.box = {.ndim = 3, .begin = {2 + a, 1 + b, c}, .end = {2 + p, 1 + q, r}}};
                             int64_t n = box_elements(&piece.box);
                             for (piece.first = 0; piece.first < n; piece.first++)
                                 for (piece.count = 1; piece.first + piece.count <= n; piece.count++)
@@ -86,7 +86,7 @@ Test(comm_piece, long_runs_of_every_type_and_reduction) {
     static double a[N], b[N];
     static float a32[N], b32[N];
     static int32_t ai[N], bi[N];
-    Piece piece = {.box = {1, {0}, {N}}, .count = N};
+    Piece piece = {.box = {.ndim = 1, .begin = {0}, .end = {N}}, .count = N};
     for (int reduction = 0; reduction < NREDUCTIONS; reduction++) {
         for (int i = 0; i < N; i++)
             a[i] = a32[i] = (float)(ai[i] = i * 37 % 1001 - 500), b[i] = b32[i] = (float)(bi[i] = i * 53 % 997 - 500);
@@ -102,7 +102,7 @@ Test(comm_piece, long_runs_of_every_type_and_reduction) {
 }
 
 Test(comm_piece, a_nan_stays_one_in_max_and_min) {
-    Piece piece = {.box = {1, {0}, {2}}, .count = 2};
+    Piece piece = {.box = {.ndim = 1, .begin = {0}, .end = {2}}, .count = 2};
     for (int reduction = REDUCE_MAX; reduction <= REDUCE_MIN; reduction++) {
         float a[2] = {NAN, 1}, b[2] = {1, NAN};
         piece_reduce(&piece, &piece.box, a, F32, (Reduction)reduction, b);
@@ -120,7 +120,7 @@ Test(comm_piece, integer_sums_wrap) {
 /* Sums of fractions: another order of the terms is other bits. */
 Test(comm_piece, terms_are_added_from_left_to_right) {
     enum { MOST = 20, CELLS = 64 };
-    Piece piece = {.box = {1, {0}, {CELLS}}, .count = CELLS};
+    Piece piece = {.box = {.ndim = 1, .begin = {0}, .end = {CELLS}}, .count = CELLS};
     float data[MOST][CELLS], target[CELLS], expected[CELLS];
     const void *source[MOST];
     const Box *boxes[MOST + 1];

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Pipelines (stages): a net in stages computes what one rank does, whatever runs it, and goes on as any other."""
+import os
+import re
+
+import harness
+from harness import Case, run
+
+SMALL_GPT = ["-D", "batch=16", "-D", "places=8", "-D", "dim=16", "-D", "heads=2", "-D", "layers=8", "-D", "words=23"]
+
+NET = """net staged(batch = 16) {
+    input x : f32[batch, 12]; input label : i32[batch];
+    param w1 : f32[12, 24] = normal(0.3); param b : f32[24] = zeros;
+    param w2 : f32[24, 24] = normal(0.3); param w3 : f32[24, 4] = normal(0.3);
+    h = relu(matmul(x, w1) + b); g = relu(matmul(h, w2)); y = matmul(g, w3);
+    loss cross_entropy(y, label);
+}
+train {
+    data = npy(x = "x.npy", label = "label.npy"); optimizer = adamw(lr = 0.01); schedule = cosine(warmup = 2, end = 0.1);
+    clip = norm(0.5); epochs = 3; micro_batches = 4; %s
+}
+eval { data = npy(x = "x.npy", label = "label.npy"); every = epoch; batch = 8; metrics = accuracy; }
+parallel { stages = %d; search = sharding_propagation; %s }
+"""
+
+
+class Stages(Case):
+    def plan(self, source, name, *options):
+        return self.compile(source, name, "-Wno-replicated", *options)
+
+    def prun(self, ranks, plan, *more):
+        return self.ok(self.local(plan, ranks, *more))
+
+    def expect_equal(self, one, other, tolerance=1e-5):
+        self.assertEqual(len(one), len(other))
+        for a, b in zip(one, other):
+            self.assertAlmostEqual(a, b, delta=tolerance * max(1, abs(a)))
+
+    def test_gpt_in_four_stages_of_two_ranks_is_that_of_one(self):
+        source = harness.edited(self.sample("gpt2.dsl"), ("steps     = 4;", "steps = 4; micro_batches = 4;"),
+                                ("adamw(lr = 0.0006, weight_decay = 0.1)", "momentum(lr = 0.1, momentum = 0.9)"))
+        self.write("gpt.dsl", source)
+        common = [*SMALL_GPT, "-I", os.path.join(harness.sources, "samples")]
+        one = self.plan(self.path("gpt.dsl"), "one.plan", "--ranks", 1, *common)
+        whole = self.prun(1, one, "--save", self.path("one.safetensors"))
+        for options in (["--search", "sharding_propagation"], ["--search", "sharding_propagation", "-O0"], ["--machine", "gpu8"]):
+            staged = self.plan(self.path("gpt.dsl"), "staged.plan", "--ranks", 8, "--stages", 4, *common, *options)
+            found = self.prun(8, staged, "--save", self.path("staged.safetensors"))
+            self.expect_equal(whole.losses(), found.losses())
+            expected, trained = self.saved("one.safetensors"), self.saved("staged.safetensors")
+            self.assertEqual(expected.keys(), trained.keys())
+            for name in expected:
+                self.expect_equal(expected[name], trained[name])
+            self.assertIn("verified: 4 steps", self.prun(8, staged, "--verify=" + one).out)
+
+    def small(self, name, stages, ranks, train="", parallel=""):
+        values = [((i * 7919) % 1000) / 500 - 1 for i in range(64 * 12)]
+        self.write("x.npy", harness.npy(values, (64, 12), "f"))
+        self.write("label.npy", harness.npy([(i * i) % 4 for i in range(64)], (64,), "q"))
+        self.write(name + ".dsl", NET % (train, stages, parallel))
+        return self.plan(self.path(name + ".dsl"), name + ".plan", "--ranks", ranks)
+
+    def test_every_communicator_computes_the_same(self):
+        one = self.prun(1, self.small("one", 1, 1))
+        plan = self.small("staged", 2, 4)
+        found = self.prun(4, plan)
+        self.expect_equal(one.losses(), found.losses())
+        self.assertEqual(found.texts(), self.ok(run([harness.prun, "--nproc", 4, plan], cwd=self.folder)).texts())
+        for way in ("shared", "messages", "nodes:2"):
+            self.assertEqual(found.texts(), self.ok(self.mpi(plan, 4, env={"PRUN_COMM": way})).texts(), way)
+
+    def test_an_evaluation_is_that_of_one_rank(self):
+        one, two = self.small("one", 1, 1), self.small("staged", 3, 6)
+        evaluations = [re.findall(r"eval: loss is (\S+), accuracy is (\S+) \((\d+) rows\)", self.prun(ranks, plan).out) for ranks, plan in ((1, one), (6, two))]
+        self.assertEqual(len(evaluations[0]), 3)
+        for a, b in zip(*evaluations):
+            self.expect_equal([float(a[0])], [float(b[0])])
+            self.assertEqual(a[1:], b[1:])
+        self.prun(1, one, "--save", self.path("w.safetensors"))
+        for ranks, plan, file in ((1, one, "one.npy"), (6, two, "staged.npy")):
+            self.prun(ranks, plan, "--eval", "--load", self.path("w.safetensors"), "--predict", self.path(file))
+        self.assertEqual(self.read("one.npy"), self.read("staged.npy"))
+
+    def test_a_checkpoint_goes_on_in_other_stages_and_on_other_ranks(self):
+        whole = self.prun(1, self.small("one", 1, 1)).losses()
+        for settings in ("", " per_rank"):
+            for number, (first, then) in enumerate((((2, 4), (3, 6)), ((4, 4), (1, 2)), ((1, 2), (2, 4)))):
+                kept = "kept%d%s" % (number, settings.strip())
+                begun = self.small("begun", *first, train="checkpoint every 5 steps%s;" % settings)
+                self.prun(first[1], begun, "--checkpoint-dir", kept)
+                taken = [name for name in os.listdir(self.path(kept)) if "000000005" in name]
+                self.assertEqual(len(taken), 1, os.listdir(self.path(kept)))
+                rest = self.prun(then[1], self.small("rest", *then), "--resume", os.path.join(kept, taken[0]), "--checkpoint-dir", "other")
+                self.expect_equal(whole[5:], rest.losses())
+
+    def test_a_parameter_is_printed_whole(self):
+        one, two = self.prun(1, self.small("one", 1, 1), "--print", "w3"), self.prun(4, self.small("staged", 2, 4), "--print", "w3")
+        numbers = [[float(word) for word in re.findall(r"-?\d+\.\d+", re.search(r"w3 = .*", done.out)[0])] for done in (one, two)]
+        self.assertEqual(len(numbers[0]), 24 * 4)
+        self.expect_equal(*numbers, tolerance=2e-4)
+
+
+if __name__ == "__main__":
+    harness.main()
