@@ -132,7 +132,7 @@ static const uint8_t *mask_of(const Attention *a, int64_t head) {
 
 /* Keys of the blocks that queries [query, query + rows) of a head see, of the first n: behind them is none that the mask leaves. */
 static int64_t blocks_seen(const Attention *a, int64_t head, int64_t query, int64_t rows, int64_t n) {
-    if (a->mask == NULL || a->mask_n == 0) return n;
+    if (a->mask == NULL || a->mask_n == 0 || n == 0) return n;
     const uint8_t *mask = mask_of(a, head) + query * a->mask_m;
     int64_t seen = 0;
     for (int64_t i = 0; i < (a->mask_m == 0 ? 1 : rows); i++)
