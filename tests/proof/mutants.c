@@ -25,7 +25,8 @@ Test(proof_mutants, every_plan_that_computes_something_else_is_refused, .timeout
         const JudgeCount *count = &judge.kind[k];
         if (judge.most < 500) continue; /* too few of each kind to say */
         cr_expect_geq(count->parsed, 10, "%s: only %d mutants", mutant_name[k], (int)count->parsed);
-        cr_expect_geq(10 * count->counted, 8 * count->parsed, "%s: only %d of %d mutants matter", mutant_name[k], (int)count->counted,
+        /* (three in four: with stages, a mutant may touch a leaf that no role reads) */
+        cr_expect_geq(4 * count->counted, 3 * count->parsed, "%s: only %d of %d mutants matter", mutant_name[k], (int)count->counted,
                       (int)count->parsed);
     }
     cr_expect_geq(100 * numeric, 85 * judge.counted, "run over the field alone: only %d of %d refused", (int)numeric, (int)judge.counted);

@@ -647,7 +647,8 @@ static bool leaf(Mutation *m) {
         const Instance *instance = instance_at(m, i);
         if (instance->place != PLACE_INPUT) continue;
         for (int k = 0; k < graph->inputs.n; k++)
-            if (k != instance->at && type_equal(&graph->inputs.at[k].type, type_of(m, i)) && random_below(m->random, ++nfound) == 0) {
+            if (k != instance->at && type_equal(&graph->inputs.at[k].type, type_of(m, i)) &&
+                pin_equal(&graph->inputs.at[k].layout->pin, &instance->layout->pin) && random_below(m->random, ++nfound) == 0) {
                 found = i;
                 other = k;
             }
