@@ -131,6 +131,8 @@ static inline void fused_items(const Placement *placement, int item, int *first,
 
 typedef struct Build {
     const char *name; /* of the program: "train", "eval" */
+    ProgramKind kind;
+    bool shorter; /* the program of its kind for shorter texts (shorter.c) */
     Arena *arena;
     const Options *options;
     Diags *diags;

@@ -117,13 +117,16 @@ typedef struct Compilation {
 static inline Build *program_train(const Compilation *c) {
     return c->programs.at[0];
 }
-Build *program_named(const Compilation *c, const char *name); /* NULL: there is none */
+Build *program_of_kind(const Compilation *c, ProgramKind kind); /* for the longest texts; NULL: there is none */
 static inline Build *program_eval(const Compilation *c) {
-    return program_named(c, "eval");
+    return program_of_kind(c, PROGRAM_EVAL);
 }
 static inline Build *program_generate(const Compilation *c) {
-    return program_named(c, "generate");
+    return program_of_kind(c, PROGRAM_GENERATE);
 }
+
+/* Where batches are taken in parts, makes b->front.whole, the net of whole ones, with which it is compared. */
+bool parse_whole(Build *b, const Source *source, const Overrides *of);
 
 /* ---------------------------------------------------------------- passes: false after diagnostics, or with b->error, c->error */
 
@@ -217,6 +220,16 @@ const char *plan_side_path(Arena *arena, const char *plan);
 /* Makes *e the program eval, of a graph that frontend_eval made: over the states of the net, by their names. False after a diagnostic: it has one that the net has not,
  * or of another type. */
 bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows);
+
+/* A program over the states of train, of a graph that has them. */
+void follower_init(Build *b, const char *name, ProgramKind kind, const Build *train, const Graph *graph);
+/* Gives the graph the states of train, by their names. False after a diagnostic, which says where one is another, "the eval". */
+bool take_states(const Build *train, Graph *graph, const char *where, const char *hint);
+
+/* ---------------------------------------------------------------- shorter.c */
+
+/* Adds to c->programs those that do what `of`, the last of them, does for shorter texts, where the data of its net say `length = [32, 64, 128]`. */
+bool shorter_parse(Compilation *c, const Build *of, const Overrides *overrides);
 
 /* ---------------------------------------------------------------- decode.c */
 

@@ -118,7 +118,7 @@ static Role emit_role(Build *b, Placement *placement, int *request, int *nreques
 
 static Program emit_program(Build *b) {
     const Graph *g = &b->spmd.graph;
-    Program program = {.name = b->name, .loss = -1};
+    Program program = {.name = b->name, .kind = b->kind, .shorter = b->shorter, .loss = -1};
     int *request = arena_alloc(b->arena, sizeof *request * (size_t)(g->nodes.n + 1)), nrequests = 0;
     memset(request, -1, sizeof *request * (size_t)(g->nodes.n + 1));
     for (int r = 0; r < b->nroles; r++)
@@ -155,6 +155,8 @@ static void add_program(Compilation *c, Build *b) {
             graph->states.at[s] = c->plan.graph.states.at[s];
         program.graph = graph;
     }
+    for (int i = 0; b->shorter && i < graph->inputs.n; i++) /* it is given parts of the longest texts' inputs */
+        graph->inputs.at[i].file = (DataFile){0};
     vec_push(c->arena, &c->plan.programs, program);
 }
 

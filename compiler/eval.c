@@ -17,9 +17,7 @@ static int find_state(const Graph *graph, const char *name) {
     return -1;
 }
 
-/* Gives the graph the states of train, by their names. */
-static bool take_states(const Build *train, Graph *graph) {
-    static const char hint[] = "the numbers of the eval block say how a batch is evaluated; its parameters are those of training";
+bool take_states(const Build *train, Graph *graph, const char *where, const char *hint) {
     const Graph *theirs = &train->front.graph;
     int *number = arena_alloc(graph->arena, ((size_t)graph->states.n + 1) * sizeof *number);
     bool ok = true;
@@ -30,12 +28,12 @@ static bool take_states(const Build *train, Graph *graph) {
         Text text = {0};
         type_print(&text, &own->type);
         if (number[i] >= 0) {
-            text_printf(&text, " in the eval, and in training ");
+            text_printf(&text, " in %s, and in training ", where);
             type_print(&text, &theirs->states.at[number[i]].type);
             diag_error(train->diags, own->span, "%s is %s", own->name, text.at);
         } else {
-            diag_error(train->diags, own->span, "%s, %s, is a parameter of the eval, and training has none of that name", own->name,
-                       text.at);
+            diag_error(train->diags, own->span, "%s, %s, is a parameter of %s, and training has none of that name", own->name, text.at,
+                       where);
         }
         diag_hint(train->diags, "%s", hint);
         text_finish(&text);
@@ -50,16 +48,17 @@ static bool take_states(const Build *train, Graph *graph) {
     return ok;
 }
 
-/* A program over the states of train. */
-static void follower_init(Build *e, const char *name, const Build *train, Graph *graph) {
+void follower_init(Build *e, const char *name, ProgramKind kind, const Build *train, const Graph *graph) {
     Diags *diags = arena_alloc(train->arena, sizeof *diags); /* warnings are of train alone */
     diags_init(diags, train->arena);
     for (int f = 0; f < train->diags->files.n; f++)
         vec_push(train->arena, &diags->files, train->diags->files.at[f]);
     build_init(e, name, train->arena, train->options, diags);
+    e->kind = kind;
     e->follows = train;
     e->dump_directory = arena_printf(train->arena, "%s/%s", train->dump_directory ? train->dump_directory : "", name);
     e->front.graph = *graph;
+    if (kind == PROGRAM_TRAIN) return;
     e->front.graph.settings.optimizer = OPTIMIZER_NONE;
     e->front.graph.settings.accumulate = 0;
 }
@@ -97,9 +96,11 @@ static bool take_changes(const Build *train, Graph *graph) {
     return true;
 }
 
+static const char eval_hint[] = "the numbers of the eval block say how a batch is evaluated; its parameters are those of training";
+
 bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows) {
-    if (!take_states(train, graph) || !take_changes(train, graph)) return false;
-    follower_init(e, "eval", train, graph);
+    if (!take_states(train, graph, "the eval", eval_hint) || !take_changes(train, graph)) return false;
+    follower_init(e, "eval", PROGRAM_EVAL, train, graph);
     e->front.rows = *rows;
     return true;
 }
@@ -117,8 +118,8 @@ static void take_alphabet(Build *g, const Build *train) {
 }
 
 bool generate_create(Build *g, const Build *train, Graph *graph, const Generation *generation) {
-    if (!take_states(train, graph) || !graph_decode(graph, generation, train->diags)) return false;
-    follower_init(g, "generate", train, graph);
+    if (!take_states(train, graph, "the eval", eval_hint) || !graph_decode(graph, generation, train->diags)) return false;
+    follower_init(g, "generate", PROGRAM_GENERATE, train, graph);
     g->front.rows.prediction = -1;
     take_alphabet(g, train);
     return true;
@@ -190,6 +191,14 @@ static void follow_states(Graph *g, const Graph *train) {
     }
 }
 
+/* What trains too has made slots of its own: those of train in their order. */
+static bool same_slots(const Graph *g, const Graph *train) {
+    bool same = g->states.n == train->states.n;
+    for (int s = 0; same && s < g->states.n; s++)
+        same = strcmp(g->states.at[s].name, train->states.at[s].name) == 0 && type_equal(&g->states.at[s].type, &train->states.at[s].type);
+    return same;
+}
+
 bool pass_follow(Build *b) {
     if (b->follows == NULL) return true;
     const Graph *train = &b->follows->sharded.graph, *chosen = &b->follows->front.chosen;
@@ -204,14 +213,24 @@ bool pass_follow(Build *b) {
         Node *node = &g->nodes.at[id];
         node->hint = NULL;
         if (node_is_leaf(node)) continue;
-        const Node *theirs = find_node(sorted, n, node->name);
+        const Node *theirs = id < g->nforward || b->kind != PROGRAM_TRAIN ? find_node(sorted, n, node->name) : NULL;
         followed[id] = follow(g, node, theirs);
         if (theirs != NULL) node->stage = theirs->stage;
+        if (b->shorter && theirs != NULL)
+            node->recompute = theirs->recompute; /* measures for memory that were taken for the longest texts */
     }
     for (int i = 0; i < g->inputs.n; i++)
         g->inputs.at[i].hint = NULL;
     g->settings.found.n = 0;
     if (g->settings.dataset == DATASET_EXPLICIT) g->settings.dataset = DATASET_AUTO;
+    if (b->kind == PROGRAM_TRAIN) { /* as measures for memory have left them */
+        g->settings.shard_states = train->settings.shard_states;
+        g->settings.shard_bytes = train->settings.shard_bytes;
+        g->settings.regather = train->settings.regather;
+        g->settings.regather_share = train->settings.regather_share;
+    }
+    if (b->kind == PROGRAM_TRAIN && !same_slots(g, train))
+        return error_set(&b->error, EXIT_INTERNAL, "its optimizer has other states than that of train");
     follow_states(g, train);
     return true;
 }

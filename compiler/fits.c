@@ -10,9 +10,16 @@
 #include "compiler/name.h"
 
 int64_t bytes_needed(const Compilation *c) {
-    const Facts *train = program_train(c)->facts, *eval = program_eval(c) != NULL ? program_eval(c)->facts : NULL;
-    const int64_t more = eval != NULL ? eval->role->arena_bytes - train->role->arena_bytes : 0;
-    const int64_t trains = train->rank_bytes + (eval != NULL ? eval->inputs + eval->constants : 0) + (more > 0 ? more : 0);
+    const Facts *train = program_train(c)->facts;
+    int64_t trains = train->rank_bytes, more = 0;
+    for (int p = 1; p < c->programs.n; p++) { /* these use the arena of train where it is large enough */
+        const Facts *facts = c->programs.at[p]->facts;
+        if (c->programs.at[p]->kind == PROGRAM_GENERATE) continue;
+        trains += facts->inputs + facts->constants;
+        const int64_t larger = facts->role->arena_bytes - train->role->arena_bytes;
+        if (larger > more) more = larger;
+    }
+    trains += more;
     const int64_t generates = program_generate(c) != NULL ? program_generate(c)->facts->rank_bytes : 0; /* it runs alone */
     return trains > generates ? trains : generates;
 }

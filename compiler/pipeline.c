@@ -149,7 +149,7 @@ static bool parse_eval(Compilation *c, const Build *train, const Source *source)
     Build *eval = arena_alloc(c->arena, sizeof *eval);
     if (!ok || !eval_create(eval, train, &graph, &rows)) return false;
     vec_push(c->arena, &c->programs, eval);
-    return true;
+    return shorter_parse(c, eval, &overrides);
 }
 
 /* The same of its generate block. In mode manual a net is one rank's: it has nothing to generate with others. */
@@ -169,19 +169,18 @@ static bool parse_generate(Compilation *c, const Build *train, const Source *sou
     return true;
 }
 
-/* Where batches are taken in parts the net of whole ones, with which it is compared. */
-static bool parse_whole(const Compilation *c, Build *train, const Source *source) {
-    const unsigned silenced = c->diags->silenced;
-    Overrides overrides = c->options->overrides;
+bool parse_whole(Build *b, const Source *source, const Overrides *of) {
+    const unsigned silenced = b->diags->silenced;
+    Overrides overrides = *of;
     LossRows rows;
-    if (train->front.graph.settings.micro_batches < 2) return true;
-    c->diags->silenced = ~0u;
+    if (b->front.graph.settings.micro_batches < 2) return true;
+    b->diags->silenced = ~0u;
     overrides.micro_batches = 1;
     overrides.rows = &rows;
     overrides.paths = NULL;
-    train->front.whole = arena_alloc(c->arena, sizeof *train->front.whole);
-    const bool done = frontend_train(source, &overrides, train->front.whole, c->arena, c->diags);
-    c->diags->silenced = silenced;
+    b->front.whole = arena_alloc(b->arena, sizeof *b->front.whole);
+    const bool done = frontend_train(source, &overrides, b->front.whole, b->arena, b->diags);
+    b->diags->silenced = silenced;
     return done;
 }
 
@@ -199,9 +198,9 @@ static bool parse(Compilation *c, const char *text, size_t n) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
-    if (!parse_whole(c, train, &c->read)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
+    if (!parse_whole(train, &c->read, &overrides)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
     const Settings *settings = &front->graph.settings;
-    return (!settings->has_eval || parse_eval(c, train, &c->read)) &&
+    return shorter_parse(c, train, &overrides) && (!settings->has_eval || parse_eval(c, train, &c->read)) &&
            (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
@@ -225,7 +224,7 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) 
     Overrides overrides = options->overrides;
     overrides.rows = &b->front.rows;
     Settings *settings = &b->front.graph.settings;
-    if (!frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) || !parse_whole(c, b, &c->read)) return NULL;
+    if (!frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) || !parse_whole(b, &c->read, &overrides)) return NULL;
     if (settings->accumulate > SEEN) {
         b->front.batches = settings->accumulate;
         settings->accumulate = SEEN;
@@ -233,9 +232,9 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) 
     return pass_rows(b) && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
 }
 
-Build *program_named(const Compilation *c, const char *name) {
+Build *program_of_kind(const Compilation *c, ProgramKind kind) {
     for (int i = 0; i < c->programs.n; i++)
-        if (strcmp(c->programs.at[i]->name, name) == 0) return c->programs.at[i];
+        if (c->programs.at[i]->kind == kind && !c->programs.at[i]->shorter) return c->programs.at[i];
     return NULL;
 }
 

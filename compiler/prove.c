@@ -14,9 +14,10 @@ bool pass_prove(Compilation *c) {
     c->plan.checksum = read.checksum;
     if (!c->options->prove) return true;
     ProofOptions proof = c->options->proof;
-    proof.lowered = &program_train(c)->front.lowered;
-    proof.lowered_eval = program_eval(c) != NULL ? &program_eval(c)->front.lowered : NULL;
-    proof.lowered_generate = program_generate(c) != NULL ? &program_generate(c)->front.lowered : NULL;
+    const Graph **lowered = arena_alloc(c->arena, (size_t)c->programs.n * sizeof *lowered);
+    for (int p = 0; p < c->programs.n; p++)
+        lowered[p] = &c->programs.at[p]->front.lowered;
+    proof.lowered = lowered;
     if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;

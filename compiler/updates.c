@@ -73,11 +73,21 @@ static const Layout *terms_layout(Graph *g, int gradient) {
     return graph_layout(g, &whole, &type_of(g, gradient)->shape);
 }
 
+/* The layout of a slot of the state's shape, in a program whose states lie as another has them; NULL: there is none. */
+static const Layout *slot_layout(const Graph *g, int state) {
+    for (int s = 0; s < g->states.n; s++)
+        if (s != state && g->states.at[s].parameter == state && shape_equal(&g->states.at[s].type.shape, &g->states.at[state].type.shape))
+            return g->states.at[s].layout;
+    return NULL;
+}
+
 /* The layout in which a state is updated. */
-static const Layout *update_layout(Graph *g, const Node *update, bool in_parts) {
+static const Layout *update_layout(const Build *b, Graph *g, const Node *update, bool in_parts) {
     const State *state = &g->states.at[update->update - 1];
     const Shape *shape = &state->type.shape;
     if (op_updates_rows(update->op)) return state->layout; /* only the rows that occur are touched, where they lie */
+    const Layout *theirs = b->follows != NULL ? slot_layout(g, update->update - 1) : NULL;
+    if (theirs != NULL) return theirs;
     if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < g->settings.shard_bytes) return state->layout;
     Layout partial, split = *state->layout;
     partial_layout(g, update_gradient(g, update), &partial);
@@ -135,7 +145,7 @@ static void set_strategy(Sharded *s, int id, const Layout *layout, bool result) 
 }
 
 /* Gradients of one state are added up where the state is updated, and a state lies there. */
-static void store_in_parts(Sharded *s, const Layout *const *of_state) {
+static void store_in_parts(const Build *b, Sharded *s, const Layout *const *of_state) {
     Graph *g = &s->graph;
     for (int n = g->nforward; n < g->nodes.n && g->settings.shard_states >= SHARD_GRADIENTS; n++) {
         const Node *node = &g->nodes.at[n], *origin = &g->nodes.at[node->origin];
@@ -143,7 +153,7 @@ static void store_in_parts(Sharded *s, const Layout *const *of_state) {
             set_strategy(s, n, of_state[origin->state], true);
     }
     for (int k = 0; k < g->states.n && g->settings.shard_states >= SHARD_PARAMETERS; k++)
-        if (of_state[k] != NULL && g->states.at[k].hint == NULL) g->states.at[k].layout = of_state[k];
+        if (b->follows == NULL && of_state[k] != NULL && g->states.at[k].hint == NULL) g->states.at[k].layout = of_state[k];
     for (int n = 0; n < g->nodes.n; n++) { /* slots too: they were assigned with the updates in the layouts of their states */
         const Node *node = &g->nodes.at[n];
         if (node->op == OP_read || node->op == OP_write) set_strategy(s, n, g->states.at[node->state].layout, true);
@@ -152,7 +162,7 @@ static void store_in_parts(Sharded *s, const Layout *const *of_state) {
 
 /* Gives a node of an update its strategy. Tensors of the parameter's shape lie as the update does; sums over such a tensor are made as it lies, and what is computed of them, or
  * with them, lies as they do. needed: per value, the layout in which nodes of its update take it. */
-static void update_strategy(Sharded *s, int id, const Layout *layout, const Layout **needed) {
+static void update_strategy(const Build *b, Sharded *s, int id, const Layout *layout, const Layout **needed) {
     Graph *g = &s->graph;
     const Node *node = &g->nodes.at[id];
     const int from = node->in[node->op == OP_where]; /* not its condition, which is one number */
@@ -169,7 +179,7 @@ static void update_strategy(Sharded *s, int id, const Layout *layout, const Layo
         layout_complete(&own, &own);
         needed[node->out[k]] = graph_layout(g, &own, &type_of(g, node->out[k])->shape);
     }
-    for (int i = 0; i < node->nin; i++) { /* slots, which the update alone reads */
+    for (int i = 0; i < node->nin && b->follows == NULL; i++) { /* slots, which the update alone reads */
         const Node *read = graph_producer(g, node->in[i]);
         if (read->op != OP_read || read->state == node->update - 1 || g->states.at[read->state].parameter != node->update - 1) continue;
         strategy_in_layout(node, node->strategy, i, type_of(g, node->in[i])->shape.ndim, &own);
@@ -188,10 +198,10 @@ void updates_assign(Build *b, bool in_parts) {
         if (!is_update(node)) continue;
         const Layout **layout = &of_state[node->update - 1];
         if (*layout == NULL) {
-            *layout = update_layout(g, node, in_parts);
+            *layout = update_layout(b, g, node, in_parts);
             of_gradient[update_gradient(g, node)] = *layout;
         }
-        update_strategy(s, n, *layout, needed);
+        update_strategy(b, s, n, *layout, needed);
     }
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
@@ -209,7 +219,7 @@ void updates_assign(Build *b, bool in_parts) {
         if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);
         set_strategy(s, n, layout, false);
     }
-    if (in_parts) store_in_parts(s, of_state);
+    if (in_parts) store_in_parts(b, s, of_state);
 }
 
 bool pass_updates(Build *b) {

@@ -158,17 +158,18 @@ typedef enum {
     ARG_DEVIATION,
     ARG_STANDARDIZE,
     ARG_ONE_HOT,
+    ARG_LENGTH,
     NARGUMENTS
 } Argument;
 static const char *const argument_name[NARGUMENTS] = {"path",   "first", "rows", "column",    "separator",   "missing", "classes",
                                                       "tokens", "give",  "type", "offset",    "resize",      "pad",     "crop",
-                                                      "flip",   "scale", "mean", "deviation", "standardize", "one_hot"};
+                                                      "flip",   "scale", "mean", "deviation", "standardize", "one_hot", "length"};
 /* Those that a format has, in the order in which they may stand without their names. */
 static const Argument arguments_of[NFILE_FORMATS][NARGUMENTS + 1] = {
     [FILE_NPY] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
     [FILE_IDX] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
     [FILE_CSV] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_COLUMN, ARG_SEPARATOR, ARG_MISSING, ARG_CLASSES, ARG_TOKENS, ARG_GIVE, ARG_SCALE,
-                  ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
+                  ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, ARG_LENGTH, NARGUMENTS},
     [FILE_RAW] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_TYPE, ARG_OFFSET, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT,
                   NARGUMENTS},
     [FILE_CIFAR10] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_RESIZE, ARG_PAD, ARG_CROP, ARG_FLIP, ARG_SCALE, ARG_MEAN, ARG_DEVIATION,
@@ -226,6 +227,7 @@ static bool eval_argument(Lower *lower, Argument argument, const Expr *value, Da
     case ARG_ONE_HOT:
         return eval_truth(lower, name, value, &change->one_hot);
     case ARG_PATH:
+    case ARG_LENGTH: /* lengths_fit: of the input's places */
     case NARGUMENTS:
         break;
     }
@@ -292,6 +294,69 @@ static bool channels_fit(Lower *lower, const Expr *const *argument, const Input 
     return true;
 }
 
+/* The number of the net's head that is the places of an input; NULL: they are none. */
+static const char *places_number(const Lower *lower, const Input *input) {
+    for (const Statement *statement = lower->net->statements; statement; statement = statement->next) {
+        if (statement->kind != STATEMENT_INPUT || strcmp(statement->name, input->name) != 0 || !statement->type || !statement->type->dims)
+            continue;
+        const Expr *last = statement->type->dims->items;
+        while (last && last->next)
+            last = last->next;
+        for (const Entry *entry = last && last->kind == EXPR_NAME ? lower->net->entries : NULL; entry; entry = entry->next)
+            if (strcmp(entry->name, last->text) == 0) return entry->name;
+    }
+    return NULL;
+}
+
+/* length = 128, or [32, 64, 128], ascending and at last what the input has. */
+static bool read_lengths(Lower *lower, const Expr *value, TextLengths *lengths) {
+    const Expr *item = value->kind == EXPR_LIST ? value->items : value;
+    lengths->span = lower_span(lower, value->loc);
+    for (; item; item = item == value ? NULL : item->next) {
+        if (lengths->n == MAX_LENGTHS) return diag_error(lower->diags, lengths->span, "a text has at most %d lengths", MAX_LENGTHS), false;
+        if (!integer_eval(lower, item, "length", 1, INT32_MAX, &lengths->at[lengths->n++])) return false;
+        if (lengths->n < 2 || lengths->at[lengths->n - 1] > lengths->at[lengths->n - 2]) continue;
+        diag_error(lower->diags, lower_span(lower, item->loc), "lengths of texts ascend: length = [32, 64, 128]");
+        return false;
+    }
+    return lengths->n > 0 || (diag_error(lower->diags, lengths->span, "a text has a length: length = [32, 64, 128]"), false);
+}
+
+/* The lengths of an input's texts against its places, and those of other inputs. */
+static bool lengths_fit(Lower *lower, const Expr *value, const Input *input, DataFile *file) {
+    TextLengths *all = &lower->graph->settings.lengths, own = {0};
+    const int ndim = input->type.shape.ndim;
+    const int64_t places = ndim > input->type.hidden + 1 ? input->type.shape.dim[ndim - 1] : 0, shorter = lower->overrides->length;
+    if (!value) return true;
+    if (file->tokens == TOKENS_NONE)
+        return diag_error(lower->diags, lower_span(lower, value->loc), "a length is that of texts, which have tokens = wordpiece(..)"),
+               false;
+    if (!read_lengths(lower, value, &own)) return false;
+    if (places != (shorter > 0 ? shorter : own.at[own.n - 1])) {
+        diag_error(lower->diags, own.span, "the longest of these texts %s %lld places, and input %s is %s", own.n == 1 ? "has" : "have",
+                   (long long)own.at[own.n - 1], input->name, type_text(lower, &input->type));
+        diag_note(lower->diags, input->span, "%s is declared here", input->name);
+        return false;
+    }
+    if (own.n == 1) return true;
+    own.number = places_number(lower, input);
+    if (!own.number) {
+        diag_error(lower->diags, own.span, "the places of input %s are no number of the net's head, so that they cannot be others",
+                   input->name);
+        diag_hint(lower->diags, "net %s(places = %lld, ..) { input %s : i32[batch, places]; .. }", lower->net->name, (long long)places,
+                  input->name);
+        return false;
+    }
+    file->lengths = true;
+    if (all->n > 0 && (all->n != own.n || memcmp(all->at, own.at, sizeof own.at) != 0 || strcmp(all->number, own.number) != 0)) {
+        diag_error(lower->diags, own.span, "texts of one net have the same lengths");
+        diag_note(lower->diags, all->span, "these are others");
+        return false;
+    }
+    if (all->n == 0) *all = own;
+    return true;
+}
+
 /* A real input has the picture, [3, height, width], [1, height, width] or [height, width]; one of integers, or one_hot, its class. */
 static bool picture_fits(Lower *lower, const Expr *value, const Input *input, DataFile *file) {
     const int first = input->type.hidden + 1, ndim = input->type.shape.ndim - first;
@@ -354,7 +419,7 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const 
     const Expr *at = NULL;
     const char *clash = arguments_clash(lower, argument, input, file, &at);
     if (clash) return diag_error(lower->diags, lower_span(lower, at ? at->loc : value->loc), "%s", clash), false;
-    return file->picture.label || channels_fit(lower, argument, input, file);
+    return (file->picture.label || channels_fit(lower, argument, input, file)) && lengths_fit(lower, argument[ARG_LENGTH], input, file);
 }
 
 /* Numbers of a row in the file: those of the input, but for what is one_hot, or a text. */

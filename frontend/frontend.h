@@ -60,6 +60,8 @@ typedef struct Overrides {
     const char *what_if; /* --what-if: one more; NULL: none */
     int nhint_files;     /* --hints: files that are read as if the net imported them */
     const char *const *hint_file;
+    const char *length_number; /* this number of the head is another one, for shorter texts; NULL: none is */
+    int64_t length;
     Paths *paths;   /* filled once the net has been read; NULL: not needed */
     LossRows *rows; /* the same, for pass `rows`; its list is in the arena */
 } Overrides;

@@ -38,7 +38,11 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
     if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
     Symbol failed = *symbol;
     failed.kind = SYMBOL_FAILED;
-    bool defined = eval_number(lower, entry->name, &number) || define_find(lower->overrides, entry->name, &number);
+    const bool shorter = lower->overrides->length_number && strcmp(entry->name, lower->overrides->length_number) == 0;
+    if (shorter) number = (Number){.i = lower->overrides->length, .f = (double)lower->overrides->length};
+    Number hidden; /* what the eval block says goes before a -D; it is used, whatever a length is */
+    const bool own = eval_number(lower, entry->name, shorter ? &hidden : &number);
+    const bool defined = shorter || own || define_find(lower->overrides, entry->name, &number);
     if (!defined && !entry->value) {
         diag_error(lower->diags, lower_span(lower, entry->name_loc), "%s has no value", entry->name);
         diag_hint(lower->diags, "give it one here (%s = 16), or with -D %s=16", entry->name, entry->name);

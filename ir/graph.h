@@ -168,6 +168,7 @@ typedef struct DataFile {
     const char *vocabulary; /* of texts: the path of the tokens' list, as path; of characters: the alphabet itself */
     Tokenizer tokenizer;
     bool lowercase;   /* of wordpiece: without capitals and accents */
+    bool lengths;     /* its texts may be of several lengths: Settings.lengths. Not in texts */
     RowChange change; /* of any format */
     PictureChange picture;
     int64_t offset; /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
@@ -311,6 +312,15 @@ typedef struct FoundHint {
 /* What the train and parallel blocks say, after flags and defaults. */
 /* The order of the batches of a step in stages: each backward pass as soon as it can be; all forward passes before the first backward pass. */
 typedef enum { PIPELINE_1F1B, PIPELINE_GPIPE, NPIPELINES } Pipeline;
+/* Places of texts: the net is compiled for each length, as with a -D of this number of its head (`length = [32, 64, 128]` of a csv). Not in texts. */
+enum { MAX_LENGTHS = 6 };
+typedef struct TextLengths {
+    int n;                   /* 0: of one length */
+    int64_t at[MAX_LENGTHS]; /* ascending; the last is what the number is */
+    const char *number;
+    Span span;
+} TextLengths;
+
 typedef struct Settings {
     Mode mode;
     const char *search; /* "auto" */
@@ -329,6 +339,7 @@ typedef struct Settings {
     Last last;
     Uneven uneven;
     RowSplit split;
+    TextLengths lengths;
     uint64_t seed; /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+const char *const program_kind_name[] = {"train", "eval", "generate"};
 const char *const place_name[] = {"arena", "state", "input", "constant", "inner", "view", "elsewhere"};
 const char *const step_name[] = {"kernel", "local", "start", "wait", "write"};
 
@@ -21,6 +22,13 @@ int plan_find(const Plan *plan, const char *program) {
     for (int p = 0; p < plan->programs.n; p++)
         if (strcmp(plan->programs.at[p].name, program) == 0) return p;
     return -1;
+}
+
+int plan_shorter(const Plan *plan, int program) {
+    int n = 0;
+    while (program + n + 1 < plan->programs.n && plan->programs.at[program + n + 1].shorter)
+        n++;
+    return n;
 }
 
 Plan plan_part(const Plan *plan, int program) {
@@ -276,7 +284,9 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
         const Graph *graph = plan->programs.at[p].graph ? plan->programs.at[p].graph : &plan->graph;
         if (graph != printing.graph) {
             printing_turn(&printing, graph);
-            (strcmp(plan->programs.at[p].name, "generate") == 0 ? print_generate : print_eval)(&printing);
+            (plan->programs.at[p].shorter                    ? print_shorter
+             : plan->programs.at[p].kind == PROGRAM_GENERATE ? print_generate
+                                                             : print_eval)(&printing);
         }
         print_program(&printing, &plan->programs.at[p]);
     }
@@ -579,9 +589,9 @@ static bool read_reports(Reading *reading, Program *program) {
     return true;
 }
 
-static bool read_program(Reading *reading, Plan *plan) {
+static bool read_program(Reading *reading, ProgramKind kind, bool shorter, Plan *plan) {
     Scan *scan = &reading->scan;
-    Program program = {.loss = -1, .graph = reading->graph == &plan->graph ? NULL : reading->graph};
+    Program program = {.kind = kind, .shorter = shorter, .loss = -1, .graph = reading->graph == &plan->graph ? NULL : reading->graph};
     if (plan->programs.n == MAX_PROGRAMS) return scan_fail(scan, "more than %d programs", MAX_PROGRAMS);
     if (!scan_word(scan, &program.name) || !scan_key(scan, "loss")) return false;
     for (int p = 0; p < plan->programs.n; p++)
@@ -612,6 +622,26 @@ static bool check_storages(Reading *reading, bool plan) {
             return scan_fail(&reading->scan, "state %d '%.60s' is a cache, of no program that generates", i, graph->states.at[i].name);
     for (int i = 0; i < graph->inputs.n; i++)
         if (!graph->inputs.at[i].layout) return scan_fail(&reading->scan, "input %d '%.60s' has no layout", i, graph->inputs.at[i].name);
+    return true;
+}
+
+/* A program with a graph of its own, over the plan's states; read reads what stands between the keyword and the graph, and that. settings: those that it begins with. */
+static bool read_own_program(Reading *reading, Plan *plan, const Settings *settings, ProgramKind kind, bool shorter,
+                             bool (*read)(Reading *reading)) {
+    reading->graph = arena_alloc(plan->graph.arena, sizeof *reading->graph);
+    graph_over(reading->graph, &plan->graph);
+    reading->graph->settings = *settings;
+    reading->graph->states = plan->graph.states;
+    return read(reading) && check_storages(reading, false) && scan_keyword(&reading->scan, "program") &&
+           read_program(reading, kind, shorter, plan);
+}
+
+/* Those for shorter texts, behind the program that they are of. */
+static bool read_shorter_programs(Reading *reading, Plan *plan) {
+    const Settings *settings = &reading->graph->settings;
+    const ProgramKind kind = plan->programs.at[plan->programs.n - 1].kind;
+    while (scan_is_keyword(&reading->scan, "shorter"))
+        if (!read_own_program(reading, plan, settings, kind, true, read_shorter)) return false;
     return true;
 }
 
@@ -725,21 +755,19 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
     while (scan_is_keyword(scan, "program")) {
         if (!checked && !check_storages(&reading, true)) return false;
         checked = true;
-        if (!read_program(&reading, plan)) return false;
+        if (!read_program(&reading, PROGRAM_TRAIN, false, plan)) return false;
     }
+    if (checked && !read_shorter_programs(&reading, plan)) return false;
     static const struct {
         const char *keyword;
+        ProgramKind kind;
         bool (*read)(Reading *reading);
-    } others[] = {{"eval", read_eval}, {"generate", read_generate}};
+    } others[] = {{"eval", PROGRAM_EVAL, read_eval}, {"generate", PROGRAM_GENERATE, read_generate}};
     for (int i = 0; i < 2; i++) {
         if (!scan_is_keyword(scan, others[i].keyword)) continue;
         if (!checked) return scan_fail(scan, "%s before any program", others[i].keyword);
-        reading.graph = arena_alloc(plan->graph.arena, sizeof *reading.graph);
-        graph_over(reading.graph, &plan->graph);
-        reading.graph->states = plan->graph.states;
-        if (!others[i].read(&reading) || !check_storages(&reading, false) || !scan_keyword(scan, "program") ||
-            !read_program(&reading, plan))
-            return false;
+        if (!read_own_program(&reading, plan, &plan->graph.settings, others[i].kind, false, others[i].read)) return false;
+        if (!read_shorter_programs(&reading, plan)) return false;
     }
     if (!side_end(&reading)) return false;
     if (scan_is_keyword(scan, "certificate") && !read_certificate(&reading, &envelope, text, flags, plan)) return false;

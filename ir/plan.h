@@ -62,8 +62,13 @@ int step_views(const Role *role, const int *maker, int at, int *steps);
 /* Where the results of a step lie behind each other, in room that begins at offset `used` of the inner values': where the next thing may. */
 int64_t results_room(const Graph *graph, const Role *role, const Step *step, int64_t used, int64_t *at);
 
+typedef enum { PROGRAM_TRAIN, PROGRAM_EVAL, PROGRAM_GENERATE } ProgramKind;
+extern const char *const program_kind_name[]; /* "train", "eval", "generate" */
 typedef struct Program {
-    const char *name;   /* "train", "eval" */
+    const char *name; /* "train", "eval", "train_32" */
+    ProgramKind kind;
+    bool
+        shorter; /* the program of its kind for shorter texts: over the same states, with inputs of the same rows. It stands behind that program */
     Graph *graph;       /* what it computes: over the plan's states (the same list), with inputs of its own. NULL: the plan's graph */
     int loss;           /* instance id in every role, or -1 */
     VEC(int) reports;   /* likewise, of the graph's reports in their order */
@@ -93,6 +98,7 @@ void plan_init(Plan *plan, Arena *arena);
  * as the plan. */
 Plan plan_part(const Plan *plan, int program);
 int plan_find(const Plan *plan, const char *program); /* -1: there is none */
+int plan_shorter(const Plan *plan, int program);      /* how many programs for shorter texts stand behind it */
 /* The whole text with certificate and checksum. The same bytes for the same plan. */
 void plan_print(Text *text, const Plan *plan);
 /* Reads and checks what can be checked without a proof: version, checksum, grammar, ids in range, types by the rules, layouts valid,

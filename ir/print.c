@@ -676,6 +676,12 @@ void print_eval(Printing *printing) {
     print_nodes(printing);
 }
 
+void print_shorter(Printing *printing) {
+    put(printing->text, "shorter\n");
+    print_inputs(printing);
+    print_nodes(printing);
+}
+
 void print_generate(Printing *printing) {
     const Settings *settings = &printing->graph->settings;
     put(printing->text, "generate");

@@ -749,6 +749,10 @@ bool read_eval(Reading *reading) {
            read_inputs(reading) && read_nodes(reading);
 }
 
+bool read_shorter(Reading *reading) {
+    return scan_end(&reading->scan) && read_inputs(reading) && read_nodes(reading);
+}
+
 bool read_generate(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;

@@ -140,6 +140,7 @@ static const char *const known[] = {
     "scaled",
     "by",
     "generate",
+    "shorter",
     "temperature",
     "top_k",
     "alphabet",

@@ -51,6 +51,7 @@ bool side_takes(int64_t n);              /* whether a literal of n numbers is a 
 void print_sections(Printing *printing); /* parallel .. graph */
 void print_eval(Printing *printing);     /* eval .. graph */
 void print_generate(Printing *printing); /* generate .. graph */
+void print_shorter(Printing *printing);  /* shorter .. graph */
 
 /* ---------------------------------------------------------------- scan.c */
 
@@ -111,6 +112,7 @@ bool side_end(Reading *reading);
 bool read_sections(Reading *reading);
 bool read_eval(Reading *reading); /* behind the keyword, into a graph that has the plan's states */
 bool read_generate(Reading *reading);
+bool read_shorter(Reading *reading); /* into a graph that has the settings of the program for the longest texts */
 bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
 /* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */
 bool read_ids(Reading *reading, const char *what, const char *prefix, int limit, int max, int *at, int *n);

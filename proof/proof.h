@@ -19,9 +19,8 @@ typedef struct ProofOptions {
     bool compositional; /* the compositional part alone, nothing numeric */
     bool full;          /* the whole plan and the gradients of the whole graph whatever their work */
     double budget_s; /* or when their estimated time, together, is within this; an estimate depends on the plan alone, not on the machine */
-    /* The graph before simplification and autodiff, whose loss must be the plan's. NULL: the plan alone is there, as for pcc check. */
-    const Graph *lowered;
-    const Graph *lowered_eval, *lowered_generate; /* likewise of the programs eval and generate */
+    /* Per program its graph before simplification and autodiff, whose results must be the plan's. NULL: the plan alone is there, as for pcc check. */
+    const Graph *const *lowered;
 } ProofOptions;
 
 /* What was shown, counted as it was checked. */

@@ -25,6 +25,10 @@ typedef struct Parts {
     Plan at[MAX_PARTS];
 } Parts;
 
+static bool trains(const Plan *part) {
+    return part->programs.at[0].kind == PROGRAM_TRAIN;
+}
+
 static bool check_patterns(const Parts *parts, Proof *proof, Error *error) {
     char why[900];
     for (int p = 0; p < parts->n; p++) {
@@ -34,9 +38,12 @@ static bool check_patterns(const Parts *parts, Proof *proof, Error *error) {
         proof->communication_patterns += patterns.communications;
         if (proof->patterns_left_out == 0) memcpy(proof->left_why, patterns.left_why, sizeof proof->left_why);
         proof->patterns_left_out += patterns.left_out;
+        int gradients = 0;
+        if (!trains(&parts->at[p])) continue;
+        if (!field_operator_gradients(&parts->at[p].graph, field_seed, &gradients, why, sizeof why)) return numeric_fails(error, why);
+        proof->gradient_patterns += gradients;
     }
-    return field_operator_gradients(&parts->plan->graph, field_seed, &proof->gradient_patterns, why, sizeof why) ||
-           numeric_fails(error, why);
+    return true;
 }
 
 /* Takes an estimate from what is left of the budget. */
@@ -60,13 +67,6 @@ static double plan_bytes(const Parts *parts) {
         if (own > bytes) bytes = own;
     }
     return bytes;
-}
-
-/* The graph of each program against the one that it was made from, where the caller has that. */
-static const Graph *lowered_of(const ProofOptions *options, const Plan *part) {
-    const Program *program = &part->programs.at[0];
-    if (program->graph == NULL) return options->lowered;
-    return strcmp(program->name, "generate") == 0 ? options->lowered_generate : options->lowered_eval;
 }
 
 /* The graph with parameters in the places of their averages: an evaluation of averages was lowered with parameters. False: it reads one that has an average. */
@@ -95,11 +95,11 @@ static bool same_as_lowered(const Graph *lowered, const Graph *graph, char *why,
     return ok;
 }
 
+/* The graph of each program against the one that it was made from. */
 static bool check_simplified(const Parts *parts, const ProofOptions *options, Error *error) {
     char why[900];
     for (int p = 0; p < parts->n; p++) {
-        const Graph *lowered = lowered_of(options, &parts->at[p]);
-        if (lowered && !same_as_lowered(lowered, &parts->at[p].graph, why, sizeof why))
+        if (!same_as_lowered(options->lowered[p], &parts->at[p].graph, why, sizeof why))
             return error_set(
                 error, EXIT_INTERNAL,
                 "simplification (passes simplify, prune and expand) changed what the net computes, over the integers modulo 2^61 - 1: %s",
@@ -111,14 +111,13 @@ static bool check_simplified(const Parts *parts, const ProofOptions *options, Er
 static bool check_whole(const Parts *parts, const ProofOptions *options, Proof *proof, Error *error) {
     char why[900];
     const Plan *plan = parts->plan;
-    double left = options->budget_s, graph_s = multiplication_s * field_graph_work(&plan->graph);
-    proof->gradients_s = GRADIENTS_WORK * graph_s;
-    proof->simplified_s = SIMPLIFIED_WORK * graph_s;
+    double left = options->budget_s;
     for (int p = 0; p < parts->n; p++) {
         const Plan *part = &parts->at[p];
+        const double graph_s = multiplication_s * field_graph_work(&part->graph);
         proof->whole_plan_s += multiplication_s * numeric_work(part, &part->programs.at[0]);
-        if (part->programs.at[0].graph && lowered_of(options, part))
-            proof->simplified_s += SIMPLIFIED_WORK * multiplication_s * field_graph_work(&part->graph);
+        proof->gradients_s += trains(part) ? GRADIENTS_WORK * graph_s : 0;
+        proof->simplified_s += SIMPLIFIED_WORK * graph_s;
     }
     if (affordable(options, &left, proof->whole_plan_s, plan_bytes(parts))) {
         for (int p = 0; p < parts->n; p++)
@@ -127,8 +126,9 @@ static bool check_whole(const Parts *parts, const ProofOptions *options, Proof *
         proof->whole_plan = true;
     }
     if (affordable(options, &left, proof->gradients_s, graph_bytes(&plan->graph))) {
-        if (!field_gradients(&plan->graph, field_seed, &proof->gradients, why, sizeof why))
-            return error_set(error, EXIT_INTERNAL, "pass autodiff, over the integers modulo 2^61 - 1: %s", why);
+        for (int p = 0; p < parts->n; p++)
+            if (trains(&parts->at[p]) && !field_gradients(&parts->at[p].graph, field_seed, &proof->gradients, why, sizeof why))
+                return error_set(error, EXIT_INTERNAL, "pass autodiff, over the integers modulo 2^61 - 1: %s", why);
         proof->gradients_run = true;
     }
     if (options->lowered && affordable(options, &left, proof->simplified_s, graph_bytes(&plan->graph))) {

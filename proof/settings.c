@@ -596,23 +596,74 @@ static bool buckets_agree(const Plan *plan, const Program *program, Error *error
     return true;
 }
 
+/* A program for shorter texts takes what the one for the longest takes, of the same rows, and less of them: prun gives it the beginnings of the other's inputs. */
+static bool shorter_agrees(const Program *program, const Graph *graph, const Graph *longest, Error *error) {
+    bool shorter = false;
+    if (graph->inputs.n != longest->inputs.n || graph->reports.n != longest->reports.n || (graph->loss < 0) != (longest->loss < 0))
+        return differ(error, "program %.60s takes other inputs, or gives other results, than the program before it", program->name);
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *own = &graph->inputs.at[i], *of = &longest->inputs.at[i];
+        const int rows = own->type.hidden + 1; /* so many dimensions are of the batch */
+        bool same = strcmp(own->name, of->name) == 0 && own->kind == of->kind && own->type.dtype == of->type.dtype &&
+                    own->type.hidden == of->type.hidden && own->type.shape.ndim == of->type.shape.ndim && own->micro == of->micro &&
+                    own->of == of->of;
+        for (int d = 0; same && d < own->type.shape.ndim; d++) {
+            const int64_t less = of->type.shape.dim[d] - own->type.shape.dim[d];
+            same = less == 0 || (less > 0 && (d >= rows || own->kind == INPUT_RANDOM));
+            shorter = shorter || less > 0;
+        }
+        if (!same)
+            return differ(error, "program %.60s takes input %.60s as another than the program before it, of other rows or longer",
+                          program->name, own->name);
+    }
+    for (int i = 0; i < graph->reports.n; i++) {
+        const Report *own = &graph->reports.at[i], *of = &longest->reports.at[i];
+        if (strcmp(own->name, of->name) != 0 || !type_equal(&graph->values.at[own->value].type, &longest->values.at[of->value].type))
+            return differ(error, "program %.60s reports %.60s otherwise than the program before it", program->name, own->name);
+    }
+    return shorter || differ(error, "program %.60s is for no shorter texts than the program before it", program->name);
+}
+
+/* "eval", or "eval_32" of one for shorter texts; train alone has the plan's own graph. */
+static bool name_agrees(const Program *program, Error *error) {
+    const char *kind = program_kind_name[program->kind];
+    const size_t n = strlen(kind);
+    const bool own = strncmp(program->name, kind, n) == 0;
+    if (!own || (program->shorter ? program->name[n] != '_' : program->name[n] != '\0'))
+        return differ(error, "program %.60s is one that %s: its name is %s%s", program->name,
+                      program->kind == PROGRAM_TRAIN  ? "trains"
+                      : program->kind == PROGRAM_EVAL ? "evaluates"
+                                                      : "generates",
+                      kind, program->shorter ? "_ and a length" : "");
+    return (program->graph == NULL) == (program->kind == PROGRAM_TRAIN && !program->shorter) ||
+           differ(error, "program %.60s has %s graph", program->name, program->graph ? "its own" : "the plan's");
+}
+
+static bool program_agrees(const Plan *plan, const Program *program, const Graph *longest, Error *error) {
+    const Graph *graph = &plan->graph;
+    if (!name_agrees(program, error) || !replicas_agree(graph, error) || !forward_agrees(graph, error) ||
+        !buckets_agree(plan, program, error))
+        return false;
+    if (program->shorter && !shorter_agrees(program, graph, longest, error)) return false;
+    switch (program->kind) {
+    case PROGRAM_TRAIN:
+        return data_agrees(graph, error) && reports_agree(graph, false, error) && updates_agree(graph, error) &&
+               norms_agree(graph, error) && batches_agree(graph, error);
+    case PROGRAM_EVAL:
+        return data_agrees(graph, error) && reports_agree(graph, true, error) && eval_agrees(graph, error);
+    case PROGRAM_GENERATE:
+        return generate_agrees(graph, error);
+    }
+    return true;
+}
+
 bool settings_check(const Plan *plan, Error *error) {
+    Plan longest = *plan;
     if (!header_agrees(plan, error)) return false;
     for (int p = 0; p < plan->programs.n; p++) {
         const Plan part = plan_part(plan, p);
-        const Program *program = &plan->programs.at[p];
-        const Graph *graph = &part.graph;
-        const bool generates = program->graph != NULL && strcmp(program->name, "generate") == 0,
-                   evaluates = program->graph != NULL && !generates;
-        if (!generates && strcmp(program->name, evaluates ? "eval" : "train") != 0)
-            return differ(error, "program %.60s %s", program->name,
-                          evaluates ? "evaluates: its name is eval" : "has the plan's own graph: its name is train");
-        if (!replicas_agree(graph, error) || !forward_agrees(graph, error) || !buckets_agree(&part, program, error)) return false;
-        if (generates ? !generate_agrees(graph, error) : !data_agrees(graph, error) || !reports_agree(graph, evaluates, error))
-            return false;
-        if (evaluates ? !eval_agrees(graph, error)
-                      : !generates && (!updates_agree(graph, error) || !norms_agree(graph, error) || !batches_agree(graph, error)))
-            return false;
+        if (!plan->programs.at[p].shorter) longest = part;
+        if (!program_agrees(&part, &plan->programs.at[p], &longest.graph, error)) return false;
     }
     return true;
 }

@@ -523,7 +523,7 @@ static bool reads_only(RoleCheck *walk) {
         const Node *node = &graph->nodes.at[i];
         const bool writes = node->op == OP_write && !graph->states.at[node->state].cache;
         if (writes || (node->op == OP_read && node->version != 0))
-            return reject(walk, "it %ss, and %s state %s", strcmp(walk->program->name, "eval") == 0 ? "evaluate" : "generate",
+            return reject(walk, "it %ss, and %s state %s", walk->program->kind == PROGRAM_EVAL ? "evaluate" : "generate",
                           writes ? "writes" : "reads a new version of", graph->states.at[node->state].name);
     }
     return true;
@@ -589,7 +589,7 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
     int programs = 0;
     for (int p = 0; ok && p < plan->programs.n; p++, programs++) {
         RoleCheck walk = {.plan = plan, .program = &plan->programs.at[p], .proof = proof, .error = error, .step = -1};
-        ok = (strcmp(walk.program->name, "train") == 0 || reads_only(&walk)) && copies_check(&plan->graph, proof, error);
+        ok = (walk.program->kind == PROGRAM_TRAIN || reads_only(&walk)) && copies_check(&plan->graph, proof, error);
         for (int r = 0; ok && r < walk.program->roles.n; r++) {
             walk.role = &walk.program->roles.at[r];
             ok = role_check(&walk, &sample, &shown);

@@ -163,6 +163,7 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
     }
     arena_init(&evaluation->arena);
     evaluation->part = plan_part(plan, program);
+    evaluation->part.programs.n += plan_shorter(plan, program);
     evaluation->comm = comm;
     const Graph *graph = &evaluation->part.graph;
     evaluation->report[SUM_LOSS] = -1;
@@ -208,6 +209,7 @@ void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *m
     *memory = (ExecutorMemory){0};
     if (program < 0) return;
     Plan part = plan_part(plan, program);
+    part.programs.n += plan_shorter(plan, program);
     ExecutorMemory train;
     executor_memory(&part, "eval", rank, memory);
     if (alone) return;

@@ -51,8 +51,11 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     arena_init(&executor->arena);
     executor->plan = plan;
     executor->lender = states_of;
-    for (int i = 0; i < plan->programs.n; i++)
-        if (strcmp(plan->programs.at[i].name, program) == 0) executor->program = &plan->programs.at[i];
+    if (plan_find(plan, program) >= 0) executor->program = &plan->programs.at[plan_find(plan, program)];
+    if (executor->program && executor->program->shorter) { /* states_of is the executor for the longest texts */
+        executor->of = states_of;
+        executor->group = lengths_count(states_of) + 1;
+    }
     executor->backend = device->backend;
     executor->context = device->context;
     executor->comm = comm;
@@ -64,7 +67,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     results_begin(executor);
     /* What one rank cannot do alone must not leave the others waiting in a collective. */
     bool ok = comm_agree(comm, load_local(executor, error), error);
-    ok = ok && comm_same(comm, data_common(executor->data, &executor->arena), EXIT_ENVIRONMENT, error);
+    ok = ok && (executor->of || comm_same(comm, data_common(executor->data, &executor->arena), EXIT_ENVIRONMENT, error));
     ok = ok && comm_agree(comm, load_requests(executor, error), error);
     const DeviceQueue *queue = executor->backend->queue;
     ok = ok && (!queue || queue->settle(executor->context, comm, error));
@@ -74,17 +77,18 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
         cursor->nlosses = loss < 0 ? 0 : (int)box_elements(&cursor->box[loss]);
         cursor->losses = arena_alloc(&executor->arena, (size_t)cursor->nlosses * sizeof *cursor->losses);
     }
-    if (ok && comm->process == 0) note_rows(executor);
-    if (ok) return executor;
+    if (ok && comm->process == 0 && !executor->of) note_rows(executor);
+    if (ok && (executor->of || lengths_open(executor, device, error))) return executor;
     executor_destroy(executor);
     return NULL;
 }
 
 void executor_destroy(Executor *executor) {
     if (!executor) return;
+    lengths_close(executor);
     if (executor->capture->graph) executor->backend->queue->discard(executor->context, executor->capture->graph);
     load_finish(executor);
-    data_close(executor->data);
+    if (!executor->of) data_close(executor->data);
     arena_finish(&executor->arena);
     free(executor);
 }
@@ -276,6 +280,8 @@ int64_t executor_data_bytes(const Executor *executor) {
 }
 
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    executor = lengths_choose(executor, epoch, step, error);
+    if (!executor) return false;
     executor->begun = inputs_fill(executor, epoch, step, error);
     if (!executor->begun && executor->backend->queue) fail_whole(executor, error);
     return comm_agree(executor->comm, executor->begun, error);
@@ -340,6 +346,8 @@ static void guard_cursor(const Executor *executor, Cursor *cursor) {
 }
 
 void executor_guard(Executor *executor, bool waits) {
+    for (int k = 0; k < lengths_count(executor); k++)
+        executor_guard(lengths_at(executor, k), waits);
     executor->guards = executor->backend->host || waits;
     for (int i = 0; executor->guards && i < executor->comm->ndriven; i++)
         guard_cursor(executor, &executor->cursors[i]);
@@ -365,6 +373,8 @@ bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t up
 /* ---------------------------------------------------------------- steps as one */
 
 void executor_capture(Executor *executor, const char *against) {
+    for (int k = 0; k < lengths_count(executor); k++)
+        executor_capture(lengths_at(executor, k), against);
     executor->capture->may = !against && executor->backend->queue;
     if (against && executor->backend->queue)
         snprintf(executor->capture->note, sizeof executor->capture->note, "steps run operator by operator: %s", against);
@@ -503,23 +513,31 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead
 /* behind: what the device says of the step before comes out in this one. */
 static bool fail_step(const Executor *executor, int64_t epoch, int64_t step, bool behind, Error *error) {
     const char *perhaps = behind ? " or the one before" : "";
-    if (strcmp(executor->program->name, "train") == 0)
+    if (executor->program->kind == PROGRAM_TRAIN)
         return error_prefix(error, "in step %lld%s of epoch %lld: ", (long long)step, perhaps, (long long)epoch);
     return error_prefix(error, "in step %lld%s of %s: ", (long long)step, perhaps, executor->program->name);
 }
 
 bool executor_settle(Executor *executor, Error *error) {
-    if (!executor->behind) return true;
-    executor->behind = false;
-    return (executor->backend->sync(executor->context, error) && fetch_losses(executor, error)) || fail_whole(executor, error);
+    Executor *now = lengths_now(executor);
+    if (!now->behind) return true;
+    now->behind = false;
+    return (now->backend->sync(now->context, error) && fetch_losses(now, error)) || fail_whole(now, error);
+}
+
+/* By the executor for the texts of the step's batch. */
+static bool step_chosen(Executor *executor, int64_t epoch, int64_t step, bool ahead, Error *error) {
+    Executor *now = lengths_choose(executor, epoch, step, error);
+    if (!now) return false;
+    const bool behind = now->behind, ok = step_run(now, epoch, step, ahead, error);
+    lengths_done(executor);
+    return ok || fail_step(executor, epoch, step, behind, error);
 }
 
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    const bool behind = executor->behind;
-    return step_run(executor, epoch, step, false, error) || fail_step(executor, epoch, step, behind, error);
+    return step_chosen(executor, epoch, step, false, error);
 }
 
 bool executor_step_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    const bool behind = executor->behind;
-    return step_run(executor, epoch, step, true, error) || fail_step(executor, epoch, step, behind, error);
+    return step_chosen(executor, epoch, step, true, error);
 }

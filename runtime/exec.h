@@ -68,6 +68,10 @@ struct Executor {
     const Plan *plan;
     const Program *program;
     struct Executor *lender; /* whose states these are; NULL: none */
+    struct Executor
+        *of; /* the executor for the longest texts, whose data this one of shorter ones takes a part of; NULL: it is for no shorter ones */
+    int group;               /* of its boxes in the data */
+    struct Lengths *lengths; /* lengths.c: it has executors for shorter texts beside it; NULL: none */
     const Backend *backend;
     void *context; /* the backend's, borrowed */
     Comm *comm;
@@ -120,6 +124,21 @@ bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t up
 
 /* What an action has left, while a step is inspected. */
 bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Error *error);
+
+/* ---------------------------------------------------------------- lengths.c */
+
+/* Of an executor whose program has others for shorter texts behind it: makes theirs, over its states and its data. Each step is then done by the one for the shortest texts that its
+ * batch has room in, on all ranks. Collective. */
+bool lengths_open(Executor *executor, const Device *device, Error *error);
+void lengths_close(Executor *executor);
+/* The executor of a step, which is given what the one before has left: counts, losses that were not finite. In the first step of an epoch collective. NULL: *error. */
+Executor *lengths_choose(Executor *executor, int64_t epoch, int64_t step, Error *error);
+/* The same where nothing may be exchanged: the one for the longest texts can do each step. */
+Executor *lengths_known(Executor *executor, int64_t epoch, int64_t step);
+void lengths_done(Executor *executor);           /* behind a step: its counts are the executor's */
+Executor *lengths_now(const Executor *executor); /* the executor of the last step that was chosen; itself where there are no others */
+int lengths_count(const Executor *executor);     /* how many others there are */
+Executor *lengths_at(const Executor *executor, int i);
 
 /* ---------------------------------------------------------------- inputs.c */
 

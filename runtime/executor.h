@@ -96,6 +96,9 @@ typedef struct ExecutorMemory {
 } ExecutorMemory;
 void executor_memory(const Plan *plan, const char *program, int rank, ExecutorMemory *memory);
 
+/* "steps by length: train 3, train_64 20\n": the steps done so far by the program and by those for shorter texts; nothing where there are none. */
+void executor_lengths(const Executor *executor, Text *text);
+
 /* From the next step on each action is timed. The profile is borrowed; NULL: no longer. */
 struct Profile;
 void executor_profile(Executor *executor, struct Profile *profile);

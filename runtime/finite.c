@@ -373,6 +373,13 @@ static bool find_operator(Executor *executor, int64_t at, int64_t update, bool b
     return true;
 }
 
+static void make_found(Executor *executor) {
+    for (int d = 0; d < executor->comm->ndriven; d++) {
+        Cursor *cursor = &executor->cursors[d];
+        if (!cursor->found) cursor->found = arena_alloc(&executor->arena, ((size_t)cursor->role->instances.n + 1) * sizeof *cursor->found);
+    }
+}
+
 void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error) {
     Comm *comm = executor->comm;
     const int64_t steps = executor_steps(executor);
@@ -380,16 +387,15 @@ void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t 
     int driven = 0, instance = 0;
     uint64_t least = UINT64_MAX;
     *error = (Error){0};
-    for (int d = 0; d < comm->ndriven; d++)
-        if (!executor->cursors[d].found)
-            executor->cursors[d].found =
-                arena_alloc(&executor->arena, ((size_t)executor->cursors[d].role->instances.n + 1) * sizeof(Found));
+    Executor *repeats = lengths_known(executor, last / steps + 1, last % steps + 1); /* the one that has done the last step */
+    make_found(executor);
+    make_found(repeats);
     const int64_t at = find_input(executor, first, last, &driven, &instance, error);
     bool ok = comm_agree(comm, at >= 0 || error->code == 0, error);
     /* The first step that has one; of the processes that have one in it the first. */
     const uint64_t own = at < 0 ? UINT64_MAX : (uint64_t)(at - first) * (uint64_t)comm->nprocesses + (uint64_t)comm->process;
     ok = ok && gather_least(comm, own, &least, error);
-    if (ok && least == UINT64_MAX) ok = find_operator(executor, last, update, bad, &text, error);
+    if (ok && least == UINT64_MAX) ok = find_operator(repeats, last, update, bad, &text, error);
     if (ok && own == least && at >= 0) put_input(executor, &executor->cursors[driven], instance, at / steps + 1, at % steps + 1, &text);
     if (ok && own == least && at >= 0 && at < last)
         text_printf(&text, ", in epoch %lld step %lld", (long long)(at / steps + 1), (long long)(at % steps + 1));

@@ -89,8 +89,11 @@ static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t
 /* Random numbers, made by the device. */
 static bool make_numbers(Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, Error *error) {
     const Input *input = &executor->plan->graph.inputs.at[id];
-    Operand to = {
-        .data = cursor->input[id], .dtype = input->type.dtype, .global = input->type.shape, .local = {.ndim = input->type.shape.ndim}};
+    const Executor *longest = executor->of ? executor->of : executor; /* shorter texts have the numbers of the same places */
+    Operand to = {.data = cursor->input[id],
+                  .dtype = input->type.dtype,
+                  .global = longest->plan->graph.inputs.at[id].type.shape,
+                  .local = {.ndim = input->type.shape.ndim}};
     uint64_t key, first;
     layout_box(input->layout, &input->type.shape, cursor->rank, &to.box);
     for (int d = 0; d < to.box.ndim; d++)
@@ -127,7 +130,7 @@ bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error)
     if (!data_changes(executor->data)) return true;
     if (++step > data_steps(executor->data)) epoch++, step = 1;
     batches->ahead_epoch = batches->ahead_step = 0;
-    if (epoch > graph->settings.epochs) return true;
+    if (epoch > graph->settings.epochs || lengths_known(executor->of ? executor->of : executor, epoch, step) != executor) return true;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
             const Input *input = &graph->inputs.at[i];

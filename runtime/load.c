@@ -60,6 +60,15 @@ void executor_memory(const Plan *plan, const char *program_name, int rank, Execu
         if (instance->place == PLACE_CONSTANT)
             memory->input_bytes += layout_bytes(instance->layout, &graph->values.at[instance->value].type, rank);
     }
+    const int longest = (int)(program - plan->programs.at);
+    for (int k = 0; k < plan_shorter(plan, longest);
+         k++) { /* those for shorter texts have inputs of their own, and use its arena where it is large enough */
+        const Plan part = plan_part(plan, longest + 1 + k);
+        ExecutorMemory shorter;
+        executor_memory(&part, part.programs.at[0].name, rank, &shorter);
+        memory->input_bytes += shorter.input_bytes;
+        if (shorter.arena_bytes > memory->arena_bytes) memory->arena_bytes = shorter.arena_bytes;
+    }
 }
 
 /* ---------------------------------------------------------------- states, inputs, constants */
@@ -165,7 +174,10 @@ static bool load_inputs(Executor *executor, Cursor *cursor, const bool *used, Er
         const InputKind kind = graph->inputs.at[i].kind;
         const bool made = kind == INPUT_RANDOM && executor->backend->queue; /* where it is read: inputs.c */
         cursor->made[i] = used[i] && made;
-        cursor->take[i] = used[i] && input_is_taken(kind) && !made ? data_take(executor->data, i, &box) : -1;
+        const bool taken = used[i] && input_is_taken(kind) && !made;
+        if (taken && !data_has(executor->data, i))
+            return error_set(error, EXIT_REJECTED, "input %s is read for shorter texts alone", graph->inputs.at[i].name);
+        cursor->take[i] = taken ? data_take(executor->data, executor->group, i, &box) : -1;
     }
     return true;
 }
@@ -521,10 +533,13 @@ bool load_local(Executor *executor, Error *error) {
         return error_set(error, EXIT_REJECTED, "the plan is for %d ranks, the communicator has %d", plan->graph.nranks, comm->nranks);
     if (!executor->program) return error_set(error, EXIT_REJECTED, "the plan has no such program");
     const bool *used = inputs_used(executor);
-    executor->data = data_open(&plan->graph, used, executor->plan_directory, error);
-    if (!executor->data) return false;
-    if (executor->lender) data_share_figures(executor->data, executor->lender->data);
-    if (strcmp(executor->program->name, "train") == 0 && !data_find_figures(executor->data, error)) return false;
+    if (executor->of) executor->data = executor->of->data;
+    if (!executor->of) {
+        executor->data = data_open(&plan->graph, used, executor->plan_directory, error);
+        if (!executor->data) return false;
+        if (executor->lender) data_share_figures(executor->data, executor->lender->data);
+        if (executor->program->kind == PROGRAM_TRAIN && !data_find_figures(executor->data, error)) return false;
+    }
     int64_t elements = 0;
     for (int i = 0; i < plan->graph.states.n; i++)
         elements += shape_elements(&plan->graph.states.at[i].type.shape);

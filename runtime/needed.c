@@ -81,4 +81,5 @@ void report_alone(Plan *part, int report, Arena *arena) {
     program->roles.at = roles;
     program->loss = -1;
     part->programs.at = program;
+    part->programs.n = part->programs.cap = 1;
 }

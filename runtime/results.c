@@ -22,6 +22,7 @@ void results_begin(Executor *executor) {
 /* ---------------------------------------------------------------- losses */
 
 int executor_losses(const Executor *executor, int driven, const double **losses) {
+    executor = lengths_now(executor);
     *losses = executor->cursors[driven].losses;
     return executor->behind ? 0 : executor->cursors[driven].nlosses;
 }
@@ -73,6 +74,7 @@ bool executor_gather_losses(Executor *executor, double *losses, Error *error) {
 /* ---------------------------------------------------------------- reports */
 
 bool executor_report(Executor *executor, int driven, int report, ReportPart *part, Error *error) {
+    executor = lengths_now(executor);
     const Cursor *cursor = &executor->cursors[driven];
     int id = report < 0 ? executor->program->loss : executor->program->reports.at[report];
     const Instance *instance = &cursor->role->instances.at[id];

@@ -471,6 +471,7 @@ static bool train(Run *run, Error *error) {
     log_pause(run);
     Text text = {0};
     report_time(run, &text);
+    executor_lengths(run->executor, &text);
     const char *note = executor_capture_note(run->executor);
     if (run->options->verbose && *note) text_printf(&text, "%s\n", note);
     bool ok = report_bytes(run, &text, error) && (!run->options->verbose || report_read(run, &text, error));

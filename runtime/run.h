@@ -13,6 +13,7 @@
  *   launch.c   --nproc: ranks as processes of this prun; fewer.c: plans for fewer of them
  *   plot.c     --plot: pictures of what metrics.c has written
  *   results.c  what a step leaves: losses, reports, states
+ *   lengths.c  programs for shorter texts: which of them does a step
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   checkpoint.c, index.c, checksum.c, slices.c, tensors.c  states in files, and back; export.c: --export
  *   state.c    initial values, by global index; npy.c: files

@@ -24,12 +24,18 @@ typedef struct DataSource DataSource;
 DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, Error *error);
 void data_close(DataSource *data);     /* takes NULL */
 double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
-/* Announces a box of an input that will be asked for at every step; its number. All of them before the first data_fill. */
-int data_take(DataSource *data, int input, const Box *box);
+/* Announces a box of an input that will be asked for at every step of a group; its number. All of them before the first data_fill. A source of one program has one group, 0;
+ * of one that has others for shorter texts each has a group, whose boxes lie in the inputs of the longest. */
+int data_take(DataSource *data, int group, int input, const Box *box);
+bool data_has(const DataSource *data, int input); /* whether it was opened, or needs no file */
+/* Which group asks at each step of an epoch, so that the right boxes are prepared ahead; borrowed. Of other epochs it is not known. */
+void data_groups(DataSource *data, int64_t epoch, const unsigned char *group);
+/* The most tokens, in each step of an epoch, of the rows that the boxes announced hold, of those inputs that are texts: most[steps]. */
+bool data_tokens(DataSource *data, int64_t epoch, const bool *texts, int32_t *most, Error *error);
 /* Of memory that the rows of an epoch take at most, once all boxes are announced: those of files without random access, which are held, and their order; *path: the
  * file with most of it, NULL: none. */
 double data_held_bytes(const DataSource *data, const char **path);
-/* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all have been filled, the next step's are prepared
+/* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all of its group have been filled, the next step's are prepared
  * by a thread of the source's. */
 bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
 /* What an input of random numbers holds in a step, for those who make it themselves: element i of the whole tensor is number *first + i of the uniform generator with *key,

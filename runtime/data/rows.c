@@ -603,12 +603,24 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, i
     return rows->scratch;
 }
 
-/* A part of the tokens of a text, which another may have read. */
-static bool read_tokens(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
+/* The number of a row's tokens, and behind it these; which another input may have read. */
+static const int32_t *tokens_of(Rows *rows, int64_t row, Error *error) {
     Rows *texts = rows->texts ? rows->texts : rows;
     const unsigned char *from = part_bytes(texts, row, 0, 0, texts->row_bytes, error);
-    if (!from) return error_prefix(error, "input %s: ", rows->file.input);
-    const int32_t *used = (const void *)from, *ids = used + 1;
+    if (!from) error_prefix(error, "input %s: ", rows->file.input);
+    return (const void *)from;
+}
+
+int64_t rows_tokens(Rows *rows, int64_t row, Error *error) {
+    if (rows->file.tokens == TOKENS_NONE || row < 0 || row >= rows_count(rows))
+        return error_set(error, EXIT_INTERNAL, "input %s has no text in row %lld", rows->file.input, (long long)row), -1;
+    const int32_t *used = tokens_of(rows, row + rows->file.first, error);
+    return used ? *used : -1;
+}
+
+static bool read_tokens(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
+    const int32_t *used = tokens_of(rows, row, error), *ids = used + 1;
+    if (!used) return false;
     const TokenPart part = rows->file.tokens;
     for (int64_t i = 0; i < n; i++)
         element_put(to, rows->file.dtype, i, part == TOKENS_IDS ? ids[first + i] : part == TOKENS_MASK ? first + i < *used : 0);

@@ -18,7 +18,7 @@
 
 /* A part of an input that is asked for at every step: a driven rank's box. */
 typedef struct Take {
-    int input;
+    int group, input;
     Box box;
     void *ready; /* prepared ahead; NULL: nothing is */
 } Take;
@@ -44,10 +44,13 @@ struct DataSource {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool running, stop;
-    Ahead ahead; /* of ahead_epoch, ahead_step */
+    Ahead ahead; /* of ahead_epoch, ahead_step, ahead_group */
     int64_t ahead_epoch, ahead_step;
+    int ahead_group;
     Error ahead_error;
-    int taken; /* takes of this step that were filled */
+    int taken;                   /* takes of this step that were filled */
+    const unsigned char *groups; /* per step of groups_epoch, the group that asks; NULL: the first */
+    int64_t groups_epoch;
     DataFilter *filter;
     void *filter_context;
 };
@@ -302,9 +305,18 @@ void data_close(DataSource *data) {
     free(data);
 }
 
-int data_take(DataSource *data, int input, const Box *box) {
-    vec_push(&data->arena, &data->takes, (Take){.input = input, .box = *box});
+int data_take(DataSource *data, int group, int input, const Box *box) {
+    vec_push(&data->arena, &data->takes, (Take){.group = group, .input = input, .box = *box});
     return data->takes.n - 1;
+}
+
+bool data_has(const DataSource *data, int input) {
+    return !from_files(data) || data->graph->inputs.at[input].kind != INPUT_DATA || data->file[source_of(data->graph, input)];
+}
+
+void data_groups(DataSource *data, int64_t epoch, const unsigned char *group) {
+    data->groups = group;
+    data->groups_epoch = epoch;
 }
 
 int64_t data_batch(const DataSource *data) {
@@ -580,8 +592,9 @@ double data_held_bytes(const DataSource *data, const char **path) {
     for (int i = 0; data->file && i < data->graph->inputs.n; i++) {
         int64_t rows = 0;
         if (!data->file[i] || data->texts[i] != i || !rows_streamed(data->file[i])) continue;
-        for (int t = 0; t < data->takes.n; t++)
-            if (holder_of(data, data->takes.at[t].input) == i) rows += data->steps * take_rows(data, &data->takes.at[t]);
+        for (int t = 0; t < data->takes.n; t++) /* other groups take parts of the same rows */
+            if (data->takes.at[t].group == 0 && holder_of(data, data->takes.at[t].input) == i)
+                rows += data->steps * take_rows(data, &data->takes.at[t]);
         if (rows > data->sampler.rows) rows = data->sampler.rows; /* the same ones in several parts are held once */
         double own = rows_bytes_of(data->file[i], rows);
         bytes += own;
@@ -672,6 +685,30 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
 
 static Ahead settle(DataSource *data);
 
+/* Of the rows that a box takes in a step. */
+static bool most_tokens(DataSource *data, const Take *take, int64_t step, int32_t *most, Error *error) {
+    const Input *input = &data->graph->inputs.at[take->input];
+    const int dim = input->type.hidden;
+    const int64_t own = step * batches_of_step(data) + input->micro, each = take->box.end[dim] - take->box.begin[dim];
+    for (int64_t k = 0, n = take_rows(data, take); k < n; k++) {
+        const int64_t place = (dim ? take->box.begin[0] + k / each : 0) * input->type.shape.dim[dim] + take->box.begin[dim] + k % each;
+        const int64_t tokens = rows_tokens(data->file[source_of(data->graph, take->input)], row_of_file(data, own, place), error);
+        if (tokens < 0) return false;
+        if (tokens > *most) *most = (int32_t)tokens;
+    }
+    return true;
+}
+
+bool data_tokens(DataSource *data, int64_t epoch, const bool *texts, int32_t *most, Error *error) {
+    settle(data); /* the thread reads the same files */
+    memset(most, 0, (size_t)data->steps * sizeof *most);
+    if (!begin_epoch(data, epoch, error)) return false;
+    for (int t = 0; t < data->takes.n; t++)
+        for (int64_t step = 0; texts[data->takes.at[t].input] && step < data->steps; step++)
+            if (!most_tokens(data, &data->takes.at[t], step, &most[step], error)) return false;
+    return true;
+}
+
 void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const int64_t *index, Text *text) {
     const Graph *graph = data->graph;
     const Input *in = &graph->inputs.at[input];
@@ -698,7 +735,8 @@ static void *prepare_ahead(void *context) {
         pthread_mutex_unlock(&data->lock);
         bool ok = true;
         for (int t = 0; ok && t < data->takes.n; t++)
-            ok = fill_take(data, &data->takes.at[t], data->ahead_epoch, data->ahead_step, data->takes.at[t].ready, &data->ahead_error);
+            if (data->takes.at[t].group == data->ahead_group)
+                ok = fill_take(data, &data->takes.at[t], data->ahead_epoch, data->ahead_step, data->takes.at[t].ready, &data->ahead_error);
         pthread_mutex_lock(&data->lock);
         data->ahead = ok ? AHEAD_READY : AHEAD_FAILED;
         pthread_cond_broadcast(&data->changed);
@@ -729,8 +767,11 @@ int64_t data_bytes_read(DataSource *data) {
 static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
     if (!rows_change(data) || data->steps == 0) return;
     if (step == data->steps && epoch == data->graph->settings.epochs) return;
+    const bool known = data->groups && data->groups_epoch == epoch && step < data->steps;
+    const int group = known ? data->groups[step] : 0;
     for (int t = 0; t < data->takes.n; t++) {
         Take *take = &data->takes.at[t];
+        if (take->group != group) continue;
         size_t bytes = (size_t)(box_elements(&take->box) * dtype_bytes[data->graph->inputs.at[take->input].type.dtype]);
         if (!take->ready) take->ready = malloc(bytes + 1);
         if (!take->ready) return;
@@ -740,9 +781,17 @@ static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
     pthread_mutex_lock(&data->lock);
     data->ahead_epoch = step < data->steps ? epoch : epoch + 1;
     data->ahead_step = step < data->steps ? step + 1 : 1;
+    data->ahead_group = group;
     data->ahead = AHEAD_BUSY;
     pthread_cond_broadcast(&data->changed);
     pthread_mutex_unlock(&data->lock);
+}
+
+static int takes_of(const DataSource *data, int group) {
+    int n = 0;
+    for (int t = 0; t < data->takes.n; t++)
+        n += data->takes.at[t].group == group;
+    return n;
 }
 
 bool data_fill(DataSource *data, int number, int64_t epoch, int64_t step, void *to, Error *error) {
@@ -751,14 +800,14 @@ bool data_fill(DataSource *data, int number, int64_t epoch, int64_t step, void *
     const DType dtype = data->graph->inputs.at[take->input].type.dtype;
     const int64_t n = box_elements(&take->box);
     Ahead ahead = settle(data);
-    bool prepared = ahead != AHEAD_NONE && data->ahead_epoch == epoch && data->ahead_step == step;
-    if (prepared && ahead == AHEAD_FAILED) return *error = data->ahead_error, false;
-    if (prepared)
+    const bool now = ahead != AHEAD_NONE && data->ahead_epoch == epoch && data->ahead_step == step;
+    if (now && ahead == AHEAD_FAILED) return *error = data->ahead_error, false;
+    if (now && data->ahead_group == take->group)
         memcpy(to, take->ready, (size_t)(n * dtype_bytes[dtype]));
     else if (!fill_take(data, take, epoch, step, to, error))
         return false;
     if (data->filter) data->filter(data->filter_context, take->input, dtype, to, n);
-    if (++data->taken < data->takes.n) return true;
+    if (++data->taken < takes_of(data, take->group)) return true;
     data->taken = 0;
     start_ahead(data, epoch, step);
     return true;

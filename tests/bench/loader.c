@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
         const TensorType *type = &graph.inputs.at[i].type;
         Box box = {.ndim = type->shape.ndim};
         memcpy(box.end, type->shape.dim, sizeof box.end);
-        to[data_take(data, i, &box)] = arena_alloc(&arena, (size_t)(shape_elements(&type->shape) * dtype_bytes[type->dtype]));
+        to[data_take(data, 0, i, &box)] = arena_alloc(&arena, (size_t)(shape_elements(&type->shape) * dtype_bytes[type->dtype]));
     }
     const double opened = now_seconds();
     bool ok = data && read_epoch(data, graph.inputs.n, to, 1, &error);

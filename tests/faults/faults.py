@@ -908,3 +908,9 @@ seed(unit("ir", "adjoint"),
      ("a variance's gradient is of x less its mean", "adjoint_of_statistic", "OP_sub", "OP_add"))
 seed(unit("ir", "norm"),
      ("batch_norm's channels may be split", "channel_factors", "if (d != CHANNEL)", "if (d > 0)"))
+
+seed(script("lengths", "runtime/prun", "Lengths.test_processes_agree_on_the_length_of_a_step"),
+     ("a step's text has room in the program that does it", "group_for", "lengths->places[k] >= tokens && ", ""),
+     ("updates are counted over all lengths", "hand_over", "to->updates = from->updates;", ""))
+seed(script("lengths", "compiler/pcc", "Lengths.test_a_plan_that_says_otherwise_is_refused"),
+     ("a program for shorter texts has the inputs of the longest", "shorter_agrees", "strcmp(own->name, of->name) == 0 && own->kind", "own->kind"))

@@ -97,7 +97,7 @@ static void try_source(const char *path, FileFormat format) {
     DataSource *data = data_open(&graph, NULL, NULL, &error);
     float half[BATCH / 2 * WIDTH];
     Box box = {.ndim = 2, .begin = {0, 0}, .end = {BATCH / 2, WIDTH}};
-    int take = data ? data_take(data, 0, &box) : 0;
+    int take = data ? data_take(data, 0, 0, &box) : 0;
     bool ok = data != NULL;
     for (int64_t epoch = 1; ok && epoch <= 2; epoch++)
         for (int64_t step = 1; ok && step <= data_steps(data) && step <= MOST_STEPS; step++)

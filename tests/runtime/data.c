@@ -46,8 +46,8 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     float x[16][32];
     double label[16][16];
     Box x_box = whole(&graph.inputs.at[0].type.shape), label_box = whole(&graph.inputs.at[1].type.shape);
-    cr_assert(data_fill(data, data_take(data, 0, &x_box), 1, 1, x, &error));
-    cr_assert(data_fill(data, data_take(data, 1, &label_box), 1, 1, label, &error));
+    cr_assert(data_fill(data, data_take(data, 0, 0, &x_box), 1, 1, x, &error));
+    cr_assert(data_fill(data, data_take(data, 0, 1, &label_box), 1, 1, label, &error));
     Mt19937 mt;
     mt19937_seed(&mt, 1);
     for (int i = 0; i < 64; i++)
@@ -62,7 +62,7 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     /* A rank's box is that part of it. */
     float part[3][5];
     Box box = {.ndim = 2, .begin = {5, 7}, .end = {8, 12}};
-    cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, part, &error));
+    cr_assert(data_fill(data, data_take(data, 0, 0, &box), 1, 1, part, &error));
     for (int i = 0; i < 3; i++)
         cr_assert_arr_eq(part[i], &x[5 + i][7], sizeof part[i]);
     data_close(data);
@@ -86,7 +86,7 @@ Test(data, integers_are_drawn_from_the_range_of_their_index) {
         DataSource *data = data_open(&graph, NULL, NULL, &error);
         cr_assert(data, "%s", error.text);
         Box box = whole(&graph.inputs.at[0].type.shape);
-        cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, x, &error));
+        cr_assert(data_fill(data, data_take(data, 0, 0, &box), 1, 1, x, &error));
         for (int i = 0; i < N; i++) {
             cr_assert(x[i] >= LEAST && x[i] < LEAST + COUNT);
             seen[x[i] - LEAST]++;
@@ -111,7 +111,7 @@ Test(data, every_replica_has_the_same_rows) {
     DataSource *data = data_open(&graph, NULL, NULL, &error);
     double x[3][4][2];
     Box box = whole(&graph.inputs.at[0].type.shape);
-    cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, x, &error));
+    cr_assert(data_fill(data, data_take(data, 0, 0, &box), 1, 1, x, &error));
     for (int r = 1; r < 3; r++)
         cr_assert_arr_eq(x[r], x[0], sizeof x[0]);
     cr_assert_arr_eq(x[0][2], x[0][0], sizeof x[0][0]);
@@ -133,7 +133,7 @@ Test(data, per_rank_gives_each_replica_its_own) {
     DataSource *data = data_open(&graph, NULL, NULL, &error);
     float x[2][2];
     Box second = {.ndim = 3, .begin = {1, 0, 0}, .end = {2, 2, 2}};
-    cr_assert(data_fill(data, data_take(data, 0, &second), 1, 1, x, &error));
+    cr_assert(data_fill(data, data_take(data, 0, 0, &second), 1, 1, x, &error));
     const float expected[2][2] = {{4, 6}, {3, 1}};
     cr_assert_arr_eq(x, expected, sizeof x);
     data_close(data);
