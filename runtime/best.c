@@ -80,9 +80,7 @@ bool best_compare(Run *run, const EvalResult *result, Error *error) {
     if (!run->training->enough || run->comm->process != 0) return true;
     Text text = {0};
     put_stop(&text, at);
-    log_pause(run);
-    say(run, &text);
-    text_finish(&text);
+    log_say(run, &text);
     return true;
 }
 
@@ -111,8 +109,6 @@ bool best_restore(Run *run, Error *error) {
     if (run->comm->process != 0) return true;
     Text text = {0};
     put_restored(&text, best, path);
-    log_pause(run);
-    say(run, &text);
-    text_finish(&text);
+    log_say(run, &text);
     return true;
 }

@@ -452,6 +452,11 @@ static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *p
     Match *matches = arena_alloc(&arena, ((size_t)graph->states.n + 1) * sizeof *matches);
     *damaged = false;
     bool ok = checkpoint_open(&file, &sums, &arena, path, error);
+    if (ok && slices_of_rank(&file))
+        ok = error_set(
+            error, EXIT_ENVIRONMENT,
+            "%s: has the slices of one rank; the checkpoint is the file of that name two folders up, and prun --export makes one file of it",
+            path);
     if (ok && rules) ok = match_parameters(&file, graph, rules, &arena, matches, error);
     if (ok && !rules) ok = index_read(&file, position, order, error) && find_states(&file, graph, matches, error);
     ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, matches, graph->states.n, damaged, error) &&
@@ -509,9 +514,19 @@ static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool
     return found.n;
 }
 
-const char *checkpoint_newest(const char *directory, Arena *arena) {
+int checkpoint_list(const char *directory, Arena *arena, const char *const **paths) {
     int64_t *steps;
-    return list_steps(directory, arena, &steps, false) > 0 ? checkpoint_path(arena, directory, steps[0]) : NULL;
+    const int n = list_steps(directory, arena, &steps, false);
+    const char **path = arena_alloc(arena, ((size_t)n + 1) * sizeof *path);
+    for (int i = 0; i < n; i++)
+        path[i] = checkpoint_path(arena, directory, steps[i]);
+    *paths = path;
+    return n;
+}
+
+const char *checkpoint_newest(const char *directory, Arena *arena) {
+    const char *const *paths;
+    return checkpoint_list(directory, arena, &paths) > 0 ? paths[0] : NULL;
 }
 
 /* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for

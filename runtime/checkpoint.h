@@ -26,6 +26,8 @@ bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const cha
  * Collective. */
 bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
                        Position *position, DataOrder *order, Error *error);
+int checkpoint_list(const char *directory, Arena *arena,
+                    const char *const **paths); /* the complete ones, damaged or not, the newest first; how many */
 const char *checkpoint_newest(const char *directory,
                               Arena *arena); /* the newest complete one of a directory, damaged or not; NULL: there is none */
 /* A file of tensors, whole or in slices (slices.h), with its checksums; also one that is no checkpoint. Everything but the file lives in the arena. checkpoint_close takes one that

@@ -78,28 +78,53 @@ static bool is_checkpoint(const char *path, Arena *arena) {
     return is;
 }
 
-static bool export(const RunOptions *options, Arena *arena, Error *error) {
-    const char *directory = options->checkpoint ? options->checkpoint : arena_printf(arena, "%s.checkpoints", options->plan);
-    const char *path = options->resume && strcmp(options->resume, "latest") != 0 ? options->resume : checkpoint_newest(directory, arena);
-    Plan plan;
+/* The parameters of one checkpoint. *damaged: it is not what was written, and an older one may be. */
+static bool export_one(const RunOptions *options, const Plan *plan, const char *path, Arena *arena, bool *damaged, Error *error) {
     TensorFile from = {.fd = -1}, to = {.fd = -1};
     Checksums sums;
-    if (!path) return error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to export", directory);
+    index_describe(&to, arena, &plan->graph, plan->net_hash, false, NULL, NULL);
+    int *tensors = arena_alloc(arena, ((size_t)to.tensors.n + 1) * sizeof *tensors);
+    bool ok = checkpoint_open(&from, &sums, arena, path, error);
+    if (ok && !tensors_metadata(&from, "pcc.epoch"))
+        ok = error_set(error, EXIT_USAGE, "--export: %s is no checkpoint but a file of parameters already", path);
+    else
+        ok = ok && find_tensors(&from, &sums, &plan->graph, options->averages, tensors, error);
+    *damaged = !ok && error->code == EXIT_ENVIRONMENT;
+    if (ok) figures_keep(&to, arena, &from);
+    ok = ok && write_file(&from, tensors, &to, options->export, error);
+    checkpoint_close(&from);
+    if (ok) printf("%s: %d tensors of %s\n", options->export, to.tensors.n, path);
+    return ok;
+}
+
+/* Of the newest that is not damaged; where all are, the newest's error. */
+static bool export_newest(const RunOptions *options, const Plan *plan, Arena *arena, Error *error) {
+    const char *directory = options->checkpoint ? options->checkpoint : arena_printf(arena, "%s.checkpoints", options->plan);
+    const char *const *paths;
+    const int n = checkpoint_list(directory, arena, &paths);
+    if (n == 0) return error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to export", directory);
+    for (int i = 0; i < n; i++) {
+        Error own = {0};
+        bool damaged;
+        if (export_one(options, plan, paths[i], arena, &damaged, &own)) return true;
+        if (i == 0 || !damaged) *error = own;
+        if (!damaged) return false;
+        if (i + 1 < n) fprintf(stderr, "prun: note: %s: taking %s\n", own.text, paths[i + 1]);
+    }
+    return false;
+}
+
+static bool export(const RunOptions *options, Arena *arena, Error *error) {
+    Plan plan;
+    bool damaged;
     if (!checkpoint_can_save(options->export, error) || !plan_of_file(&plan, arena, options->plan, error)) return false;
     if (is_checkpoint(options->export, arena))
         return error_set(error, EXIT_USAGE, "--export %s would overwrite a checkpoint by its parameters alone: name another file",
                          options->export);
     if (options->averages && !plan.graph.settings.ema)
         return error_set(error, EXIT_USAGE, "--averages: this plan keeps no averages of its parameters (train { ema = 0.999; })");
-    index_describe(&to, arena, &plan.graph, plan.net_hash, false, NULL, NULL);
-    int *tensors = arena_alloc(arena, ((size_t)to.tensors.n + 1) * sizeof *tensors);
-    bool ok =
-        checkpoint_open(&from, &sums, arena, path, error) && find_tensors(&from, &sums, &plan.graph, options->averages, tensors, error);
-    if (ok) figures_keep(&to, arena, &from);
-    ok = ok && write_file(&from, tensors, &to, options->export, error);
-    checkpoint_close(&from);
-    if (ok) printf("%s: %d tensors of %s\n", options->export, to.tensors.n, path);
-    return ok;
+    if (!options->resume || strcmp(options->resume, "latest") == 0) return export_newest(options, &plan, arena, error);
+    return export_one(options, &plan, options->resume, arena, &damaged, error);
 }
 
 int export_run(const RunOptions *options) {

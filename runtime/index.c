@@ -62,9 +62,10 @@ bool index_find(const TensorFile *file, const State *state, int *tensor, Error *
                              state->name);
     if (*tensor < 0) {
         if (!state_is_own(state))
-            return error_set(error, EXIT_ENVIRONMENT,
-                             "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
-                             state->name);
+            return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s': it was taken %s; --load takes its parameters alone", file->path,
+                             state->name,
+                             strcmp(state->name, "optimizer.loss_scale") == 0 ? "without precision = f16, which has a scale of the loss"
+                                                                              : "with another optimizer");
         const char **names = malloc(((size_t)file->tensors.n + 1) * sizeof *names);
         for (int i = 0; names && i < file->tensors.n; i++)
             names[i] = file->tensors.at[i].name;

@@ -407,14 +407,18 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
     return write_record(run, &record, error);
 }
 
+void log_say(Run *run, Text *text) {
+    log_pause(run);
+    say(run, text);
+    text_finish(text);
+}
+
 bool log_evaluation(Run *run, const EvalResult *result, Error *error) {
     RunLog *log = run->log;
     log->last_at += result->seconds; /* no time of training: samples/s are without it */
     if (run->comm->process != 0) return true;
     Text text = {0};
     put_evaluation(&text, run, result);
-    log_pause(run);
-    say(run, &text);
-    text_finish(&text);
+    log_say(run, &text);
     return !wants_records(run) || write_evaluation(run, result, error);
 }

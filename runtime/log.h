@@ -13,6 +13,7 @@ bool log_step(Run *run, Error *error);
 /* After an evaluation that took so long: its line, and its metrics. Collective. */
 bool log_evaluation(Run *run, const EvalResult *result, Error *error);
 /* Removes the progress line, so that something else can be printed. */
+void log_say(Run *run, Text *text); /* what rank 0 prints between losses; frees it */
 void log_pause(Run *run);
 /* A template with its fields filled in, and a line feed: "{global_step}/{steps} loss:{loss}", "{loss:.4f}", "{{". */
 typedef struct LogFields {

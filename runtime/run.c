@@ -447,6 +447,31 @@ static bool end_whole(Run *run, Error *error) {
     return (!evaluates_last(run) || evaluate(run, error)) && best_restore(run, error) && save(run, error);
 }
 
+/* A state of one number, by its name. Collective; as it was where the plan has none of it. */
+static bool gather_number(Run *run, const char *name, double *number, Error *error) {
+    const Graph *graph = &run->plan.graph;
+    for (int i = 0; i < graph->states.n; i++) {
+        double *whole;
+        if (strcmp(graph->states.at[i].name, name) != 0) continue;
+        if (!executor_gather_state(run->executor, i, &run->arena, &whole, error)) return run->agreed = false;
+        *number = whole[0];
+    }
+    return true;
+}
+
+/* precision = f16: each step that is left out halves the scale of the loss, so that it says whether all were, which is no training. */
+static bool warn_of_skipped(Run *run, double before, Error *error) {
+    double after = before;
+    if (run->plan.graph.settings.precision != F16 || run->nsteps == 0) return true;
+    if (!gather_number(run, "optimizer.loss_scale", &after, error)) return false;
+    if ((after == 0 || after == ldexp(before, -(int)(run->nsteps < 1000 ? run->nsteps : 1000))) && run->comm->process == 0)
+        fprintf(stderr,
+                "prun: warning: no parameter has changed: in each of the %lld steps a gradient was not finite (precision = f16; the scale "
+                "of the loss is %g now)\n",
+                (long long)run->nsteps, after);
+    return true;
+}
+
 static bool goes_on(const Run *run) {
     return !run->training->stop.signal && !run->training->enough;
 }
@@ -461,6 +486,8 @@ static bool train(Run *run, Error *error) {
     int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
     if (step > steps) epoch++, step = 1;
     if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;
+    double scale = 0; /* of the loss */
+    if (run->plan.graph.settings.precision == F16 && !gather_number(run, "optimizer.loss_scale", &scale, error)) return false;
     run->training->began = run->seen_step = run->position.global_step;
     stop_open(&run->training->stop, run->training->began);
     for (; goes_on(run) && epoch <= settings->epochs; epoch++, step = 1)
@@ -469,6 +496,7 @@ static bool train(Run *run, Error *error) {
     if (run->training->stop.signal ? !end_early(run, error) : !end_whole(run, error)) return false;
     stop_close(&run->training->stop);
     log_pause(run);
+    if (!warn_of_skipped(run, scale, error)) return false;
     Text text = {0};
     report_time(run, &text);
     executor_lengths(run->executor, &text);

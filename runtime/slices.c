@@ -66,6 +66,10 @@ void slices_describe_box(TensorFile *file, Arena *arena, const char *name, const
 
 /* ---------------------------------------------------------------- reading what they say */
 
+bool slices_of_rank(const TensorFile *file) {
+    return tensors_metadata(file, set_key) && !tensors_metadata(file, ranks_key);
+}
+
 static bool damaged(const char *path, const char *what, Error *error) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: damaged: %s", path, what);
 }

@@ -19,6 +19,7 @@ void slices_describe_box(TensorFile *file, Arena *arena, const char *name, const
 /* Opens the files of an index's set, adds its tensors to file, and checks that their slices make up the whole and are of one save; nothing where the file is no index. EXIT_ENVIRONMENT. */
 bool slices_open(TensorFile *file, Arena *arena, Error *error);
 void slices_close(TensorFile *file);
+bool slices_of_rank(const TensorFile *file); /* it is a rank's file, with slices of tensors */
 bool slices_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error);
 /* As checksums_compare and checksums_say: *damaged is the number of a slice. */
 bool slices_compare(const TensorFile *file, int tensor, int part, int parts, int64_t *damaged, Error *error);

@@ -111,6 +111,8 @@ class Data(Case):
         self.write("x.npy", npy([1.0] * 7, (7, 1), "d"))
         plan = self.compile(self.net("input x : f64[1, 1]; param w : f64[1] = ones;", "mean(x * w)", source("drop"), "mode = data_parallel;"), "net.plan", "--ranks", 8)
         self.assertFails(self.local(plan, 8), 3, "x.npy has 7 rows, and 8 shares of a batch: `uneven = drop;` leaves none of them")
+        whole = self.compile(self.net("input x : f64[2, 1]; param w : f64[1, 2] = ones;", "mean(matmul(x, w))", source("pad"), "dataset = full_batch;"), "whole.plan", "--ranks", 2)
+        self.assertIn("uneven = pad changes nothing: no ranks share a batch", self.ok(self.local(whole, 2)).err)
 
     def test_rows_that_fill_up_weigh_nothing(self):
         """Losses and parameters after two epochs are those of the real rows, however batch or contraction are split."""

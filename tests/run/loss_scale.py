@@ -130,6 +130,19 @@ class LossScale(Case):
         one, many = (self.compile("hidden.dsl", "h%d.plan" % ranks, "--replicas", 4, "--ranks", ranks, "--prove") for ranks in (1, 4))
         self.assertIn("verified", self.ok(self.trained(many, 4, "--verify", one)).out)
 
+    def test_a_run_that_updates_nothing_says_so(self):
+        net = NET % (W, B, V, "sgd(lr = 0.1)", "3e38", "")
+        self.write("never.dsl", net)
+        self.write("plain.dsl", net.replace("precision = f16; loss_scale = 3e38;", ""))
+        for ranks in 1, 2:
+            done = self.ok(self.trained(self.compile("never.dsl", "never.plan", "--ranks", ranks), ranks))
+            self.assertIn("warning: no parameter has changed: in each of the 16 steps a gradient was not finite", done.err)
+        self.assertNotIn("no parameter has changed", self.ok(self.trained(self.plan("scaled", 1), 1)).err)
+        plain = self.compile("plain.dsl", "plain.plan", "--ranks", 1)
+        self.ok(self.trained(plain, 1))
+        self.assertFails(self.local(self.path("never.plan"), 2, "--resume", plain + ".checkpoints/step-000000006.safetensors"), 3,
+                         "it was taken without precision = f16, which has a scale of the loss; --load takes its parameters alone")
+
     def test_a_plan_that_says_f16_has_a_scale(self):
         plan = self.plan("scaled", 1)
         self.write("bad.plan", harness.edited(plan, (" precision=f16", " precision=bf16")))

@@ -123,8 +123,13 @@ class Slices(Case):
         data = self.read(self.at(plan, 18, 0))
         at = 8 + int.from_bytes(data[:8], "little")
         self.write(self.at(plan, 18, 0), data[:at] + bytes([data[at] ^ 4]) + data[at + 1:])
-        self.assertFails(run([harness.prun, "--export", self.path("e.st"), plan]), 3, "damaged")
+        self.assertFails(run([harness.prun, "--export", self.path("e.st"), "--resume", newest, plan]), 3, "damaged")
         self.assertFalse(os.path.exists(self.path("e.st")))
+        older = self.ok(run([harness.prun, "--export", self.path("e.st"), plan]))
+        self.assertIn("e.st: 2 tensors of %s" % self.at(plan, 12), older.out)
+        self.assertIn("damaged", older.err)
+        self.assertFails(run([harness.prun, "--export", self.path("f.st"), "--resume", self.path("e.st"), plan]), 2, "is no checkpoint but a file of parameters already")
+        self.assertFails(self.local(plan, 2, "--load", self.at(plan, 12, 0), "--overwrite"), 3, "has the slices of one rank")
         for options, said in ((("--export", "e.st", "--save", "w.st"), "--export copies a checkpoint's parameters and runs nothing: leave out --save"),
                               (("--import", "w.st", "--load", "v.st"), "--import writes a checkpoint and trains nothing: leave out --load")):
             self.assertFails(run([harness.prun, *options, plan]), 2, said)
