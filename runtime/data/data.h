@@ -10,7 +10,7 @@
  *   table.c    rows of CSV as numbers: columns, missing fields, names of labels, texts
  *   pictures.c CIFAR-10, folders of pictures; decode.c PNG and JPEG, pixels.c sizes and parts
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
- *   source.c   the inputs at each step, one batch ahead
+ *   source.c   the inputs at each step, one batch ahead; means.c: what is found in the rows of training
  *   file.c     where a file that a net names is
  */
 #pragma once

@@ -6,54 +6,12 @@
  *
  * A batch that changes from step to step is prepared by a thread while the step before it runs. */
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/lookup.h"
-#include "runtime/data/data.h"
-#include "runtime/data/rows.h"
-#include "runtime/data/sampler.h"
+#include "runtime/data/source.h"
 #include "runtime/element.h"
-
-/* A part of an input that is asked for at every step: a driven rank's box. */
-typedef struct Take {
-    int group, input;
-    Box box;
-    void *ready; /* prepared ahead; NULL: nothing is */
-} Take;
-
-typedef enum { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
-
-struct DataSource {
-    const Graph *graph;
-    Arena arena;
-    const double **drawn;  /* numpy_rand: per input, `rows` rows without the hidden dimension */
-    int64_t *rows;         /* per input */
-    Rows **file;           /* per input, NULL: none */
-    int *texts;            /* per input: the one whose file reads its texts too; else itself */
-    Figures *figures;      /* per input: of its rows, where they need some and this source has found them */
-    const Figures **known; /* per input: those that hold, maybe another source's */
-    int64_t *part;         /* of a split: which row of the files is row i of the data; NULL: that one */
-    Sampler sampler;
-    int64_t batch, steps;
-    VEC(Take) takes;
-    int64_t held_epoch; /* whose rows files hold; -1: none */
-
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool running, stop;
-    Ahead ahead; /* of ahead_epoch, ahead_step, ahead_group */
-    int64_t ahead_epoch, ahead_step;
-    int ahead_group;
-    Error ahead_error;
-    int taken;                   /* takes of this step that were filled */
-    const unsigned char *groups; /* per step of groups_epoch, the group that asks; NULL: the first */
-    int64_t groups_epoch;
-    DataFilter *filter;
-    void *filter_context;
-};
 
 static bool from_files(const DataSource *data) {
     return data->graph->settings.data == DATA_FILES;
@@ -339,9 +297,6 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *fill
 
 void data_note(const DataSource *data, Text *text) {
     const Graph *graph = data->graph;
-    const Uneven uneven = graph->settings.uneven;
-    if (from_files(data) && uneven != UNEVEN_JOIN && data->sampler.world == 1 && graph->nranks > 1)
-        text_printf(text, "uneven = %s changes nothing: no ranks share a batch, each reads all of it\n", uneven_name[uneven]);
     for (int i = 0; data->file && i < graph->inputs.n; i++) {
         bool said = !data->file[i];
         for (int k = 0; !said && k < i; k++)
@@ -412,52 +367,9 @@ void data_filter(DataSource *data, DataFilter *filter, void *context) {
     data->filter_context = context;
 }
 
-/* ---------------------------------------------------------------- means and deviations */
-
-const Figures *data_figures(const DataSource *data, int input) {
-    return data->known ? data->known[input] : NULL;
-}
-
-bool data_set_figures(DataSource *data, int input, const Figures *figures, Error *error) {
-    Figures *own = &data->figures[input];
-    const int64_t n = rows_width(data->file[input]);
-    if (figures->n != n && !figures->classes)
-        return error_set(error, EXIT_ENVIRONMENT, "input %s has %lld numbers a row, and their means are %lld",
-                         data->graph->inputs.at[input].name, (long long)n, (long long)figures->n);
-    figures_finish(own);
-    return figures_copy(own, figures) || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-}
-
-void data_share_figures(DataSource *data, const DataSource *of) {
-    const Graph *graph = data->graph;
-    for (int i = 0; data->known && of->known && i < graph->inputs.n; i++)
-        for (int k = 0; data->known[i] && k < of->graph->inputs.n; k++) {
-            if (!of->known[k] || strcmp(graph->inputs.at[i].name, of->graph->inputs.at[k].name) != 0) continue;
-            data->known[i] = of->known[k];
-            rows_set_figures(data->file[i], data->known[i]);
-        }
-}
-
-static int compare_rows(const void *a, const void *b) {
+int rows_compare(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
-}
-
-bool data_find_figures(DataSource *data, Error *error) {
-    bool ok = true;
-    for (int i = 0; ok && data->known && i < data->graph->inputs.n; i++) {
-        if (!data->known[i]) continue;
-        const int64_t n = data->part ? data->sampler.rows : rows_count(data->file[i]);
-        int64_t *row = malloc((size_t)n * sizeof *row + 1);
-        for (int64_t k = 0; row && k < n; k++)
-            row[k] = data->part ? data->part[k] : k;
-        if (row && data->part) qsort(row, (size_t)n, sizeof *row, compare_rows);
-        figures_finish(&data->figures[i]);
-        ok = row ? rows_find_figures(data->file[i], row, n, &data->figures[i], error)
-                 : error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of the rows of training");
-        free(row);
-    }
-    return ok;
 }
 
 /* ---------------------------------------------------------------- one take of one step */
@@ -636,7 +548,7 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
                                     (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each);
         }
         int64_t kept = 0;
-        if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, compare_rows);
+        if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, rows_compare);
         for (int64_t k = 0; ok && k < n; k++)
             if (k == 0 || row[k] != row[kept - 1]) row[kept++] = row[k];
         ok = ok && (kept == 0 || rows_hold(data->file[i], row, kept, error));

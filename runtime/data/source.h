@@ -1,0 +1,48 @@
+/* source: what source.c and means.c share. */
+#pragma once
+#include <pthread.h>
+
+#include "runtime/data/data.h"
+#include "runtime/data/rows.h"
+#include "runtime/data/sampler.h"
+
+/* A part of an input that is asked for at every step: a driven rank's box. */
+typedef struct Take {
+    int group, input;
+    Box box;
+    void *ready; /* prepared ahead; NULL: nothing is */
+} Take;
+
+typedef enum { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
+
+struct DataSource {
+    const Graph *graph;
+    Arena arena;
+    const double **drawn;  /* numpy_rand: per input, `rows` rows without the hidden dimension */
+    int64_t *rows;         /* per input */
+    Rows **file;           /* per input, NULL: none */
+    int *texts;            /* per input: the one whose file reads its texts too; else itself */
+    Figures *figures;      /* per input: of its rows, where they need some and this source has found them */
+    const Figures **known; /* per input: those that hold, maybe another source's */
+    int64_t *part;         /* of a split: which row of the files is row i of the data; NULL: that one */
+    Sampler sampler;
+    int64_t batch, steps;
+    VEC(Take) takes;
+    int64_t held_epoch; /* whose rows files hold; -1: none */
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool running, stop;
+    Ahead ahead; /* of ahead_epoch, ahead_step, ahead_group */
+    int64_t ahead_epoch, ahead_step;
+    int ahead_group;
+    Error ahead_error;
+    int taken;                   /* takes of this step that were filled */
+    const unsigned char *groups; /* per step of groups_epoch, the group that asks; NULL: the first */
+    int64_t groups_epoch;
+    DataFilter *filter;
+    void *filter_context;
+};
+
+int rows_compare(const void *a, const void *b); /* of numbers of rows, for qsort */
