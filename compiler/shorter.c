@@ -73,6 +73,11 @@ static bool parse_one(Compilation *c, const Build *of, const Overrides *given, c
 bool shorter_parse(Compilation *c, const Build *of, const Overrides *overrides) {
     const TextLengths lengths = of->front.graph.settings.lengths;
     bool fits = true;
+    if (lengths.n > 1 && settings_stages(&of->front.graph.settings) > 1) {
+        diag_error(c->diags, lengths.span, "a net in stages takes texts of one length");
+        diag_hint(c->diags, "length = %lld, or no stages", (long long)lengths.at[lengths.n - 1]);
+        return false;
+    }
     for (int i = 0; i + 1 < lengths.n && fits; i++)
         if (!parse_one(c, of, overrides, &lengths, lengths.at[i], &fits)) return false;
     return true;

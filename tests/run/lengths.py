@@ -128,9 +128,10 @@ class Lengths(Case):
         self.ok(self.local(plan, 1, "--load", self.path("w.safetensors"), "--predict", self.path("each.npy")))
 
     def test_what_has_another_size_is_refused(self):
-        for net, words in ((dict(mask=""), "seen is of places too, and its data do not say that its texts may be shorter"),
+        for net, words in ((dict(parallel="parallel { stages = 2; }", optimizer="optimizer = adam(lr = 0.01); accumulate = 2;"), "a net in stages takes texts of one length"),
+                           (dict(mask=""), "seen is of places too, and its data do not say that its texts may be shorter"),
                            (dict(most="places"), "place is f32[6, 8] in the net for texts of 6 places, and in training f32[24, 8]")):
-            result = run([harness.pcc, self.net("wrong.dsl", **net)], cwd=self.folder)
+            result = run([harness.pcc, self.net("wrong.dsl", **net), "--ranks", "2"], cwd=self.folder)
             self.assertEqual(result.code, 1, str(result))
             self.assertIn(words, result.err)
 
