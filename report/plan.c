@@ -426,6 +426,7 @@ void plan_data(Text *text, const Plan *plan, const PlanMore *more) {
     write_settings(json, &plan->graph);
     write_dims(&data);
     write_axes(&data);
+    if (more != NULL && more->path != NULL) json_text(&data.json, "file", more->path);
     if (more == NULL || more->plan == NULL) write_files(&data);
     if (more != NULL && more->plan != NULL) more->plan(more->context, &data);
     write_states(&data, &plan->graph, 0);

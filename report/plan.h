@@ -30,6 +30,7 @@ const Graph *program_graph(const Plan *plan, int program); /* that it computes *
 /* What is known beside the plan: each adds members to the object that is open. NULL: nothing. */
 typedef struct PlanMore {
     void *context;
+    const char *path; /* of the plan, NULL: it is not named */
     void (*plan)(void *context, PlanData *data);
     void (*program)(void *context, PlanData *data, int program);
     void (*role)(void *context, PlanData *data, int program, int role);

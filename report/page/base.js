@@ -66,7 +66,7 @@ function bytes(n) {
     return (unit === 0 ? String(Math.round(n)) : Math.abs(n) >= 99.95 ? n.toFixed(0) : n.toFixed(1)) + " " + units[unit];
 }
 
-/* 1.21 G; below 1,000 as it is. */
+/* 1.21 G; below 1,000 a whole number. */
 function si(n) {
     const units = ["", " k", " M", " G", " T", " P", " E"];
     let unit = 0;
@@ -74,8 +74,10 @@ function si(n) {
         n /= 1000;
         unit++;
     }
-    return (unit === 0 && Number.isInteger(n) ? String(n) : digits3(n)) + units[unit];
+    return (unit === 0 ? String(Math.round(n)) : digits3(n)) + units[unit];
 }
+
+const flopsText = (n) => si(n) + (n < 999.5 ? " FLOPs" : "FLOPs");
 
 function percent(share) {
     const of = 100 * share;

@@ -47,10 +47,13 @@ function compareWith(app, rawPlan, rawRun, name) {
     app.drawBar();
 }
 
+/* Which plan it is: its file, where --diff was given one, and how it was made. */
+const planTitle = (raw) => [raw.file, raw.command || raw.options].filter((x) => x).join(": ");
+
 function compareDraw(view) {
     const { app, other, section } = view, differ = compareComms(app, other), layouts = compareLayouts(app, other), figures = compareFigures(app, other);
     const same = figures.every((f) => f.a === f.b) && differ.length === 0 && layouts.length === 0;
-    const commands = el("p", { class: "dim" }, el("b", {}, "A"), ` ${app.plan.raw.command || app.plan.raw.options} `, el("br"), el("b", {}, "B"), ` ${other.plan.raw.command || other.plan.raw.options}${other.name ? ` (${other.name})` : ""}`);
+    const commands = el("p", { class: "dim" }, el("b", {}, "A"), ` ${planTitle(app.plan.raw)}`, el("br"), el("b", {}, "B"), ` ${planTitle(other.plan.raw)}${other.name ? ` (${other.name})` : ""}`);
     view.canvas = el("canvas", { style: { height: "106px" }, "aria-label": "both steps on one scale" });
     replace(section, el("h2", {}, "Compare ", el("small", {}, "this plan, A, and another one, B")), commands,
             app.plan.raw.hash !== other.plan.raw.hash && el("p", { class: "bad" }, "The nets are not the same: names may mean different things."),
@@ -70,7 +73,7 @@ function compareFigures(app, other) {
         { name: "step, predicted", print: time, ...of((x) => (x.program.role.predicted || {}).step) },
         { name: "of it waiting", print: time, ...of((x) => (x.program.role.predicted || {}).exposed) },
         { name: "computing", print: time, ...of((x) => (x.program.role.predicted || {}).kernels) },
-        { name: "step, measured", print: time, ...of((x) => (x.run ? x.run.raw.step.mean : undefined)) },
+        { name: "step, measured", print: time, ...of((x) => (x.run ? x.run.raw.step.median : undefined)) },
         { name: "received, busiest rank", print: bytes, ...of((x) => x.program.role.totals && x.program.role.totals.received.max) },
         { name: "received, all ranks", print: bytes, ...of((x) => x.program.role.totals && x.program.role.totals.received.total) },
         { name: "communications", print: String, ...of((x) => x.program.role.comms.length) },

@@ -82,18 +82,32 @@ function adviceFor(app, comm) {
     return why && why.from === FROM.search ? { text: "The search weighed it: all other strategies that it tried take longer in all. The alternatives:", command: explain } : { text: "Why, and what else was considered:", command: explain };
 }
 
-/* The best alternative of a decision that moves at least a tenth less. */
+/* The quickest alternative of a decision, if it moves at least a tenth less and its messages do not take longer than that saves. */
 function fewerBytes(program, node) {
-    const decision = node.why && node.why.decision >= 0 ? program.decisions[node.why.decision] : null;
+    const decision = node.why && node.why.decision >= 0 ? program.decisions[node.why.decision] : null, { plan } = program, machine = plan.raw.machine;
     if (!decision || decision[4].length < 2) return null;
-    const [taken, ...others] = decision[4], best = others.reduce((a, b) => (b[1] < a[1] ? b : a));
-    return best[1] < 0.9 * taken[1] && best[4] <= 1.05 * taken[4] ? { strategy: program.plan.text(best[0]), less: taken[1] - best[1] } : null;
+    const cost = ([, moved, messages]) => (machine && machine.rank ? moved / plan.ranks / machine.rank[1] + messages * machine.rank[0] : moved);
+    const [taken, ...others] = decision[4], best = others.reduce((a, b) => (cost(b) < cost(a) ? b : a));
+    return best[1] < 0.9 * taken[1] && cost(best) < 0.9 * cost(taken) && best[4] <= 1.05 * taken[4] ? { strategy: plan.text(best[0]), less: taken[1] - best[1] } : null;
 }
 
-/* The command that made the plan, less what it writes. */
+/* The command that made the plan, less what it writes. Pages of plans alone do not know the net's file. */
 function commandBase(plan) {
-    const command = plan.raw.command || `pcc ${plan.files.length > 0 ? plan.files[0].name : "net.dsl"} --ranks ${plan.ranks}`;
-    return command.replace(/ --(report|dump-ir|timeline|write-hints)(=\S+| [^-\s]\S*)?/g, "").replace(/ -o \S+/g, "");
+    return plan.raw.command ? withoutOutputs(plan.raw.command) : `pcc ${plan.files.length > 0 ? plan.files[0].name : "NET.dsl"} --ranks ${plan.ranks}`;
+}
+
+/* Options that write or print something: how many words each takes behind it. */
+const OUTPUTS = { "-o": 1, "--report": 1, "--timeline": 1, "--write-hints": 1, "--dump-ranks": 1, "--explain": 1, "--what-if": 1, "--report-without-source": 0, "--dump-ir": 0, "--stats": 0 };
+
+/* Words are quoted as pcc writes them: 'a b', \' */
+function withoutOutputs(command) {
+    const words = command.match(/('[^']*'|\\.|[^\s'\\])+/g), kept = [];
+    for (let i = 0; i < words.length; i++) {
+        const option = words[i].split("=")[0];
+        if (!(option in OUTPUTS)) kept.push(words[i]);
+        else if (!words[i].includes("=")) i += OUTPUTS[option];
+    }
+    return kept.join(" ");
 }
 
 function whatIf(plan, name, strategy) {
@@ -113,7 +127,7 @@ function latencyFindings(app) {
     const short = app.program.role.comms.filter((c) => c.waited > 0 && isShort(machine, c));
     if (short.length < 3) return [];
     const ns = sum(short, (c) => c.waited), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
-    return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that only their messages' latency counts (${bytes(sum(short, (c) => c.received.total))} in all)`,
+    return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that their messages' latency takes longer than their bytes (${bytes(sum(short, (c) => c.received.total))} in all)`,
               todo: "Fewer conversions help, not smaller ones: keep rows whole between -> layouts, split the batch rather than places or heads, or use fewer ranks." }];
 }
 
@@ -124,7 +138,7 @@ function computeFindings(app) {
     const kernels = role.events.filter((e) => e.lane === 0 && !e.wait);
     if (machine && machine.kernel_s > 0) {
         const ns = Math.min(1e9 * machine.kernel_s * kernels.length, sum(kernels, (e) => e.end - e.begin));
-        if (ns > 0.25 * stepLength(app)) found.push({ kind: "computes", ns, thing: { kind: "node", id: longestNode(app) }, text: `${plural(kernels.length, "kernel")} cost ${time(1e9 * machine.kernel_s)} each to start, whatever they compute`, todo: "The tensors are small for these ranks: a larger batch, or fewer ranks, make better use of them." });
+        if (ns > 0.25 * stepLength(app)) found.push({ kind: "computes", ns, thing: { kind: "node", id: longestNode(app) }, text: `${plural(kernels.length, "kernel")} cost ${time(1e9 * machine.kernel_s)} each to start, whatever they compute`, todo: app.plan.ranks > 1 ? "The tensors are small for these ranks: a larger batch, or fewer ranks, make better use of them." : "The tensors are small: a larger batch makes better use of each kernel." });
     }
     if (role.flops && role.flops.net > 0) {
         const even = role.flops.net / app.plan.ranks, over = role.flops.rank / even;

@@ -232,7 +232,7 @@ function stepTip(view, hit) {
     if (!hit || hit.step === null) return replace(view.tip, el("span", { class: "dim" }, "Point at a lane: its name, length and bytes are said here. Keys: + − 0 zoom, n next wait, p peak, arrows move"));
     const e = hit.event, memory = `step ${hit.step + 1} of ${role.steps.length}; ${bytes(view.alive.total[hit.step])} alive in the arena`;
     if (!e) return replace(view.tip, memory);
-    replace(view.tip, hit.rank !== undefined ? `rank ${hit.rank}, measured: ` : "", el("b", {}, eventLabel(view.app, e)), ` ${time(e.end - e.begin)}`, e.flops ? `, ${si(e.flops)}FLOPs` : "", e.bytes ? `, ${bytes(e.bytes)}` : "", `; ${memory}`);
+    replace(view.tip, hit.rank !== undefined ? `rank ${hit.rank}, measured: ` : "", el("b", {}, eventLabel(view.app, e)), ` ${time(e.end - e.begin)}`, e.flops ? `, ${flopsText(e.flops)}` : "", e.bytes ? `, ${bytes(e.bytes)}` : "", `; ${memory}`);
 }
 
 function stepKey(view, event) {

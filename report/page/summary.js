@@ -21,17 +21,18 @@ function shares(list) {
 function stepCard(app) {
     const p = app.program.role.predicted;
     if (!p) return card("Step", plural(app.program.role.steps.length, "step"), null, "A page of prun alone has no predicted times.");
+    if (p.communications === 0) return card(`Step, predicted for ${p.machine || "cpu"}`, time(p.step), shares([["computes", p.kernels, "computing"]]), "computing; there is no communication");
     const hidden = p.communications > 0 ? Math.max(0, 1 - p.exposed / p.communications) : 1;
     return card(`Step, predicted for ${p.machine || "cpu"}`, time(p.step), shares([["computes", p.kernels, "computing"], ["waits", p.exposed, "waiting"]]),
                 `computing ${percent(p.kernels / p.step)}, waiting for communication ${percent(p.exposed / p.step)}; of ${time(p.communications)} of communication ${percent(hidden)} is hidden`);
 }
 
 function measuredCard(app) {
-    const run = app.run.raw, late = sum(app.program.role.comms, (c) => c.late), waiting = sum(app.program.role.comms, (c) => c.measuredWait), step = run.step.mean;
-    const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), predicted = app.program.role.predicted;
-    return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(step), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", Math.max(0, step - computing - waiting), "between kernels"]]),
-                `computing ${percent(computing / step)}, waiting for a later rank ${percent(late / step)}, moving data ${percent(moving / step)}`,
-                predicted && el("div", { class: "text" }, `${digits3(step / predicted.step)} × predicted; ${run.device}, ${run.transport}`));
+    const run = app.run.raw, late = sum(app.program.role.comms, (c) => c.late), waiting = sum(app.program.role.comms, (c) => c.measuredWait), { mean, median } = run.step;
+    const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), rest = Math.max(0, mean - computing - waiting), predicted = app.program.role.predicted;
+    return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(median), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", rest, "between kernels"]]),
+                `the median; from ${time(run.step.least)} to ${time(run.step.most)}, mean ${time(mean)}: computing ${percent(computing / mean)}, waiting for a later rank ${percent(late / mean)}, moving data ${percent(moving / mean)}, between kernels ${percent(rest / mean)}`,
+                predicted && el("div", { class: "text" }, `${digits3(median / predicted.step)} × predicted; ${run.device}, ${run.transport}`));
 }
 
 function memoryCard(app) {
@@ -57,7 +58,7 @@ function ranksCard(app) {
     const last = plan.mesh.filter((m) => m.own && m.size > 1).pop();
     return card("Ranks", [String(plan.ranks), el("small", {}, ` ${meshText(plan)}`)],
                 drawn.length > 0 && el("div", { class: "ranks small", style: { "--across": last ? Math.min(last.size, 8) : Math.min(plan.ranks, 8) } }, drawn.map((r) => el("span", { class: "rank", style: { "--rank": rankColour(r) } }, String(r)))),
-                f ? `${si(f.rank)}FLOPs on the busiest, ${digits3(over)} × an even share` : "");
+                f ? `${flopsText(f.rank)} on the busiest, ${digits3(over)} × an even share` : "");
 }
 
 function proofLine(app) {

@@ -284,9 +284,29 @@ function checkFindings() {
         timed("show a finding", () => button.click());
         checkText(page.paneElement, "what a finding shows");
     }
+    checkAdvice();
     for (const item of all(".findings li")) check(!WORDS_OF_MISTAKES.test(item.textContent), `a finding says ${item.textContent.slice(0, 60)}`);
     check(all(".findings").length === 1 && all(".findings")[0].textContent.length > 20, "what to look at is never empty");
     window.scrollTo(0, 0);
+}
+
+/* Commands to type, and that no strategy is advised whose messages take longer than its bytes save. */
+function checkAdvice() {
+    const without = (command, what) => check(withoutOutputs(command) === what, `${command} less what it writes is ${withoutOutputs(command)}`);
+    without("pcc net.dsl --ranks 8 -o net.plan --report net.html --machine gpu8", "pcc net.dsl --ranks 8 --machine gpu8");
+    without("pcc 'my nets/it'\\''s.dsl' -o 'my nets/a.plan' --report='my nets/a.html' --report-without-source --ranks 2", "pcc 'my nets/it'\\''s.dsl' --ranks 2");
+    without("pcc --dump-ir net.dsl --stats=json --ranks 2", "pcc net.dsl --ranks 2");
+    const choice = (messages) => {
+        const program = { plan: { ranks: 8, text: (t) => t, raw: { machine: { rank: [2e-6, 8e9] } } }, decisions: [[0, -1, -1, 2, [["taken", 1 << 20, 2, 0, 1], ["other", 1 << 19, messages, 0, 1]]]] };
+        return fewerBytes(program, { why: { decision: 0 } });
+    };
+    check(choice(2)?.strategy === "other" && choice(2).less === 1 << 19, "half the bytes in as many messages are advised");
+    check(choice(60) === null, "fewer bytes in many more messages are not advised");
+    check(flopsText(289) === "289 FLOPs" && flopsText(79.2) === "79 FLOPs" && flopsText(8190) === "8.19 kFLOPs", "FLOPs are whole and have a space");
+    if (page.run && page.program.role.predicted) {
+        const text = all(".cards .card")[1].textContent;
+        check(text.includes(time(page.run.raw.step.median)) && text.includes("between kernels"), `the card of the run shows the median, and what is left: ${text}`);
+    }
 }
 
 function checkCompare() {
@@ -294,7 +314,8 @@ function checkCompare() {
     check(page.compare.section.textContent.includes("No difference"), "a report compared with itself shows no difference");
     check(all("#bar nav button").some((b) => b.textContent === "Compare"), "the comparison stands in the bar");
     if (!expected.other) return;
-    compareWith(page, expected.other, null, "another");
+    compareWith(page, { ...expected.other, file: "second.plan" }, null, "another");
+    check(page.compare.section.textContent.includes("second.plan"), "the comparison names the plan");
     check(!page.compare.section.textContent.includes("No difference") && all("#compare tbody tr").length > 8, "another plan shows its differences");
     checkText(page.compare.section, "the comparison");
     check(coloursOf(page.compare.canvas) > 3, "both steps are drawn");

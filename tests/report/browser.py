@@ -136,6 +136,11 @@ def main():
                 subprocess.run([prun, "--ranks", "8", "--report", alone, plan], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
                 with open(alone) as file:
                     say("quickstart, of prun alone", opened(folder, file.read(), 1366, {"stats": None, "other": None}))
+                other_plan, both = os.path.join(folder, "other.plan"), os.path.join(folder, "both.html")
+                subprocess.run([pcc, *arguments, "-O0", "-o", other_plan], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+                subprocess.run([pcc, "--diff", plan, other_plan, "--report", both], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+                with open(both) as file:
+                    say("two plans", opened(folder, file.read(), 1366, {"stats": None, "other": None}))
         broken = pages["quickstart"].replace('"received":{"total":', '"received":{"total":1', 1)
         _, stats, _ = compile_net(pcc, folder, "again", nets[0][1])
         seeded = opened(folder, broken, 1366, {"stats": stats, "other": None})

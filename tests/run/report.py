@@ -377,6 +377,7 @@ class Report(Case):
             self.assertEqual((result.code, result.err), (1, ""), str(result))
             both = elements(self.read("both.html").decode())
             self.assertEqual(list(both), ["plan", "other"])
+            self.assertEqual([both[name]["file"] for name in both], ["a.plan", "b.plan"])
             for program, alone in zip(plan["programs"], both["plan"]["programs"], strict=True):
                 for key in ("totals", "memory", "flops", "predicted", "fullest", "arena"):
                     self.assertEqual(program["roles"][0][key], alone["roles"][0][key], "%s: %s" % (name, key))
