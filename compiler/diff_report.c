@@ -65,7 +65,8 @@ bool diff_report(const char *path, const char *const plan_path[2], const Plan *c
     Page page = {0};
     for (int s = 0; s < 2; s++) {
         Counted counted = {.plan = plan[s], .machine = machine, .arena = arena};
-        plan_data(&page.element[s == 0 ? ELEMENT_PLAN : ELEMENT_OTHER], plan[s], &(PlanMore){.context = &counted, .path = plan_path[s], .role = more_of_role});
+        plan_data(&page.element[s == 0 ? ELEMENT_PLAN : ELEMENT_OTHER], plan[s],
+                  &(PlanMore){.context = &counted, .path = plan_path[s], .role = more_of_role});
     }
     Text text = {0};
     page_print(&text, &page);

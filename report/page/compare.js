@@ -141,7 +141,7 @@ function compareCommTable(app, other, rows) {
     if (rows.length === 0) return el("p", { class: "dim" }, "All conversions are the same.");
     const lines = (x, groups) => (groups.length === 0 ? el("span", { class: "dim" }, "none") : groups.map((g) => el("div", {}, `${g.kind} `, arrowChips(x.plan, g.layouts[0], g.layouts[1], g.type), g.list.length > 1 && el("span", { class: "count" }, `× ${g.list.length}`))));
     return el("div", { class: "scroll" }, sortableTable([
-        { head: "value", cell: (r) => [el("b", {}, r.name), el("span", { class: "dim" }, ` ${r.phase}`)], sort: (r) => r.name },
+        { head: "value", class: "name", cell: (r) => el("span", { title: r.name }, el("b", {}, r.name), el("span", { class: "dim" }, ` ${r.phase}`)), sort: (r) => r.name },
         { head: "waiting", class: "num", cell: (r) => difference(r.wasWaited, r.wasWaited + r.waited, time), sort: (r) => Math.abs(r.waited) },
         { head: "received by all", class: "num", cell: (r) => difference(r.wasReceived, r.wasReceived + r.received, bytes), sort: (r) => Math.abs(r.received) },
         { head: "A", cell: (r) => lines(app, r.a) }, { head: "B", cell: (r) => lines(other, r.b) },
