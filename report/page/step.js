@@ -21,7 +21,7 @@ function stepSection(app) {
     const controls = el("div", { class: "controls" },
                         button("+", "nearer: +", () => stepZoom(view, 0.5)), button("−", "farther: -", () => stepZoom(view, 2)), button("All", "the whole step: 0", () => stepAll(view)),
                         button("Next wait", "the next wait that nothing hides: n", () => stepNextWait(view)), button("Peak of memory", "where memory is fullest: p", () => stepPeak(view)),
-                        el("span", { class: "legend" }, legendKey("computes", "computes"), legendKey("communicates", "communicates"), legendKey("waits", "waits")));
+                        el("span", { class: "legend" }, legendKey("computes", "computes"), legendKey("communicates", "communicates"), legendKey("waits", "waits"), role.events.some((e) => e.lane === 1) && role.events.every((e) => e.lane === 0 || e.end === e.begin) && el("span", { class: "dim" }, "predicted: nothing moves but while it is waited for")));
     const section = el("section", { id: "step" },
                        el("h2", {}, "Step ", el("small", {}, role.events.length > 0 ? "a rank over a step, predicted" : "the plan alone has no times: steps are drawn equally long", view.lanes.length > 0 ? "; under it the ranks as measured" : "",
                                                  ". A click chooses; drag moves; after a click, or with Ctrl, the wheel zooms")),

@@ -303,6 +303,8 @@ function checkAdvice() {
     check(choice(2)?.strategy === "other" && choice(2).less === 1 << 19, "half the bytes in as many messages are advised");
     check(choice(60) === null, "fewer bytes in many more messages are not advised");
     check(flopsText(289) === "289 FLOPs" && flopsText(79.2) === "79 FLOPs" && flopsText(8190) === "8.19 kFLOPs", "FLOPs are whole and have a space");
+    const { events, predicted } = page.program.role, stated = page.step.canvas.closest("section").textContent.includes("nothing moves but while it is waited for");
+    if (predicted) check(stated === (predicted.communications > 0 && !events.some((e) => e.lane === 1 && e.end > e.begin)), "where the lane of communications is empty it is said why");
     if (page.run && page.program.role.predicted) {
         const text = all(".cards .card")[1].textContent;
         check(text.includes(time(page.run.raw.step.median)) && text.includes("between kernels"), `the card of the run shows the median, and what is left: ${text}`);
