@@ -645,7 +645,7 @@ static bool leaf(Mutation *m) {
     int64_t other = 0;
     for (int i = 0; i < m->role->instances.n; i++) {
         const Instance *instance = instance_at(m, i);
-        if (instance->place != PLACE_INPUT) continue;
+        if (instance->place != PLACE_INPUT || m->last[i] < 0) continue;
         for (int k = 0; k < graph->inputs.n; k++)
             if (k != instance->at && type_equal(&graph->inputs.at[k].type, type_of(m, i)) &&
                 pin_equal(&graph->inputs.at[k].layout->pin, &instance->layout->pin) && random_below(m->random, ++nfound) == 0) {
