@@ -6,8 +6,8 @@
 #include "compiler/report.h"
 #include "search/model.h"
 
-enum { MAX_WEIGHED = 4 };
-#define WORTH 4.0 /* conversions with which a step would take so many times as long need not be told apart */
+enum { MAX_WEIGHED = 4, MESH_AXES = 2 }; /* a model of more axes takes longer to make than all else of a compilation */
+#define WORTH 4.0                        /* conversions with which a step would take so many times as long need not be told apart */
 
 /* A sum of seconds, some of them infinite. */
 typedef struct Sum {
@@ -159,7 +159,7 @@ void report_weighed(PlanData *data, const Build *b, const int *node_of, Strategy
     const SearchResult *found = b->front.search;
     Arena arena;
     json_array(&data->json, "weighed");
-    if (found == NULL || found->mesh.naxes == 0 || b->follows != NULL) {
+    if (found == NULL || found->mesh.naxes == 0 || found->mesh.naxes > MESH_AXES || b->follows != NULL) {
         json_end(&data->json);
         return;
     }

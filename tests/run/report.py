@@ -293,7 +293,7 @@ class Report(Case):
 
     def test_what_a_search_weighed(self):
         for name in "transformer.dsl", "gpt2.dsl":
-            plan, stats = self.report(self.sample(name), 8, "--search", "dynamic_programming", "--no-proof")
+            plan, stats = self.report(self.sample(name), 4, "--search", "dynamic_programming", "--no-proof")
             texts, program = plan["strings"], plan["programs"][0]
             searched = {n for n, why in enumerate(program["why"]) if why[1] == 7}
             self.assertEqual(plan["search"]["mesh"], stats["search"]["mesh"])
