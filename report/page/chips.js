@@ -23,8 +23,13 @@ function arrowChips(plan, from, to, type) {
     return el("span", { class: "nowrap" }, chip(plan, from, type), " → ", chip(plan, to, type));
 }
 
-/* A layout as plain text, for CSV and comparison. */
+/* A layout as plain text, for CSV and comparison; each layout of a plan is written once. */
 function layoutName(plan, layout) {
+    if (!plan.layoutNames.has(layout)) plan.layoutNames.set(layout, layoutNameMake(plan, layout));
+    return plan.layoutNames.get(layout);
+}
+
+function layoutNameMake(plan, layout) {
     const of = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join(".");
     const terms = layout.partial.map((p) => ` +${p.kind}(${of(p.digits)})`).join("");
     return `[${layout.dims.map((d, i) => (d.length ? of(d) : "-") + (layout.halos[i] ? "+" : "")).join(" ")}]${terms}`;

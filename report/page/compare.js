@@ -27,6 +27,7 @@ function compareChooser(app) {
         if (!file) return;
         try {
             const data = reportParse(await file.text());
+            await new Promise((done) => setTimeout(done)); /* a large report takes a while: clicks in between are answered */
             compareWith(app, data.plan, data.run, file.name);
             goTo(app, "compare");
         } catch (error) {
@@ -37,9 +38,9 @@ function compareChooser(app) {
 }
 
 function compareWith(app, rawPlan, rawRun, name) {
-    const plan = planRead(rawPlan, null), program = plan.programs.find((p) => p.name === app.program.name) || plan.programs[0];
+    const plan = planRead(rawPlan, app.program.name), program = plan.programs[0];
     const other = { plan, program, run: rawRun && rawRun.checksum === rawPlan.checksum ? runRead(rawRun, program) : null, name };
-    appDerive(other);
+    other.begins = stepTimes(program.role);
     app.compare.other = other;
     compareDraw(app.compare);
     app.compare.section.hidden = false;
@@ -150,14 +151,15 @@ function compareCommTable(app, other, rows) {
 
 /* Forward nodes by name whose strategy, or first layout, is another; equal layers are one row. */
 function compareLayouts(app, other) {
-    const named = new Map(other.program.nodes.filter((n) => n.home === n.id).map((n) => [n.name, n])), rows = new Map();
+    const named = new Map(), rows = new Map();
+    for (const node of other.program.nodes) if (node.home === node.id) named.set(node.name, node);
     const facts = (x, node) => {
         const value = node.outs.length > 0 ? x.program.values[node.outs[0]] : null, instance = value && value.instances.length > 0 ? x.program.role.instances[value.instances[0]] : null;
         return { strategy: node.why ? node.why.strategy : "", layout: instance ? instance.layout : null, type: value ? value.type : null, text: instance ? layoutName(x.plan, instance.layout) : "" };
     };
     for (const node of app.program.nodes) {
-        const twin = named.get(node.name);
-        if (node.home !== node.id || !twin) continue;
+        const twin = node.home === node.id ? named.get(node.name) : undefined;
+        if (!twin) continue;
         const a = facts(app, node), b = facts(other, twin);
         if (a.strategy === b.strategy && a.text === b.text) continue;
         const key = `${pattern(node.name)} ${a.strategy} ${a.text} ${b.strategy} ${b.text}`, row = rows.get(key);

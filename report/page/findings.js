@@ -18,6 +18,11 @@ function stepLength(app) {
 
 /* Communications of equal layers: one group {name, kind, list, layouts, waited, received, ns, phase}, by what they wait. */
 function commGroups(app) {
+    if (!app.commGroups) app.commGroups = commGroupsMake(app);
+    return app.commGroups;
+}
+
+function commGroupsMake(app) {
     const { role, nodes, values } = app.program;
     const groups = groupBy(role.comms, (c) => `${pattern(c.name)} ${c.kind} ${c.layouts[0].text} ${c.layouts[1].text}`);
     return [...groups.values()].map((list) => ({

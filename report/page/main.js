@@ -7,9 +7,10 @@ function dataOf(id) {
     return element ? JSON.parse(element.textContent) : null;
 }
 
-/* What follows from a plan's program; of the other plan of a comparison too. */
+/* What follows from a plan's program. */
 function appDerive(app) {
     const { program } = app, { role } = program;
+    linksMake(program);
     app.alive = aliveMake(role);
     app.begins = stepTimes(role);
     app.commInto = new Map(role.comms.map((c) => [c.to, c]));

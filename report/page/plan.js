@@ -9,8 +9,9 @@ const STATE_KINDS = ["parameter", "slot of the optimizer", "const", "written by 
 const FROM = { none: 0, hint: 1, propagated: 2, batch: 3, origin: 4, whole: 5, train: 6, search: 7, state: 8 };
 const DECIDED = ["nothing", "it is the only candidate", "fewest bytes", "fewest FLOPs", "fits its operands better", "splits more of the batch", "the first in order"];
 
-function planRead(raw, run) {
-    const plan = { raw, run: run || null, net: raw.net, ranks: raw.ranks, strings: raw.strings, seen: new Map() };
+/* only: the name of the one program to read, where the plan has it; without it all are read. */
+function planRead(raw, only) {
+    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, seen: new Map(), layoutNames: new Map() };
     const text = (i) => (i < 0 || i === undefined ? "" : raw.strings[i]);
     plan.text = text;
     plan.files = raw.files.map((f) => ({ name: text(f[0]), lines: f[1] === null || f[1] === undefined ? null : f[1].split("\n") }));
@@ -24,7 +25,8 @@ function planRead(raw, run) {
     plan.demands = (raw.demands || []).map((d) => ({ text: text(d[0]), measured: d[1], limit: d[2], unit: text(d[3]), place: placeAt(d, 4) }));
     plan.measures = (raw.measures || []).map((m) => ({ name: text(m[0]), share: m[1], saved: m[2], ns: m[3] }));
     plan.states = raw.states.map((s, id) => stateOfRow(plan, s, id));
-    plan.programs = raw.programs.map((p) => programRead(plan, p));
+    const wanted = raw.programs.filter((p) => p.name === only);
+    plan.programs = (!only ? raw.programs : wanted.length > 0 ? wanted : raw.programs.slice(0, 1)).map((p) => programRead(plan, p));
     plan.axes = axesOf(plan);
     return plan;
 }
@@ -62,10 +64,9 @@ function programRead(plan, p) {
     const text = plan.text, program = { plan, name: p.name, loss: p.loss };
     program.states = [...plan.states, ...(p.states || []).map((s, i) => stateOfRow(plan, s, plan.states.length + i))];
     program.inputs = p.inputs.map((s) => ({ name: text(s[0]), type: plan.types[s[1]], layout: plan.layouts[s[2]], kind: text(s[3]), bytes: s[4], place: placeAt(s, 5) }));
-    program.values = p.values.map((v, id) => ({ id, name: text(v[0]), type: plan.types[v[1]], node: v[2], instances: [], users: [] }));
+    program.values = p.values.map((v, id) => ({ id, name: text(v[0]), type: plan.types[v[1]], node: v[2], instances: [], users: null }));
     program.nodes = p.nodes.map((n, id) => nodeOfRow(plan, p, n, id));
     program.decisions = p.decisions || [];
-    for (const node of program.nodes) for (const v of node.ins) program.values[v].users.push(node.id);
     program.roles = p.roles.map((r) => roleRead(plan, program, r));
     program.role = program.roles[0];
     for (const instance of program.role.instances) program.values[instance.value].instances.push(instance.id);
@@ -82,18 +83,14 @@ function nodeOfRow(plan, p, n, id) {
         id, op: text(n[0]), name: text(n[1]), ins: n[2], outs: n[3], place: placeAt(n, 4), origin: n[8], phase: n[9], batch: n[10], copyOf: n[11], state: n[12], attributes: text(n[13]),
         why: why ? { strategy: text(why[0]), from: why[1], hint: why[2], asked: why[3], decision: why[4] } : null,
         call: why ? why[5] : -1,
-        kernel: -1, ns: 0, measured: 0, flops: 0, bytes: 0, comms: [], home: id,
+        kernel: -1, ns: 0, measured: 0, flops: 0, bytes: 0, comms: null, home: id,
     };
 }
 
 function roleRead(plan, program, r) {
     const text = plan.text, role = { ranks: r.ranks, arena: r.arena, fullest: r.fullest, memory: r.memory, totals: r.totals || null, flops: r.flops || null, predicted: r.predicted || null };
-    role.instances = r.instances.map((i, id) => ({ id, value: i[0], layout: plan.layouts[i[1]], place: i[2], at: i[3], bytes: i[4], first: i[5], last: i[6], kind: i[7], takers: [], maker: -1 }));
+    role.instances = r.instances.map((i, id) => ({ id, value: i[0], layout: plan.layouts[i[1]], place: i[2], at: i[3], bytes: i[4], first: i[5], last: i[6], kind: i[7], takers: null, maker: -1 }));
     role.steps = r.steps.map((s, id) => ({ id, kind: s[0], what: text(s[1]), node: s[2], ins: s[3], outs: s[4], request: s[5], bucket: s[6], fused: s[7], state: s[8], comm: -1, ns: 0 }));
-    for (const step of role.steps) {
-        for (const i of step.ins) role.instances[i].takers.push(step.id);
-        if (step.kind !== 3) for (const i of step.outs) role.instances[i].maker = step.id;
-    }
     role.comms = (r.comms || []).map((c, id) => commOfRow(plan, program, role, c, id));
     role.events = (r.events || []).map((e, id) => ({ id, step: e[0], n: e[1], lane: e[2], begin: e[3], end: e[3] + e[4], flops: e[5], bytes: e[6] }));
     return role;
@@ -128,7 +125,7 @@ function homeOf(program, node) {
 /* Seconds, FLOPs, bytes and communications of nodes. A fused step's are shared among its members by the bytes that they make. */
 function attribute(program) {
     const { role, nodes } = program;
-    const waits = new Map();
+    const waits = new Map(), weight = (step) => 1 + sum(step.outs, (i) => role.instances[i].bytes);
     for (const comm of role.comms) waits.set(role.steps[comm.step].request, comm);
     role.steps.forEach((step) => {
         if (step.kind === 3 && waits.has(step.request)) step.comm = waits.get(step.request).id;
@@ -137,19 +134,35 @@ function attribute(program) {
     });
     for (const event of role.events) {
         if (event.lane !== 0) continue;
-        const steps = role.steps.slice(event.step, event.step + event.n);
-        event.wait = steps[0].kind === 3;
+        event.wait = role.steps[event.step].kind === 3;
         if (event.wait) continue;
-        const weights = steps.map((s) => 1 + sum(s.outs, (i) => role.instances[i].bytes)), all = sum(weights);
-        steps.forEach((step, i) => {
-            const node = nodes[step.node >= 0 ? step.node : nodeOfWrite(program, step)], share = weights[i] / all;
+        let all = 0;
+        for (let s = event.step; s < event.step + event.n; s++) all += weight(role.steps[s]);
+        for (let s = event.step; s < event.step + event.n; s++) {
+            const step = role.steps[s], node = nodes[step.node >= 0 ? step.node : nodeOfWrite(program, step)], share = weight(step) / all;
             step.ns += (event.end - event.begin) * share;
             node.ns += (event.end - event.begin) * share;
             node.flops += event.flops * share;
             node.bytes += event.bytes * share;
-        });
+        }
     }
-    for (const comm of role.comms) nodes[program.values[comm.value].node].comms.push(comm.id);
+}
+
+/* Who makes and who takes: what the shown program needs, and one that is only compared does not. */
+function linksMake(program) {
+    for (const value of program.values) value.users = [];
+    for (const node of program.nodes) {
+        node.comms = [];
+        for (const v of node.ins) program.values[v].users.push(node.id);
+    }
+    for (const role of program.roles) {
+        for (const instance of role.instances) instance.takers = [];
+        for (const step of role.steps) {
+            for (const i of step.ins) role.instances[i].takers.push(step.id);
+            if (step.kind !== 3) for (const i of step.outs) role.instances[i].maker = step.id;
+        }
+    }
+    for (const comm of program.role.comms) program.nodes[program.values[comm.value].node].comms.push(comm.id);
 }
 
 function nodeOfWrite(program, step) {
