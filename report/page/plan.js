@@ -64,17 +64,24 @@ function programRead(plan, p) {
     const text = plan.text, program = { plan, name: p.name, loss: p.loss };
     program.states = [...plan.states, ...(p.states || []).map((s, i) => stateOfRow(plan, s, plan.states.length + i))];
     program.inputs = p.inputs.map((s) => ({ name: text(s[0]), type: plan.types[s[1]], layout: plan.layouts[s[2]], kind: text(s[3]), bytes: s[4], place: placeAt(s, 5) }));
-    program.values = p.values.map((v, id) => ({ id, name: text(v[0]), type: plan.types[v[1]], node: v[2], instances: [], users: null }));
+    program.values = p.values.map((v, id) => ({ id, name: text(v[0]), type: plan.types[v[1]], node: v[2], instances: NONE, users: NONE }));
     program.nodes = p.nodes.map((n, id) => nodeOfRow(plan, p, n, id));
     program.decisions = p.decisions || [];
     program.roles = p.roles.map((r) => roleRead(plan, program, r));
     program.role = program.roles[0];
-    for (const instance of program.role.instances) program.values[instance.value].instances.push(instance.id);
+    for (const instance of program.role.instances) listAdd(program.values[instance.value], "instances", instance.id);
     program.reads = new Map(); /* state -> the node that reads it */
     for (const node of program.nodes) if (node.op === "read" && !program.reads.has(node.state)) program.reads.set(node.state, node.id);
     for (const node of program.nodes) node.home = homeOf(program, node);
     attribute(program);
     return program;
+}
+
+/* Most lists of a row have one item or none: NONE stands for each that is empty, and the first item makes a list of its own. */
+const NONE = Object.freeze([]);
+function listAdd(row, name, item) {
+    if (row[name] === NONE) row[name] = [item];
+    else row[name].push(item);
 }
 
 function nodeOfRow(plan, p, n, id) {
@@ -83,13 +90,13 @@ function nodeOfRow(plan, p, n, id) {
         id, op: text(n[0]), name: text(n[1]), ins: n[2], outs: n[3], place: placeAt(n, 4), origin: n[8], phase: n[9], batch: n[10], copyOf: n[11], state: n[12], attributes: text(n[13]),
         why: why ? { strategy: text(why[0]), from: why[1], hint: why[2], asked: why[3], decision: why[4] } : null,
         call: why ? why[5] : -1,
-        kernel: -1, ns: 0, measured: 0, flops: 0, bytes: 0, comms: null, home: id,
+        kernel: -1, ns: 0, measured: 0, flops: 0, bytes: 0, comms: NONE, home: id,
     };
 }
 
 function roleRead(plan, program, r) {
     const text = plan.text, role = { ranks: r.ranks, arena: r.arena, fullest: r.fullest, memory: r.memory, totals: r.totals || null, flops: r.flops || null, predicted: r.predicted || null };
-    role.instances = r.instances.map((i, id) => ({ id, value: i[0], layout: plan.layouts[i[1]], place: i[2], at: i[3], bytes: i[4], first: i[5], last: i[6], kind: i[7], takers: null, maker: -1 }));
+    role.instances = r.instances.map((i, id) => ({ id, value: i[0], layout: plan.layouts[i[1]], place: i[2], at: i[3], bytes: i[4], first: i[5], last: i[6], kind: i[7], takers: NONE, maker: -1 }));
     role.steps = r.steps.map((s, id) => ({ id, kind: s[0], what: text(s[1]), node: s[2], ins: s[3], outs: s[4], request: s[5], bucket: s[6], fused: s[7], state: s[8], comm: -1, ns: 0 }));
     role.comms = (r.comms || []).map((c, id) => commOfRow(plan, program, role, c, id));
     role.events = (r.events || []).map((e, id) => ({ id, step: e[0], n: e[1], lane: e[2], begin: e[3], end: e[3] + e[4], flops: e[5], bytes: e[6] }));
@@ -150,19 +157,16 @@ function attribute(program) {
 
 /* Who makes and who takes: what the shown program needs, and one that is only compared does not. */
 function linksMake(program) {
-    for (const value of program.values) value.users = [];
-    for (const node of program.nodes) {
-        node.comms = [];
-        for (const v of node.ins) program.values[v].users.push(node.id);
-    }
+    if (program.linked) return;
+    program.linked = true;
+    for (const node of program.nodes) for (const v of node.ins) listAdd(program.values[v], "users", node.id);
     for (const role of program.roles) {
-        for (const instance of role.instances) instance.takers = [];
         for (const step of role.steps) {
-            for (const i of step.ins) role.instances[i].takers.push(step.id);
+            for (const i of step.ins) listAdd(role.instances[i], "takers", step.id);
             if (step.kind !== 3) for (const i of step.outs) role.instances[i].maker = step.id;
         }
     }
-    for (const comm of program.role.comms) program.nodes[program.values[comm.value].node].comms.push(comm.id);
+    for (const comm of program.role.comms) listAdd(program.nodes[program.values[comm.value].node], "comms", comm.id);
 }
 
 function nodeOfWrite(program, step) {
