@@ -297,6 +297,9 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *fill
 
 void data_note(const DataSource *data, Text *text) {
     const Graph *graph = data->graph;
+    const Uneven uneven = graph->settings.uneven;
+    if (from_files(data) && uneven != UNEVEN_JOIN && data->sampler.world == 1 && graph->nranks > 1)
+        text_printf(text, "uneven = %s changes nothing: no ranks share a batch, each reads all of it\n", uneven_name[uneven]);
     for (int i = 0; data->file && i < graph->inputs.n; i++) {
         bool said = !data->file[i];
         for (int k = 0; !said && k < i; k++)
