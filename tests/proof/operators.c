@@ -141,6 +141,23 @@ Test(proof_operators, the_axis_of_a_gather_is_no_dimension_of_its_index) {
     arena_finish(&f.arena);
 }
 
+/* A sum so far, or the largest of a row, is of elements that other ranks may have. */
+Test(proof_operators, lines_of_sums_and_rows_of_the_largest_are_whole) {
+    Fixture f;
+    Attr sums[MAX_ATTRS] = {{.given = true, .i = 1}}, largest[MAX_ATTRS] = {{.given = true, .i = 8}};
+    begin(&f, OP_cumsum, 1, false, sums);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){P, P}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]"}), "each rank adds up its own part");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- -] +sum(8@1)"}), "the parts are not terms");
+    arena_finish(&f.arena);
+    begin(&f, OP_topk, 1, false, largest);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]"}), "each rank takes the largest of its part");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- -] +sum(8@1)", "[- -] +sum(8@1)"}), "the parts are not terms");
+    arena_finish(&f.arena);
+}
+
 /* Each rank puts what falls into its part; rows and indices are whole along the axis. */
 Test(proof_operators, rows_are_put_into_any_part_of_a_tensor) {
     Fixture f;
