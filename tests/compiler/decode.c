@@ -115,3 +115,9 @@ Test(decode, in_mode_data_parallel_each_rank_has_all_and_in_mode_manual_there_is
     cr_expect_null(program_generate(&y.c));
     compiled_finish(&y);
 }
+
+/* Its cost is that of the rows, and no fused step takes it for an elementwise operator. */
+Test(decode, put_writes_rows_into_a_tensor) {
+    cr_expect_eq(op_rows(OP_put), op_in(OP_put, "rows"));
+    cr_expect_not(op_elementwise(OP_put));
+}
