@@ -34,6 +34,11 @@ int hint_number(const HintNumbers *hints, const Hint *hint); /* -1: none */
 
 void report_machine(Json *json, const Machine *machine); /* member `machine` */
 
+/* ---------------------------------------------------------------- stats.c */
+
+typedef void JsonOpen(Json *json, const char *key);                /* json_object or json_row */
+void json_figures(Json *json, const Facts *facts, JsonOpen *open); /* members `memory` and `flops` */
+
 /* ---------------------------------------------------------------- report_why.c */
 
 /* Adds `why` and `decisions` of a program. */

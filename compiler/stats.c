@@ -6,9 +6,9 @@
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/held.h"
-#include "report/json.h"
 #include "compiler/name.h"
 #include "compiler/oracle.h"
+#include "compiler/report.h"
 #include "compiler/timeline.h"
 #include "ir/map.h"
 
@@ -314,8 +314,8 @@ static void json_totals(Json *json, const Facts *facts) {
     json_end(json);
 }
 
-static void json_figures(Json *json, const Facts *facts) {
-    json_object(json, "memory");
+void json_figures(Json *json, const Facts *facts, JsonOpen *open) {
+    open(json, "memory");
     json_int(json, "parameters", facts->parameters);
     json_int(json, "parameter_tensors", facts->nparameters);
     json_int(json, "states_whole", facts->states_whole);
@@ -326,7 +326,7 @@ static void json_figures(Json *json, const Facts *facts) {
     json_int(json, "constants", facts->constants);
     json_int(json, "rank", facts->rank_bytes);
     json_end(json);
-    json_object(json, "flops");
+    open(json, "flops");
     json_real(json, "net", facts->flops);
     json_real(json, "rank", facts->rank_flops);
     json_end(json);
@@ -443,7 +443,7 @@ void stats_json(Text *text, Compilation *c) {
     json_strategies(&json, train);
     json_communications(&json, train->facts);
     json_totals(&json, train->facts);
-    json_figures(&json, train->facts);
+    json_figures(&json, train->facts, json_object);
     json_held(&json, train->facts, c->diags, c->arena);
     json_saved(&json, train, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);
