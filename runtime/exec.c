@@ -26,6 +26,31 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
     if (at.span.line > 0 && file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", file, at.span.line);
 }
 
+void executor_name_place(const void *whole, int rank, const CommPlace *place, Text *text) {
+    const Plan *plan = whole;
+    const int number = place->program, at = place->at;
+    const Program *program = number >= 0 && number < plan->programs.n ? &plan->programs.at[number] : NULL;
+    const Role *role = NULL;
+    for (int r = 0; program && r < program->roles.n; r++)
+        if (rank >= program->roles.at[r].first_rank && rank <= program->roles.at[r].last_rank) role = &program->roles.at[r];
+    if (!role || at < 0 || at >= role->steps.n) {
+        text_printf(text, "in a program");
+        return;
+    }
+    const Graph *graph = program->graph ? program->graph : &plan->graph;
+    const StepLabel label = step_label(graph, role, &role->steps.at[at]);
+    const char *file = graph_file(graph, label.span);
+    text_printf(text, "%s of %s", label.what, label.of);
+    if (label.span.line > 0 && file) text_printf(text, " (%s:%d)", file, label.span.line);
+}
+
+static int number_in_plan(const Executor *executor) {
+    const Plan *plan = executor->comm->plan;
+    for (int p = 0; plan && p < plan->programs.n; p++)
+        if (&plan->programs.at[p] == executor->program) return p;
+    return -1;
+}
+
 static void note_rows(const Executor *executor) {
     Text text = {0};
     data_note(executor->data, &text);
@@ -59,6 +84,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     executor->backend = device->backend;
     executor->context = device->context;
     executor->comm = comm;
+    executor->number = number_in_plan(executor);
     executor->plan_directory = plan_directory;
     executor->nthreads = nthreads < 1 ? 1 : nthreads;
     executor->cursors = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->cursors);
@@ -201,9 +227,11 @@ static bool look_at_loss(Executor *executor, Cursor *cursor, Error *error) {
 static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error) {
     struct Profile *profile = executor->profile;
     const DeviceQueue *queue = executor->backend->queue;
+    CommPlace *place = executor->comm->place;
     for (; cursor->next < cursor->actions.n; cursor->next++, *moved = true) {
         const Action *action = &cursor->actions.at[cursor->next];
         if (queue) queue->range_begin(executor->context, action->name);
+        place->at = action->step;
         CommStatus status = status_of(!profile || profile_begin(profile, cursor, action, error));
         if (status == COMM_COMPLETE) status = run_action(executor, cursor, action, error);
         if (status != COMM_FAILED && profile && !profile_end(profile, error)) status = COMM_FAILED;
@@ -290,6 +318,7 @@ bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *erro
 /* All actions of all cursors. */
 static bool run_actions(Executor *executor, Error *error) {
     int n = executor->comm->ndriven, ndone = 0;
+    executor->comm->place->program = executor->number;
     for (int i = 0; i < n; i++)
         executor->cursors[i].next = 0;
     while (ndone < n) {

@@ -75,6 +75,7 @@ struct Executor {
     const Backend *backend;
     void *context; /* the backend's, borrowed */
     Comm *comm;
+    int number; /* of the program in the whole plan; -1: it is a part of it */
     const char *plan_directory;
     int nthreads;
     Arena arena;

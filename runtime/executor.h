@@ -8,6 +8,8 @@
 /* A program being executed: the ranks of one communicator that this process drives. */
 typedef struct Executor Executor;
 /* The device is borrowed; comm moves its memory. */
+/* Comm.name_place: plan is the whole plan. */
+void executor_name_place(const void *plan, int rank, const CommPlace *place, Text *text);
 Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads,
                           Error *error);
 /* The same of another program of the plan, over the states of an executor that lasts longer: nothing is copied. It uses the other's arena too where that is

@@ -102,7 +102,7 @@ static bool make_numbers(Executor *executor, const Cursor *cursor, int id, int64
     return executor->backend->queue->uniform(executor->context, &to, key, first, error);
 }
 
-bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+static bool fill_all(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     struct Batches *batches = executor->batches;
     const bool same = batches->filled && !data_changes(executor->data);
     const bool is_ahead = batches->ahead_epoch == epoch && batches->ahead_step == step;
@@ -122,6 +122,15 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
         }
     batches->filled = true;
     return !is_ahead || executor->backend->queue->taken(executor->context, error);
+}
+
+bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    CommPlace *place = executor->comm->place;
+    const int32_t doing = place->doing;
+    if (doing == DOING_STEP) place->doing = DOING_DATA;
+    const bool ok = fill_all(executor, epoch, step, error);
+    place->doing = doing;
+    return ok;
 }
 
 bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error) {

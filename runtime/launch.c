@@ -14,7 +14,7 @@
 
 #include "runtime/checkpoint.h"
 
-static const double grace_s = 3; /* for the others when one has failed */
+static const double grace_s = 1.5; /* for the others when one has failed */
 
 typedef struct Child {
     pid_t process; /* 0: it has ended */

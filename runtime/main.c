@@ -658,6 +658,9 @@ int main(int argc, char **argv) {
     note_others(common, &arena, optind < argc ? argv[optind] : NULL, options.device);
     if (code < 0 && options.nranks > 0 && launched_processes() > 1)
         code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
+    bool alone;
+    if (code < 0 && options.nranks > 0 && slurm_processes(&alone) > 1)
+        code = usage_error("--ranks %d puts all ranks in one process: leave out srun, or --ranks", options.nranks);
     if (code < 0 && given & OPTION_BIT(DEVICES))
         code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
     if (code < 0 && given & OPTION_BIT(PLOT))

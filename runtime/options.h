@@ -55,8 +55,10 @@ typedef struct RunOptions {
     bool all_ranks, verbose;
     const Common *common; /* what all ranks must have in common */
 } RunOptions;
-/* Processes of the job as its launcher says, 0 without one. */
+/* Processes of the job as MPI's launcher says, 0 without one. */
 int launched_processes(void);
+/* The same of srun; *alone: no srun has started this prun, in a job of Slurm. */
+int slurm_processes(bool *alone);
 /* A launcher's ranks, or else --ranks (or one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were given
  * different things. */
 Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error);

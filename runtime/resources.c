@@ -28,6 +28,10 @@ int launched_processes(void) {
     return 0;
 }
 
+int slurm_processes(bool *alone) {
+    return meeting_slurm(alone);
+}
+
 static const double fewer_wait_s = 30; /* with --min-ranks: as torchrun waits for the nodes beyond the least */
 
 Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error) {
@@ -37,6 +41,7 @@ Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *
     if (!meeting_find(&meeting, error)) return error->text[0] ? NULL : comm_local_create(1, error);
     if (options->nfewer > 0) meeting.timeout_s = fewer_wait_s;
     if (options->launch.start_timeout_s >= 0) meeting.timeout_s = options->launch.start_timeout_s;
+    meeting.launched = options->launch.nproc > 0;
     meeting.fewer = options->fewer_ranks;
     meeting.nfewer = options->fewer_ranks ? options->nfewer : 0;
     return comm_job_create(argc, argv, &meeting, options->common, error);

@@ -89,6 +89,14 @@ static bool check_ranks(const Run *run, Error *error) {
     else if (run->comm->nprocesses > 1)
         snprintf(started, sizeof started, ", %d were started", has);
     const char *s = needs == 1 ? "" : "s";
+    bool alone;
+    slurm_processes(&alone);
+    if (alone && has == 1 && run->options->nranks == 0)
+        return error_set(
+            error, EXIT_REJECTED,
+            "this plan is for %d ranks, and without srun prun is one process: run `srun -n %d prun %s`, `prun --nproc %d %s` or `prun "
+            "--ranks %d %s`",
+            needs, needs, path, needs, path, needs, path);
     return error_set(error, EXIT_REJECTED, "this plan is for %d rank%s%s: run `mpirun -n %d prun %s` or `prun --ranks %d %s`", needs, s,
                      started, needs, path, needs, path);
 }
@@ -213,6 +221,8 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
               check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     note_certificate(run);
+    run->comm->plan = &run->plan;
+    run->comm->name_place = executor_name_place;
     const char *on_nan = run->options->on_nan;
     run->on_nan = !on_nan ? run->plan.graph.settings.on_nan : strcmp(on_nan, on_nan_name[ON_NAN_GO]) == 0 ? ON_NAN_GO : ON_NAN_STOP;
     run->nthreads = threads_each(run->comm);
@@ -265,6 +275,7 @@ bool training_checkpoint(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
     const bool finite = run->on_nan == ON_NAN_STOP;
+    comm_doing(run->comm, DOING_SAVE, at->global_step);
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->training->checkpoints, at->global_step),
                          settings->checkpoint_per_rank ? SAVED_SLICES : SAVED_ALL, finite, at, error))
         return false;
@@ -279,6 +290,7 @@ bool training_checkpoint(Run *run, Error *error) {
 /* --save. */
 static bool save(Run *run, Error *error) {
     const char *path = run->options->save;
+    if (path) comm_doing(run->comm, DOING_SAVE, run->position.global_step);
     return !path ||
            checkpoint_save(state_holder(run), run->comm, &run->plan, path, run->options->averages ? SAVED_AVERAGES : SAVED_PARAMETERS,
                            run->on_nan == ON_NAN_STOP, &run->position, error);
@@ -289,6 +301,7 @@ static bool evaluate(Run *run, Error *error) {
     Comm *comm = run->comm;
     EvalResult result;
     bool own_failure = false;
+    comm_doing(comm, DOING_EVALUATION, run->position.global_step);
     if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, -comm->counters[i].sent_bytes);
@@ -400,10 +413,12 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     next.step = step;
     next.global_step++;
     choose_measured(run, &next);
+    comm_doing(run->comm, DOING_STEP, next.global_step);
     double begin = now_seconds();
     bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error)
                                        : executor_step_ahead(run->executor, epoch, step, error);
     if (!ok) return run->agreed = false;
+    comm_doing(run->comm, DOING_NEXT, next.global_step);
     if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = now_seconds() - begin;
     run->nsteps++;
     run->position = next;
@@ -567,7 +582,8 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     int code = !ok ? error.code : training.stop.signal ? 128 + training.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
     stop_close(&training.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
-    if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);
+    if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->hung))
+        run.comm->table->abort(run.comm, code, error.text);
     if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
     if (training.lock >= 0) close(training.lock);
     log_close(&run);

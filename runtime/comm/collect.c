@@ -13,8 +13,7 @@ static bool wait_for(JobComm *job, WireMessage *message, const char *what, Error
         const int done = job->wire->table->test(job->wire, message, error);
         if (done < 0) return false;
         if (done) break;
-        if (!pause_turn(job, &pause))
-            return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->comm.timeout_s);
+        if (!pause_turn(job, &pause)) return hang_report(job, what, error);
     }
     pause_end(job, &pause);
     return true;

@@ -8,6 +8,7 @@
  *   wire.h    such messages: wire_mpi.c, wire_tcp.c; collect.c: collectives of few bytes over them
  *   request.c prepares its requests; transfer.c uses them
  *   memory.c  room for tensors of one process, in huge pages where it is large
+ *   hang.c    which ranks are where, when one has waited too long for others
  *   watch.c   ends a rank whose mpirun has ended; stale.c: shared memory that jobs have left
  *   agree.c   agreement of all processes, same.c that they have the same in common: over any communicator
  */
@@ -26,6 +27,17 @@ typedef struct Transfer {
 typedef struct Comm Comm;
 typedef struct CommRequest CommRequest;
 typedef enum { COMM_FAILED = -1, COMM_PENDING = 0, COMM_COMPLETE = 1 } CommStatus;
+
+/* Where a rank is, for those that wait for it in vain. Its own rank writes it and others read it, at any time. */
+typedef enum { DOING_START, DOING_STEP, DOING_DATA, DOING_EVALUATION, DOING_SAVE, DOING_NEXT } Doing; /* DOING_NEXT: the step is done */
+typedef struct CommPlace {
+    volatile int64_t step;    /* of training, over all epochs; 0: none yet */
+    volatile int32_t doing;   /* Doing */
+    volatile int32_t program; /* of the plan */
+    volatile int32_t at;      /* step of the rank's role, -1: none */
+    volatile int32_t request; /* number of the communication that it has begun last, -1: none */
+    volatile int32_t hung;    /* it has waited too long, and said so: the job cannot go on, nor end in common */
+} CommPlace;
 
 typedef struct CommCounters {
     int64_t sent_bytes, received_bytes, messages; /* counted where data is moved */
@@ -73,9 +85,20 @@ struct Comm {
     CommCounters *counters; /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
     char transport
         [256]; /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages"; of devices also why so */
-    bool device;   /* sources and targets are a device's memory: alloc is its backend's */
-    bool captures; /* start and wait only queue what a captured step may hold */
+    CommPlace *place; /* of this process; never NULL */
+    /* What a rank does at a step of its role, "matmul of h"; NULL: nobody knows. */
+    void (*name_place)(const void *plan, int rank, const CommPlace *place, Text *text);
+    const void *plan;    /* its first argument */
+    CommPlace own_place; /* where it is in no memory that others see */
+    bool device;         /* sources and targets are a device's memory: alloc is its backend's */
+    bool captures;       /* start and wait only queue what a captured step may hold */
 };
+/* This process is about to do something else, of a step of training. */
+static inline void comm_doing(Comm *comm, Doing doing, int64_t step) {
+    comm->place->at = -1;
+    comm->place->doing = doing;
+    comm->place->step = step;
+}
 Comm *comm_local_create(int nranks, Error *error);
 /* Something that all processes must have in common, and what this one has; said NULL: nothing. A list ends where what is NULL. */
 typedef struct Common {

@@ -63,7 +63,7 @@ bool heap_create(Heap *heap, const char *name, int64_t bytes, int nprocesses, in
     heap->base[self] = base;
     HeapHeader *header = base;
     header->token = token;
-    atomic_store(&header->request, -1);
+    header->place = (CommPlace){.at = -1, .request = -1};
     if (sem_init(&header->wake, 1, 0) != 0) return error_set(error, EXIT_ENVIRONMENT, "a semaphore in shared memory: %s", strerror(errno));
     heap->blocks[0] = (HeapBlock){.bytes = header_bytes(nprocesses), .used = true};
     heap->blocks[1] = (HeapBlock){.at = heap->blocks[0].bytes, .bytes = bytes - heap->blocks[0].bytes};

@@ -1,7 +1,7 @@
 /* Memory shared by the processes of a node. Each has one heap: a file in memory that all of them map, sparse, of which it hands out blocks
  * to itself; peers read them in place. A peer is sent an address as an offset. */
 #pragma once
-#include "ir/base.h"
+#include "runtime/comm/comm.h"
 #include <semaphore.h>
 #include <stdatomic.h>
 
@@ -15,9 +15,9 @@ typedef struct HeapHeader {
     uint64_t token;                   /* shows that a mapping is of the file that was meant */
     _Alignas(64) atomic_int sleeping; /* 1 while its owner is about to sleep on wake */
     sem_t wake;
-    _Alignas(64) atomic_int request, place; /* number of the request that it entered last, and how far it came (RequestPlace) */
-    atomic_int ending;                      /* in the heap of the node's first process: one of the node has said why the job ends */
-    _Alignas(64) HeapCount read[];          /* per process of the node: what the owner has read from it */
+    _Alignas(64) CommPlace place;  /* where it is */
+    atomic_int ending;             /* in the heap of the node's first process: one of the node has said why the job ends */
+    _Alignas(64) HeapCount read[]; /* per process of the node: what the owner has read from it */
 } HeapHeader;
 
 typedef struct HeapBlock {

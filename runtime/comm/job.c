@@ -39,6 +39,7 @@ bool pause_turn(JobComm *job, Pause *pause) {
     if (pause->announced) {
         /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
         sleep_turn(job, pause);
+        if (hang_called(job)) return false;
         return job->comm.timeout_s <= 0 || now_seconds() - pause->start_s < job->comm.timeout_s;
     }
     if (turn % CLOCK_EVERY == 0) {
@@ -68,22 +69,6 @@ void wake(JobComm *job, const int *node_ranks, int n) {
         HeapHeader *header = heap_header(&job->heap, node_ranks[i]);
         if (atomic_load(&header->sleeping)) sem_post(&header->wake);
     }
-}
-
-void rank_describe(JobComm *job, int node_rank, Text *text) {
-    HeapHeader *header = heap_header(&job->heap, node_rank);
-    int number = atomic_load(&header->request);
-    CommRequest *request = job->first;
-    for (int i = 0; i < number && request; i++)
-        request = request_next(request);
-    text_printf(text, "rank %d ", job->node.rank[node_rank]);
-    if (number < 0 || !request) {
-        text_printf(text, "has not begun any communication");
-        return;
-    }
-    static const char *const place[] = {"has started ", "is moving data of ", "waits for the readers of its part of ", "last finished "};
-    text_printf(text, "%s", place[atomic_load(&header->place)]);
-    request_describe(request, text);
 }
 
 /* ---------------------------------------------------------------- collectives of processes */
@@ -138,14 +123,17 @@ static void job_abort(Comm *comm, int code, const char *message) {
     JobComm *job = (JobComm *)comm;
     /* A file that all ranks read is damaged for them all. And mpirun takes seconds to end a job that several ranks abort in the same moment. */
     int turn = comm->process < 9 ? comm->process : 9;
+    if (job->silent) turn = hang_first(job) ? 0 : 10; /* all that answer have the same to say */
     linger(job, turn * 0.1);
     fflush(stdout);
     /* Ranks that wait for one that has stopped give up together, and end when mpirun has heard the first of them. */
     if (job->shares && atomic_exchange(&heap_header(&job->heap, 0)->ending, 1) != 0)
         linger(job, ENDING_S);
     else
-        fprintf(stderr, "prun: %s\nprun: rank %d on %s ends the job with exit code %d\n", message, comm->process, comm->node, code);
+        fprintf(stderr, "prun: %s\n%sprun: rank %d on %s ends the job with exit code %d\n", message, job->report.at ? job->report.at : "",
+                comm->process, comm->node, code);
     fflush(stderr);
+    hang_kill(job);
     job->wire->table->abort(job->wire, code);
 }
 
@@ -183,6 +171,9 @@ static void job_close(JobComm *job) {
     free(job->world.rank);
     free(job->node.rank);
     free(job->offsets);
+    free(job->processes);
+    free(job->silent);
+    text_finish(&job->report);
     free(job);
 }
 
@@ -276,20 +267,21 @@ static bool options_read(Options *options, double *timeout_s, Error *error) {
     return true;
 }
 
-/* Fills node, its numbers, and local_rank, nlocal of the machine as it is. */
+/* Fills node, its numbers, processes, and local_rank, nlocal of the machine as it is. */
 static bool nodes_find(JobComm *job, const Options *options, Error *error) {
     Comm *comm = &job->comm;
-    const size_t n = (size_t)comm->nranks, width = sizeof comm->node;
-    char *names = malloc(n * width);
+    const size_t n = (size_t)comm->nranks;
+    const Process self = hang_process(comm->node);
+    job->processes = calloc(n, sizeof *job->processes);
     job->node_of = malloc(sizeof *job->node_of * n);
     job->node.rank = malloc(sizeof *job->node.rank * n);
     job->offsets = malloc(sizeof *job->offsets * n);
-    bool ok = (names && job->node_of && job->node.rank && job->offsets) ||
+    bool ok = (job->processes && job->node_of && job->node.rank && job->offsets) ||
               error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
-    ok = ok && collect_all_gather(job, &job->world, comm->node, (int64_t)width, names, "finding nodes", error);
+    ok = ok && collect_all_gather(job, &job->world, &self, sizeof self, job->processes, "finding nodes", error);
     const int each = options->node_ranks ? options->node_ranks : comm->nranks;
     for (int i = 0; ok && i < comm->nranks; i++) {
-        const bool here = strcmp(names + (size_t)i * width, comm->node) == 0;
+        const bool here = job->processes[i].here = strcmp(job->processes[i].node, comm->node) == 0;
         job->node_of[i] = -1;
         if (here && i < comm->process) comm->local_rank++;
         if (here) comm->nlocal++;
@@ -298,7 +290,6 @@ static bool nodes_find(JobComm *job, const Options *options, Error *error) {
         job->node_of[i] = job->node.n;
         job->node.rank[job->node.n++] = i;
     }
-    free(names);
     if (ok) comm->node_first = job->node.rank[0];
     return ok;
 }
@@ -323,6 +314,7 @@ static bool job_open(JobComm *job, const Options *options, Error *error) {
     if (job->node.n > 1 && !options->messages) {
         Error why = {.reported = true}; /* as long as nothing fails here */
         job->shares = heaps_open(job, &why);
+        if (job->shares) comm->place = &heap_header(&job->heap, job->node.self)->place;
         if (!job->shares && options->shared)
             return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s",
                              why.reported ? "another rank has no shared memory" : why.text);
@@ -363,7 +355,13 @@ Comm *comm_job_create(int *argc, char ***argv, const Meeting *meeting, const Com
         error_set(error, EXIT_ENVIRONMENT, "no memory for the communicator");
         return NULL;
     }
-    job->comm = (Comm){.table = &job_table, .ndriven = 1, .counters = &job->counters, .timeout_s = 600};
+    job->comm = (Comm){.table = &job_table,
+                       .ndriven = 1,
+                       .counters = &job->counters,
+                       .timeout_s = 600,
+                       .place = &job->comm.own_place,
+                       .own_place = {.at = -1, .request = -1}};
+    job->kills = meeting && !meeting->launched;
     job->heap.fd = -1;
     job->last = &job->first;
     const bool readable = options_read(&options, &job->comm.timeout_s, &mistake);

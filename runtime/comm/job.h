@@ -4,14 +4,19 @@
 #include "runtime/comm/heap.h"
 #include "runtime/comm/wire.h"
 
-/* How far a rank has come in a request, for the message of a rank that waits for it. */
-typedef enum { PLACE_STARTED, PLACE_MOVING, PLACE_READERS, PLACE_DONE } RequestPlace;
-
 /* Some ranks of the job, and which of them is this one. */
 typedef struct Group {
     int n, self;
     int *rank;
 } Group;
+
+/* A rank's process, as others on its machine see it: its number may be another's by then, when it has begun tells. */
+typedef struct Process {
+    int64_t number;
+    uint64_t began; /* 0: nobody knows */
+    bool here;      /* on this machine */
+    char node[sizeof((Comm *)0)->node];
+} Process;
 
 typedef struct JobComm {
     Comm comm; /* first: what callers see */
@@ -27,6 +32,10 @@ typedef struct JobComm {
     int64_t message_bytes, message_count; /* sent in messages */
     CommRequest *first, **last;           /* the requests in the order of preparation */
     int nrequests;
+    Process *processes; /* of each rank; NULL: not known yet */
+    bool *silent;       /* after hang_report: ranks that have not answered; else NULL */
+    Text report;        /* likewise: which ranks are where, lines of their own */
+    bool kills;         /* no launcher ends a rank that hangs: the others on its machine do */
 } JobComm;
 
 /* collect.c: what (of each rank `bytes`) one member of a group says, or all say. Collective over the group; *error after PRUN_TIMEOUT. */
@@ -44,13 +53,22 @@ typedef struct Pause {
     bool probe;     /* and the caller itself does not look after messages, which must be given time */
     bool announced; /* the peers know that it sleeps */
 } Pause;
-/* Lets others run. False after PRUN_TIMEOUT. */
+/* Lets others run. False after PRUN_TIMEOUT, or where another rank has waited so long. */
 bool pause_turn(JobComm *job, Pause *pause);
 void pause_end(JobComm *job, Pause *pause);
 /* Wakes the processes of the node with these numbers that sleep. */
 void wake(JobComm *job, const int *node_ranks, int n);
-/* What rank (number in node) did last, in words. */
-void rank_describe(JobComm *job, int node_rank, Text *text);
+/* hang.c: this process, for others. */
+Process hang_process(const char *node);
+/* Another rank has waited too long, and asks where this one is. */
+bool hang_called(JobComm *job);
+/* This rank has waited too long for `what`, or another one has: all that wait tell each other where they are; who has not after a moment is silent. *error names the silent, job->report
+ * has the rest. False. */
+bool hang_report(JobComm *job, const char *what, Error *error);
+/* Whether this is the first rank that is not silent. */
+bool hang_first(const JobComm *job);
+/* Ends the silent ranks of this machine where nobody else does. */
+void hang_kill(const JobComm *job);
 
 /* watch.c: from watch_begin on a thread ends this process when its launcher has ended, and when MPI_Init lasts longer than limit_s (0: for ever). NULL: there is no
  * such thread. */

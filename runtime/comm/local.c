@@ -211,6 +211,7 @@ Comm *comm_local_create(int nranks, Error *error) {
                          .nlocal = nranks,
                          .node = "localhost",
                          .counters = counters,
-                         .transport = "one process"};
+                         .transport = "one process",
+                         .place = &local->comm.own_place};
     return &local->comm;
 }

@@ -59,13 +59,28 @@ static void first_host(const char *list, char *host, size_t n) {
         snprintf(host + length, n - (size_t)length, "%.*s", (int)strspn(list + plain + 1, "0123456789"), list + plain + 1);
 }
 
+/* Whether srun has started this process: a batch script, and a shell of salloc, have a number for their step that no srun has, or none. */
+static bool is_slurm_step(void) {
+    const char *step = getenv("SLURM_STEP_ID");
+    char *end = NULL;
+    const unsigned long number = step ? strtoul(step, &end, 10) : 0;
+    return step && *step && !*end && number < 0xfffffff0ul && getenv("SLURM_PROCID") && getenv("SLURM_NTASKS");
+}
+
+int meeting_slurm(bool *alone) {
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    const bool step = is_slurm_step();
+    *alone = !step && getenv("SLURM_JOB_ID");
+    return step ? atoi(tasks ? tasks : getenv("SLURM_NTASKS")) : 0;
+}
+
 /* Slurm says who this is; a port all ranks of a step make of its number. */
 static bool find_slurm(Meeting *meeting, Error *error) {
     enum { FIRST_PORT = 20000, PORTS = 20000 };
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     const char *nodes = getenv("SLURM_STEP_NODELIST"), *address = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     int job = 0, step = 0;
-    if (!number_of("SLURM_PROCID", 0, MAX_RANKS - 1, &meeting->rank, error) ||
-        !number_of("SLURM_NTASKS", 1, MAX_RANKS, &meeting->nranks, error))
+    if (!number_of("SLURM_PROCID", 0, MAX_RANKS - 1, &meeting->rank, error) || !number_of(tasks, 1, MAX_RANKS, &meeting->nranks, error))
         return false;
     if (!nodes) nodes = getenv("SLURM_NODELIST");
     if (!nodes && !address)
@@ -95,7 +110,7 @@ bool meeting_find(Meeting *meeting, Error *error) {
                   number_of("MASTER_PORT", 1, 65535, &meeting->port, error);
         return ok && meeting->nranks > 1;
     }
-    if (!getenv("SLURM_PROCID") || !getenv("SLURM_NTASKS") || !getenv("SLURM_STEP_ID")) return false;
+    if (!is_slurm_step()) return false;
     return find_slurm(meeting, error) && meeting->nranks > 1;
 }
 

@@ -16,20 +16,11 @@ static bool flag_reached(const Control *control, Flag flag, uint32_t epoch) {
     return (int32_t)(atomic_load(at) - epoch) >= 0;
 }
 
-/* Who is missing, and what each of them did last. */
-static bool flags_late(JobComm *job, CommRequest *request, const Ints *peers, Flag flag, uint32_t epoch, Error *error) {
-    static const char *const missing[] = {"reached it", "added up their part", "read what it has for them"};
+/* A rank has not come. */
+static bool request_late(JobComm *job, const CommRequest *request, Error *error) {
     Text text = {0};
-    text_printf(&text, "rank %d waits in ", job->comm.process);
     request_describe(request, &text);
-    text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.timeout_s, missing[flag]);
-    for (int i = 0; i < peers->n; i++)
-        if (!flag_reached(request->peer[peers->at[i]], flag, epoch)) {
-            text_printf(&text, " ");
-            rank_describe(job, peers->at[i], &text);
-            text_printf(&text, ";");
-        }
-    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "%.*s", (int)(text.n - 1), text.at);
+    hang_report(job, text.at, error);
     text_finish(&text);
     return false;
 }
@@ -40,7 +31,7 @@ static bool flags_wait(JobComm *job, CommRequest *request, const Ints *peers, Fl
     for (int i = 0; i < peers->n; i++)
         while (!flag_reached(request->peer[peers->at[i]], flag, epoch)) {
             if (job->wire->gone >= 0) return wire_gone(job->wire->gone, error);
-            if (!pause_turn(job, &pause)) return flags_late(job, request, peers, flag, epoch, error);
+            if (!pause_turn(job, &pause)) return request_late(job, request, error);
         }
     pause_end(job, &pause);
     return true;
@@ -51,25 +42,7 @@ static void flag_raise(JobComm *job, CommRequest *request, _Atomic uint32_t *fla
     wake(job, request->related.at, request->related.n);
 }
 
-static bool message_late(JobComm *job, CommRequest *request, const Message *messages, int n, int round, bool out, Error *error) {
-    Text text = {0};
-    text_printf(&text, "rank %d waits in ", job->comm.process);
-    request_describe(request, &text);
-    text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.timeout_s,
-                out ? "taken its message" : "sent theirs");
-    const char *comma = " ";
-    for (int i = 0; i < n; i++) {
-        Error ignored;
-        if (messages[i].round != round || job->wire->table->test(job->wire, messages[i].wire, &ignored) > 0) continue;
-        text_printf(&text, "%s%d", comma, messages[i].rank);
-        comma = ", ";
-    }
-    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "%s", text.at);
-    text_finish(&text);
-    return false;
-}
-
-static bool messages_wait(JobComm *job, CommRequest *request, Message *messages, int n, int round, bool out, Error *error) {
+static bool messages_wait(JobComm *job, CommRequest *request, Message *messages, int n, int round, Error *error) {
     Pause pause = {.messages = true};
     for (int i = 0; i < n; i++) {
         if (messages[i].round != round) continue;
@@ -77,7 +50,7 @@ static bool messages_wait(JobComm *job, CommRequest *request, Message *messages,
             const int done = job->wire->table->test(job->wire, messages[i].wire, error);
             if (done < 0) return false;
             if (done) break;
-            if (!pause_turn(job, &pause)) return message_late(job, request, messages, n, round, out, error);
+            if (!pause_turn(job, &pause)) return request_late(job, request, error);
         }
     }
     pause_end(job, &pause);
@@ -151,13 +124,6 @@ static bool sources_publish(JobComm *job, CommRequest *request, Error *error) {
     return true;
 }
 
-static void place_set(JobComm *job, const CommRequest *request, RequestPlace place) {
-    if (!job->shares) return;
-    HeapHeader *header = heap_header(&job->heap, job->node.self);
-    atomic_store_explicit(&header->request, request->number, memory_order_relaxed);
-    atomic_store_explicit(&header->place, place, memory_order_relaxed);
-}
-
 bool request_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     JobComm *job = (JobComm *)comm;
     (void)driven;
@@ -168,9 +134,9 @@ bool request_start(Comm *comm, CommRequest *request, int driven, const void *con
     }
     request->started = true;
     request->epoch++;
-    place_set(job, request, PLACE_STARTED);
+    comm->place->request = request->number;
     for (int round = 0; round < 2; round++) /* the buffers are free when the sends of the use before are over */
-        if (!messages_wait(job, request, request->out.at, request->out.n, round, true, error)) return false;
+        if (!messages_wait(job, request, request->out.at, request->out.n, round, error)) return false;
     if (!messages_receive(job, request, error) || !messages_send(job, request, 0, error)) return false;
     if (!request->shared) return true;
     if (request->small && !flags_wait(job, request, &request->reader, FLAG_DONE, request->epoch - 2, error)) return false;
@@ -197,7 +163,7 @@ static const void *source_base(void *context, int transfer, const PullSource *so
 
 /* Everything that this rank receives in a round; counted for the rank that had it, too, where that rank did nothing to send it. */
 static bool round_execute(JobComm *job, CommRequest *request, int round, void *const *target, Error *error) {
-    if (!messages_wait(job, request, request->in.at, request->in.n, round, false, error)) return false;
+    if (!messages_wait(job, request, request->in.at, request->in.n, round, error)) return false;
     Base base = {.job = job, .request = request};
     pulls_execute(&request->pulls, round, source_base, &base, target);
     for (int i = 0; i < request->pulls.peers.n; i++) {
@@ -222,7 +188,6 @@ static void sums_copy(CommRequest *request) {
 }
 
 static bool request_move(JobComm *job, CommRequest *request, Error *error) {
-    place_set(job, request, PLACE_MOVING);
     if (request->shared && !flags_wait(job, request, &request->provider[0], FLAG_ARRIVED, request->epoch, error)) return false;
     if (!round_execute(job, request, 0, request->work, error)) return false;
     if (request->shared) flag_raise(job, request, &request->control->reduced);
@@ -234,7 +199,6 @@ static bool request_move(JobComm *job, CommRequest *request, Error *error) {
     }
     if (!request->shared) return true;
     flag_raise(job, request, &request->control->done);
-    place_set(job, request, PLACE_READERS);
     return request->small || flags_wait(job, request, &request->reader, FLAG_DONE, request->epoch, error);
 }
 
@@ -244,6 +208,5 @@ CommStatus request_wait(Comm *comm, CommRequest *request, int driven, Error *err
     if (!request_may_wait(request->started, comm->process, error)) return COMM_FAILED;
     if (!request_move(job, request, error)) return COMM_FAILED;
     request->started = false;
-    place_set(job, request, PLACE_DONE);
     return COMM_COMPLETE;
 }

@@ -16,6 +16,8 @@ typedef struct WireTable {
     int (*test)(Wire *wire, WireMessage *message, Error *error);
     void (*release)(Wire *wire, WireMessage *message); /* takes NULL */
     void (*progress)(Wire *wire);                      /* lets messages go on */
+    bool (*has_come)(Wire *wire, int tag);             /* whether some rank has sent a message that nobody here receives yet */
+    void (*leave)(Wire *wire, int rank);               /* nothing is heard from it any more, nor sent to it */
     void (*abort)(Wire *wire, int code);               /* ends this process and all others, with this exit code: does not return */
     void (*destroy)(Wire *wire);                       /* when all ranks are done; takes NULL */
 } WireTable;
@@ -43,7 +45,10 @@ typedef struct Meeting {
     double timeout_s; /* until all are there, 0: for ever */
     const int *fewer; /* of rank 0: with how many ranks the job goes on where not all are there by then, in falling order */
     int nfewer;
+    bool launched; /* by prun, which ends ranks that do not end by themselves */
 } Meeting;
 /* What the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or Slurm's variables. False: nothing of it is there. *error where it makes no sense. */
 bool meeting_find(Meeting *meeting, Error *error);
+/* Processes that srun has started together, this one among them, 0: it has not; *alone: in a job of Slurm all the same. */
+int meeting_slurm(bool *alone);
 Wire *wire_tcp_open(const Meeting *meeting, Error *error);

@@ -77,6 +77,17 @@ static void mpi_progress(Wire *wire) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ((MpiWire *)wire)->world, &some, MPI_STATUS_IGNORE);
 }
 
+static bool mpi_has_come(Wire *wire, int tag) {
+    int some = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, tag, ((MpiWire *)wire)->world, &some, MPI_STATUS_IGNORE);
+    return some != 0;
+}
+
+/* MPI_Abort ends it. */
+static void mpi_leave(Wire *wire, int rank) {
+    (void)wire, (void)rank;
+}
+
 static _Noreturn void mpi_abort(Wire *wire, int code) {
     MPI_Abort(((MpiWire *)wire)->world, code);
     _Exit(code); /* MPI_Abort may return when the job is already being ended */
@@ -101,6 +112,8 @@ static const WireTable mpi_table = {
     .test = mpi_test,
     .release = mpi_release,
     .progress = mpi_progress,
+    .has_come = mpi_has_come,
+    .leave = mpi_leave,
     .abort = mpi_abort,
     .destroy = mpi_destroy,
 };

@@ -235,6 +235,17 @@ static void tcp_progress(Wire *wire) {
     }
 }
 
+static bool tcp_has_come(Wire *wire, int tag) {
+    for (int r = 0; r < wire->nranks; r++)
+        for (const Early *early = ((TcpWire *)wire)->peer[r].early; early; early = early->next)
+            if (early->head.tag == tag) return true;
+    return false;
+}
+
+static void tcp_leave(Wire *wire, int rank) {
+    peer_gone(&((TcpWire *)wire)->peer[rank]);
+}
+
 static int tcp_test(Wire *wire, WireMessage *message, Error *error) {
     if (message->stage == WAITING) tcp_progress(wire);
     if (message->stage != WAITING) return 1;
@@ -316,6 +327,8 @@ static const WireTable tcp_table = {
     .test = tcp_test,
     .release = tcp_release,
     .progress = tcp_progress,
+    .has_come = tcp_has_come,
+    .leave = tcp_leave,
     .abort = tcp_abort,
     .destroy = tcp_destroy,
 };

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -44,10 +45,10 @@ class Killed(Case):
         endless = self.write("endless.dsl", edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 50;")))
         self.plan = self.compile(endless, "net.plan", "--ranks", RANKS, "-D", "in_dim=64", "-D", "batch=32")
 
-    def start(self, env=None):
+    def start(self, env=None, launcher=None):
         """Runs until the first loss is printed: in mid-training. Returns the job and the ranks' process numbers, from -v."""
         began = time.monotonic()
-        job = harness.started([harness.mpirun, "-n", RANKS, harness.prun, "-v", self.plan], self, cwd=self.folder, env=env or {})
+        job = harness.started([*(launcher or [harness.mpirun, "-n", RANKS, harness.prun]), "-v", self.plan], self, cwd=self.folder, env=env or {})
         pids = harness.ranks(harness.until(job, b"loss is"))
         self.assertEqual(sorted(pids), list(range(RANKS)))
         self.busy = max(BUSY, 4 * (time.monotonic() - began))
@@ -96,12 +97,45 @@ class Killed(Case):
     def test_a_rank_that_crashes(self):
         self.check_killed(1, number=signal.SIGABRT)
 
+    def check_stopped(self, result, stopped, pid, sees=True):
+        """One message: of the rank that is stopped, and where it and the others are. sees: the others see its place, in shared memory."""
+        others = [rank for rank in range(RANKS) if rank != stopped]
+        place = r"(?:in step \d+, \w+ of \S+ \(\S*endless\.dsl:\d+\)|(?:in|behind|reading the data of) step \d+)"
+        told = (r"(?m)^prun: in step \d+ of epoch 1: rank %d, .*: not all ranks came within 2 s \(PRUN_TIMEOUT\): rank %d is stopped by a signal\n"
+                r"prun:   rank %d \(process %d on \S+\) is stopped by a signal: %s\n(?:prun:   ranks? [0-9 ,and]+ waits?: %s\n)+prun: rank %d on \S+ ends the job with exit code 3$"
+                % (others[0], stopped, stopped, pid, place if sees else "where it was this rank cannot see", place, others[0]))
+        self.assertRegex(result.err, told, str(result))
+        self.assertEqual(result.err.count("PRUN_TIMEOUT"), 1, str(result))
+        self.assertEqual(result.err.count("ends the job"), 1, str(result))
+        self.assertLess(result.seconds, 2 + SECONDS + self.busy - BUSY, str(result))
+        named = re.findall(r"\d+", "".join(re.findall(r"prun:   ranks? ([0-9 ,and]+) waits?", result.err)))
+        self.assertEqual(sorted(map(int, named)), others, str(result))
+
     def test_a_rank_that_stops_is_named_after_the_timeout(self):
-        job, pids = self.start(env={"PRUN_TIMEOUT": "3"})
-        os.kill(pids[2], signal.SIGSTOP)
-        result = self.end(job, pids, r"(?m)^prun: .*rank 2\b", seconds=SECONDS + 3)
-        self.assertEqual(len(re.findall(r"PRUN_TIMEOUT", result.err)), 1, str(result))
-        self.assertEqual(len(re.findall(r"ends the job", result.err)), 1, str(result))
+        for launcher in [harness.mpirun, "-n", RANKS, harness.prun], [harness.prun, "--nproc", RANKS]:
+            for stopped, env, sees in (2, {}, True), (0, {"PRUN_COMM": "messages"}, False), (3, {"PRUN_COMM": "nodes:2"}, True):
+                with self.subTest(launcher=launcher, env=env):
+                    job, pids = self.start({**env, "PRUN_TIMEOUT": "2"}, launcher)
+                    os.kill(pids[stopped], signal.SIGSTOP)
+                    result = self.end(job, pids, "PRUN_TIMEOUT", seconds=SECONDS + 2)
+                    self.assertEqual(result.code, 3, str(result))
+                    self.check_stopped(result, stopped, pids[stopped], sees)
+
+    def test_a_rank_that_stops_is_ended_where_there_is_no_launcher(self):
+        with socket.socket() as one:
+            one.bind(("", 0))
+            port = one.getsockname()[1]
+        began = time.monotonic()
+        jobs = [harness.started([harness.prun, "-v", self.plan], self, cwd=self.folder,
+                                env={"RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "PRUN_TIMEOUT": "2"}) for rank in range(RANKS)]
+        pids = harness.ranks(harness.until(jobs[0], b"loss is"))
+        self.busy = max(BUSY, 4 * (time.monotonic() - began))
+        os.kill(pids[1], signal.SIGSTOP)
+        began = time.monotonic()
+        err = "".join(job.communicate(timeout=HANGS)[1].decode() for job in jobs)
+        result = Result(["prun"], 3, "", err, time.monotonic() - began)
+        self.assertEqual([job.returncode for job in jobs], [3, -signal.SIGKILL, 3, 3], str(result))
+        self.check_stopped(result, 1, pids[1])
 
     def test_mpirun_told_to_end_takes_all_ranks_along(self):
         job, pids = self.start()

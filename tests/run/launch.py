@@ -55,6 +55,18 @@ class Launch(Case):
         self.check_processes(lambda rank: {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": str(os.getpid()),
                                            "SLURM_STEP_NODELIST": "localhost"})
 
+    def test_a_job_of_slurm_is_one_process_without_srun(self):
+        """A batch script and a shell of salloc have the job's variables: a step is what srun starts. Its own number of tasks counts, not the job's."""
+        job = {"SLURM_JOB_ID": "77", "SLURM_NTASKS": "4", "SLURM_NODELIST": "localhost", "SLURM_PROCID": "0"}
+        one, four = self.plan(1), self.plan(4, name="four.plan")
+        for shell in job, {**job, "SLURM_STEP_ID": "4294967291"}, {**job, "SLURM_STEP_ID": "4294967290"}, {**job, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"}:
+            self.ok(run([harness.prun, one], env=shell))
+        self.assertFails(run([harness.prun, "four.plan"], cwd=self.folder, env=job), 1,
+                         "^prun: this plan is for 4 ranks, and without srun prun is one process: run `srun -n 4 prun four.plan`, `prun --nproc 4 four.plan` or `prun --ranks 4 four.plan`$")
+        self.ok(run([harness.prun, "--nproc", 4, four], env=job))
+        step = {**job, "SLURM_STEP_ID": "0"}
+        self.assertFails(run([harness.prun, "--ranks", 4, four], env=step), 2, "^prun: --ranks 4 puts all ranks in one process: leave out srun, or --ranks$")
+
     def test_without_the_whole_environment_there_is_one_rank(self):
         self.ok(run([harness.prun, self.plan(1)], env={"RANK": "1", "WORLD_SIZE": "4"}))
 
