@@ -28,6 +28,7 @@ typedef enum {
     OPT_WRITE_HINTS,
     OPT_FOLDER,
     OPT_GRADIENTS,
+    OPT_BATCH_NORM,
     OPT_STRICT,
     OPT_REDISTRIBUTION,
     OPT_MACHINE,
@@ -82,6 +83,9 @@ static const struct OptionSpec {
                          "                        makes the same plan without a search"},
     [OPT_FOLDER] = {"-I", ARGUMENT_REQUIRED, "-I FOLDER", "look for imports in FOLDER too; may be repeated"},
     [OPT_GRADIENTS] = {"--gradients", ARGUMENT_REQUIRED, "--gradients HOW", "mode data_parallel: mean or sum over the replicas"},
+    [OPT_BATCH_NORM] = {"--batch-norm", ARGUMENT_REQUIRED, "--batch-norm HOW",
+                        "mode data_parallel: statistics of each replica's rows, local, or of all,\n"
+                        "                        global"},
     [OPT_STRICT] = {"--strict-divide", ARGUMENT_NONE, "--strict-divide", "a split that does not divide a size is an error"},
     [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P",
                             "at -O2: auto, bound (fewest bytes), canonical (MindSpore's)"},
@@ -318,6 +322,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_GRADIENTS:
         options->overrides.gradients = value;
+        return true;
+    case OPT_BATCH_NORM:
+        options->overrides.batch_norm = value;
         return true;
     case OPT_STRICT:
         return options->overrides.strict_divide = true;

@@ -49,9 +49,9 @@ typedef struct Overrides {
     const int64_t *define_value;
     const double *define_real; /* NULL, or per definition: its value where it is a real; NaN: define_value counts */
     int nranks;
-    int replicas;                                                                                /* 0: not given */
-    int micro_batches;                                                                           /* in the place of train's; 0: not given */
-    const char *mode, *search, *dataset, *gradients, *memory, *shard_states, *regather, *stages; /* as written; checked here */
+    int replicas;      /* 0: not given */
+    int micro_batches; /* in the place of train's; 0: not given */
+    const char *mode, *search, *dataset, *gradients, *batch_norm, *memory, *shard_states, *regather, *stages; /* as written; checked here */
     bool strict_divide;
     int nfolders; /* where imports are looked for that are not beside the file: -I, the installed library */
     const char *const *folder;

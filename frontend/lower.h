@@ -327,7 +327,7 @@ bool sends_received(Lower *lower); /* after the net */
 
 bool group_eval(Lower *lower, const Expr *value); /* a setting of the parallel block: group (evens = [0, 2]); */
 bool groups_check(Lower *lower);                  /* after the block */
-void ranks_define(Lower *lower);                  /* the names rank and nranks, before the net */
+void ranks_define(Lower *lower);                  /* the names rank and nranks, before the net; in all modes batch_norm_replicas */
 /* Whether numbers of an expression are each rank's own. rank_set: `rank` is that number from here on; -1: the tensor again. */
 bool mentions_rank(const Lower *lower, const Expr *expr);
 int rank_set(Lower *lower, int rank);

@@ -51,6 +51,20 @@ static bool eval_gradients(Lower *lower, const Expr *value) {
     return gradients >= 0;
 }
 
+static bool eval_batch_norm(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"local", "global"};
+    Settings *settings = &lower->graph->settings;
+    const int which = choice(lower, "batch_norm", value, names, 2);
+    settings->batch_norm_global = which == 1;
+    /* Elsewhere a whole batch is global anyway, and a rank's own values are local. */
+    const bool fits = settings->mode == MODE_DATA_PARALLEL || settings->batch_norm_global == (settings->mode != MODE_MANUAL);
+    if (which < 0 || fits || lower->overrides->mode) return which >= 0;
+    diag_error(lower->diags, lower_span(lower, value->loc), "batch_norm = %s is for mode data_parallel, and this is mode %s", names[which],
+               mode_name[settings->mode]);
+    diag_hint(lower->diags, "here its statistics are %s", which ? "each rank's own" : "those of the whole batch, however it is split");
+    return false;
+}
+
 static bool eval_bucket(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "bucket", 0, INT64_MAX, &lower->graph->settings.bucket_bytes);
 }
@@ -123,6 +137,7 @@ enum {
     PIPELINE,
     SEARCH,
     GRADIENTS,
+    BATCH_NORM,
     MESH,
     DATASET,
     BUCKET,
@@ -141,6 +156,7 @@ const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
                                      [PIPELINE] = {"pipeline_scheduler", eval_pipeline},
                                      [SEARCH] = {"search", eval_search},
                                      [GRADIENTS] = {"gradients", eval_gradients},
+                                     [BATCH_NORM] = {"batch_norm", eval_batch_norm},
                                      [MESH] = {"mesh", mesh_eval},
                                      [DATASET] = {"dataset", eval_dataset},
                                      [BUCKET] = {"bucket", eval_bucket},
@@ -289,7 +305,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->strict_divide = flags->strict_divide;
     bool given[NPARALLEL] = {[MODE] = flags->mode,           [SEARCH] = flags->search, [DATASET] = flags->dataset,
                              [GRADIENTS] = flags->gradients, [MEMORY] = flags->memory, [SHARD_STATES] = flags->shard_states,
-                             [REGATHER] = flags->regather,   [STAGES] = flags->stages};
+                             [REGATHER] = flags->regather,   [STAGES] = flags->stages, [BATCH_NORM] = flags->batch_norm};
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
     ok &= flag_lower(lower, "--stages", flags->stages, eval_stages);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
@@ -301,6 +317,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
         ok &= settings_lower(lower, block, "parallel", parallel_settings, nparallel_settings, train_settings, ntrain_settings, "train",
                              given);
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
+    ok &= flag_lower(lower, "--batch-norm", flags->batch_norm, eval_batch_norm);
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
     if (ok) warn_search(lower);
     if (ok && block) warn_manual(lower, block);

@@ -1,4 +1,4 @@
-/* ranks: mode manual: what a rank's own number is, values of which each rank has its own, and groups of ranks. */
+/* ranks: mode manual: what a rank's own number is, values of which each rank has its own, and groups of ranks. In all modes: how many replicas have statistics together. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -43,7 +43,19 @@ static int rank_value(Lower *lower) {
     return rank_own(lower, graph_emit(graph, OP_cumsum, &ones, 1, before, "ranks", span), "rank", span);
 }
 
+/* Whose rows the statistics of a batch_norm are of, beside those that its operand shows: what counts them multiplies by it. */
+static void together_define(Lower *lower) {
+    const Settings *settings = &lower->graph->settings;
+    const bool together = lower->hidden && settings->mode == MODE_DATA_PARALLEL && settings->batch_norm_global;
+    const int n = together ? lower->graph->replicas : 1;
+    if (names_find(&lower->globals, "batch_norm_replicas")) return;
+    Symbol *symbol = names_insert(&lower->globals, lower->arena, "batch_norm_replicas");
+    symbol->kind = SYMBOL_NUMBER;
+    symbol->number = (Number){.i = n, .f = n};
+}
+
 void ranks_define(Lower *lower) {
+    together_define(lower);
     if (!lower->manual) return;
     Symbol *symbol = names_find(&lower->globals, "rank");
     if (!symbol) symbol = names_insert(&lower->globals, lower->arena, "rank");

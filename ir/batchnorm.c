@@ -1,5 +1,6 @@
 /* batchnorm: batch_norm, of each channel (dimension 1 of x) over all other dimensions: rules, the gradient, and what stands for both where a strategy splits those.
- * Then nothing but numbers a channel crosses ranks: forward the mean and the variance; backward the gradients of weight and bias, which the gradient of x is made of. */
+ * Then nothing but numbers a channel crosses ranks: forward the mean and the variance; backward the gradients of weight and bias, which the gradient of x is made of.
+ * In mode data_parallel with `batch_norm = global` the rows of all replicas, behind each other, are what one batch_norm is of. */
 #include "ir/expansion.h"
 
 #include <assert.h>
@@ -90,6 +91,52 @@ static int number_beside(Graph *graph, const Node *node, int value, double numbe
     TensorType type = graph->values.at[value].type;
     type.shape.ndim = type.hidden;
     return graph_constant(graph, type, NULL, number, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
+}
+
+/* ---------------------------------------------------------------- all replicas' rows */
+
+/* A value of every replica as its dimension 0; as [rows, ..], of all replicas behind each other; and back. */
+static int of_all(Graph *graph, const Node *node, int value, const Shape *shape, bool hide, const char *what) {
+    const Attr hiding[MAX_ATTRS] = {{.given = hide, .i = hide}};
+    Attr sizes[MAX_ATTRS] = {{.given = true, .n = shape->ndim}};
+    memcpy(sizes[0].ints, shape->dim, sizeof *shape->dim * (size_t)shape->ndim);
+    if (!hide) value = expand_emit(graph, node, OP_expose, value, -1, hiding, "all");
+    value = expand_emit(graph, node, OP_reshape, value, -1, sizes, what);
+    return hide ? expand_emit(graph, node, OP_expose, value, -1, hiding, what) : value;
+}
+
+/* A number a channel, the same of all replicas. */
+static int for_each_replica(Graph *graph, const Node *node, int number, const char *what) {
+    TensorType type = graph->values.at[node->in[0]].type;
+    const Attr hide[MAX_ATTRS] = {{.given = true, .i = 1}};
+    type.hidden = false;
+    type.shape = (Shape){.ndim = 2, .dim = {type.shape.dim[0], type.shape.dim[1 + CHANNEL]}};
+    const int zeros = graph_constant(graph, type, NULL, 0, arena_printf(graph->arena, "%s.zeros", node->name), node->span);
+    return expand_emit(graph, node, OP_expose, expand_emit(graph, node, OP_add, zeros, number, NULL, what), -1, hide, what);
+}
+
+/* Weight and bias come last, of each replica: so their gradients are averaged, or added up, as those of other parameters. */
+void spread_batch_norm(Graph *graph, const Node *node, int *out) {
+    const int x = node->in[0];
+    const TensorType type = graph->values.at[x].type;
+    Shape rows = {.ndim = type.shape.ndim - 1};
+    Attr wide[MAX_ATTRS];
+    memcpy(rows.dim, type.shape.dim + 1, sizeof *rows.dim * (size_t)rows.ndim);
+    rows.dim[0] *= type.shape.dim[0];
+    channel_shape(graph, x, true, wide);
+    const TensorType channels = {.dtype = type.dtype, .shape = {.ndim = 1, .dim = {rows.dim[CHANNEL]}}};
+    const int all = of_all(graph, node, x, &rows, false, "rows");
+    const int one = graph_constant(graph, channels, NULL, 1, arena_printf(graph->arena, "%s.one", node->name), node->span);
+    const int zero = graph_constant(graph, channels, NULL, 0, arena_printf(graph->arena, "%s.zero", node->name), node->span);
+    const int normal = graph_emit(graph, OP_batch_norm, (int[]){all, one, zero}, 3, node->attr,
+                                  arena_printf(graph->arena, "%s.normal", node->name), node->span);
+    const int mean = graph_producer(graph, normal)->out[1], variance = graph_producer(graph, normal)->out[2];
+    const int own = of_all(graph, node, normal, &type.shape, true, "own");
+    const int weight = expand_emit(graph, node, OP_reshape, node->in[1], -1, wide, "weight");
+    const int bias = expand_emit(graph, node, OP_reshape, node->in[2], -1, wide, "bias");
+    out[0] = expand_emit(graph, node, OP_add, expand_emit(graph, node, OP_mul, own, weight, NULL, "scaled"), bias, NULL, "moved");
+    out[1] = for_each_replica(graph, node, mean, "mean");
+    out[2] = for_each_replica(graph, node, variance, "variance");
 }
 
 /* ---------------------------------------------------------------- gradient */

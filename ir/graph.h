@@ -328,9 +328,10 @@ typedef struct Settings {
     Dataset dataset;
     const Hint *dataset_hint; /* DATASET_EXPLICIT: hint->in[i] for input i */
     Span dataset_span;
-    bool gradients_mean;  /* data_parallel: mean (else sum) */
-    int64_t bucket_bytes; /* gradients reduced in one communication: up to so many, 0: each alone */
-    MeshAxes mesh;        /* the named mesh, if any */
+    bool gradients_mean;    /* data_parallel: mean (else sum) */
+    bool batch_norm_global; /* data_parallel: batch_norm is over all replicas' rows. Not in texts: operators say it */
+    int64_t bucket_bytes;   /* gradients reduced in one communication: up to so many, 0: each alone */
+    MeshAxes mesh;          /* the named mesh, if any */
     Span mesh_span;
     DataKind data;
     int64_t data_seed, data_rows; /* numpy_rand, normal, uniform: seed; numpy_rand: rows, 0: as many as the batch */

@@ -117,12 +117,13 @@ typedef struct Op {
     bool broadcasts; /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
     bool divided;    /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
-    Reduction reduction;    /* how a result is partial when a factor that it lacks is split; sum when left out */
-    AdjointFn *adjoint;     /* NULL: no gradient */
-    int gradient;           /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
-    ExpandFn *expand;       /* composite: rewritten before autodiff */
-    ExpandFn *expand_split; /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
-    int flops;              /* per point of the factors' index space, and of Rule.depth */
+    Reduction reduction;       /* how a result is partial when a factor that it lacks is split; sum when left out */
+    AdjointFn *adjoint;        /* NULL: no gradient */
+    int gradient;              /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
+    ExpandFn *expand;          /* composite: rewritten before autodiff */
+    ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
+    ExpandFn *expand_replicas; /* over the rows of all replicas, where the setting batch_norm says so: rewritten by pass rows */
+    int flops;                 /* per point of the factors' index space, and of Rule.depth */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool product;  /* computed by matrix products, as fast as these */

@@ -127,6 +127,7 @@ RuleFn
 RuleFn rule_batch_norm_grad; /* {eps}: x, dy, weight, mean, variance -> the gradients of x, weight and bias; the factors are the same */
 AdjointFn adjoint_batch_norm;
 ExpandFn split_batch_norm, split_batch_norm_grad;
+ExpandFn spread_batch_norm; /* of a hidden x: over the rows of all replicas */
 
 /* ---- attention.c */
 

@@ -172,7 +172,8 @@ cell kl_div(x, target, log_target = false, batchmean = false) {
 }
 
 # Each channel, over the batch and all places, brought to mean 0 and variance 1, then scaled and moved: PyTorch's BatchNorm, of the whole batch however it is
-# split. weight, bias, running_mean and running_var are those of PyTorch's files. In an eval the running ones take the place of the batch's. x: [n, c, ..] -> [n, c, ..]
+# split; in mode data_parallel of each replica's rows, or with batch_norm = global of all, as its SyncBatchNorm. weight, bias, running_mean and running_var are those
+# of PyTorch's files. In an eval the running ones take the place of the batch's. x: [n, c, ..] -> [n, c, ..]
 cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
     require eps > 0 "eps is above 0: it is added to a variance";
     require momentum >= 0 and momentum <= 1 "momentum is the share of the new batch in the running statistics: 0 to 1";
@@ -184,7 +185,7 @@ cell batch_norm(x, momentum = 0.1, eps = 1e-5) {
     state running_var  : f32[channels] = ones;
     if training {
         y, mean, variance = batch_norm(x, weight, bias, eps = eps) shard;
-        count = size(x, 0);
+        count = size(x, 0) * batch_norm_replicas;
         for d in 2..ndim(x) {
             count = count * size(x, d);
         }

@@ -133,7 +133,7 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
         if (graph->nodes.at[id].op == OP_read) p->by_rows[graph->nodes.at[id].out[0]] = states[graph->nodes.at[id].state];
 }
 
-/* Mode manual: an operator on all ranks' values lies as its operands do; a factor as the first of them that has it. */
+/* Modes manual and data_parallel: an operator on all replicas' values lies as its operands do; a factor as the first of them that has it. */
 static void decide_as_operands(Propagator *p, int id) {
     const Graph *graph = p->graph;
     const Node *node = &graph->nodes.at[id];
@@ -147,7 +147,7 @@ static void decide_as_operands(Propagator *p, int id) {
         strategy_out_layout(maker, maker->strategy, graph->values.at[node->in[i]].index, value_type(p, node->in[i])->shape.ndim, &layout);
         for (int d = 0; d < layout.ndim; d++) {
             const int f = rule->in[i][d], n = layout_count(&layout, d);
-            if (n == 0 || f < 0 || seen[f] || split || factor_stays_whole(&rule->factor[f])) continue;
+            if (n == 0 || f < 0 || seen[f] || split || rule->factor[f].whole) continue;
             if (rule->factor[f].size % layout_split(&layout, d) != 0) continue;
             for (int k = 0; k < n; k++)
                 strategy_append(&strategy, f, layout_list(&layout, d)[k]);
@@ -163,9 +163,10 @@ static void split_batches(Propagator *p) {
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         if (p->chosen[id] || node_is_leaf(node)) continue;
-        if (graph->settings.mode == MODE_MANUAL && hidden_factor(p, node) < 0)
+        const bool hides = mode_hides(graph->settings.mode);
+        if (hides && hidden_factor(p, node) < 0)
             decide_as_operands(p, id);
-        else if (mode_hides(graph->settings.mode))
+        else if (hides)
             decide_factor(p, id, hidden_factor(p, node), STRATEGY_BATCH);
         else
             decide_factor(p, id, is_sharded(graph) ? batch_factor(graph, node, p->batch) : -1, STRATEGY_BATCH);

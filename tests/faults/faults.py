@@ -904,6 +904,11 @@ seed(unit("compiler", "expand", "expand/batch_norm_of_a_split_batch_reduces_numb
 seed(unit("compiler", "expand", "expand/batch_norm_of_split_channels_is_one_operator"),
      ("batch_norm's gradient takes the mean of dy off", "batch_norm_grad_kernel", "fe_add(dbias, fe_mul(normalised, dweight))", "fe_mul(normalised, dweight)"),
      ("the derivative of a variance is twice a mean of products", "batch_norm_tangent", "fe_mul(2, along)", "along"))
+seed(script("states", "compiler/pcc", "States.test_replicas_share_statistics_where_the_net_says_so"),
+     ("statistics are of all replicas' rows where the net says so", "over_replicas", "return hidden ?", "return false ?"),
+     ("of all replicas' rows each rank has its own", "decide_as_operands", "|| rule->factor[f].whole)", "|| factor_stays_whole(&rule->factor[f]))"))
+seed(script("states", "compiler/pcc", "States.test_running_statistics_are_pytorchs_however_the_batch_is_split"),
+     ("a running variance counts all replicas' rows", "together_define", "together ? lower->graph->replicas : 1", "1"))
 seed(unit("ir", "adjoint"),
      ("a variance's gradient is of x less its mean", "adjoint_of_statistic", "OP_sub", "OP_add"))
 seed(unit("ir", "norm"),

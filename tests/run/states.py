@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """States that the net writes, and random numbers, end to end: batch_norm in training and evaluation against PyTorch's definition in Python's doubles, on any ranks, from
 checkpoints; dropout, whose numbers are the same on any ranks."""
+import json
 import math
 import os
 import random
@@ -23,6 +24,21 @@ net n(batch = %d) {
 }
 train { data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1); epochs = 1; %s }
 eval { data = npy(x = "x.npy"); batch = 3; every = never; }
+"""
+# The mean and the variance have gradients too.
+GLOBAL = """net n(batch = 4) {
+    input x : f64[batch, 2, 3];
+    param w : f64[3, 2, 1, 1] = normal(0.5);
+    param g : f64[3] = uniform(0.5, 1.5);
+    param b : f64[3] = normal(0.5);
+    state middle : f64[3] = zeros;
+    z = conv2d(reshape(x, shape = [batch, 2, 3, 1]), w);
+    y, m, v = batch_norm(z, g, b, eps = 0.001);
+    middle <- 0.5 * middle + 0.5 * m;
+    loss mean(square(tanh(y) - 0.5) * z) + 0.1 * mean(square(v)) + 0.1 * mean(m);
+}
+train { data = npy(x = "all.npy"); optimizer = momentum(lr = 0.5, momentum = 0.5); epochs = 1; }
+parallel { mode = data_parallel; batch_norm = global; }
 """
 DROPOUT = """import "nn.dsl";
 net n(batch = 8) {
@@ -62,19 +78,21 @@ class States(Case):
             var.append(sum((v - mean[c]) ** 2 for v in all) / len(all))
         return mean, var
 
+    def replicas(self, n):
+        """Options with which n replicas share the batch, and its statistics."""
+        return "--mode", "data_parallel", "--batch-norm", "global", "--replicas", n, "-D", "batch=%d" % (BATCH // n)
+
     def test_running_statistics_are_pytorchs_however_the_batch_is_split(self):
         for places in 1, 6:
-            first = None
-            for ranks, more in (1, ()), (2, ()), (4, ()), (3, ()), (2, ("--mode", "data_parallel")):
+            for ranks, more in (1, ()), (2, ()), (4, ()), (3, ()), (2, self.replicas(2)), (4, self.replicas(4)), (2, self.replicas(4)), (1, self.replicas(2)), (3, self.replicas(4)):
                 with self.subTest(places=places, ranks=ranks, more=more):
                     plan = self.norm(places, "steps = 1;", ranks, "", *more)
                     result = self.ok(self.local(plan, ranks, "--save", "w.safetensors"))
-                    if more:
-                        continue  # each replica has statistics of its own
                     mean, var = self.statistics(self.x[:BATCH], 0.5)
                     n = BATCH * places
                     saved = self.saved("w.safetensors")
-                    self.assertClose(result.losses(), [self.loss(self.x[:BATCH], 0.5, mean, var)], relative=1e-5)
+                    own = [result.losses(label[1])[0] for label in result.labels()] or result.losses()
+                    self.assertClose([sum(own) / len(own)], [self.loss(self.x[:BATCH], 0.5, mean, var)], relative=1e-5)
                     self.assertClose(saved["y.running_mean"], [MOMENTUM * m for m in mean], relative=1e-5)
                     self.assertClose(saved["y.running_var"], [1 - MOMENTUM + MOMENTUM * v * n / (n - 1) for v in var], relative=1e-5)
                     result = self.ok(self.local(plan, ranks, "--eval", "--load", "w.safetensors"))
@@ -83,6 +101,40 @@ class States(Case):
                     y = self.values(self.x, saved["w"][0], saved["y.running_mean"], saved["y.running_var"])
                     terms = [(b * weight[c] + bias[c] - 1) ** 2 * a * saved["w"][0] for r, s in zip(self.x, y) for c in range(CHANNELS) for a, b in zip(r[c], s[c])]
                     self.assertClose([found], [sum(terms) / len(terms)], relative=1e-3)
+
+    def test_replicas_share_statistics_where_the_net_says_so(self):
+        """batch_norm = global: what each of them learns is what one rank learns of the whole batch, and nothing but numbers a channel goes between them."""
+        pick = random.Random(5)
+        self.write("all.npy", npy([pick.uniform(-1, 2) for _ in range(36 * 6)], [36, 2, 3], "d"))
+        self.write("net.dsl", GLOBAL)
+        self.ok(self.local(self.compile("net.dsl", "whole.plan", "--mode", "auto", "-D", "batch=12"), 1, "--save", "whole.safetensors"))
+        whole = self.saved("whole.safetensors")
+        for ranks, replicas, more in (1, 4, ()), (2, 2, ()), (4, 4, ()), (2, 4, ("-O0",)), (4, 4, ("-O0",)), (3, 4, ()), (2, 3, ()), (3, 3, ("--gradients", "sum")):
+            with self.subTest(ranks=ranks, replicas=replicas, more=more):
+                plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, "--replicas", replicas, "-D", "batch=%d" % (12 // replicas), "--prove=full", *more)
+                self.ok(self.local(plan, ranks, "--save", "w.safetensors"))
+                saved = self.saved("w.safetensors")
+                for name in whole if "sum" not in more else []:
+                    self.assertClose(saved[name], whole[name], relative=1e-11, absolute=1e-13, what=name)
+                self.assertEqual(saved["w"] != whole["w"] and "sum" in more, "sum" in more)
+                if ranks > 1 and replicas % ranks == 0:
+                    stats = self.ok(harness.run(harness.compiling("net.dsl", "--ranks", ranks, "--replicas", replicas, "-D", "batch=%d" % (12 // replicas), "--stats=json", "-o", "t.plan", *more, cwd=self.folder), cwd=self.folder)).out
+                    for communication in json.loads(stats)["communications"]:
+                        self.assertLess(communication["sent"]["max"], 6 * 3 * 8, communication)  # of x a rank has more
+        self.write("own.dsl", GLOBAL.replace("global", "local"))
+        self.ok(self.local(self.compile("own.dsl", "net.plan", "--ranks", 2, "-D", "batch=6"), 2, "--save", "w.safetensors"))
+        self.assertNotAlmostEqual(self.saved("w.safetensors")["b"][0], whole["b"][0], places=4)
+
+    def test_replicas_with_common_statistics_go_on_from_a_checkpoint(self):
+        train = "checkpoint every 1 steps;"
+        plan = self.norm(6, train, 2, "", *self.replicas(2))
+        self.ok(self.local(plan, 2, "--save", "whole.safetensors", "--checkpoint-dir", "one"))
+        plan = self.norm(6, train, 4, "", *self.replicas(4))
+        steps = sorted(name for name in os.listdir(self.path("one")) if name != "lock")
+        self.ok(self.local(plan, 4, "--save", "rest.safetensors", "--checkpoint-dir", "two", "--resume", self.path("one", steps[0])))
+        a, b = self.saved("whole.safetensors"), self.saved("rest.safetensors")
+        for name in a:
+            self.assertClose(a[name], b[name], relative=1e-4, absolute=1e-6, what=name)
 
     def test_a_state_takes_the_mean_over_accumulated_batches(self):
         for ranks in 1, 2:
