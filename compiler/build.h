@@ -20,6 +20,13 @@ typedef struct NotedHint {
     const char *name;
 } NotedHint;
 
+/* Why an operator is of its stage: of all, as it is computed of constants alone; a hint; hints before and behind it in the order of operators; the cuts. */
+typedef enum { STAGE_OF_ALL, STAGE_ASKED, STAGE_BETWEEN, STAGE_CUT } StageCause;
+typedef struct StageWhy {
+    StageCause cause;
+    int before, behind; /* STAGE_BETWEEN: nodes of front.chosen */
+} StageWhy;
+
 /* What pass search found. */
 typedef struct SearchResult {
     const char *how; /* the search whose solution was taken */
@@ -65,6 +72,8 @@ typedef struct Front {
     int64_t batches; /* of a step, where the graph has only the first two, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */
     const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
+    StageWhy *stage_why;       /* per node of chosen; NULL: there are no stages, or the program follows another */
+    double stage_s;            /* what the slowest stage takes of a batch, by what the cuts weigh */
     bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */
     VEC(NotedHint) hints;      /* as written: passes may drop nodes */
     Paths paths;               /* for --explain: what hints can name */

@@ -7,7 +7,7 @@
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
  *   search.c       strategies that a solver finds for the whole net; budget.h: measures that keep a plan within a rank's memory
- *   stages.c       which stage of a pipeline runs each operator
+ *   stages.c       which stage of a pipeline runs each operator; stage_count.c: how many stages
  *   expand.c       operators along rows that are split, in operators that can be split so
  *   build.h        one program on its way: front, sharded, spmd, placement
  *   assign.c       strategies -> layouts of every operand, result, state and input (sharded.h); updates.c: updates of large states in parts
@@ -90,6 +90,21 @@ typedef struct MicroBatches {
     double seconds;      /* that a step is predicted to take more */
 } MicroBatches;
 
+/* The stages of `stages = auto`: a divisor of the ranks, and what each that was tried costs. */
+typedef struct StageTried {
+    int stages;
+    bool compiles; /* else nothing more is known of it */
+    double step_s;
+    int64_t bytes, over_bytes; /* of a rank; beyond what it may need */
+    int broken;                /* demands of the parallel block */
+} StageTried;
+enum { MAX_STAGES_TRIED = 64 };
+typedef struct StageCount {
+    int stages; /* that are taken */
+    int ntried;
+    StageTried tried[MAX_STAGES_TRIED];
+} StageCount;
+
 /* From a net to a plan; everything lives in the arena. */
 typedef struct Compilation {
     Arena *arena;
@@ -107,11 +122,13 @@ typedef struct Compilation {
         const char *name;
         double seconds;
     } pass[MAX_PASSES];
-    Source read;           /* parse: the text */
-    MicroBatches *micro;   /* taken for memory; NULL: not asked */
-    MicroBatches *again;   /* pass fits: it is compiled again, with these; NULL: no */
-    double seconds;        /* of all of them */
-    double verify_seconds; /* of the verification after them */
+    Source read;              /* parse: the text */
+    MicroBatches *micro;      /* taken for memory; NULL: not asked */
+    StageCount *stages;       /* `stages = auto`: what was taken; NULL: not asked */
+    StageCount *stages_again; /* it is compiled again, with so many; NULL: no */
+    MicroBatches *again;      /* pass fits: it is compiled again, with these; NULL: no */
+    double seconds;           /* of all of them */
+    double verify_seconds;    /* of the verification after them */
 } Compilation;
 
 static inline Build *program_train(const Compilation *c) {
@@ -202,6 +219,16 @@ int64_t bytes_needed(const Compilation *c);
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
 /* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; NULL: it is none that may be taken so. */
 const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s);
+/* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */
+bool stage_count_asked(const Compilation *c);
+/* Of the divisors of the ranks the one with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. NULL: with none the net can be compiled. */
+StageCount *stage_count_choose(Compilation *c);
+void stage_count_say(Compilation *c); /* -v */
+/* "4 of 1, 2, 4, 8, ..." */
+void stage_count_print(Text *text, Compilation *c);
+/* pipeline.c: what program train costs in so many stages. False: it cannot be compiled so. */
+struct BuildCost;
+bool stages_cost(const Compilation *c, int stages, struct BuildCost *cost);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 
@@ -266,6 +293,8 @@ int graph_as_type(Graph *graph, int value, DType dtype, Span span); /* the value
 bool *graph_varies(const Graph *graph);
 /* Adds copies of the forward nodes that vary, on inputs of their own, for one more batch of a step. copy[v]: of each forward value, itself where it is
  * shared. Their origins are the forward nodes. */
+/* Per node: it is computed of constants alone. In the graph's arena (stages.c). */
+bool *graph_constant_nodes(const Graph *graph);
 void graph_copy_forward(Graph *graph, const bool *varies, int micro, int *copy);
 /* Gradient nodes whose origin is a copy get that one's origin. */
 void graph_origins_follow(Graph *graph);

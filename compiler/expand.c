@@ -96,7 +96,11 @@ static void expand_node(Expansion *e, int id, Node node, ExpandFn *expand) {
     node.origin = old->origin == id ? -1 : e->copy.node[old->origin];
     copy_expand(&e->copy, id, &node, expand);
     for (int n = first; n < g->nodes.n; n++)
-        if (!node_is_leaf(&g->nodes.at[n])) g->nodes.at[n].recompute = old->recompute, g->nodes.at[n].stage = old->stage;
+        if (!node_is_leaf(&g->nodes.at[n])) {
+            g->nodes.at[n].recompute = old->recompute;
+            g->nodes.at[n].stage = old->stage;
+            g->nodes.at[n].asked = old->asked;
+        }
     for (int n = first; old->origin == id && old->strategy != NULL && n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n])) inherit(g, &g->nodes.at[n], old, &node);
     if (node.micro > 0) follow_forward(e, first, old->origin, node.micro);

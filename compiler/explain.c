@@ -139,6 +139,34 @@ static const char *other_text(const void *context, const Node *node, const Strat
     return strategy_text(e, &e->b->front.chosen, node, strategy);
 }
 
+/* Which stage of a pipeline runs an operator of front.chosen. */
+static void explain_stage(const Explain *e, int id) {
+    const Front *front = &e->b->front;
+    const Graph *g = &front->chosen;
+    const Node *node = &g->nodes.at[id];
+    if (front->stage_why == NULL || node_is_leaf(node)) return;
+    const StageWhy *why = &front->stage_why[id];
+    const int each = g->nranks, first = (node->stage - 1) * each;
+    if (why->cause == STAGE_OF_ALL)
+        text_printf(e->text, "  stage        none: it is computed of constants alone, by all ranks\n");
+    else
+        text_printf(e->text, "  stage        %d, ranks %d to %d: ", node->stage - 1, first, first + each - 1);
+    switch (why->cause) {
+    case STAGE_OF_ALL:
+        return;
+    case STAGE_ASKED:
+        text_printf(e->text, "its hint%s\n", at_text(e, node->asked->span));
+        return;
+    case STAGE_BETWEEN:
+        text_printf(e->text, "it lies between %s and %s, which hints have there\n", g->nodes.at[why->before].name,
+                    g->nodes.at[why->behind].name);
+        return;
+    case STAGE_CUT:
+        text_printf(e->text, "the net is cut where the slowest stage takes least, %.4g ms of a batch\n", 1e3 * front->stage_s);
+        return;
+    }
+}
+
 static void explain_node(const Explain *e, int id) {
     Text *text = e->text;
     const Graph *g = e->g;
@@ -159,6 +187,7 @@ static void explain_node(const Explain *e, int id) {
                     "               ranks that hold terms of the gradient (unless --whole-updates)\n");
         return;
     }
+    if (decision != NULL) explain_stage(e, id);
     text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, g, node, node->strategy));
     if (decision != NULL && e->b->front.followed != NULL && e->b->front.followed[id]) {
         text_printf(text, "  because      it has this strategy in program train\n");

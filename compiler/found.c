@@ -218,6 +218,26 @@ static void print_lines(Text *text, Found *f) {
         }
 }
 
+/* The stages: the first and the last operator of each, between which all others are; where stages do not follow each other in the order of the net all operators. */
+static void print_stages(Text *text, const Graph *g) {
+    bool ordered = true;
+    int before = 0;
+    const Node *last = NULL, *said = NULL; /* with a stage; of which a line speaks */
+    for (int n = 0; n < g->nforward; n++) {
+        ordered = ordered && (g->nodes.at[n].stage == 0 || node_is_leaf(&g->nodes.at[n]) || g->nodes.at[n].stage >= before);
+        if (!node_is_leaf(&g->nodes.at[n]) && g->nodes.at[n].stage > before) before = g->nodes.at[n].stage;
+    }
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node_is_leaf(node) || node->stage == 0) continue;
+        const bool first = last == NULL || last->stage != node->stage;
+        if (first && last != said) text_printf(text, "%s = stage %d;\n", last->name, last->stage - 1);
+        if (!ordered || first) text_printf(text, "%s = stage %d;\n", (said = node)->name, node->stage - 1);
+        last = node;
+    }
+    if (last != said) text_printf(text, "%s = stage %d;\n", last->name, last->stage - 1);
+}
+
 bool hints_print(Text *text, Compilation *c) {
     const Build *b = program_train(c);
     Found f = {.g = &b->front.chosen, .arena = c->arena};
@@ -227,6 +247,7 @@ bool hints_print(Text *text, Compilation *c) {
     text_printf(&lines, "# Net %s on %d ranks: --hints with this file gives the plan that it is of.\nhints found {\n%s\n", f.g->name,
                 f.g->nranks, f.meshes.at != NULL ? f.meshes.at : "");
     print_lines(&lines, &f);
+    print_stages(&lines, f.g);
     text_printf(&lines, "}\n");
     if (f.unsaid != NULL)
         error_set(&c->error, EXIT_REJECTED, "--write-hints: %s splits what no operand of it has: no hint says that", f.unsaid);

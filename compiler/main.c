@@ -75,8 +75,8 @@ static const struct OptionSpec {
          "how operators without a strategy get one: auto (default), sharding_propagation,\n                        dynamic_programming, recursive_programming"},
     [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
     [OPT_SHARD] = {"--shard", ARGUMENT_REQUIRED, "--shard HINT",
-                   "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))'; goes before what files\n"
-                   "                        say; may be repeated"},
+                   "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))', or recompute, or stage 1;\n"
+                   "                        goes before what files say; may be repeated"},
     [OPT_HINTS] = {"--hints", ARGUMENT_REQUIRED, "--hints FILE", "read FILE as if the net imported it; may be repeated"},
     [OPT_WRITE_HINTS] = {"--write-hints", ARGUMENT_REQUIRED, "--write-hints FILE",
                          "write the strategies of the plan, found or given, as hints: --hints FILE\n"
@@ -93,7 +93,9 @@ static const struct OptionSpec {
                      "cpu (default), gpu8, or a machine file (prun --calibrate): what\n"
                      "                        messages, arithmetic and memory cost there"},
     [OPT_MEMORY] = {"--memory", ARGUMENT_REQUIRED, "--memory BYTES", "what a rank may need, '80 GiB': a plan that needs more is refused"},
-    [OPT_STAGES] = {"--stages", ARGUMENT_REQUIRED, "--stages N", "a pipeline: ranks in N stages, each of which has a part of the net"},
+    [OPT_STAGES] =
+        {"--stages", ARGUMENT_REQUIRED, "--stages N",
+         "a pipeline: ranks in N stages, each of which has a part of the net;\n                        auto: as many as are best"},
     [OPT_SHARD_STATES] = {"--shard-states", ARGUMENT_REQUIRED, "--shard-states WHAT",
                           "what ranks with equal copies share: none, optimizer (default; ZeRO-1),\n"
                           "                        gradients (ZeRO-2), parameters (ZeRO-3, FSDP)"},

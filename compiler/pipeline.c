@@ -204,15 +204,14 @@ static bool parse(Compilation *c, const char *text, size_t n) {
            (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
-const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) {
-    enum { SEEN = 2 };
-    Arena *arena = c->arena;
+/* The program train of the net once more, said otherwise, to see what it costs; nothing is said of it. NULL: it is rejected. */
+static Build *read_again(const Compilation *c, const Overrides *said, Arena *arena) {
     Options *options = arena_alloc(arena, sizeof *options);
     Diags *diags = arena_alloc(arena, sizeof *diags);
     Build *b = arena_alloc(arena, sizeof *b);
     *options = *c->options;
     options->dump = options->verbose = options->warnings_are_errors = false;
-    options->overrides.micro_batches = parts;
+    options->overrides = *said;
     options->overrides.paths = NULL;
     diags_init(diags, arena);
     diags->silenced = ~0u;
@@ -220,11 +219,31 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) 
         vec_push(arena, &diags->files, c->diags->files.at[f]);
     build_init(b, "train", arena, options, diags);
     b->tried = true;
-    b->front.most_s = most_s;
     Overrides overrides = options->overrides;
     overrides.rows = &b->front.rows;
+    return frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides) ? b : NULL;
+}
+
+bool stages_cost(const Compilation *c, int stages, BuildCost *cost) {
+    Arena arena;
+    Overrides said = c->options->overrides;
+    arena_init(&arena);
+    said.auto_stages = stages;
+    Build *b = read_again(c, &said, &arena);
+    const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
+    if (done) build_cost(b, cost);
+    arena_finish(&arena);
+    return done;
+}
+
+const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) {
+    enum { SEEN = 2 };
+    Overrides said = c->options->overrides;
+    said.micro_batches = parts;
+    Build *b = read_again(c, &said, c->arena);
+    if (b == NULL) return NULL;
+    b->front.most_s = most_s;
     Settings *settings = &b->front.graph.settings;
-    if (!frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) || !parse_whole(b, &c->read, &overrides)) return NULL;
     if (settings->accumulate > SEEN) {
         b->front.batches = settings->accumulate;
         settings->accumulate = SEEN;
@@ -279,6 +298,8 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
     bool done = parse(c, text, n);
     note_time(c, "parse", now_seconds() - begin);
     if (!done || c->diags->nerrors > 0 || !outputs_check(c, stages, NSTAGES) || !run_first(c)) return false;
+    if (stage_count_asked(c) && (c->stages_again = stage_count_choose(c)) != NULL) return false; /* compile() begins again with it */
+    stage_count_say(c);
     for (int i = 0; i < c->programs.n; i++)
         if (!run_program(c, c->programs.at[i])) return false;
     for (int p = 0; p < NPLAN_PASSES; p++) {
@@ -291,22 +312,28 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
 }
 
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n) {
-    const int nitems = diags->items.n, nwarnings = diags->nwarnings;
+    const int nitems = diags->items.n, nwarnings = diags->nwarnings, nfiles = diags->files.n;
+    StageCount *with_stages = NULL;
     memset(c, 0, sizeof *c);
     for (;;) {
         c->arena = arena;
         c->options = options;
         c->diags = diags;
+        c->stages = with_stages;
         diags->silenced = options->silenced;
         diags->warnings_are_errors = options->warnings_are_errors;
         if (run_all(c, text, n)) return true;
-        if (c->again == NULL) return c->error.code != 0 ? false : error_reported(&c->error, EXIT_REJECTED); /* diagnostics say it */
+        if (c->again == NULL && c->stages_again == NULL)
+            return c->error.code != 0 ? false : error_reported(&c->error, EXIT_REJECTED); /* diagnostics say it */
         MicroBatches *micro = c->again;
+        with_stages = c->stages_again != NULL ? c->stages_again : c->stages;
         Options *again = arena_alloc(arena, sizeof *again);
         *again = *options;
-        again->overrides.micro_batches = micro->parts;
+        if (micro != NULL) again->overrides.micro_batches = micro->parts;
+        if (with_stages != NULL) again->overrides.auto_stages = with_stages->stages;
         options = again;
         diags->items.n = nitems;
+        diags->files.n = nfiles; /* they are read again, and have the same numbers */
         diags->nwarnings = nwarnings;
         compilation_finish(c);
         memset(c, 0, sizeof *c);

@@ -36,9 +36,14 @@ static uint64_t node_hash(const Node *node) {
     return hash;
 }
 
+static int stage_asked(const Node *node) {
+    return node->asked != NULL ? node->asked->stage : -1;
+}
+
 /* Whether b may stand for a. A gradient node gets its strategy from its origin, so that is part of what it is. */
 static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
-    if (a->op != b->op || a->nin != b->nin || a->state != b->state || a->version != b->version || a->hint != b->hint || a->data != b->data)
+    if (a->op != b->op || a->nin != b->nin || a->state != b->state || a->version != b->version || a->hint != b->hint ||
+        a->data != b->data || stage_asked(a) != stage_asked(b))
         return false;
     if (!type_equal(&graph->values.at[a->out[0]].type, &graph->values.at[b->out[0]].type)) return false;
     for (int i = 0; i < a->nin; i++)
@@ -271,8 +276,16 @@ static void copy_written(Graph *g) {
     }
 }
 
+/* What is computed of constants alone is of no stage: all ranks have it. */
+static void forget_stages(Graph *g) {
+    const bool *constant = graph_constant_nodes(g);
+    for (int n = 0; n < g->nodes.n; n++)
+        if (constant[n]) g->nodes.at[n].asked = NULL;
+}
+
 bool pass_simplify(Build *b) {
     b->front.lowered = b->front.graph; /* its nodes and values stay: rewriting makes new ones */
+    if (b->front.graph.settings.stages > 1) forget_stages(&b->front.graph);
     graph_simplify(&b->front.graph, SIMPLIFY_ALL);
     copy_loss(&b->front.graph);
     copy_written(&b->front.graph);

@@ -2,26 +2,30 @@
  *
  * Before: expand; all strategies are of the ranks of one stage. After: Node.stage of every node, and graph.nranks counts the ranks of all stages: a stage is the ranks of
  * one value of their slowest digit. What is computed of constants alone, and inputs that several stages take, belong to no stage: all ranks have them. The operators of
- * a stage follow each other in program order, so what a stage reads is made by it or by one before it, in the forward pass.
+ * a stage follow each other in program order, unless hints (`stage 1`) ask for another one, so what a stage reads is made by it or by one before it, in the forward pass.
  *
- * The cuts are where the slowest stage takes the least time: its kernels, forward and backward, and what it exchanges with its neighbours; of equal ones where the
- * fewest bytes cross. Gradients are computed where their operators are, parameters and their slots lie where their first user is. */
-#include <math.h>
-#include <string.h>
-
+ * Hints hold: what they contradict is an error. Between them the cuts are where the slowest stage takes the least time: its kernels, forward and backward, and what it exchanges with its neighbours; of
+ * equal ones where the fewest bytes cross. Where a rank may need so much memory and no more, first of all no stage holds more than that, as far as states and what gradients take say so
+ * (search/chain.h). Gradients are computed where their operators are, parameters and their slots lie where their first user is. */
+#include "compiler/budget.h"
 #include "compiler/sharded.h"
+#include "search/chain.h"
 
 enum { MAX_CUTS = 400 }; /* places where cuts are looked for: of longer nets the best ones of so many runs of operators */
 
-/* Forward operators in program order, and what a cut behind each costs. */
+/* Forward operators in the order of the stages, that is program order unless hints say otherwise, and what a cut in front of each costs. */
 typedef struct Line {
     const Build *b;
     Graph *g;
-    int n;
-    int *node;      /* position -> node */
-    double *behind; /* position p: seconds of the kernels of positions 0 .. p - 1 */
-    double *bytes;  /* position p: what crosses a cut between p - 1 and p, forward and backward, of a rank */
-    int *messages;  /* the same: in how many messages */
+    int n, nstages;
+    int *node;       /* position -> node */
+    double *behind;  /* position p: seconds of the kernels of positions 0 .. p - 1 */
+    double *states;  /* likewise: bytes of a rank of the parameters whose first user they are, their slots and gradients */
+    double *held;    /* and of what gradients take of one batch */
+    double *bytes;   /* position p: what crosses a cut between p - 1 and p, forward and backward, of a rank */
+    int *messages;   /* the same: in how many messages */
+    int *next_asked; /* position p: the first one from p on whose stage is asked; n: none */
+    int *last_asked; /* position p: the last one before p; -1: none */
     int ncuts;
     int *cut; /* positions where cuts are looked for; the first is 0, the last n */
 } Line;
@@ -30,10 +34,7 @@ static const Machine *machine_of(const Build *b) {
     return b->options->machine != NULL ? b->options->machine : &machine_cpu;
 }
 
-/* ---------------------------------------------------------------- what a cut costs */
-
-/* Per node: it is computed of constants alone. */
-static bool *made_of_constants(const Graph *g) {
+bool *graph_constant_nodes(const Graph *g) {
     bool *only = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
@@ -44,33 +45,139 @@ static bool *made_of_constants(const Graph *g) {
     return only;
 }
 
-static void line_init(Line *line, const Build *b, Graph *g, const bool *constant) {
-    const bool *active = graph_active(g, g->arena);
+/* ---------------------------------------------------------------- the order of operators */
+
+/* What hints say of the stage of a node, from 0. */
+typedef struct Within {
+    int least;     /* what it takes is of this stage */
+    int most;      /* what takes it is */
+    int least_for; /* the node whose hint says so; -1: none does */
+} Within;
+
+static bool asked_before(const Build *b, const Graph *g, int node, const Within *within) {
+    const Node *late = &g->nodes.at[within->least_for], *early = &g->nodes.at[node];
+    diag_error(b->diags, early->asked->span, "%s cannot be of stage %d: it needs %s, which is of stage %d", early->name,
+               early->asked->stage, late->name, late->asked->stage);
+    diag_note(b->diags, late->asked->span, "that is said here");
+    diag_hint(b->diags, "a stage takes what it, or a stage before it, has computed");
+    diag_calls(b->diags, early->asked->call);
+    return false;
+}
+
+/* Fills in between which stages hints leave each operator. False after a diagnostic: there are none. */
+static bool find_within(const Build *b, const Graph *g, const bool *constant, int nstages, Within *within) {
     const int nforward = graph_nforward(g);
-    *line = (Line){.b = b, .g = g};
-    line->node = arena_alloc(g->arena, sizeof *line->node * (size_t)(nforward + 1));
-    line->behind = arena_alloc(g->arena, sizeof *line->behind * (size_t)(nforward + 2));
-    line->messages = arena_alloc(g->arena, sizeof *line->messages * (size_t)(nforward + 2));
-    line->bytes = arena_alloc(g->arena, sizeof *line->bytes * (size_t)(nforward + 2));
-    int *last = arena_alloc(g->arena, sizeof *last * (size_t)(g->values.n + 1)); /* per value the position of its last user */
     for (int n = 0; n < nforward; n++) {
         const Node *node = &g->nodes.at[n];
+        Within *own = &within[n];
+        *own = (Within){0, nstages - 1, -1};
         if (node_is_leaf(node) || constant[n]) continue;
-        const double backward = node->nout > 0 && active[node->out[0]] ? 2 : 0; /* kernels of gradients take about twice as long */
-        line->behind[line->n + 1] = line->behind[line->n] + (1 + backward) * operator_seconds(b->options->machine, g, node, node->strategy);
-        for (int i = 0; i < node->nin; i++)
-            last[node->in[i]] = line->n;
-        line->node[line->n++] = n;
+        for (int i = 0; i < node->nin; i++) {
+            const Within *operand = &within[g->values.at[node->in[i]].node];
+            if (operand->least > own->least) *own = *operand;
+        }
+        if (node->asked == NULL) continue;
+        if (node->asked->stage < own->least) return asked_before(b, g, n, own);
+        *own = (Within){node->asked->stage, node->asked->stage, n};
     }
+    for (int n = nforward - 1; n >= 0; n--)
+        for (int i = 0; i < g->nodes.at[n].nin && !constant[n]; i++) {
+            Within *operand = &within[g->values.at[g->nodes.at[n].in[i]].node];
+            if (within[n].most < operand->most) operand->most = within[n].most;
+        }
+    return true;
+}
+
+/* The operators in an order in which the stages that are asked follow each other: each without a hint goes with the one before it in the net, as far as what it takes and what takes it allow that. */
+static bool line_order(Line *line, const bool *constant) {
+    const Graph *g = line->g;
+    const int nforward = graph_nforward(g);
+    Within *within = arena_alloc(g->arena, sizeof *within * (size_t)(nforward + 1));
+    int *stage = arena_alloc(g->arena, sizeof *stage * (size_t)(nforward + 1));
+    if (!find_within(line->b, g, constant, line->nstages, within)) return false;
+    int before = 0;
+    for (int n = 0; n < nforward; n++) {
+        if (node_is_leaf(&g->nodes.at[n]) || constant[n]) continue;
+        const Within *own = &within[n];
+        before = stage[n] = before < own->least ? own->least : before > own->most ? own->most : before;
+    }
+    line->node = arena_alloc(g->arena, sizeof *line->node * (size_t)(nforward + 1));
+    for (int s = 0; s < line->nstages; s++)
+        for (int n = 0; n < nforward; n++)
+            if (stage[n] == s && !node_is_leaf(&g->nodes.at[n]) && !constant[n]) line->node[line->n++] = n;
+    return true;
+}
+
+/* ---------------------------------------------------------------- what a cut costs */
+
+static double bytes_of(const Graph *g, const Node *node, int k) {
+    Layout layout;
+    const TensorType *type = &g->values.at[node->out[k]].type;
+    strategy_out_layout(node, node->strategy, k, type->shape.ndim, &layout);
+    return (double)layout_max_bytes(&layout, type);
+}
+
+/* Of a rank of the stage, about: a parameter, its slots, of which ranks with equal copies may have parts, and its gradient. */
+static double state_bytes(const Graph *g, const Node *user, int operand) {
+    const int state = graph_producer(g, user->in[operand])->state;
+    const State *of = &g->states.at[state];
+    const ShardStates shared = g->settings.shard_states;
+    Layout layout;
+    strategy_in_layout(user, user->strategy, operand, of->type.shape.ndim, &layout);
+    const double own = (double)layout_max_bytes(of->layout != NULL ? of->layout : &layout, &of->type),
+                 all = (double)shape_elements(&of->type.shape) * dtype_bytes[of->type.dtype];
+    const double part = all < (double)g->settings.shard_bytes ? own : all / g->nranks;
+    double bytes = shared >= SHARD_PARAMETERS ? part : own;
+    for (int s = 0; s < g->states.n; s++)
+        if (s != state && g->states.at[s].parameter == state) bytes += shared >= SHARD_OPTIMIZER ? part : own;
+    return bytes + (of->trainable ? own : 0);
+}
+
+/* Per value: a gradient takes it. */
+static bool *taken_by_gradients(const Graph *g) {
+    bool *taken = arena_alloc(g->arena, (size_t)g->values.n + 1);
+    for (int n = graph_nforward(g); n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin && !graph_is_forward(g, n); i++)
+            taken[g->nodes.at[n].in[i]] = true;
+    return taken;
+}
+
+/* Sums up to each position of what its operators take, and of what they hold. */
+static void line_sums(Line *line) {
+    const Graph *g = line->g;
+    const bool *active = graph_active(g, g->arena), *taken = taken_by_gradients(g);
+    bool *known = arena_alloc(g->arena, (size_t)g->states.n + 1);
+    for (int p = 0; p < line->n; p++) {
+        const Node *node = &g->nodes.at[line->node[p]];
+        const double backward = node->nout > 0 && active[node->out[0]] ? 2 : 0; /* kernels of gradients take about twice as long */
+        line->behind[p + 1] = line->behind[p] + (1 + backward) * operator_seconds(line->b->options->machine, g, node, node->strategy);
+        line->states[p + 1] = line->states[p];
+        line->held[p + 1] = line->held[p];
+        for (int i = 0; i < node->nin; i++) {
+            const Node *maker = graph_producer(g, node->in[i]);
+            if (maker->op != OP_read || known[maker->state]) continue;
+            known[maker->state] = true;
+            line->states[p + 1] += state_bytes(g, node, i);
+        }
+        for (int k = 0; k < node->nout; k++)
+            if (taken[node->out[k]] && !node->recompute) line->held[p + 1] += bytes_of(g, node, k);
+    }
+}
+
+/* What crosses each cut: values that are made before it and taken behind it. */
+static void line_crossings(Line *line) {
+    const Graph *g = line->g;
+    const bool *active = graph_active(g, g->arena);
+    int *last = arena_alloc(g->arena, sizeof *last * (size_t)(g->values.n + 1)); /* per value the position of its last user */
+    for (int p = 0; p < line->n; p++)
+        for (int i = 0; i < g->nodes.at[line->node[p]].nin; i++)
+            last[g->nodes.at[line->node[p]].in[i]] = p;
     for (int p = 0; p < line->n; p++) { /* as differences, then summed */
         const Node *node = &g->nodes.at[line->node[p]];
         for (int k = 0; k < node->nout; k++) {
-            Layout layout;
-            const TensorType *type = &g->values.at[node->out[k]].type;
             if (last[node->out[k]] <= p) continue;
-            strategy_out_layout(node, node->strategy, k, type->shape.ndim, &layout);
             const int messages = active[node->out[k]] ? 2 : 1;
-            const double bytes = messages * (double)layout_max_bytes(&layout, type);
+            const double bytes = messages * bytes_of(g, node, k);
             line->bytes[p + 1] += bytes;
             line->bytes[last[node->out[k]] + 1] -= bytes;
             line->messages[p + 1] += messages;
@@ -81,19 +188,35 @@ static void line_init(Line *line, const Build *b, Graph *g, const bool *constant
         line->bytes[p] += line->bytes[p - 1], line->messages[p] += line->messages[p - 1];
 }
 
-/* Of each of MAX_CUTS runs of operators that take about as long the position where the least crosses. */
-static void line_cuts(Line *line) {
-    line->cut = arena_alloc(line->g->arena, sizeof *line->cut * (size_t)(MAX_CUTS + 2));
-    line->cut[line->ncuts++] = 0;
-    const double each = line->n > MAX_CUTS ? line->behind[line->n] / MAX_CUTS : 0;
-    for (int p = 1; p < line->n;) {
-        int best = p;
-        const int run = each > 0 ? (int)(line->behind[p] / each) : p;
-        for (; p < line->n && (each > 0 ? (int)(line->behind[p] / each) : p) == run; p++)
-            if (line->bytes[p] < line->bytes[best]) best = p;
-        if (line->ncuts <= MAX_CUTS) line->cut[line->ncuts++] = best;
-    }
-    line->cut[line->ncuts++] = line->n;
+static const StageHint *asked_at(const Line *line, int position) {
+    return line->g->nodes.at[line->node[position]].asked;
+}
+
+static void line_asked(Line *line) {
+    line->next_asked[line->n] = line->n;
+    for (int p = line->n - 1; p >= 0; p--)
+        line->next_asked[p] = asked_at(line, p) != NULL ? p : line->next_asked[p + 1];
+    line->last_asked[0] = -1;
+    for (int p = 0; p < line->n; p++)
+        line->last_asked[p + 1] = asked_at(line, p) != NULL ? p : line->last_asked[p];
+}
+
+/* False after a diagnostic. */
+static bool line_init(Line *line, const Build *b, Graph *g, const bool *constant) {
+    const size_t n = (size_t)graph_nforward(g) + 2;
+    *line = (Line){.b = b, .g = g, .nstages = settings_stages(&g->settings)};
+    line->behind = arena_alloc(g->arena, sizeof *line->behind * n);
+    line->states = arena_alloc(g->arena, sizeof *line->states * n);
+    line->held = arena_alloc(g->arena, sizeof *line->held * n);
+    line->messages = arena_alloc(g->arena, sizeof *line->messages * n);
+    line->bytes = arena_alloc(g->arena, sizeof *line->bytes * n);
+    line->next_asked = arena_alloc(g->arena, sizeof *line->next_asked * n);
+    line->last_asked = arena_alloc(g->arena, sizeof *line->last_asked * n);
+    if (!line_order(line, constant)) return false;
+    line_sums(line);
+    line_crossings(line);
+    line_asked(line);
+    return true;
 }
 
 /* What the cut at a position takes. */
@@ -106,56 +229,120 @@ static double crossing_seconds(const Line *line, int position) {
 
 /* ---------------------------------------------------------------- where to cut */
 
-typedef struct Best {
-    double seconds, bytes; /* of the slowest stage; over all cuts */
-    int before;            /* the cut that the last stage begins at */
-} Best;
-
-static bool is_better(double seconds, double bytes, const Best *best) {
-    if (best->before < 0) return true;
-    if (fabs(seconds - best->seconds) > 1e-9 * best->seconds) return seconds < best->seconds;
-    return bytes < best->bytes;
+/* Whether a cut at a position does not divide what stands for one operator. */
+static bool may_cut(const Line *line, int p) {
+    return chosen_of(line->b, line->node[p - 1]) != chosen_of(line->b, line->node[p]);
 }
 
-/* Gives the operators of a line so many stages. */
-static void cut_line(Line *line, int nstages) {
-    const size_t ncuts = (size_t)line->ncuts;
-    Best *best = arena_alloc(line->g->arena, sizeof *best * ncuts * (size_t)(nstages + 1)); /* [stages][cut] */
-    for (size_t i = 0; i < ncuts * (size_t)(nstages + 1); i++)
-        best[i].before = -1;
-    best[0].before = 0;
-    for (int k = 1; k <= nstages; k++)
-        for (int to = k; to < line->ncuts; to++)
-            for (int from = k - 1; from < to; from++) {
-                const Best *before = &best[(size_t)(k - 1) * ncuts + (size_t)from];
-                Best *now = &best[(size_t)k * ncuts + (size_t)to];
-                const int begin = line->cut[from], end = line->cut[to];
-                if (before->before < 0) continue;
-                const double own = line->behind[end] - line->behind[begin] + crossing_seconds(line, begin) + crossing_seconds(line, end),
-                             slowest = own > before->seconds ? own : before->seconds;
-                const double bytes = before->bytes + (end < line->n ? line->bytes[end] : 0);
-                if (is_better(slowest, bytes, now)) *now = (Best){slowest, bytes, from};
-            }
-    for (int k = nstages, to = line->ncuts - 1; k > 0; k--) {
-        const int from = best[(size_t)k * ncuts + (size_t)to].before;
-        for (int p = line->cut[from]; p < line->cut[to]; p++)
-            line->g->nodes.at[line->node[p]].stage = k;
-        to = from;
+/* Where hints ask for other stages at positions from and to, without one between them: enough places for the cuts between them. */
+static void mark_between(const Line *line, int from, int to, bool *marked) {
+    int missing = asked_at(line, to)->stage - asked_at(line, from)->stage, best = -1;
+    if (missing == 0) return;
+    for (int p = from + 1; p <= to; p++)
+        if (may_cut(line, p) && (best < 0 || line->bytes[p] < line->bytes[best])) best = p;
+    if (best >= 0) marked[best] = true;
+    for (int p = from + 1; p <= to && missing > 1; p++)
+        if (may_cut(line, p)) marked[p] = true, missing--;
+}
+
+/* Of each of MAX_CUTS runs of operators that take about as long the position where the least crosses, and what hints ask for. */
+static void line_cuts(Line *line) {
+    bool *marked = arena_alloc(line->g->arena, (size_t)line->n + 1);
+    const double each = line->n > MAX_CUTS ? line->behind[line->n] / MAX_CUTS : 0;
+    for (int p = 1; p < line->n;) {
+        int best = -1;
+        const int run = each > 0 ? (int)(line->behind[p] / each) : p;
+        for (; p < line->n && (each > 0 ? (int)(line->behind[p] / each) : p) == run; p++)
+            if (may_cut(line, p) && (best < 0 || line->bytes[p] < line->bytes[best])) best = p;
+        if (best >= 0) marked[best] = true;
     }
+    for (int p = line->next_asked[0]; p < line->n && line->next_asked[p + 1] < line->n; p = line->next_asked[p + 1])
+        mark_between(line, p, line->next_asked[p + 1], marked);
+    line->cut = arena_alloc(line->g->arena, sizeof *line->cut * (size_t)(line->n + 2));
+    line->cut[line->ncuts++] = 0;
+    for (int p = 1; p < line->n; p++)
+        if (marked[p]) line->cut[line->ncuts++] = p;
+    line->cut[line->ncuts++] = line->n;
+}
+
+/* Batches whose values a stage holds at once. */
+static double batches_held(const Settings *settings, int nstages, int stage) {
+    const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    const bool all = settings->pipeline == PIPELINE_GPIPE || batches < nstages - stage;
+    return all ? (double)batches : nstages - stage;
+}
+
+/* A ChainRun. Not where hints ask for another stage; in the order of a line they follow each other, so that the first and the last within it say that of all. */
+static bool stage_run(const void *context, int stage, int from, int to, ChainRun *run) {
+    const Line *line = context;
+    const int begin = line->cut[from], end = line->cut[to], first = line->next_asked[begin], last = line->last_asked[end];
+    if (first < end && asked_at(line, first)->stage < stage) return false;
+    if (last >= begin && asked_at(line, last)->stage > stage) return false;
+    run->seconds = line->behind[end] - line->behind[begin] + crossing_seconds(line, begin) + crossing_seconds(line, end);
+    run->bytes = line->states[end] - line->states[begin] +
+                 batches_held(&line->g->settings, line->nstages, stage) * (line->held[end] - line->held[begin]);
+    return true;
+}
+
+static bool none_left(const Line *line, int stage, int position) {
+    const Node *node = &line->g->nodes.at[line->node[position]];
+    diag_error(line->b->diags, node->asked->span, "no operator is left for stage %d: %s is of stage %d", stage, node->name,
+               node->asked->stage);
+    diag_hint(line->b->diags, "each stage has an operator at least, and the operators of a stage follow each other");
+    return false;
+}
+
+/* Why there are no cuts. */
+static bool no_cuts(const Line *line) {
+    const Settings *settings = &line->g->settings;
+    int before = -1, stage = -1;
+    for (int p = line->next_asked[0]; p < line->n; before = p, stage = asked_at(line, p)->stage, p = line->next_asked[p + 1])
+        if (asked_at(line, p)->stage - stage > p - before) return none_left(line, stage + 1, p);
+    if (before >= 0 && line->nstages - stage > line->n - before) return none_left(line, stage + 1, before);
+    diag_error(line->b->diags, settings->stages_span, "%d stages of %d operator%s: some would have none", line->nstages, line->n,
+               line->n == 1 ? "" : "s");
+    return false;
+}
+
+static StageWhy why(const Line *line, int p, int stage) {
+    const int before = line->last_asked[p + 1], behind = line->next_asked[p];
+    if (before == p) return (StageWhy){.cause = STAGE_ASKED};
+    if (before < 0 || behind == line->n || asked_at(line, before)->stage != stage || asked_at(line, behind)->stage != stage)
+        return (StageWhy){.cause = STAGE_CUT};
+    return (StageWhy){STAGE_BETWEEN, chosen_of(line->b, line->node[before]), chosen_of(line->b, line->node[behind])};
+}
+
+/* Gives the operators of a line the stages. False after a diagnostic. */
+static bool cut_line(Build *b, Line *line) {
+    double *crossing = arena_alloc(line->g->arena, sizeof *crossing * (size_t)line->ncuts);
+    int *place = arena_alloc(line->g->arena, sizeof *place * (size_t)(line->nstages + 1));
+    for (int i = 0; i < line->ncuts; i++)
+        crossing[i] = line->bytes[line->cut[i]];
+    const Chain chain = {.nplaces = line->ncuts,
+                         .nruns = line->nstages,
+                         .run = stage_run,
+                         .context = line,
+                         .crossing = crossing,
+                         .limit_bytes = (double)budget_limit(b)};
+    if (!chain_cut(&chain, line->g->arena, place)) return no_cuts(line);
+    b->front.stage_why = arena_alloc(b->arena, sizeof *b->front.stage_why * (size_t)(b->front.chosen.nodes.n + 1));
+    for (int k = 0; k < line->nstages; k++) {
+        ChainRun run;
+        stage_run(line, k, place[k], place[k + 1], &run);
+        if (run.seconds > b->front.stage_s) b->front.stage_s = run.seconds;
+        for (int p = line->cut[place[k]]; p < line->cut[place[k + 1]]; p++) {
+            line->g->nodes.at[line->node[p]].stage = k + 1;
+            b->front.stage_why[chosen_of(b, line->node[p])] = why(line, p, k);
+        }
+    }
+    return true;
 }
 
 static bool cut_forward(Build *b, Graph *g, const bool *constant) {
     Line line;
-    const int nstages = settings_stages(&g->settings);
-    line_init(&line, b, g, constant);
+    if (!line_init(&line, b, g, constant)) return false;
     line_cuts(&line);
-    if (line.ncuts > nstages) {
-        cut_line(&line, nstages);
-        return true;
-    }
-    diag_error(b->diags, g->settings.stages_span, "%d stages of %d operator%s: some would have none", nstages, line.n,
-               line.n == 1 ? "" : "s");
-    return false;
+    return cut_line(b, &line);
 }
 
 /* What train has too has the stage that it has there (follow); the others are where the last of what they read is. */
@@ -221,7 +408,7 @@ static void stage_others(Graph *g, const int *of_state) {
 bool pass_stages(Build *b) {
     Graph *g = &b->front.graph;
     if (g->settings.stages < 2) return true;
-    const bool *constant = made_of_constants(g);
+    const bool *constant = graph_constant_nodes(g);
     for (int n = 0; n < g->nodes.n && b->follows == NULL; n++)
         g->nodes.at[n].stage = 0;
     if (b->follows != NULL)

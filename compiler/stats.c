@@ -209,6 +209,11 @@ void stats_print(Text *text, Compilation *c) {
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), c->options->machine);
     print_stages(text, train, c->arena);
+    if (c->stages != NULL) {
+        text_printf(text, "stages         ");
+        stage_count_print(text, c);
+        text_printf(text, "\n");
+    }
     measures_print(text, train, "measure        ", "\n");
     if (c->micro != NULL && c->micro->parts > 1) {
         text_printf(text, "measure        micro_batches = %d", c->micro->parts);
@@ -391,6 +396,23 @@ static void json_stages(Json *json, Build *b) {
     json_real(json, "idle", timelines_idle(b->role_timelines, b->nroles));
 }
 
+static void json_stage_count(Json *json, const StageCount *count) {
+    if (count == NULL) return;
+    json_array(json, "stages_tried");
+    for (int i = 0; i < count->ntried; i++) {
+        const StageTried *tried = &count->tried[i];
+        json_row(json, NULL);
+        json_int(json, "stages", tried->stages);
+        json_bool(json, "compiles", tried->compiles);
+        json_real(json, "step", tried->step_s);
+        json_int(json, "rank", tried->bytes);
+        json_int(json, "missing", tried->over_bytes);
+        json_int(json, "broken", tried->broken);
+        json_end(json);
+    }
+    json_end(json);
+}
+
 static void json_measure(Json *json, const char *name, double share, int64_t saved_bytes, double seconds) {
     json_row(json, NULL);
     json_text(json, "name", name);
@@ -448,6 +470,7 @@ void stats_json(Text *text, Compilation *c) {
     json_saved(&json, train, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);
     json_stages(&json, train);
+    json_stage_count(&json, c->stages);
     json_measures(&json, c);
     if (train->front.search != NULL) {
         const SearchResult *found = train->front.search;

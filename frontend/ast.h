@@ -64,10 +64,11 @@ typedef struct Shard {
     Expr *out;                /* or NULL */
     bool block;               /* the form with braces */
     bool recompute;           /* of a pattern: no strategy, the word recompute */
+    Expr *stage;              /* of a pattern: no strategy, the number of stage 2; else NULL */
     struct Pattern *patterns; /* in them */
 } Shard;
 
-/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;` in a hints block, or behind the call of a cell. */
+/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `layer.3 = stage 1;` in a hints block, or behind the call of a cell. */
 typedef struct Pattern {
     const char *path; /* names joined by '.', with wildcards */
     Loc loc;          /* of path */
@@ -100,6 +101,11 @@ typedef enum {
     STATEMENT_RETURN,  /* return value; value is a LIST */
     STATEMENT_REQUIRE, /* require value "name"; */
 } StatementKind;
+/* What stands at the end of a statement, behind a strategy: `recompute stage 2`. */
+typedef struct Marks {
+    bool recompute; /* what it calls is computed again for gradients */
+    Expr *stage;    /* of a pipeline, which runs what it calls; NULL: not said */
+} Marks;
 /* A further name that an assignment gives: `q, k, v = split(...)` has two behind the first. */
 typedef struct Target {
     const char *name;
@@ -118,7 +124,7 @@ typedef struct Statement {
     TypeExpr *type;                     /* declarations; NULL when left out */
     Expr *value;                        /* NULL when left out */
     Shard *shard;                       /* or NULL */
-    bool recompute;                     /* an assignment, a return: what it calls is computed again for gradients */
+    Marks marks;                        /* an assignment, a return */
     Expr *limit;                        /* for */
     struct Statement *body, *otherwise; /* for, if */
     struct Statement *next;
@@ -256,6 +262,8 @@ void lex_bad_path(Parse *parse, const Loc *loc, int n);
 bool lex_begins_hints(Parse *parse);      /* whether the brace at hand opens hints; notes it */
 bool lex_begins_path(const Parse *parse); /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
 bool lex_in_hints(const Parse *parse);    /* whether a hint may begin here */
+/* Whether the word at hand, stage, is no name but says which stage, behind an expression or a hint's '='. */
+bool lex_begins_stage(const Parse *parse, const Loc *loc);
 /* Whether paths follow the `for` or `except` at hand, of a setting that has one value for some parameters. */
 bool lex_begins_paths(const Parse *parse);
 bool lex_begins_write(const Parse *parse); /* whether the '<' at hand, before a '-', stands behind the first name of a statement */

@@ -333,6 +333,12 @@ static void frame_leave(Lower *lower, const Frame *frame) {
     lower->frame = frame->outer;
 }
 
+void stage_nodes(Lower *lower, int first, const StageHint *stage) {
+    Graph *graph = lower->graph;
+    for (int n = first; stage && n < graph->nodes.n; n++)
+        if (graph->nodes.at[n].asked == NULL && op_table[graph->nodes.at[n].op].op_class == OP_CLASS_USER) graph->nodes.at[n].asked = stage;
+}
+
 /* All that a call has computed, its nodes from `first` on, is computed again for gradients, but for its results, which others take. */
 static void mark_call(Lower *lower, int first, const Operand *results, int nresults) {
     Graph *graph = lower->graph;
@@ -361,19 +367,19 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
     memcpy(results, frame.results, sizeof frame.results);
     lower->known.at[thing].id = ok ? results[0].value : -1;
     if (ok && lower->known.at[thing].recompute) mark_call(lower, nodes, results, *nresults);
+    if (ok) stage_nodes(lower, nodes, lower->known.at[thing].stage);
     return ok;
 }
 
 /* ---------------------------------------------------------------- return */
 
 /* return linear(x, 4); all that the call gives. */
-static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given, bool recompute) {
+static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given, const Marks *marks) {
     Frame *frame = lower->frame;
     const char *path = inner_path(lower, cell->name, call->loc);
     const Given *chosen;
     if (!path || !hint_choose(lower, call_hintable(lower, cell, call, path), given, &chosen)) return false;
-    known_last(lower)->recompute |= recompute;
-    return cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
+    return marks_note(lower, marks) && cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
 }
 
 bool return_lower(Lower *lower, const Statement *statement) {
@@ -400,9 +406,14 @@ bool return_lower(Lower *lower, const Statement *statement) {
         diag_error(lower->diags, lower_span(lower, shard->loc), "give the result a name above to shard it: y = ... shard ...; return y;");
         return false;
     }
-    if (cell) return return_call(lower, cell, only, shard ? &own : NULL, statement->recompute);
-    if (statement->recompute) {
+    if (cell) return return_call(lower, cell, only, shard ? &own : NULL, &statement->marks);
+    if (statement->marks.recompute) {
         diag_error(lower->diags, span, "only a call is computed again: its result is kept, what an operator gives here is the result");
+        return false;
+    }
+    if (statement->marks.stage) {
+        diag_error(lower->diags, lower_span(lower, statement->marks.stage->loc),
+                   "give the result a name above to say its stage: y = ... stage 1; return y;");
         return false;
     }
     if (list->nitems > MAX_OUT) {

@@ -101,10 +101,12 @@ static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool
     return false;
 }
 
-/* The operator that has been named to hints last: whether it is computed again. */
+/* The operator that has been named to hints last: whether it is computed again, and by which stage. */
 static void mark_operator(Lower *lower, int value) {
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
-    if (known_last(lower)->recompute && op_table[node->op].op_class == OP_CLASS_USER) node->recompute = true;
+    if (op_table[node->op].op_class != OP_CLASS_USER) return;
+    if (known_last(lower)->recompute) node->recompute = true;
+    if (known_last(lower)->stage) node->asked = known_last(lower)->stage;
 }
 
 /* An operator in an expression is a thing of its own for hints, under its path; own: the strategy that stands at it, or NULL. */
@@ -706,7 +708,7 @@ bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) 
 }
 
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol) {
-    return results_lower(lower, expr, &name, 1, shard, false, symbol);
+    return results_lower(lower, expr, &name, 1, shard, NULL, symbol);
 }
 
 static void rename_result(Lower *lower, int value, const char *name) {
@@ -718,14 +720,14 @@ static void rename_result(Lower *lower, int value, const char *name) {
 
 /* A call of a cell as the whole value of a statement. */
 static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, const char *const *names, int n, const Shard *shard,
-                             bool recompute, Symbol *symbols) {
+                             const Marks *marks, Symbol *symbols) {
     Operand results[MAX_OUT];
     Given own = {.shard = shard, .file = lower->file, .names = lower->names};
     const Given *given;
     bool block = shard && shard->block;
     int nresults, nhints = lower->hints.n, nodes = lower->graph->nodes.n;
     if (!hint_choose(lower, call_hintable(lower, cell, expr, names[0]), shard && !block ? &own : NULL, &given)) return false;
-    known_last(lower)->recompute |= recompute;
+    if (!marks_note(lower, marks)) return false;
     if (block && !hints_push(lower, names[0], shard)) return false;
     bool ok = cell_call(lower, cell, expr, names[0], given, results, &nresults);
     if (block) ok = hints_pop(lower, nhints, ok) && ok;
@@ -747,14 +749,15 @@ static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, 
     return true;
 }
 
-bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, bool recompute, Symbol *symbols) {
+bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, const Marks *marks,
+                   Symbol *symbols) {
     Operand out;
     const char *name = names[0];
     Symbol *symbol = &symbols[0];
     if (!strategy_unwrap(lower, &expr, &shard)) return false;
     lower->path = name;
     const Block *cell = !is_of_module(lower, expr) ? cell_called(lower, expr) : NULL;
-    if (cell) return lower_outer_call(lower, cell, expr, names, n, shard, recompute, symbols);
+    if (cell) return lower_outer_call(lower, cell, expr, names, n, shard, marks, symbols);
     lower->nresults = n;
     if (n > 1 && !is_operator(expr)) {
         diag_error(lower->diags, lower_span(lower, expr->loc), "one value, and here are %d names", n);
@@ -786,11 +789,17 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
     const bool made = is_operator(expr) && out.value >= 0 && lower->graph->values.at[out.value].node >= nodes;
     if (made && !hint_choose(lower, value_hintable(lower, out.value), given, &given)) return false;
     if (given && !made) return no_operator(lower, given);
-    if (recompute && !made) {
-        diag_error(lower->diags, lower_span(lower, expr->loc), "there is nothing here to compute again");
-        diag_hint(lower->diags, "recompute stands behind the call of a cell, or an operator: h = block(x) recompute;");
+    if (marks && !made && (marks->recompute || marks->stage)) {
+        diag_error(lower->diags, lower_span(lower, expr->loc),
+                   marks->recompute ? "there is nothing here to compute again" : "there is nothing here that a stage could run");
+        diag_hint(lower->diags, "%s stands behind the call of a cell, or an operator: h = block(x) %s;",
+                  marks->recompute ? "recompute" : "stage", marks->recompute ? "recompute" : "stage 1");
         return false;
     }
-    if (made) known_last(lower)->recompute |= recompute, mark_operator(lower, out.value);
+    if (made && !marks_note(lower, marks)) return false;
+    if (made) {
+        mark_operator(lower, out.value);
+        stage_nodes(lower, nodes, known_last(lower)->stage);
+    }
     return !given || attach_hint(lower, expr, out.value, given);
 }

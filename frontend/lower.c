@@ -404,7 +404,7 @@ static bool assign_lower(Lower *lower, const Statement *statement) {
                 diag_error(lower->diags, lower_span(lower, statement->targets->loc), "two results have the name %s", names[i]);
                 ok = false;
             }
-    bool lowered = ok && results_lower(lower, statement->value, paths, n, statement->shard, statement->recompute, symbols);
+    bool lowered = ok && results_lower(lower, statement->value, paths, n, statement->shard, &statement->marks, symbols);
     for (int i = 0; i < n; i++) {
         if (!symbols[i].name) continue; /* defined elsewhere */
         if (!lowered) symbols[i].kind = SYMBOL_FAILED;
@@ -594,6 +594,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     ok &= cells_define(lower, first);
     ok &= globals_lower(lower, first);
     lower->net = net;
+    lower->blocks = first;
     lower->train = blocks[BLOCK_TRAIN];
     lower->batch = rows_number(net);
     if (lower->eval) ok &= block_lower(lower, blocks[lower->of], eval_numbers);

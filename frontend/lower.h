@@ -80,6 +80,7 @@ typedef struct PathHint {
     const char *pattern; /* whole: behind a call, the call's path stands before what was written */
     Span span;           /* of the pattern */
     Given given;
+    const StageHint *stage; /* `stage 2`; else NULL */
     bool matched;
 } PathHint;
 
@@ -88,9 +89,11 @@ typedef struct Hintable {
     const char *const *name; /* its path; an operator of several results has that of each */
     int nnames;
     PathKind kind;
-    const char *what; /* the operator, the cell */
-    int id;           /* value, state, input; of a call its first result, -1: a number, or not known yet */
-    bool recompute;   /* an operator, a call: what it computes is computed again for gradients */
+    const char *what;       /* the operator, the cell */
+    int id;                 /* value, state, input; of a call its first result, -1: a number, or not known yet */
+    bool recompute;         /* an operator, a call: what it computes is computed again for gradients */
+    const StageHint *stage; /* likewise: which stage runs it; NULL: not said */
+    bool stage_flag;        /* by the command line */
     Span span;
 } Hintable;
 
@@ -182,9 +185,12 @@ typedef struct Lower {
     int nresults;      /* that the outermost operator of the statement must have */
     bool full;         /* the net has as many nodes as it may have */
     bool warned_shard; /* that strategies have no effect in this mode */
-    Span loss_span;    /* line 0: no loss yet */
-    BlockKind of;      /* the net is lowered for this block of it: train, eval or generate */
-    bool eval;         /* not for train */
+    bool warned_stage; /* that stages have none */
+    int64_t nstages;   /* as said, on one rank too; 0: not, or they are to be found */
+    const Block *blocks;
+    Span loss_span; /* line 0: no loss yet */
+    BlockKind of;   /* the net is lowered for this block of it: train, eval or generate */
+    bool eval;      /* not for train */
     VEC(EvalNumber) eval_numbers;
     const Block *net;   /* whose numbers these may be */
     const Block *train; /* whose rows an eval may have the rest of; NULL: there is none */
@@ -275,14 +281,17 @@ bool mesh_eval(Lower *lower, const Expr *value);
 bool hint_mesh_eval(Lower *lower, const Expr *value); /* of a hints block */
 /* Whether strategies count in this mode; warns once when not. */
 bool shard_counts(Lower *lower, Span span);
+/* The number behind `stage` to a hint. False after a diagnostic; *hint NULL: it has no effect, on one rank, or where there are no stages. */
+bool stage_eval(Lower *lower, const Expr *number, const StageHint **hint);
 
 /* ---------------------------------------------------------------- express.c */
 
 /* Lowers the expression of a statement. name: of its outermost result; shard: of its outermost operator, or NULL. Fills in symbol's kind
  * and value (or number). */
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);
-/* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. recompute: it, or what is called, is computed again for gradients. */
-bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, bool recompute, Symbol *symbols);
+/* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. marks: of it, or of what is called; NULL: none. */
+bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, const Marks *marks,
+                   Symbol *symbols);
 /* A number, or a value, of any expression in an operand's place. */
 bool operand_lower(Lower *lower, const Expr *expr, Operand *out);
 /* The same; of a value that gets a name. */
@@ -372,6 +381,8 @@ const char *inner_path(Lower *lower, const char *name, Loc loc);
 /* Lowers a call of a cell. path: what its result is called. given: its strategy, or NULL. */
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults);
 bool return_lower(Lower *lower, const Statement *statement);
+/* The stage of all that a call or a statement has computed, nodes from `first` on, but of what is said of a call or an operator within it; NULL: nothing. */
+void stage_nodes(Lower *lower, int first, const StageHint *stage);
 
 /* ---------------------------------------------------------------- loops.c */
 
@@ -411,6 +422,8 @@ Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const 
 static inline Hintable *known_last(Lower *lower) {                                           /* what hint_choose was asked about last */
     return &lower->known.at[lower->known.n - 1];
 }
+/* Adds what is said at the end of a statement to what hints say of the thing that was known last; NULL: nothing. False after a diagnostic: two stages. */
+bool marks_note(Lower *lower, const Marks *marks);
 void paths_list(Lower *lower, Paths *paths);
 /* Whether the paths of `forbid` name something. */
 bool forbids_matched(Lower *lower);

@@ -100,24 +100,106 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
 }
 
 /* All else is said of the ranks of one stage: strategies divide these, and meshes name them. */
+static void divide_ranks(Graph *graph, int64_t stages) {
+    if (graph->nranks == 1) stages = 1; /* the same text runs on one rank */
+    graph->settings.stages = stages;
+    graph->nranks /= (int)stages;
+}
+
+/* As many as `hints found` blocks name; 0: there is no such block. */
+static int64_t stages_found(const Lower *lower) {
+    int64_t n = 0;
+    for (const Block *block = lower->blocks; block; block = block->next) {
+        if (block->kind != BLOCK_HINTS || !block->name) continue;
+        if (n == 0) n = 1;
+        for (const Pattern *pattern = block->patterns; pattern; pattern = pattern->next) {
+            const Expr *stage = pattern->shard ? pattern->shard->stage : NULL;
+            if (stage && stage->kind == EXPR_INT && stage->integer >= n && stage->integer < MAX_RANKS) n = stage->integer + 1;
+        }
+    }
+    return n;
+}
+
+/* `auto`: as many as the compiler has found to be best (compiler/pipes.c), which begins with one. */
+static bool stages_auto(Lower *lower) {
+    Graph *graph = lower->graph;
+    const int64_t found = stages_found(lower);
+    graph->settings.stages_auto = found == 0;
+    if (found > 0 && graph->nranks % found == 0 && graph->settings.stages == 0) divide_ranks(graph, found);
+    return true;
+}
+
 static bool eval_stages(Lower *lower, const Expr *value) {
     Graph *graph = lower->graph;
     Settings *settings = &graph->settings;
+    int64_t stages;
     settings->stages_span = lower_span(lower, value->loc);
-    if (!integer_eval(lower, value, "stages", 1, MAX_RANKS, &settings->stages)) return false;
-    if (graph->nranks == 1) settings->stages = 1; /* the same text runs on one rank */
-    if (graph->nranks % settings->stages != 0) {
-        diag_error(lower->diags, settings->stages_span, "%lld stages do not divide %d ranks", (long long)settings->stages, graph->nranks);
+    const char *word = value->kind == EXPR_NAME ? word_of(lower, value) : NULL;
+    if (word && !strcmp(word, "auto")) return stages_auto(lower);
+    if (word && !names_look(lower, value->text)) {
+        diag_error(lower->diags, settings->stages_span, "stages is a number, or auto: as many as are best");
+        return false;
+    }
+    if (!integer_eval(lower, value, "stages", 1, MAX_RANKS, &stages)) return false;
+    lower->nstages = stages;
+    if (graph->nranks > 1 && graph->nranks % stages != 0) {
+        diag_error(lower->diags, settings->stages_span, "%lld stages do not divide %d ranks", (long long)stages, graph->nranks);
         diag_hint(lower->diags, "each stage has as many ranks: --ranks is a multiple of the stages");
         return false;
     }
-    graph->nranks /= (int)settings->stages;
+    divide_ranks(graph, stages);
+    return true;
+}
+
+/* Of `stage 2` in this compilation. */
+static bool stage_exists(Lower *lower, int64_t stage, Span span) {
+    const Settings *settings = &lower->graph->settings;
+    const int64_t n = lower->nstages > 0 ? lower->nstages : lower->overrides->auto_stages;
+    if (n == 0 || stage < n) return true;
+    diag_error(lower->diags, span, "there is no stage %lld: the net has %lld stage%s", (long long)stage, (long long)n, n == 1 ? "" : "s");
+    if (settings->stages_span.line) diag_note(lower->diags, settings->stages_span, "they are said here");
+    if (n == 1)
+        diag_hint(lower->diags, "the first stage is stage 0; parallel { stages = 2; } makes a second one");
+    else
+        diag_hint(lower->diags, "the first one is stage 0, the last one stage %lld", (long long)n - 1);
+    return false;
+}
+
+static void warn_stage(Lower *lower, Span span) {
+    const Settings *settings = &lower->graph->settings;
+    if (lower->warned_stage) return;
+    lower->warned_stage = true;
+    if (settings->mode != MODE_AUTO && settings->mode != MODE_SEMI_AUTO) {
+        diag_warning(lower->diags, WARN_NO_EFFECT, span, "stage has no effect in mode %s: only semi_auto and auto have stages",
+                     mode_name[settings->mode]);
+        return;
+    }
+    diag_warning(lower->diags, WARN_NO_EFFECT, span, "stage has no effect: the net has no stages");
+    diag_hint(lower->diags, "parallel { stages = 2; } or --stages 2");
+}
+
+bool stage_eval(Lower *lower, const Expr *number, const StageHint **hint) {
+    const Settings *settings = &lower->graph->settings;
+    const Span span = lower_span(lower, number->loc);
+    int64_t stage;
+    *hint = NULL;
+    if (!integer_eval(lower, number, "a stage", 0, MAX_RANKS - 1, &stage)) return false;
+    if ((settings->mode != MODE_AUTO && settings->mode != MODE_SEMI_AUTO) ||
+        (settings->stages_span.line == 0 && lower->overrides->auto_stages == 0)) {
+        warn_stage(lower, span);
+        return true;
+    }
+    if (!stage_exists(lower, stage, span)) return false;
+    if (settings_stages(settings) < 2) return true;
+    StageHint *made = arena_alloc(lower->arena, sizeof *made);
+    *made = (StageHint){.stage = (int)stage, .span = span, .call = lower->frame ? lower->frame->call : NULL};
+    *hint = made;
     return true;
 }
 
 static bool stages_check(const Lower *lower) {
     const Settings *settings = &lower->graph->settings;
-    if (settings->stages < 2 || settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO) return true;
+    if ((settings->stages < 2 && !settings->stages_auto) || settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO) return true;
     diag_error(lower->diags, settings->stages_span, "stages are for modes auto and semi_auto, and this is mode %s",
                mode_name[settings->mode]);
     return false;
@@ -306,6 +388,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     bool given[NPARALLEL] = {[MODE] = flags->mode,           [SEARCH] = flags->search, [DATASET] = flags->dataset,
                              [GRADIENTS] = flags->gradients, [MEMORY] = flags->memory, [SHARD_STATES] = flags->shard_states,
                              [REGATHER] = flags->regather,   [STAGES] = flags->stages, [BATCH_NORM] = flags->batch_norm};
+    if (flags->auto_stages > 0) divide_ranks(lower->graph, flags->auto_stages);
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
     ok &= flag_lower(lower, "--stages", flags->stages, eval_stages);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);

@@ -32,11 +32,11 @@ typedef void *yyscan_t;
     Entry *entry;
     EntryList entries;
     StatementKind kind;
-    bool flag;
+    Marks marks;
 }
 
 %token START_FILE START_VALUE START_HINT
-%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" STATE "'state'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'" GENERATE "'generate'"
+%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" STATE "'state'" LOSS "'loss'" SHARD "'shard'" RECOMPUTE "'recompute'" STAGE "'stage'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'" GENERATE "'generate'"
 %token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'" REQUIRE "'require'"
 %token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'" POWER "'**'" ELLIPSIS "'...'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
@@ -55,7 +55,7 @@ typedef void *yyscan_t;
 %type <entries> entries head head_list
 %type <kind> declarer
 %type <text> compare
-%type <flag> recompute
+%type <marks> marks
 
 %precedence BEFORE_BLOCK /* where a ';' is missing, the next block is not passed over */
 %precedence ';'
@@ -134,6 +134,7 @@ strategy
     : primary { $$ = shard_new(parse, @$, $1, NULL); }
     | primary ARROW primary { $$ = shard_new(parse, @$, $1, $3); }
     | RECOMPUTE { $$ = shard_new(parse, @$, NULL, NULL); $$->recompute = true; }
+    | STAGE expr { $$ = shard_new(parse, @$, NULL, NULL); $$->stage = $2; }
     ;
 
 head
@@ -251,18 +252,18 @@ statement
         $$->value = $4;
         $$->shard = $5;
     }
-    | NAME '=' expr shard recompute ';' {
+    | NAME '=' expr shard marks ';' {
         $$ = statement_new(parse, STATEMENT_ASSIGN, $1, @1);
         $$->value = $3;
         $$->shard = $4;
-        $$->recompute = $5;
+        $$->marks = $5;
     }
-    | NAME targets '=' expr shard recompute ';' {
+    | NAME targets '=' expr shard marks ';' {
         $$ = statement_new(parse, STATEMENT_ASSIGN, $1, @1);
         $$->targets = $2.first;
         $$->value = $4;
         $$->shard = $5;
-        $$->recompute = $6;
+        $$->marks = $6;
     }
     | NAME WRITE '-' expr shard ';' {
         $$ = statement_new(parse, STATEMENT_WRITE, $1, @1);
@@ -278,11 +279,11 @@ statement
         $$ = statement_new(parse, STATEMENT_LET, $2, @2);
         $$->value = $4;
     }
-    | RETURN results shard recompute ';' {
+    | RETURN results shard marks ';' {
         $$ = statement_new(parse, STATEMENT_RETURN, NULL, @1);
         $$->value = $2;
         $$->shard = $3;
-        $$->recompute = $4;
+        $$->marks = $4;
     }
     | REQUIRE expr STRING ';' {
         $$ = statement_new(parse, STATEMENT_REQUIRE, $3, @1);
@@ -349,9 +350,12 @@ shard
     | SHARD '{' patterns '}' { $$ = shard_block(parse, @$, $3); }
     ;
 
-recompute
-    : %empty { $$ = false; }
-    | RECOMPUTE { $$ = true; }
+marks
+    : %empty { $$ = (Marks){0}; }
+    | RECOMPUTE { $$ = (Marks){.recompute = true}; }
+    | STAGE expr { $$ = (Marks){.stage = $2}; }
+    | RECOMPUTE STAGE expr { $$ = (Marks){.recompute = true, .stage = $3}; }
+    | STAGE expr RECOMPUTE { $$ = (Marks){.recompute = true, .stage = $2}; }
     ;
 
 clause

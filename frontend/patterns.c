@@ -1,4 +1,4 @@
-/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;` in a hints block or behind the call of a cell, `--shard` on the command line. A
+/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `layer.3 = stage 1;` in a hints block or behind the call of a cell, `--shard` on the command line. A
  * pattern is names joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the
  * net is an error; so are two different ones for one thing, except that those of the command line go before what files say. */
 #include "frontend/lower.h"
@@ -18,6 +18,14 @@ static bool hint_add(Lower *lower, PathHint hint) {
     return false;
 }
 
+/* `stage 2` of a pattern, in the text of its file. */
+static bool pattern_stage(Lower *lower, const Pattern *pattern, int file, const StageHint **stage) {
+    SourcePlace place = lower_enter(lower, file, lower->directory);
+    const bool ok = !pattern->shard->stage || stage_eval(lower, pattern->shard->stage, stage);
+    lower_leave(lower, place);
+    return ok;
+}
+
 static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix, int file) {
     bool ok = true;
     for (const Pattern *pattern = first; pattern && ok; pattern = pattern->next) {
@@ -29,7 +37,7 @@ static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix,
         PathHint hint = {.pattern = prefix ? arena_printf(lower->arena, "%s.%s", prefix, pattern->path) : pattern->path,
                          .span = span_of(file, pattern->loc),
                          .given = {.shard = pattern->shard, .file = file, .names = lower->names}};
-        ok = hint_add(lower, hint);
+        ok = pattern_stage(lower, pattern, file, &hint.stage) && hint_add(lower, hint);
     }
     return ok;
 }
@@ -67,10 +75,12 @@ static bool read_found(Lower *lower, const Block *block) {
             diag_error(lower->diags, span, "recompute is a request, not found: it stands in a block hints { ... }");
             return false;
         }
-        const Hint *hint = hint_given(lower, &given, 0, "");
-        ok = hint != NULL;
-        if (ok && lower->graph->nranks > 1)
-            vec_push(lower->arena, &lower->graph->settings.found, ((FoundHint){.path = pattern->path, .hint = hint, .span = span}));
+        const StageHint *stage = NULL;
+        const Hint *hint = NULL;
+        ok = pattern->shard->stage ? pattern_stage(lower, pattern, block->file, &stage) : (hint = hint_given(lower, &given, 0, "")) != NULL;
+        if (ok && (stage || hint) && (stage || lower->graph->nranks > 1))
+            vec_push(lower->arena, &lower->graph->settings.found,
+                     ((FoundHint){.path = pattern->path, .hint = hint, .stage = stage, .span = span}));
     }
     return ok;
 }
@@ -225,6 +235,32 @@ static const char *matched_name(const char *pattern, const Hintable *thing) {
     return NULL;
 }
 
+static bool stages_conflict(Lower *lower, const char *path, const StageHint *first, const StageHint *second) {
+    diag_error(lower->diags, second->span, "a second stage for %s", path);
+    diag_note(lower->diags, first->span, "the first one is here");
+    diag_hint(lower->diags, "take one of them away; --shard on the command line goes before both");
+    return false;
+}
+
+/* Of two stages of a thing, the command line's before those of files. */
+static bool stage_note(Lower *lower, const char *path, const StageHint *stage, bool flag) {
+    Hintable *thing = known_last(lower);
+    if (thing->stage && thing->stage_flag == flag && thing->stage->stage != stage->stage)
+        return stages_conflict(lower, path, thing->stage, stage);
+    if (thing->stage && (thing->stage_flag || !flag)) return true;
+    thing->stage = stage;
+    thing->stage_flag = flag;
+    return true;
+}
+
+bool marks_note(Lower *lower, const Marks *marks) {
+    const StageHint *stage = NULL;
+    if (!marks) return true;
+    known_last(lower)->recompute |= marks->recompute;
+    if (marks->stage && !stage_eval(lower, marks->stage, &stage)) return false;
+    return !stage || stage_note(lower, known_last(lower)->name[0], stage, false);
+}
+
 bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given) {
     Frame *frame = lower->frame;
     vec_push(lower->arena, &lower->known, thing);
@@ -250,10 +286,15 @@ bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **g
             return false;
         }
         const char *name = matched_name(hint->pattern, &thing);
-        if (!name || (hint->given.shard->recompute && thing.kind != PATH_OPERATOR && thing.kind != PATH_CALL)) continue;
+        const Shard *shard = hint->given.shard;
+        if (!name || ((shard->recompute || shard->stage) && thing.kind != PATH_OPERATOR && thing.kind != PATH_CALL)) continue;
         hint->matched = true;
-        if (hint->given.shard->recompute) {
+        if (shard->recompute) {
             known_last(lower)->recompute = true;
+            continue;
+        }
+        if (shard->stage) {
+            if (hint->stage && !stage_note(lower, name, hint->stage, hint->given.flag)) return false;
             continue;
         }
         bool known = true, both = chosen && chosen->flag == hint->given.flag && shard_counts(lower, given_span(chosen));

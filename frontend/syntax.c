@@ -130,6 +130,29 @@ bool lex_begins_paths(const Parse *parse) {
     return is_scaled(parse, parse->current) || is_scaled(parse, parse->previous);
 }
 
+/* Words behind which an expression begins. */
+static bool is_lead(const char *word, int n) {
+    static const char *const leads[] = {"let",     "for",  "in",    "if",    "and",   "or",    "not", "return",
+                                        "require", "loss", "param", "input", "const", "state", "cell"};
+    for (size_t i = 0; i < sizeof leads / sizeof *leads; i++)
+        if ((int)strlen(leads[i]) == n && memcmp(word, leads[i], (size_t)n) == 0) return true;
+    return false;
+}
+
+bool lex_begins_stage(const Parse *parse, const Loc *loc) {
+    const Loc *before = &parse->current;
+    const char *behind = parse->text + loc->end, *end = parse->text + parse->n;
+    while (behind < end && strchr(" \t\r\n", *behind))
+        behind++;
+    const bool number = behind < end && (*behind == '(' || *behind == '_' || (*behind >= '0' && *behind <= '9') ||
+                                         (*behind >= 'a' && *behind <= 'z') || (*behind >= 'A' && *behind <= 'Z'));
+    if (!number || before->end <= before->begin) return false;
+    const char *word = parse->text + before->begin, last = parse->text[before->end - 1];
+    if (last == '=') return (lex_in_hints(parse) || parse->kind == PARSE_HINT) && before->end == before->begin + 1;
+    const bool named = last == '_' || (last >= '0' && last <= '9') || (last >= 'a' && last <= 'z') || (last >= 'A' && last <= 'Z');
+    return last == ')' || last == ']' || last == '}' || (named && !is_lead(word, before->end - before->begin));
+}
+
 bool lex_in_hints(const Parse *parse) {
     return parse->hints_open > 0 && parse->nopen == parse->hints_open;
 }
@@ -414,7 +437,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (expression && (!strcmp(word, "a name") || among(starts, sizeof starts / sizeof *starts, word))) continue;
         if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
         if (!strcmp(word, "'shard'") && n > 2) continue;
-        if (!strcmp(word, "'recompute'")) continue;
+        if (!strcmp(word, "'recompute'") || !strcmp(word, "'stage'")) continue;
         if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;  /* mesh alone is written with brackets */
         if (!strcmp(word, "'<-'") && among(expected, n, "'='")) continue; /* few names are states */
         if (!strcmp(word, "','") && n == 2 + among(expected, n, "'<-'") && among(expected, n, "'='"))
@@ -533,7 +556,7 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
         diag_hint(parse->diags, "a number has no type: let %.*s = 3;", nbefore, before);
     else if (names_word)
         diag_hint(parse->diags, "a call has brackets: %.*s(%.*s)", nbefore, before, loc.end - loc.begin, parse->text + loc.begin);
-    else if (among(expected, n, "'->'") && n <= 3)
+    else if (among(expected, n, "'->'") && n <= 4)
         diag_hint(
             parse->diags,
             "a strategy ends its statement; that of an inner operator stands in brackets with it: (matmul(x, w) shard ((2, 4), (4, 1))) + b");
@@ -592,6 +615,11 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     if (!strcmp(unexpected, "'recompute'") && (parse->nopen > 1 || member) && !parse->hints_open) {
         diag_error(parse->diags, span, "recompute stands at the end of a statement, behind a strategy");
         diag_hint(parse->diags, "give what is to be computed again a name of its own: h = block(x) recompute;");
+        return;
+    }
+    if (!strcmp(unexpected, "'stage'") && !parse->hints_open) {
+        diag_error(parse->diags, span, "stage stands at the end of an assignment, behind a strategy");
+        diag_hint(parse->diags, "give what the stage runs a name of its own: h = block(x) stage 1;");
         return;
     }
     if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {

@@ -47,6 +47,13 @@ typedef struct Hint {
     HintTuple out;
 } Hint;
 
+/* `stage 2`: which stage of a pipeline runs an operator. */
+typedef struct StageHint {
+    int stage; /* from 0 */
+    Span span;
+    const CellCall *call; /* in which it stands; NULL: in the net, or in hints */
+} StageHint;
+
 struct Node {
     OpCode op;
     int nin, nout;
@@ -67,8 +74,9 @@ struct Node {
     int copy_of;    /* computes once more what this node does; 0: none, as node 0 is a leaf */
     int micro;      /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
     int stage;      /* of the ranks that run it, from 1; 0: all ranks do. Of forward nodes, behind pass stages. Not in texts */
-    int update;     /* part of the update of state `update` - 1, which lies as that does; 0: of none. Not in texts */
-    CommKind comm;  /* op convert: which; from and to are the layouts of in[0] and out[0] */
+    const StageHint *asked; /* a forward node: the stage that the user, or `hints found`, wants it in; NULL: any. Not in texts */
+    int update;             /* part of the update of state `update` - 1, which lies as that does; 0: of none. Not in texts */
+    CommKind comm;          /* op convert: which; from and to are the layouts of in[0] and out[0] */
 };
 
 typedef struct Value {
@@ -303,7 +311,8 @@ typedef struct Forbidden {
  * are those of the net that strategies are chosen for, parts of composite operators too. */
 typedef struct FoundHint {
     const char *path;
-    const Hint *hint;
+    const Hint *hint;       /* NULL: it says a stage, */
+    const StageHint *stage; /* of an operator; else NULL */
     Span span;
 } FoundHint;
 
@@ -392,6 +401,7 @@ typedef struct Settings {
     Regather regather;                       /* not in texts */
     double regather_share;                   /* of the parameters, those first in the net; 0: all */
     int64_t stages;                          /* of the ranks, one behind the other; 0, 1: one. Not in texts: roles and layouts say it */
+    bool stages_auto;                        /* they are to be found. Not in texts */
     Pipeline pipeline;                       /* the order of the batches of a step in the stages */
     Span stages_span;                        /* where they are said */
     bool recompute_none;                     /* no value is computed again but where the user says so. Not in texts */

@@ -44,10 +44,11 @@ bool read_hints(Propagator *p) {
 
 /* ---- `hints found` */
 
-/* The last line whose pattern matches; -1: none. */
-static int found_line(const Settings *settings, const char *name, bool *matched) {
+/* The last line whose pattern matches, of those that say a strategy or layout, or those that say a stage; -1: none. */
+static int found_line(const Settings *settings, const char *name, bool stage, bool *matched) {
     for (int i = settings->found.n - 1; i >= 0; i--) {
         const char *path = settings->found.at[i].path;
+        if (stage != (settings->found.at[i].stage != NULL)) continue;
         if ((path[0] != '*' && path[0] != name[0]) || !pattern_matches(path, name, NULL)) continue;
         for (int k = 0; k <= i; k++) /* those before it may be meant for others too */
             matched[k] = matched[k] || k == i ||
@@ -104,17 +105,19 @@ bool read_found(Propagator *p) {
     p->diags->silenced |= 1u << WARN_UNEVEN; /* said of them as of all operators without a hint */
     for (int id = 0; id < p->nnodes && ok; id++) {
         Node *node = &graph->nodes.at[id];
-        const int line = node_is_leaf(node) ? -1 : found_line(settings, node->name, matched);
+        const int line = node_is_leaf(node) ? -1 : found_line(settings, node->name, false, matched),
+                  stage = node_is_leaf(node) ? -1 : found_line(settings, node->name, true, matched);
+        if (stage >= 0 && !node->asked) node->asked = settings->found.at[stage].stage;
         if (line >= 0 && !node->strategy) ok = found_strategy(p, node, &settings->found.at[line]);
     }
     for (int s = 0; s < graph->states.n && ok; s++) {
         State *state = &graph->states.at[s];
-        const int line = found_line(settings, state->name, matched);
+        const int line = found_line(settings, state->name, false, matched);
         if (line >= 0 && !state->layout) ok = found_layout(p, state->name, &state->type, &settings->found.at[line], &state->layout);
     }
     for (int i = 0; i < graph->inputs.n && ok; i++) {
         Input *input = &graph->inputs.at[i];
-        const int line = found_line(settings, input->name, matched);
+        const int line = found_line(settings, input->name, false, matched);
         if (line >= 0 && !input->layout) ok = found_layout(p, input->name, &input->type, &settings->found.at[line], &input->layout);
     }
     for (int i = 0; i < settings->found.n && ok; i++)

@@ -138,6 +138,185 @@ Test(stages, the_bubble_is_that_of_the_formula) {
         }
 }
 
+/* The stage of each layer, as digits: "0011". */
+static const char *layers_of(Compiled *x) {
+    static const char *const names[] = {"h1", "h2", "h3", "h4"};
+    char *stages = arena_alloc(&x->arena, 5);
+    for (int i = 0; i < 4; i++)
+        stages[i] = (char)('0' + stage_of(x->graph, names[i]) - 1);
+    return stages;
+}
+
+static void compile_hinted(Compiled *x, int nstages, const char *const *hints, int nhints) {
+    compiled_init(x, 4, 2);
+    x->options.overrides.nshards = nhints;
+    x->options.overrides.shard = hints;
+    compiled_run(x, arena_printf(&x->arena, NET_OF("micro_batches = 2; ", "stages = %d;"), nstages));
+}
+
+/* What is between two hints follows them; what they leave open is cut evenly. */
+Test(stages, hints_say_where_the_stages_are) {
+    static const struct {
+        int nstages;
+        const char *hints[4];
+        const char *expected;
+    } cases[] = {{2, {"h2 = stage 1"}, "0111"},
+                 {2, {"h3 = stage 0"}, "0001"},
+                 {2, {"h1 = stage 0", "h3 = stage 0"}, "0001"},
+                 {4, {"h* = stage 3", "--"}, NULL},
+                 {2, {"h4 = stage 1", "h1 = stage 0"}, "0011"},
+                 {4, {"h1 = stage 0", "loss.* = stage 3", "h4 = stage 2", "h3 = stage 2"}, "0122"},
+                 {4, {"h1 = stage 0", "loss.* = stage 3", "h4 = stage 2", "h3 = stage 1"}, "0112"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled x;
+        int n = 0;
+        while (n < 4 && cases[i].hints[n] != NULL && cases[i].hints[n][0] != '-')
+            n++;
+        compile_hinted(&x, cases[i].nstages, cases[i].hints, n);
+        cr_expect_eq(x.done, cases[i].expected != NULL, "case %zu: %s", i, compiled_said(&x));
+        if (x.done && cases[i].expected != NULL) cr_expect_str_eq(layers_of(&x), cases[i].expected, "case %zu", i);
+        compiled_finish(&x);
+    }
+}
+
+Test(stages, hints_that_cannot_be_are_refused) {
+    static const struct {
+        int nstages;
+        const char *hints[2], *said;
+    } cases[] = {{2,
+                  {"h3 = stage 0", "h1.matmul = stage 1"},
+                  "h3.matmul cannot be of stage 0: it needs h1.matmul, which is of stage 1\nthat is said here\n"
+                  "a stage takes what it, or a stage before it, has computed\n"},
+                 {2,
+                  {"h1.matmul = stage 1", "loss = stage 1"},
+                  "no operator is left for stage 0: h1.matmul is of stage 1\n"
+                  "each stage has an operator at least, and the operators of a stage follow each other\n"},
+                 {4,
+                  {"h2 = stage 0", "h3.matmul = stage 2"},
+                  "no operator is left for stage 1: h3.matmul is of stage 2\n"
+                  "each stage has an operator at least, and the operators of a stage follow each other\n"},
+                 {2,
+                  {"h1 = stage 0", "loss = stage 0"},
+                  "no operator is left for stage 1: loss is of stage 0\n"
+                  "each stage has an operator at least, and the operators of a stage follow each other\n"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled x;
+        compile_hinted(&x, cases[i].nstages, cases[i].hints, 2);
+        cr_expect_not(x.done, "case %zu", i);
+        cr_expect_str_eq(compiled_said(&x), cases[i].said, "case %zu", i);
+        compiled_finish(&x);
+    }
+}
+
+#define CELLS                                                                                                                              \
+    "cell layer(x) { param w : f32[64, 64] = normal(0.1); m = matmul(x, w); return tanh(m); }\n"                                           \
+    "net n(batch = 64) { input x : f32[batch, 64]; h = x; for i in 0..4 { h = layer(h) %s; } a = tanh(x) %s; b = tanh(a) %s;\n"            \
+    "  loss mean(h * h) + mean(b); }\ntrain { data = normal(seed = 1); steps = 2; optimizer = adam(lr = 0.01); }\nparallel { stages = 4; }\n"
+
+/* All that a call computes is of its stage, but what is said within it; what the text has behind stages that follow may be of one before them. */
+Test(stages, hints_at_calls_and_against_the_order_of_the_text) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    const char *within = "h.2.m = stage 1";
+    x.options.overrides.nshards = 1;
+    x.options.overrides.shard = &within;
+    cr_assert(compiled_run(&x, arena_printf(&x.arena, CELLS, "stage i", "stage 1", "stage 2")), "%s", compiled_said(&x));
+    static const struct {
+        const char *value;
+        int stage;
+    } expected[] = {{"h.0", 1},   {"h.0.m", 1}, {"h.0.w", 1}, {"h.1", 2}, {"h.1.w", 2}, {"h.2.m", 2},
+                    {"h.2.w", 2}, {"h.2", 3},   {"h.3.m", 4}, {"h.3", 4}, {"a", 2},     {"b", 3}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        cr_expect_eq(stage_of(x.graph, expected[i].value), expected[i].stage, "%s", expected[i].value);
+    compiled_finish(&x);
+}
+
+/* --write-hints and --hints: the same plan, but for the names of files. */
+static const char *plan_body(Compiled *x) {
+    const char *at = strstr(x->c.text.at, "\nranks "), *end = strstr(x->c.text.at, "\ncertificate ");
+    cr_assert(at != NULL && end > at);
+    return arena_copy(&x->arena, at, (size_t)(end - at));
+}
+
+Test(stages, written_hints_give_the_same_stages) {
+    for (int k = 0; k < 3; k++) {
+        Compiled first, second;
+        char path[64];
+        snprintf(path, sizeof path, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
+        const char *hints = path, *stages = k == 2 ? "auto" : NULL;
+        Text text = {0};
+        compiled_init(&first, 4, 2);
+        first.options.hints_file = path;
+        first.options.overrides.stages = stages;
+        const char *net = arena_printf(&first.arena, CELLS, k == 1 ? "stage i" : "", k == 1 ? "stage 1" : "", k == 1 ? "stage 2" : "");
+        cr_assert(compiled_run(&first, net), "%s", compiled_said(&first));
+        cr_assert(hints_print(&text, &first.c));
+        FILE *file = fopen(path, "w");
+        cr_assert_not_null(file);
+        fwrite(text.at, 1, text.n, file);
+        fclose(file);
+        compiled_init(&second, 4, 2);
+        second.options.overrides.nhint_files = 1;
+        second.options.overrides.hint_file = &hints;
+        second.options.overrides.stages = stages;
+        cr_assert(compiled_run(&second, net), "%s", compiled_said(&second));
+        cr_expect_null(second.c.stages);
+        cr_expect_str_eq(plan_body(&first), plan_body(&second));
+        unlink(path);
+        text_finish(&text);
+        compiled_finish(&first);
+        compiled_finish(&second);
+    }
+}
+
+/* As many stages as take the least, of those that there are. */
+Test(stages, as_many_stages_as_are_best) {
+    Compiled best;
+    compiled_init(&best, 4, 2);
+    best.options.machine = &machine_gpu8;
+    cr_assert(compiled_run(&best, large_net(&best, 16, "stages = auto;")));
+    cr_assert_not_null(best.c.stages);
+    cr_expect_eq(best.c.stages->ntried, 3);
+    BuildCost taken;
+    build_cost(best.b, &taken);
+    for (int i = 0; i < 3; i++) {
+        const StageTried *tried = &best.c.stages->tried[i];
+        Compiled one;
+        BuildCost cost;
+        compiled_init(&one, 4, 2);
+        one.options.machine = &machine_gpu8;
+        cr_assert(compiled_run(&one, large_net(&one, 16, arena_printf(&one.arena, "stages = %d;", 1 << i))));
+        build_cost(one.b, &cost);
+        cr_expect_eq(tried->stages, 1 << i);
+        cr_expect_eq(tried->step_s, cost.step_s);
+        cr_expect_eq(tried->bytes, memory_bytes(&cost));
+        cr_expect_leq(taken.step_s, cost.step_s);
+        compiled_finish(&one);
+    }
+    compiled_finish(&best);
+}
+
+/* Where a rank may need so much, the stages hold no more, though other cuts would be faster. */
+Test(stages, cuts_keep_within_the_memory) {
+    const char *net =
+        "net n(batch = 4096, d = 512) { input x : i32[batch]; param table : f32[50000, 64] = normal(0.1); param up : f32[64, d] = normal(0.1);\n"
+        "  h = embedding(table, x) @ up; for i in 0..12 { param w : f32[d, d] = normal(0.1); h = tanh(h @ w); } loss mean(h); }\n"
+        "train { data = normal(seed = 1); steps = 2; optimizer = adam(lr = 0.01); micro_batches = 4; }\nparallel { stages = 2; %s }\n";
+    int64_t held[2];
+    for (int limited = 0; limited < 2; limited++) {
+        Compiled x;
+        compiled_init(&x, 2, 2);
+        const char *memory = limited ? arena_printf(&x.arena, "memory = %lld;", (long long)(held[0] * 9 / 10)) : "";
+        const bool done = compiled_run(&x, arena_printf(&x.arena, net, memory));
+        if (!limited) cr_assert(done);
+        cr_assert_not_null(x.b->role_facts);
+        held[limited] =
+            x.b->role_facts[0].rank_bytes > x.b->role_facts[1].rank_bytes ? x.b->role_facts[0].rank_bytes : x.b->role_facts[1].rank_bytes;
+        compiled_finish(&x);
+    }
+    cr_expect_lt(held[1], held[0]);
+}
+
 Test(stages, more_stages_than_operators_are_refused) {
     Compiled x;
     compiled_init(&x, 8, 2);

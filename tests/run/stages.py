@@ -93,6 +93,25 @@ class Stages(Case):
                 rest = self.prun(then[1], self.small("rest", *then), "--resume", os.path.join(kept, taken[0]), "--checkpoint-dir", "other")
                 self.expect_equal(whole[5:], rest.losses())
 
+    def test_hints_move_operators_and_change_no_result(self):
+        """Also where the stages follow each other in another order than the text."""
+        net = harness.edited(self.sample("gpt2.dsl"), ("steps     = 4;", "steps = 4; micro_batches = 4;"),
+                             ("adamw(lr = 0.0006, weight_decay = 0.1)", "momentum(lr = 0.1, momentum = 0.9)"))
+        self.write("gpt.dsl", net)
+        common = [*SMALL_GPT, "-I", os.path.join(harness.sources, "samples"), "--search", "sharding_propagation"]
+        whole = self.prun(1, self.plan(self.path("gpt.dsl"), "one.plan", "--ranks", 1, *common)).losses()
+        paths = run([harness.pcc, "--list-paths", self.path("gpt.dsl"), *common], cwd=self.folder).out
+        layers = sorted(set(re.findall(r"(?m)^\s*(\S*\b[0-7])\s+call", paths)))
+        self.assertEqual(len(layers), 8, paths)
+        for stages in ("00001111", "01111111", "00000001"):
+            hints = [word for layer, stage in zip(layers, stages) for word in ("--shard", "%s=stage %s" % (layer, stage))]
+            plan = self.plan(self.path("gpt.dsl"), "hinted.plan", "--ranks", 4, "--stages", 2, *common, *hints)
+            self.expect_equal(whole, self.prun(4, plan).losses())
+        self.write("branches.dsl", NET.replace("h = relu(matmul(x, w1) + b);", "h = relu(matmul(x, w1) + b); late = relu(h) stage 2; early = x * 2 stage 0;")
+                   .replace("loss cross_entropy(y, label);", "loss cross_entropy(y, label) + mean(late) + mean(early);") % ("", 3, ""))
+        one, three = (self.prun(ranks, self.plan(self.path("branches.dsl"), "b%d.plan" % ranks, "--ranks", ranks)).losses() for ranks in (1, 6) if self.small("data", 1, 1))
+        self.expect_equal(one, three)
+
     def test_a_parameter_is_printed_whole(self):
         one, two = self.prun(1, self.small("one", 1, 1), "--print", "w3"), self.prun(4, self.small("staged", 2, 4), "--print", "w3")
         numbers = [[float(word) for word in re.findall(r"-?\d+\.\d+", re.search(r"w3 = .*", done.out)[0])] for done in (one, two)]

@@ -1,0 +1,69 @@
+/* stage_count: as many stages as are best (`stages = auto`). All divisors of the ranks are compiled, each with what the search finds for the ranks of its stages, and with their cuts: what a step then takes
+ * is what the plan is predicted to take (oracle.h). */
+#include <math.h>
+
+#include "compiler/compiler.h"
+#include "compiler/name.h"
+#include "compiler/search.h"
+
+enum { MOST_STAGES = 64 };
+
+bool stage_count_asked(const Compilation *c) {
+    return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
+}
+
+static bool is_better(const StageTried *a, const StageTried *b) {
+    if (a->broken != b->broken) return a->broken < b->broken;
+    if (a->over_bytes != b->over_bytes) return a->over_bytes < b->over_bytes;
+    return a->step_s < b->step_s;
+}
+
+static StageTried try_stages(const Compilation *c, int stages, int64_t limit) {
+    BuildCost cost;
+    if (!stages_cost(c, stages, &cost)) return (StageTried){.stages = stages};
+    const int64_t bytes = memory_bytes(&cost);
+    return (StageTried){.stages = stages,
+                        .compiles = true,
+                        .step_s = cost.step_s,
+                        .bytes = bytes,
+                        .over_bytes = limit > 0 && bytes > limit ? bytes - limit : 0,
+                        .broken = cost.broken};
+}
+
+StageCount *stage_count_choose(Compilation *c) {
+    const int nranks = c->options->overrides.nranks;
+    const int64_t limit = budget_limit(program_train(c));
+    StageCount *count = arena_alloc(c->arena, sizeof *count);
+    const StageTried *best = NULL;
+    for (int stages = 1; stages <= nranks && stages <= MOST_STAGES; stages++) {
+        if (nranks % stages != 0) continue;
+        StageTried *tried = &count->tried[count->ntried++];
+        *tried = try_stages(c, stages, limit);
+        if (tried->compiles && (best == NULL || is_better(tried, best))) best = tried;
+    }
+    count->stages = best != NULL ? best->stages : 1; /* which says what is wrong with the net */
+    return count;
+}
+
+void stage_count_print(Text *text, Compilation *c) {
+    const StageCount *count = c->stages;
+    text_printf(text, "%d, the best of %d tried:", count->stages, count->ntried);
+    for (int i = 0; i < count->ntried; i++) {
+        const StageTried *tried = &count->tried[i];
+        text_printf(text, "%s %d ", i > 0 ? ";" : "", tried->stages);
+        if (!tried->compiles)
+            text_printf(text, "cannot be compiled");
+        else
+            text_printf(text, "%.4g ms", 1e3 * tried->step_s);
+        if (tried->over_bytes > 0) text_printf(text, ", %s too much on a rank", bytes_named(c->arena, tried->over_bytes));
+        if (tried->broken > 0) text_printf(text, ", %d demand%s broken", tried->broken, tried->broken == 1 ? "" : "s");
+    }
+}
+
+void stage_count_say(Compilation *c) {
+    Text text = {0};
+    if (c->stages == NULL || !c->diags->verbose) return;
+    stage_count_print(&text, c);
+    diag_note(c->diags, (Span){0}, "stages: %s", text.at);
+    text_finish(&text);
+}
