@@ -12,7 +12,7 @@ bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
 }
 
-static bool is_better(const StageTried *a, const StageTried *b) {
+static bool better_than(const StageTried *a, const StageTried *b) {
     if (a->broken != b->broken) return a->broken < b->broken;
     if (a->over_bytes != b->over_bytes) return a->over_bytes < b->over_bytes;
     return a->step_s < b->step_s;
@@ -39,7 +39,7 @@ StageCount *stage_count_choose(Compilation *c) {
         if (nranks % stages != 0) continue;
         StageTried *tried = &count->tried[count->ntried++];
         *tried = try_stages(c, stages, limit);
-        if (tried->compiles && (best == NULL || is_better(tried, best))) best = tried;
+        if (tried->compiles && (best == NULL || better_than(tried, best))) best = tried;
     }
     count->stages = best != NULL ? best->stages : 1; /* which says what is wrong with the net */
     return count;

@@ -789,13 +789,7 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
     const bool made = is_operator(expr) && out.value >= 0 && lower->graph->values.at[out.value].node >= nodes;
     if (made && !hint_choose(lower, value_hintable(lower, out.value), given, &given)) return false;
     if (given && !made) return no_operator(lower, given);
-    if (marks && !made && (marks->recompute || marks->stage)) {
-        diag_error(lower->diags, lower_span(lower, expr->loc),
-                   marks->recompute ? "there is nothing here to compute again" : "there is nothing here that a stage could run");
-        diag_hint(lower->diags, "%s stands behind the call of a cell, or an operator: h = block(x) %s;",
-                  marks->recompute ? "recompute" : "stage", marks->recompute ? "recompute" : "stage 1");
-        return false;
-    }
+    if (!made && marks_nothing(lower, expr, marks)) return false;
     if (made && !marks_note(lower, marks)) return false;
     if (made) {
         mark_operator(lower, out.value);

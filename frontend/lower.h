@@ -424,6 +424,8 @@ static inline Hintable *known_last(Lower *lower) {                              
 }
 /* Adds what is said at the end of a statement to what hints say of the thing that was known last; NULL: nothing. False after a diagnostic: two stages. */
 bool marks_note(Lower *lower, const Marks *marks);
+/* Whether something is said of what is no operator; true after a diagnostic. */
+bool marks_nothing(Lower *lower, const Expr *expr, const Marks *marks);
 void paths_list(Lower *lower, Paths *paths);
 /* Whether the paths of `forbid` name something. */
 bool forbids_matched(Lower *lower);

@@ -261,6 +261,15 @@ bool marks_note(Lower *lower, const Marks *marks) {
     return !stage || stage_note(lower, known_last(lower)->name[0], stage, false);
 }
 
+bool marks_nothing(Lower *lower, const Expr *expr, const Marks *marks) {
+    if (!marks || (!marks->recompute && !marks->stage)) return false;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "there is nothing here %s",
+               marks->recompute ? "to compute again" : "that a stage could run");
+    diag_hint(lower->diags, "%s stands behind the call of a cell, or an operator: h = block(x) %s;",
+              marks->recompute ? "recompute" : "stage", marks->recompute ? "recompute" : "stage 1");
+    return true;
+}
+
 bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given) {
     Frame *frame = lower->frame;
     vec_push(lower->arena, &lower->known, thing);
