@@ -17,6 +17,7 @@
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together; prefetch.c: when states are gathered
  *   memory.c       where every value lies; pack.c: offsets in the arena
  *   eval.c         the program eval: another graph over the same states
+ *   decode.c       the programs generate and prompt: a text, place by place, or many places of it at once
  *   held.h         which values are in memory when; fits.c: whether a rank's memory is enough
  *   found.c        --write-hints: the strategies of a plan as hints
  *   asserts.c      what the parallel block asserts and forbids
@@ -76,7 +77,7 @@ static inline bool options_explain(const Options *options) {
 
 /* ---------------------------------------------------------------- a compilation */
 
-enum { MAX_PASSES = 30 };
+enum { MAX_PASSES = 48 };
 
 /* Batches in parts, as a measure for memory. */
 typedef struct MicroBatches {
@@ -140,6 +141,9 @@ static inline Build *program_eval(const Compilation *c) {
 }
 static inline Build *program_generate(const Compilation *c) {
     return program_of_kind(c, PROGRAM_GENERATE);
+}
+static inline Build *program_prompt(const Compilation *c) {
+    return program_of_kind(c, PROGRAM_PROMPT);
 }
 
 /* Where batches are taken in parts, makes b->front.whole, the net of whole ones, with which it is compared. */
@@ -260,10 +264,13 @@ bool shorter_parse(Compilation *c, const Build *of, const Overrides *overrides);
 
 /* ---------------------------------------------------------------- decode.c */
 
-/* The forward graph of a whole text becomes that of one place, with a report `logits`. False after a diagnostic: a place depends on others in a way that is not known. */
-bool graph_decode(Graph *graph, const Generation *generation, Diags *diags);
-/* Makes *g the program generate, likewise. */
+/* The forward graph of a whole text becomes that of so many places that follow each other: of one with a report `logits`, of more with the caches of these places and
+ * nothing else. False after a diagnostic: a place depends on others in a way that is not known. */
+bool graph_decode(Graph *graph, const Generation *generation, int64_t count, Diags *diags);
+/* Makes *g the program generate, of a graph that frontend_generate made, and gives this one the states of train. False after a diagnostic. */
 bool generate_create(Build *g, const Build *train, Graph *graph, const Generation *generation);
+/* Makes *p the program prompt, over the states and caches of generate, of the graph as generate_create has left it. *none: there is nothing that it could do. */
+bool prompt_create(Build *p, const Build *generate, const Graph *graph, const Generation *generation, bool *none);
 
 /* ---------------------------------------------------------------- warn.c */
 

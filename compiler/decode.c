@@ -1,7 +1,7 @@
-/* decode: the program that generates text, place by place.
+/* decode: the programs that generate text: place by place, and so many places of a prompt at once.
  *
- * Before: the forward graph of all places of the text, as the generate block lowers it. After: the graph of one place. Two numbers are its inputs, the token that stands at the place
- * and the place itself; each value that has the text's places as a dimension has size 1 there. Where an operator of a place reads an operand at other places (keys and
+ * Before: the forward graph of all places of the text, as the generate block lowers it. After: the graph of one place, or of `count` that follow each other. Its inputs are the tokens that
+ * stand at the places, and the places themselves; each value that has the text's places as a dimension has size `count` there. Where an operator of a place reads an operand at other places (keys and
  * values of attention), that operand is a cache: a state with all places, into which each step puts its own, where it lies. What depends on the place alone
  * is read at its row. So everything in the graph is an operator that nets have anyway: strategies, layouts, the proof and kernels know nothing of this.
  *
@@ -48,11 +48,11 @@ typedef struct Decode {
     Diags *diags;
     const Generation *generation;
     int64_t places;
-    Trace *trace;       /* per value of from */
-    int token, place;   /* values of to: as the text is, with one place; i32[1] */
-    int here[MAX_NDIM]; /* index == place, with so many dimensions of size 1 behind it; -1: not needed yet */
-    VEC(Row) rows;      /* read so far */
-    VEC(Mask) masks;    /* looked at so far */
+    int64_t count;    /* of them that a step computes */
+    Trace *trace;     /* per value of from */
+    int token, place; /* values of to: as the text is, with so many places; i32[count] */
+    VEC(Row) rows;    /* read so far */
+    VEC(Mask) masks;  /* looked at so far */
 } Decode;
 
 /* The letters of a node's places, and of those that they read; -1: none. */
@@ -216,21 +216,19 @@ static int reshaped(Decode *d, int value, const Shape *shape, const char *name, 
     return shape_equal(&d->to->values.at[value].type.shape, shape) ? value : emit(d, OP_reshape, &value, 1, attr, name, span);
 }
 
-/* 0, 1, .. up to the number of places, with so many dimensions of size 1 behind them. */
-static int indices(Decode *d, int behind) {
+/* 0, 1, .. up to the number of places. */
+static int indices(Decode *d) {
     double *data = arena_alloc(d->to->arena, sizeof *data * (size_t)d->places);
-    TensorType type = {.dtype = I32, .shape = {.ndim = behind + 1, .dim = {d->places}}};
     for (int64_t i = 0; i < d->places; i++)
         data[i] = (double)i;
-    for (int k = 1; k <= behind; k++)
-        type.shape.dim[k] = 1;
+    const TensorType type = {.dtype = I32, .shape = {.ndim = 1, .dim = {d->places}}};
     return graph_constant(d->to, type, data, 0, "generate.places", d->generation->span);
 }
 
-static int here_of(Decode *d, int behind) {
-    if (d->here[behind] < 0)
-        d->here[behind] = emit(d, OP_equal, (int[]){indices(d, behind), d->place}, 2, NULL, "generate.here", d->generation->span);
-    return d->here[behind];
+/* The places of the step below each other, before what has a dimension of its own: one place needs none. */
+static int places_down(Decode *d) {
+    return d->count == 1 ? d->place
+                         : reshaped(d, d->place, &(Shape){.ndim = 2, .dim = {d->count, 1}}, "generate.here", d->generation->span);
 }
 
 /* Dimension `dim` of a value of `to` brought to the front, or, where it is there, back. */
@@ -242,7 +240,7 @@ static int turned(Decode *d, int value, int dim, bool back, const char *name, Sp
     return dim == 0 ? value : emit(d, OP_transpose, &value, 1, attr, name, span);
 }
 
-/* A value that does not vary at the place, along one of its dimensions. */
+/* A value that does not vary at the places of the step, along one of its dimensions. */
 static int row_of(Decode *d, int value, int dim) {
     for (int i = 0; i < d->rows.n; i++)
         if (d->rows.at[i].value == value && d->rows.at[i].dim == dim) return d->rows.at[i].row;
@@ -255,7 +253,7 @@ static int row_of(Decode *d, int value, int dim) {
     Shape shape = d->to->values.at[row].type.shape;
     row = reshaped(d, row, &(Shape){.ndim = 2, .dim = {d->places, rest}}, name, span);
     row = emit(d, OP_embedding, (int[]){row, d->place}, 2, NULL, name, span);
-    shape.dim[0] = 1;
+    shape.dim[0] = d->count;
     row = cast_to(d, turned(d, reshaped(d, row, &shape, name, span), dim, true, name, span), type->dtype, name, span);
     const Row made = {value, dim, row};
     vec_push(d->to->arena, &d->rows, made);
@@ -278,10 +276,9 @@ static int cache_of(Decode *d, int value) {
     const int old = graph_read_state(d->to, id, 0, NULL, span);
     const char *name = arena_printf(d->to->arena, "%s.kept", of->name);
     const Attr axis[MAX_ATTRS] = {{.given = true, .i = t->own}};
-    if (of->type.dtype == BOOL) /* put is of numbers */
-        t->cache = emit(d, OP_where, (int[]){here_of(d, of->type.shape.ndim - 1 - t->own), t->value, old}, 3, NULL, name, span);
-    else
-        t->cache = emit(d, OP_put, (int[]){old, t->value, d->place}, 3, axis, name, span);
+    const DType as = of->type.dtype == BOOL ? I32 : of->type.dtype; /* put is of numbers */
+    const int in[3] = {cast_to(d, old, as, name, span), cast_to(d, t->value, as, name, span), d->place};
+    t->cache = cast_to(d, emit(d, OP_put, in, 3, axis, name, span), of->type.dtype, name, span);
     const Report write = {.name = state.name, .value = t->cache, .writes = true, .state = id, .span = span};
     vec_push(d->to->arena, &d->to->reports, write);
     return t->cache;
@@ -524,11 +521,11 @@ static void attrs_of(const Decode *d, const Node *node, const Roles *roles, Attr
         const Shape *shape = &type_of(d, node->out[0])->shape;
         memcpy(attr[0].ints, shape->dim, sizeof attr[0].ints[0] * (size_t)shape->ndim);
         attr[0].n = shape->ndim;
-        attr[0].ints[own] = 1;
+        attr[0].ints[own] = d->count;
     }
     if (node->op == OP_slice) {
         attr[0].ints[own] = 0;
-        attr[1].ints[own] = 1;
+        attr[1].ints[own] = d->count;
     }
 }
 
@@ -551,7 +548,7 @@ static bool node_added(Decode *d, const Node *node, const int *in, int nin, cons
     return true;
 }
 
-/* rope at the place: the pairs are turned by its angle alone, which is computed as the kernel does, in f64. */
+/* rope at a place: the pairs are turned by its angle alone, which is computed as the kernel does, in f64. */
 static int rope_at(Decode *d, const Node *node, int x) {
     const TensorType type = d->to->values.at[x].type;
     const int last = type.shape.ndim - 1;
@@ -563,7 +560,7 @@ static int rope_at(Decode *d, const Node *node, int x) {
     const char *name = arena_printf(d->to->arena, "%s.turn", node->name);
     const Span span = node->span;
     const int frequency = graph_constant(d->to, (TensorType){.dtype = F64, .shape = {.ndim = 1, .dim = {half}}}, data, 0, name, span);
-    const int angle = emit(d, OP_mul, (int[]){cast_to(d, d->place, F64, name, span), frequency}, 2, NULL, name, span);
+    const int angle = emit(d, OP_mul, (int[]){cast_to(d, places_down(d), F64, name, span), frequency}, 2, NULL, name, span);
     const int cosine = cast_to(d, emit(d, OP_cos, &angle, 1, NULL, name, span), type.dtype, name, span);
     int sine = cast_to(d, emit(d, OP_sin, &angle, 1, NULL, name, span), type.dtype, name, span);
     if (node->attr[1].i) sine = emit(d, OP_neg, &sine, 1, NULL, name, span);
@@ -586,7 +583,7 @@ static int rope_at(Decode *d, const Node *node, int x) {
     return emit(d, OP_concat, turned_part, 2, join, node->name, span);
 }
 
-/* Attention of one place to those up to it: what causal says of all places becomes a mask of those that there are. */
+/* Attention of a place to those up to it: what causal says of all places becomes a mask of those that there are. */
 static bool attention_at(Decode *d, const Node *node, const Roles *roles) {
     enum { MASK = 3 };
     const bool causal = node->attr[0].i, masked = node->nin > MASK;
@@ -599,7 +596,7 @@ static bool attention_at(Decode *d, const Node *node, const Roles *roles) {
     Attr attr[MAX_ATTRS];
     memcpy(attr, node->attr, sizeof attr);
     if (causal) {
-        const int seen = emit(d, OP_less_equal, (int[]){indices(d, 0), d->place}, 2, NULL, "generate.seen", node->span);
+        const int seen = emit(d, OP_less_equal, (int[]){indices(d), places_down(d)}, 2, NULL, "generate.seen", node->span);
         const int none = masked ? graph_constant(d->to, (TensorType){.dtype = BOOL}, NULL, 0, "generate.unseen", node->span) : -1;
         in[MASK] = masked ? emit(d, OP_where, (int[]){seen, in[MASK], none}, 3, NULL, "generate.seen", node->span) : seen;
         nin = MASK + 1;
@@ -687,17 +684,17 @@ static void add_inputs(Decode *d) {
     Graph *g = d->to;
     const Input *text = &d->from->inputs.at[d->generation->text];
     Input token = {.name = text->name, .type = text->type, .span = text->span, .kind = INPUT_TOKEN, .index = text->index};
-    token.type.shape.dim[token.type.shape.ndim - 1] = 1;
+    token.type.shape.dim[token.type.shape.ndim - 1] = d->count;
     d->token = graph_input(g, graph_add_input(g, token));
     const Input place = {.name = "generate.place",
-                         .type = {.dtype = I32, .shape = {.ndim = 1, .dim = {1}}},
+                         .type = {.dtype = I32, .shape = {.ndim = 1, .dim = {d->count}}},
                          .span = d->generation->span,
                          .kind = INPUT_PLACE,
                          .index = {0, d->places}};
     d->place = graph_input(g, graph_add_input(g, place));
 }
 
-/* The logits of one place: a number for each token. */
+/* The logits of a place: a number for each token. */
 static bool logits_fit(Decode *d) {
     const int value = d->generation->logits;
     const Trace *t = &d->trace[value];
@@ -712,22 +709,24 @@ static bool logits_fit(Decode *d) {
     return false;
 }
 
-bool graph_decode(Graph *graph, const Generation *generation, Diags *diags) {
+bool graph_decode(Graph *graph, const Generation *generation, int64_t count, Diags *diags) {
     const Graph from = *graph;
     const Shape *text = &from.inputs.at[generation->text].type.shape;
     Graph to;
     graph_begin(&to, &from);
-    Decode d = {.from = &from, .to = &to, .diags = diags, .generation = generation, .places = text->dim[text->ndim - 1]};
+    Decode d = {.from = &from, .to = &to, .diags = diags, .generation = generation, .places = text->dim[text->ndim - 1], .count = count};
     d.trace = arena_alloc(to.arena, sizeof *d.trace * (size_t)(from.values.n + 1));
-    memset(d.here, -1, sizeof d.here);
     const Report logits = {.name = "logits", .value = -1, .whole = true, .span = generation->logits_span};
-    vec_push(to.arena, &to.reports, logits); /* before what is kept */
+    if (count == 1) vec_push(to.arena, &to.reports, logits); /* before what is kept */
     add_inputs(&d);
     const bool *needed = needed_nodes(&from, generation->logits);
     for (int n = 0; n < from.nodes.n; n++)
         if (needed[n] && !decode_node(&d, &from.nodes.at[n])) return false;
     if (!logits_fit(&d)) return false;
-    to.reports.at[0].value = d.trace[generation->logits].value;
+    if (count == 1)
+        to.reports.at[0].value = d.trace[generation->logits].value;
+    else
+        graph_simplify(&to, SIMPLIFY_DEAD); /* what only the logits need */
     *graph = to;
     return true;
 }

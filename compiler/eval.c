@@ -118,10 +118,27 @@ static void take_alphabet(Build *g, const Build *train) {
 }
 
 bool generate_create(Build *g, const Build *train, Graph *graph, const Generation *generation) {
-    if (!take_states(train, graph, "the eval", eval_hint) || !graph_decode(graph, generation, train->diags)) return false;
-    follower_init(g, "generate", PROGRAM_GENERATE, train, graph);
+    if (!take_states(train, graph, "the eval", eval_hint)) return false;
+    Graph one = *graph;
+    if (!graph_decode(&one, generation, 1, train->diags)) return false;
+    follower_init(g, "generate", PROGRAM_GENERATE, train, &one);
     g->front.rows.prediction = -1;
     take_alphabet(g, train);
+    return true;
+}
+
+bool prompt_create(Build *p, const Build *generate, const Graph *graph, const Generation *generation, bool *none) {
+    const Build *train = generate->follows;
+    const Shape *text = &graph->inputs.at[generation->text].type.shape;
+    const int64_t places = text->dim[text->ndim - 1], count = generation->chunk < places ? generation->chunk : places;
+    Graph several = *graph;
+    *none = count == 1;
+    if (*none) return true;
+    if (!graph_decode(&several, generation, count, train->diags)) return false;
+    *none = several.states.n == graph->states.n; /* nothing is kept */
+    follower_init(p, "prompt", PROGRAM_PROMPT, train, &several);
+    p->follows = generate;
+    p->front.rows.prediction = -1;
     return true;
 }
 
@@ -160,14 +177,19 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
     return true;
 }
 
-/* The states of train, its optimizer's too, as it has them; behind them the program's own caches, which then have other numbers. */
+/* How many states stand before the caches. */
+static int first_cache(const Graph *g) {
+    int first = 0;
+    while (first < g->states.n && !g->states.at[first].cache)
+        first++;
+    return first;
+}
+
+/* The states of train, its optimizer's too, as it has them; behind them the program's own caches, which then have other numbers: those of generate where it follows that. */
 static void follow_states(Graph *g, const Graph *train) {
     const State *own = g->states.at;
-    const int nown = g->states.n;
-    int first = 0;
-    while (first < nown && !own[first].cache)
-        first++;
-    assert(first <= train->states.n);
+    const int nown = g->states.n, first = first_cache(g), moved = first_cache(train) - first;
+    assert(moved >= 0);
     memset(&g->states, 0, sizeof g->states);
     for (int s = 0; s < train->states.n; s++) {
         State state = train->states.at[s];
@@ -177,8 +199,8 @@ static void follow_states(Graph *g, const Graph *train) {
         state.layout = graph_layout(g, &layout, &state.type.shape);
         vec_push(g->arena, &g->states, state);
     }
-    const int moved = train->states.n - first;
-    for (int s = first; s < nown; s++) {
+    assert(g->states.n == first + moved || g->states.n == nown + moved);
+    for (int s = g->states.n - moved; s < nown; s++) {
         State state = own[s];
         state.parameter += moved;
         vec_push(g->arena, &g->states, state);

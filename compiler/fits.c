@@ -9,18 +9,28 @@
 #include "compiler/held.h"
 #include "compiler/name.h"
 
+/* generate uses the arena of prompt where that is large enough. */
+static int64_t generating_bytes(const Compilation *c) {
+    if (program_generate(c) == NULL) return 0;
+    const Facts *one = program_generate(c)->facts;
+    if (program_prompt(c) == NULL) return one->rank_bytes;
+    const Facts *many = program_prompt(c)->facts;
+    const int64_t arena = one->role->arena_bytes > many->role->arena_bytes ? one->role->arena_bytes : 0;
+    return many->rank_bytes + one->inputs + one->constants + arena;
+}
+
 int64_t bytes_needed(const Compilation *c) {
     const Facts *train = program_train(c)->facts;
     int64_t trains = train->rank_bytes, more = 0;
     for (int p = 1; p < c->programs.n; p++) { /* these use the arena of train where it is large enough */
         const Facts *facts = c->programs.at[p]->facts;
-        if (c->programs.at[p]->kind == PROGRAM_GENERATE) continue;
+        if (c->programs.at[p]->kind == PROGRAM_GENERATE || c->programs.at[p]->kind == PROGRAM_PROMPT) continue;
         trains += facts->inputs + facts->constants;
         const int64_t larger = facts->role->arena_bytes - train->role->arena_bytes;
         if (larger > more) more = larger;
     }
     trains += more;
-    const int64_t generates = program_generate(c) != NULL ? program_generate(c)->facts->rank_bytes : 0; /* it runs alone */
+    const int64_t generates = generating_bytes(c); /* alone */
     return trains > generates ? trains : generates;
 }
 

@@ -75,11 +75,12 @@ enum {
     NPLAN_PASSES = sizeof plan_passes / sizeof *plan_passes,
     NSTAGES = sizeof stages / sizeof *stages
 };
-static_assert((int)NPASSES + (int)NPLAN_PASSES + 3 <= (int)MAX_PASSES, "room for the times: these, parse, rows, and eval");
+static_assert((int)NPASSES + (int)NPLAN_PASSES + 2 + MAX_PROGRAMS <= (int)MAX_PASSES,
+              "room for the times: these, parse, rows, and other programs than train");
 
 static void note_time(Compilation *c, const char *name, double seconds) {
     int p = 0;
-    while (p < c->npasses && strcmp(c->pass[p].name, name) != 0)
+    while (p < c->npasses && p + 1 < MAX_PASSES && strcmp(c->pass[p].name, name) != 0)
         p++;
     c->pass[p].name = name;
     c->pass[p].seconds += seconds;
@@ -166,6 +167,10 @@ static bool parse_generate(Compilation *c, const Build *train, const Source *sou
     Build *generate = arena_alloc(c->arena, sizeof *generate);
     if (!ok || !generate_create(generate, train, &graph, &generation)) return false;
     vec_push(c->arena, &c->programs, generate);
+    Build *prompt = arena_alloc(c->arena, sizeof *prompt);
+    bool none;
+    if (!prompt_create(prompt, generate, &graph, &generation, &none)) return false;
+    if (!none) vec_push(c->arena, &c->programs, prompt);
     return true;
 }
 
@@ -267,8 +272,9 @@ static bool run_first(Compilation *c) {
     }
     Build *train = program_train(c);
     c->net_hash = graph_hash(&train->front.graph);
-    for (int i = 1; i < c->programs.n; i++)
-        c->net_hash = (c->net_hash ^ graph_hash(&c->programs.at[i]->front.graph)) * 0x9e3779b97f4a7c15u;
+    for (int i = 1; i < c->programs.n; i++) /* prompt does nothing that generate would not do */
+        if (c->programs.at[i]->kind != PROGRAM_PROMPT)
+            c->net_hash = (c->net_hash ^ graph_hash(&c->programs.at[i]->front.graph)) * 0x9e3779b97f4a7c15u;
     warn_note_hints(train);
     for (int v = 0; c->options->nexplain > 0 && v < train->front.graph.values.n; v++)
         vec_push(c->arena, &train->front.written, train->front.graph.values.at[v].name);

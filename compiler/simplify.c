@@ -193,10 +193,10 @@ static bool merge(Graph *g, Node *node) {
 
 /* ---------------------------------------------------------------- the rewriting */
 
-/* Which old nodes an output needs. Without a loss there is no output yet: all are. */
+/* Which old nodes an output needs. Where nothing is reported there is no output yet: all are. */
 static bool *live_nodes(const Graph *g) {
     bool *live = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
-    if (g->loss < 0) {
+    if (graph_nreports(g) == 0) {
         memset(live, 1, (size_t)g->nodes.n);
         return live;
     }

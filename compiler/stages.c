@@ -360,12 +360,6 @@ static void follow_forward(Graph *g, const Graph *train, const bool *constant) {
 
 /* ---------------------------------------------------------------- all other nodes */
 
-/* What is given to every rank, the token and the place of what is generated. */
-static bool of_all(const Graph *g, const Node *input) {
-    const InputKind kind = g->inputs.at[input->state].kind;
-    return kind == INPUT_TOKEN || kind == INPUT_PLACE;
-}
-
 /* Leaves: a parameter is where its first user is, an input where all its users are. of_state: per state, to be filled. */
 static void stage_leaves(Graph *g, int *of_state) {
     int *first = arena_alloc(g->arena, sizeof *first * (size_t)(g->values.n + 1)),
@@ -378,7 +372,9 @@ static void stage_leaves(Graph *g, int *of_state) {
         }
     for (int n = 0; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
-        if (node->op == OP_input) node->stage = of_all(g, node) || first[node->out[0]] != last[node->out[0]] ? 0 : first[node->out[0]];
+        if (node->op == OP_input)
+            node->stage =
+                input_is_text(g->inputs.at[node->state].kind) || first[node->out[0]] != last[node->out[0]] ? 0 : first[node->out[0]];
         if (node->op == OP_read && n < graph_nforward(g) && of_state[node->state] == 0)
             of_state[node->state] = node->stage > 0 ? node->stage : first[node->out[0]];
     }

@@ -186,6 +186,15 @@ static int64_t cache_bytes(const Build *b) {
     return bytes;
 }
 
+/* That a step computes. */
+static int64_t places_of(const Build *prompt) {
+    const Graph *g = &prompt->sharded.graph;
+    int64_t places = 0;
+    for (int i = 0; i < g->inputs.n; i++)
+        if (g->inputs.at[i].kind == INPUT_PLACE) places = shape_elements(&g->inputs.at[i].type.shape);
+    return places;
+}
+
 static void json_program(Json *json, const Build *b) {
     json_object(json, b->name);
     json_int(json, "steps", b->program->roles.at[0].steps.n);
@@ -230,6 +239,10 @@ void stats_print(Text *text, Compilation *c) {
         print_program(text, c, program_generate(c),
                       arena_printf(c->arena, ", caches %s, %.4g ms a token", bytes_named(c->arena, cache_bytes(program_generate(c))),
                                    1e3 * timeline_of(program_generate(c))->step_s));
+    if (program_prompt(c) != NULL)
+        print_program(text, c, program_prompt(c),
+                      arena_printf(c->arena, ", %lld places in %.4g ms", (long long)places_of(program_prompt(c)),
+                                   1e3 * timeline_of(program_prompt(c))->step_s));
     text_printf(text, "time           %.2f ms, verification between passes %.2f ms\n", 1e3 * c->seconds, 1e3 * c->verify_seconds);
     for (int p = 0; p < c->npasses; p++)
         text_printf(text, "  %-12s %8.3f ms\n", c->pass[p].name, 1e3 * c->pass[p].seconds);
@@ -450,6 +463,12 @@ void stats_json(Text *text, Compilation *c) {
         json_program(&json, program_generate(c));
         json_int(&json, "caches", cache_bytes(program_generate(c)));
         json_real(&json, "seconds", timeline_of(program_generate(c))->step_s);
+        json_end(&json);
+    }
+    if (program_prompt(c) != NULL) {
+        json_program(&json, program_prompt(c));
+        json_int(&json, "places", places_of(program_prompt(c)));
+        json_real(&json, "seconds", timeline_of(program_prompt(c))->step_s);
         json_end(&json);
     }
     facts_bounds(train->facts, c->arena);

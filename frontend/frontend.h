@@ -87,6 +87,7 @@ bool frontend_eval(const Source *source, const Overrides *overrides, Graph *grap
 /* What its generate block says of the net: which input is text, which value has a number for each token that may come next. */
 typedef struct Generation {
     int text, logits; /* input, value of the graph */
+    int64_t chunk;    /* places of a prompt that are read at once */
     Span span, logits_span;
 } Generation;
 /* The net as that block says (graph->settings.has_generate of the net), forward only: of one row, all places of the text at once. */

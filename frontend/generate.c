@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { USUAL_CHUNK = 64 }; /* few enough for the memory of a machine, and as many as make products of their places fast */
+
 static bool name_of_value(Lower *lower, const Expr *value, const char *what, const char *hint, const Expr **name) {
     *name = value;
     if (value->kind == EXPR_NAME) return true;
@@ -42,6 +44,11 @@ static bool generate_end(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "end", 0, INT32_MAX, &lower->graph->settings.end);
 }
 
+/* Places of a prompt at once. */
+static bool generate_chunk(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "chunk", 1, INT32_MAX, &lower->generation.chunk);
+}
+
 /* alphabet = bytes; or "abc": the characters of token 0, 1, .. */
 static bool generate_alphabet(Lower *lower, const Expr *value) {
     const bool bytes = value->kind == EXPR_NAME && strcmp(value->text, "bytes") == 0;
@@ -54,11 +61,12 @@ static bool generate_alphabet(Lower *lower, const Expr *value) {
     return false;
 }
 
-enum { TEXT, LOGITS, BATCH, TEMPERATURE, TOP_K, SEED, END, ALPHABET, NGENERATE };
+enum { TEXT, LOGITS, BATCH, TEMPERATURE, TOP_K, SEED, END, ALPHABET, CHUNK, NGENERATE };
 const Setting generate_settings[] = {[TEXT] = {"text", generate_text},    [LOGITS] = {"logits", generate_logits},
                                      [BATCH] = {"batch", generate_batch}, [TEMPERATURE] = {"temperature", generate_temperature},
                                      [TOP_K] = {"top_k", generate_top_k}, [SEED] = {"seed", generate_seed},
-                                     [END] = {"end", generate_end},       [ALPHABET] = {"alphabet", generate_alphabet}};
+                                     [END] = {"end", generate_end},       [ALPHABET] = {"alphabet", generate_alphabet},
+                                     [CHUNK] = {"chunk", generate_chunk}};
 const int ngenerate_settings = NGENERATE;
 
 /* The tensor of a name; NULL after a diagnostic. */
@@ -103,6 +111,7 @@ bool generate_lower(Lower *lower, const Block *block) {
     settings->epochs = settings->steps = 1;
     settings->temperature = 1;
     settings->end = -1;
+    lower->generation.chunk = USUAL_CHUNK;
     if (!numbers_used(lower)) return false;
     const Block own = settings_of(lower, block);
     if (!settings_lower(lower, &own, "generate", generate_settings, NGENERATE, train_settings, ntrain_settings, "train", given))

@@ -184,12 +184,16 @@ typedef struct DataFile {
 } DataFile;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
  * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1.; uniform in [0, 1), of the whole tensor's index and
- * another at each update and batch of a step: random. Of a program that generates, one number each: the token that stands at this step's place, and the place, from 0. */
+ * another at each update and batch of a step: random. Of a program that generates: the tokens that stand at the step's places, and the places, from 0. */
 typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, INPUT_RANDOM, INPUT_TOKEN, INPUT_PLACE, NINPUT_KINDS } InputKind;
 static inline bool input_is_of_batch(InputKind kind) {
     return kind == INPUT_DATA || kind == INPUT_ROW_WEIGHT;
 }
-/* What the data source fills at every step, box by box; the others are one number each. */
+/* Of the places of a text: whole on every rank. */
+static inline bool input_is_text(InputKind kind) {
+    return kind == INPUT_TOKEN || kind == INPUT_PLACE;
+}
+/* What the data source fills at every step, box by box. */
 static inline bool input_is_taken(InputKind kind) {
     return input_is_of_batch(kind) || kind == INPUT_RANDOM;
 }

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <xxhash.h>
 
-const char *const program_kind_name[] = {"train", "eval", "generate"};
+const char *const program_kind_name[] = {"train", "eval", "generate", "prompt"};
 const char *const place_name[] = {"arena", "state", "input", "constant", "inner", "view", "elsewhere"};
 const char *const step_name[] = {"kernel", "local", "start", "wait", "write"};
 
-enum { MAX_PROGRAMS = 16, INNER_ALIGNMENT = 64 };
+enum { INNER_ALIGNMENT = 64 };
 
 void plan_init(Plan *plan, Arena *arena) {
     *plan = (Plan){.format = PLAN_FORMAT};
@@ -286,6 +286,7 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
             printing_turn(&printing, graph);
             (plan->programs.at[p].shorter                    ? print_shorter
              : plan->programs.at[p].kind == PROGRAM_GENERATE ? print_generate
+             : plan->programs.at[p].kind == PROGRAM_PROMPT   ? print_prompt
                                                              : print_eval)(&printing);
         }
         print_program(&printing, &plan->programs.at[p]);
@@ -625,23 +626,23 @@ static bool check_storages(Reading *reading, bool plan) {
     return true;
 }
 
-/* A program with a graph of its own, over the plan's states; read reads what stands between the keyword and the graph, and that. settings: those that it begins with. */
-static bool read_own_program(Reading *reading, Plan *plan, const Settings *settings, ProgramKind kind, bool shorter,
+/* A program with a graph of its own, over the states of another; read reads what stands between the keyword and the graph, and that. */
+static bool read_own_program(Reading *reading, Plan *plan, const Graph *over, ProgramKind kind, bool shorter,
                              bool (*read)(Reading *reading)) {
     reading->graph = arena_alloc(plan->graph.arena, sizeof *reading->graph);
     graph_over(reading->graph, &plan->graph);
-    reading->graph->settings = *settings;
-    reading->graph->states = plan->graph.states;
+    reading->graph->settings = over->settings;
+    reading->graph->states = over->states;
     return read(reading) && check_storages(reading, false) && scan_keyword(&reading->scan, "program") &&
            read_program(reading, kind, shorter, plan);
 }
 
 /* Those for shorter texts, behind the program that they are of. */
 static bool read_shorter_programs(Reading *reading, Plan *plan) {
-    const Settings *settings = &reading->graph->settings;
+    const Graph *longest = reading->graph;
     const ProgramKind kind = plan->programs.at[plan->programs.n - 1].kind;
     while (scan_is_keyword(&reading->scan, "shorter"))
-        if (!read_own_program(reading, plan, settings, kind, true, read_shorter)) return false;
+        if (!read_own_program(reading, plan, longest, kind, true, read_over)) return false;
     return true;
 }
 
@@ -766,9 +767,12 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
     for (int i = 0; i < 2; i++) {
         if (!scan_is_keyword(scan, others[i].keyword)) continue;
         if (!checked) return scan_fail(scan, "%s before any program", others[i].keyword);
-        if (!read_own_program(&reading, plan, &plan->graph.settings, others[i].kind, false, others[i].read)) return false;
+        if (!read_own_program(&reading, plan, &plan->graph, others[i].kind, false, others[i].read)) return false;
         if (!read_shorter_programs(&reading, plan)) return false;
     }
+    const bool generates = checked && plan->programs.at[plan->programs.n - 1].kind == PROGRAM_GENERATE;
+    if (generates && scan_is_keyword(scan, "prompt") && !read_own_program(&reading, plan, reading.graph, PROGRAM_PROMPT, false, read_over))
+        return false;
     if (!side_end(&reading)) return false;
     if (scan_is_keyword(scan, "certificate") && !read_certificate(&reading, &envelope, text, flags, plan)) return false;
     return scan->at == scan->end || scan_unexpected(scan, "a program, a role, a value, a step, or the certificate");

@@ -62,8 +62,14 @@ int step_views(const Role *role, const int *maker, int at, int *steps);
 /* Where the results of a step lie behind each other, in room that begins at offset `used` of the inner values': where the next thing may. */
 int64_t results_room(const Graph *graph, const Role *role, const Step *step, int64_t used, int64_t *at);
 
-typedef enum { PROGRAM_TRAIN, PROGRAM_EVAL, PROGRAM_GENERATE } ProgramKind;
-extern const char *const program_kind_name[]; /* "train", "eval", "generate" */
+typedef enum {
+    PROGRAM_TRAIN,
+    PROGRAM_EVAL,
+    PROGRAM_GENERATE,
+    PROGRAM_PROMPT
+} ProgramKind; /* the last two: of a place of a text, and of many at once */
+enum { MAX_PROGRAMS = 16 };
+extern const char *const program_kind_name[]; /* "train", "eval", "generate", "prompt" */
 typedef struct Program {
     const char *name; /* "train", "eval", "train_32" */
     ProgramKind kind;

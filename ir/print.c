@@ -676,10 +676,19 @@ void print_eval(Printing *printing) {
     print_nodes(printing);
 }
 
-void print_shorter(Printing *printing) {
-    put(printing->text, "shorter\n");
+/* What is computed over the states of the program before it. */
+static void print_over(Printing *printing, const char *keyword) {
+    text_printf(printing->text, "%s\n", keyword);
     print_inputs(printing);
     print_nodes(printing);
+}
+
+void print_shorter(Printing *printing) {
+    print_over(printing, "shorter");
+}
+
+void print_prompt(Printing *printing) {
+    print_over(printing, "prompt");
 }
 
 void print_generate(Printing *printing) {

@@ -452,10 +452,9 @@ static bool read_inputs(Reading *reading) {
             (!scan_is_key(scan, "per_rank") || read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
             check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;
-        const bool generates = input.kind == INPUT_TOKEN || input.kind == INPUT_PLACE;
-        if (generates && (shape_elements(&input.type.shape) != 1 || !(DTYPES_INDEX >> input.type.dtype & 1) ||
-                          (input.layout && !layout_is_whole(input.layout))))
-            return scan_fail(scan, "input %d is a number of what is generated, and not one integer on every rank", graph->inputs.n);
+        const bool generates = input_is_text(input.kind);
+        if (generates && (!(DTYPES_INDEX >> input.type.dtype & 1) || (input.layout && !layout_is_whole(input.layout))))
+            return scan_fail(scan, "input %d is of a text that is generated, and not integers on every rank", graph->inputs.n);
         if (!generates && !input_is_taken(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
             return scan_fail(scan, "input %d is of the optimizer, and not one real number", graph->inputs.n);
         graph_add_input(graph, input);
@@ -749,7 +748,7 @@ bool read_eval(Reading *reading) {
            read_inputs(reading) && read_nodes(reading);
 }
 
-bool read_shorter(Reading *reading) {
+bool read_over(Reading *reading) {
     return scan_end(&reading->scan) && read_inputs(reading) && read_nodes(reading);
 }
 

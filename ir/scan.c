@@ -140,6 +140,7 @@ static const char *const known[] = {
     "scaled",
     "by",
     "generate",
+    "prompt",
     "shorter",
     "temperature",
     "top_k",

@@ -52,6 +52,7 @@ void print_sections(Printing *printing); /* parallel .. graph */
 void print_eval(Printing *printing);     /* eval .. graph */
 void print_generate(Printing *printing); /* generate .. graph */
 void print_shorter(Printing *printing);  /* shorter .. graph */
+void print_prompt(Printing *printing);   /* prompt .. graph */
 
 /* ---------------------------------------------------------------- scan.c */
 
@@ -112,7 +113,7 @@ bool side_end(Reading *reading);
 bool read_sections(Reading *reading);
 bool read_eval(Reading *reading); /* behind the keyword, into a graph that has the plan's states */
 bool read_generate(Reading *reading);
-bool read_shorter(Reading *reading); /* into a graph that has the settings of the program for the longest texts */
+bool read_over(Reading *reading); /* shorter, prompt: into a graph that has the settings and states of the program before it */
 bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
 /* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */
 bool read_ids(Reading *reading, const char *what, const char *prefix, int limit, int max, int *at, int *n);

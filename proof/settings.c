@@ -529,6 +529,20 @@ static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
     return graph->loss < 0 || seen[ROWS] || differ(error, "an evaluation does not report its rows");
 }
 
+/* One token at each of so many places, and these places. */
+static bool text_agrees(const Graph *graph, int64_t count, Error *error) {
+    int ntokens = 0, nplaces = 0;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        ntokens += input->kind == INPUT_TOKEN;
+        nplaces += input->kind == INPUT_PLACE;
+        if (!input_is_text(input->kind) || shape_elements(&input->type.shape) != count ||
+            (input->type.dtype != I32 && input->type.dtype != I64))
+            return differ(error, "input %.60s is neither a token nor a place", input->name);
+    }
+    return (ntokens == 1 && nplaces <= 1) || differ(error, "a program that generates has %d tokens and %d places", ntokens, nplaces);
+}
+
 /* A program that generates reports the logits of one place, whole on every rank, and has caches of its own. */
 static bool generate_agrees(const Graph *graph, Error *error) {
     const Report *report = graph->reports.n == 1 ? &graph->reports.at[0] : NULL;
@@ -539,16 +553,23 @@ static bool generate_agrees(const Graph *graph, Error *error) {
     if (!dtype_is_float(type->dtype) || shape_elements(&type->shape) != tokens)
         return differ(error, "the logits are not a real number for each token");
     if (graph->settings.end >= tokens) return differ(error, "the end is token %" PRId64 " of %" PRId64, graph->settings.end, tokens);
-    int ntokens = 0, nplaces = 0;
-    for (int i = 0; i < graph->inputs.n; i++) {
-        const Input *input = &graph->inputs.at[i];
-        ntokens += input->kind == INPUT_TOKEN;
-        nplaces += input->kind == INPUT_PLACE;
-        if ((input->kind != INPUT_TOKEN && input->kind != INPUT_PLACE) || shape_elements(&input->type.shape) != 1 ||
-            (input->type.dtype != I32 && input->type.dtype != I64))
-            return differ(error, "input %.60s is neither a token nor a place", input->name);
-    }
-    return (ntokens == 1 && nplaces <= 1) || differ(error, "a program that generates has %d tokens and %d places", ntokens, nplaces);
+    return text_agrees(graph, 1, error);
+}
+
+/* prompt leaves in the caches of generate what that would leave there of as many places, and reports nothing. */
+static bool prompt_agrees(const Graph *graph, const Graph *generate, Error *error) {
+    const Input *places = NULL, *of = NULL;
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (graph->inputs.at[i].kind == INPUT_PLACE) places = &graph->inputs.at[i];
+    for (int i = 0; i < generate->inputs.n; i++)
+        if (generate->inputs.at[i].kind == INPUT_PLACE) of = &generate->inputs.at[i];
+    if (graph->loss >= 0 || graph->reports.n > 0) return differ(error, "a program for prompts reports nothing");
+    if (!places || !of || places->index.begin != of->index.begin || places->index.end != of->index.end)
+        return differ(error, "a program for prompts and the one that generates are of other texts");
+    const int64_t count = shape_elements(&places->type.shape);
+    if (count < 2 || count > places->index.end - places->index.begin)
+        return differ(error, "a program for prompts takes %" PRId64 " places of %" PRId64, count, places->index.end - places->index.begin);
+    return text_agrees(graph, count, error);
 }
 
 static bool eval_agrees(const Graph *graph, Error *error) {
@@ -626,25 +647,24 @@ static bool shorter_agrees(const Program *program, const Graph *graph, const Gra
 
 /* "eval", or "eval_32" of one for shorter texts; train alone has the plan's own graph. */
 static bool name_agrees(const Program *program, Error *error) {
+    static const char *const does[] = {"trains", "evaluates", "generates", "reads a prompt"};
     const char *kind = program_kind_name[program->kind];
     const size_t n = strlen(kind);
     const bool own = strncmp(program->name, kind, n) == 0;
     if (!own || (program->shorter ? program->name[n] != '_' : program->name[n] != '\0'))
-        return differ(error, "program %.60s is one that %s: its name is %s%s", program->name,
-                      program->kind == PROGRAM_TRAIN  ? "trains"
-                      : program->kind == PROGRAM_EVAL ? "evaluates"
-                                                      : "generates",
-                      kind, program->shorter ? "_ and a length" : "");
+        return differ(error, "program %.60s is one that %s: its name is %s%s", program->name, does[program->kind], kind,
+                      program->shorter ? "_ and a length" : "");
     return (program->graph == NULL) == (program->kind == PROGRAM_TRAIN && !program->shorter) ||
            differ(error, "program %.60s has %s graph", program->name, program->graph ? "its own" : "the plan's");
 }
 
-static bool program_agrees(const Plan *plan, const Program *program, const Graph *longest, Error *error) {
+/* before: of the program before it, or of the one for the longest texts there. */
+static bool program_agrees(const Plan *plan, const Program *program, const Graph *before, Error *error) {
     const Graph *graph = &plan->graph;
     if (!name_agrees(program, error) || !replicas_agree(graph, error) || !forward_agrees(graph, error) ||
         !buckets_agree(plan, program, error))
         return false;
-    if (program->shorter && !shorter_agrees(program, graph, longest, error)) return false;
+    if (program->shorter && !shorter_agrees(program, graph, before, error)) return false;
     switch (program->kind) {
     case PROGRAM_TRAIN:
         return data_agrees(graph, error) && reports_agree(graph, false, error) && updates_agree(graph, error) &&
@@ -653,17 +673,19 @@ static bool program_agrees(const Plan *plan, const Program *program, const Graph
         return data_agrees(graph, error) && reports_agree(graph, true, error) && eval_agrees(graph, error);
     case PROGRAM_GENERATE:
         return generate_agrees(graph, error);
+    case PROGRAM_PROMPT:
+        return prompt_agrees(graph, before, error);
     }
     return true;
 }
 
 bool settings_check(const Plan *plan, Error *error) {
-    Plan longest = *plan;
+    Plan before = *plan;
     if (!header_agrees(plan, error)) return false;
     for (int p = 0; p < plan->programs.n; p++) {
         const Plan part = plan_part(plan, p);
-        if (!plan->programs.at[p].shorter) longest = part;
-        if (!program_agrees(&part, &plan->programs.at[p], &longest.graph, error)) return false;
+        if (!program_agrees(&part, &plan->programs.at[p], &before.graph, error)) return false;
+        if (!plan->programs.at[p].shorter) before = part;
     }
     return true;
 }

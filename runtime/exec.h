@@ -88,7 +88,8 @@ struct Executor {
     bool ran;                /* a step has been done */
     bool behind;             /* the step before may be under way still: executor_step_ahead */
     struct Profile *profile; /* NULL: steps are not timed */
-    int64_t token, place;    /* executor_set_place */
+    const int64_t *token;    /* executor_set_places */
+    int64_t place;           /* likewise: the first */
     int64_t updates;         /* done */
     int64_t schedule_ahead;  /* what the schedule counts beside them: executor_set_updates */
     int64_t bad_update;      /* the first whose loss on a driven rank is not finite, 0: none yet */

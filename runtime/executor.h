@@ -46,8 +46,8 @@ int64_t executor_data_bytes(const Executor *executor); /* read from files of row
  * `ahead` more: where a run goes on with another batch size, so many steps of this size, less those that were done. */
 int64_t executor_updates(const Executor *executor, int64_t *ahead);
 void executor_set_updates(Executor *executor, int64_t updates, int64_t ahead);
-/* What the next step of a program that generates reads: the token, and the place where it stands. */
-void executor_set_place(Executor *executor, int64_t token, int64_t place);
+/* What the next step of a program that generates, or reads a prompt, computes: places from this one on, and the token of each. Borrowed until it is done. */
+void executor_set_places(Executor *executor, const int64_t *token, int64_t place);
 /* Reads the batch of the step that comes next: what is wrong with files is then known to all ranks, and said once. Collective; may be left out. */
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* Whether steps after the first may be captured and replayed as one: unless there is a reason against it ("--no-graph"). They are not without this. */

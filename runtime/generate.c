@@ -6,21 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/file.h"
+#include "report/json.h"
 #include "runtime/data/sampler.h"
 #include "runtime/element.h"
+#include "runtime/prompts.h"
+
+enum { MAX_PROMPTS_BYTES = 1 << 28 };
+enum { WORTHWHILE = 8 }; /* a step of prompt is worth it for one in so many of the places that it takes */
 
 struct Generator {
-    Plan part; /* the plan as the program sees it */
-    Executor *executor;
+    Plan part, several;          /* the plan as generate sees it, and as prompt does */
+    Executor *executor, *prompt; /* prompt has the states, which executor shares; NULL: places of a prompt are read one by one */
+    int64_t places, chunk;       /* of the net; of a step of prompt */
+    int64_t ntokens;             /* logits of a place */
+    int64_t nsteps;              /* done by prompt */
     Arena arena;
-    int64_t places, ntokens; /* tokens that there are: those of the alphabet that have logits and an embedding */
-    const char **letter;     /* per token its characters in the alphabet; NULL: tokens are bytes, or numbers */
+    Alphabet alphabet;
+    Prompts prompts;
     double temperature;
-    int64_t top_k, seed;
-    int64_t *token; /* of each place: the prompt's, then what was drawn */
-    int64_t nprompt, nasked;
+    int64_t top_k, seed, nasked;
     double *logits; /* of one place */
 };
+
+/* What was done, of all prompts. */
+typedef struct Tally {
+    int64_t nread, ndrawn; /* tokens of prompts; others */
+    double read_s, drawn_s;
+} Tally;
 
 /* ---------------------------------------------------------------- drawing */
 
@@ -68,94 +81,7 @@ int64_t token_draw(const double *logits, int64_t n, double temperature, int64_t 
     return most;
 }
 
-/* ---------------------------------------------------------------- tokens and text */
-
-static int utf8_length(const char *at) {
-    const unsigned char c = (unsigned char)*at;
-    int n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    for (int i = 1; i < n; i++)
-        if (((unsigned char)at[i] & 0xc0) != 0x80) return i; /* no UTF-8: as many bytes as there are */
-    return n;
-}
-
-/* The characters of an alphabet, each as a text. */
-static void read_alphabet(Generator *g, const char *alphabet) {
-    int64_t n = 0;
-    g->letter = arena_alloc(&g->arena, (strlen(alphabet) + 1) * sizeof *g->letter);
-    for (const char *at = alphabet; *at; at += utf8_length(at))
-        g->letter[n++] = arena_copy(&g->arena, at, (size_t)utf8_length(at));
-    if (n < g->ntokens) g->ntokens = n;
-}
-
-static const char *alphabet_of(const Generator *g) {
-    return g->part.graph.settings.alphabet;
-}
-
-static bool room_for(const Generator *g, int64_t n, Error *error) {
-    return n < g->places || error_set(error, EXIT_USAGE, "the prompt is longer than the %lld places of the net", (long long)g->places);
-}
-
-/* The letter at a place of the prompt; -1: it is none. */
-static int64_t token_of(const Generator *g, const char *at, int length) {
-    if (!g->letter) return (unsigned char)*at < g->ntokens ? (unsigned char)*at : -1;
-    for (int64_t i = 0; i < g->ntokens; i++)
-        if (strncmp(g->letter[i], at, (size_t)length) == 0 && g->letter[i][length] == '\0') return i;
-    return -1;
-}
-
-static bool read_prompt(Generator *g, const char *prompt, Error *error) {
-    if (!alphabet_of(g))
-        return error_set(
-            error, EXIT_USAGE,
-            "--prompt: the plan does not say which characters the tokens are: say --prompt-tokens 1,2,3, or `alphabet` in the generate block");
-    for (const char *at = prompt; *at;) {
-        const int length = g->letter ? utf8_length(at) : 1;
-        const int64_t token = token_of(g, at, length);
-        if (token < 0 && !g->letter)
-            return error_set(error, EXIT_USAGE, "--prompt: the byte 0x%02x behind %d others is no token of the net, which has %lld",
-                             (unsigned char)*at, (int)(at - prompt), (long long)g->ntokens);
-        if (token < 0) return error_set(error, EXIT_USAGE, "--prompt: '%.*s' is not in the net's alphabet", length, at);
-        if (!room_for(g, g->nprompt, error)) return false;
-        g->token[g->nprompt++] = token;
-        at += length;
-    }
-    return true;
-}
-
-/* "1,2,3" */
-static bool read_tokens(Generator *g, const char *text, Error *error) {
-    for (const char *at = text; *at;) {
-        char *end;
-        errno = 0;
-        const long long token = strtoll(at, &end, 10);
-        if (end == at || errno || (*end && *end != ',') || (*end == ',' && !end[1]))
-            return error_set(error, EXIT_USAGE, "--prompt-tokens takes numbers, 1,2,3, not '%s'", text);
-        if (token < 0 || token >= g->ntokens)
-            return error_set(error, EXIT_USAGE, "--prompt-tokens: the net has tokens 0 to %lld, and no %lld", (long long)g->ntokens - 1,
-                             token);
-        if (!room_for(g, g->nprompt, error)) return false;
-        g->token[g->nprompt++] = token;
-        at = end + (*end == ',');
-    }
-    return true;
-}
-
-static void say_token(const Generator *g, Run *run, int64_t place) {
-    const int64_t token = g->token[place];
-    Text text = {0};
-    if (g->letter) {
-        text_printf(&text, "%s", g->letter[token]);
-    } else if (alphabet_of(g)) {
-        const char byte = (char)token;
-        text_append(&text, &byte, 1);
-    } else {
-        text_printf(&text, place > 0 ? " %lld" : "%lld", (long long)token);
-    }
-    say(run, &text);
-    text_finish(&text);
-}
-
-/* ---------------------------------------------------------------- the program */
+/* ---------------------------------------------------------------- the programs */
 
 static const Input *input_of(const Graph *graph, InputKind kind) {
     for (int i = 0; i < graph->inputs.n; i++)
@@ -163,35 +89,70 @@ static const Input *input_of(const Graph *graph, InputKind kind) {
     return NULL;
 }
 
-/* What prun reads of the program: a place as an index of all places, a token, logits. */
+static const TensorType *logits_type(const Generator *g) {
+    return &g->part.graph.values.at[g->part.graph.reports.at[0].value].type;
+}
+
+/* What prun reads of generate: a place as an index of all places, a token, logits. */
 static bool program_fits(Generator *g, Error *error) {
     const Graph *graph = &g->part.graph;
     const Input *token = input_of(graph, INPUT_TOKEN), *place = input_of(graph, INPUT_PLACE);
-    const bool fits = token && place && place->index.end > 0 && place->index.end <= INT32_MAX && graph->reports.n == 1 &&
-                      graph->reports.at[0].whole && dtype_is_float(graph->values.at[graph->reports.at[0].value].type.dtype);
+    const bool fits = token && place && shape_elements(&token->type.shape) == 1 && shape_elements(&place->type.shape) == 1 &&
+                      place->index.end > 0 && place->index.end <= INT32_MAX && graph->reports.n == 1 && graph->reports.at[0].whole &&
+                      dtype_is_float(logits_type(g)->dtype);
     if (!fits) return error_set(error, EXIT_REJECTED, "the program generate has no text, or no logits");
     g->places = place->index.end;
-    g->ntokens = shape_elements(&graph->values.at[graph->reports.at[0].value].type.shape);
+    g->ntokens = shape_elements(&logits_type(g)->shape);
     g->logits = arena_alloc(&g->arena, (size_t)g->ntokens * sizeof *g->logits);
-    if (token->index.end > token->index.begin && token->index.end < g->ntokens) g->ntokens = token->index.end;
-    if (alphabet_of(g) && alphabet_of(g)[0] == '\0' && g->ntokens > 256) g->ntokens = 256;
-    if (alphabet_of(g) && alphabet_of(g)[0] != '\0') read_alphabet(g, alphabet_of(g));
-    g->token = arena_alloc(&g->arena, (size_t)(g->places + 1) * sizeof *g->token);
+    const bool limits = token->index.end > token->index.begin && token->index.end < g->ntokens;
+    alphabet_init(&g->alphabet, graph->settings.alphabet, limits ? token->index.end : g->ntokens, &g->arena);
     return true;
 }
 
-static bool read_options(Generator *g, const RunOptions *options, Error *error) {
+/* Of prompt: the places of a step, no more than there are, over the states of generate. */
+static bool prompt_fits(Generator *g, Error *error) {
+    const Graph *graph = &g->several.graph;
+    const Input *token = input_of(graph, INPUT_TOKEN), *place = input_of(graph, INPUT_PLACE);
+    g->chunk = place ? shape_elements(&place->type.shape) : 0;
+    return (token && g->chunk > 0 && g->chunk <= g->places && shape_elements(&token->type.shape) == g->chunk &&
+            graph->states.n == g->part.graph.states.n) ||
+           error_set(error, EXIT_REJECTED, "the program prompt is of another text than generate");
+}
+
+/* Process 0 reads the file. */
+static bool share_prompts(Run *run, const char **text, size_t *n, Error *error) {
+    const char *path = run->options->prompts_file;
+    if (!path) return true;
+    char *own = NULL;
+    const bool ok = run->comm->process != 0 || file_read(&run->arena, path, MAX_PROMPTS_BYTES, &own, n, error);
+    int64_t head[2] = {ok ? 0 : error->code, (int64_t)*n};
+    if (!run->comm->table->broadcast(run->comm, head, sizeof head, error)) return run->agreed = false;
+    if (head[0] != 0) return run->comm->process == 0 ? false : error_reported(error, (int)head[0]);
+    *text = own;
+    return share_file(run, text, n, head[1], error) || (run->agreed = false);
+}
+
+static bool read_options(Generator *g, Run *run, Error *error) {
+    const RunOptions *options = run->options;
     const Settings *settings = &g->part.graph.settings;
+    const char *text = NULL;
+    size_t n = 0;
     g->temperature = options->temperature >= 0 ? options->temperature : settings->temperature;
     g->top_k = options->top_k >= 0 ? options->top_k : settings->top_k;
     g->seed = options->draw_seed >= 0 ? options->draw_seed : settings->draw_seed;
     g->nasked = options->ngenerate;
-    if (!(options->prompt ? read_prompt(g, options->prompt, error) : read_tokens(g, options->prompt_tokens, error))) return false;
-    if (g->nprompt == 0) return error_set(error, EXIT_USAGE, "the prompt is empty: the first token is given, what follows is generated");
-    const int64_t most = g->places - g->nprompt + 1; /* the last one is not read again */
-    if (g->nasked <= most) return true;
-    return error_set(error, EXIT_USAGE, "--generate %lld: the net has %lld places, and a prompt of %lld leaves %lld", (long long)g->nasked,
-                     (long long)g->places, (long long)g->nprompt, (long long)most);
+    return share_prompts(run, &text, &n, error) &&
+           prompts_read(&g->prompts, options, &g->alphabet, g->places, g->nasked, text, n, &g->arena, error);
+}
+
+static bool open_programs(Generator *g, Run *run, int program, int prompt, Error *error) {
+    g->part = plan_part(&run->plan, program);
+    if (prompt >= 0) g->several = plan_part(&run->plan, prompt);
+    if (!program_fits(g, error) || (prompt >= 0 && !prompt_fits(g, error)) || !read_options(g, run, error)) return false;
+    if (prompt >= 0) g->prompt = executor_create(&g->several, "prompt", &run->device, run->comm, run->directory, run->nthreads, error);
+    if (prompt >= 0 && !g->prompt) return false;
+    g->executor = executor_create_over(&g->part, "generate", g->prompt, &run->device, run->comm, run->directory, run->nthreads, error);
+    return g->executor != NULL;
 }
 
 Generator *generator_create(Run *run, Error *error) {
@@ -207,10 +168,7 @@ Generator *generator_create(Run *run, Error *error) {
         return NULL;
     }
     arena_init(&g->arena);
-    g->part = plan_part(&run->plan, program);
-    if (program_fits(g, error) && read_options(g, run->options, error))
-        g->executor = executor_create(&g->part, "generate", &run->device, run->comm, run->directory, run->nthreads, error);
-    if (g->executor) return g;
+    if (open_programs(g, run, program, plan_find(&run->plan, "prompt"), error)) return g;
     generator_destroy(g);
     return NULL;
 }
@@ -218,6 +176,7 @@ Generator *generator_create(Run *run, Error *error) {
 void generator_destroy(Generator *g) {
     if (!g) return;
     executor_destroy(g->executor);
+    executor_destroy(g->prompt);
     arena_finish(&g->arena);
     free(g);
 }
@@ -226,18 +185,32 @@ Executor *generator_executor(Generator *g) {
     return g->executor;
 }
 
+void generator_capture(Generator *g, const char *against) {
+    executor_capture(g->executor, against);
+    if (g->prompt) executor_capture(g->prompt, against);
+}
+
 void generator_memory(const Plan *plan, int rank, ExecutorMemory *memory) {
-    const int program = plan_find(plan, "generate");
+    const int program = plan_find(plan, "generate"), prompt = plan_find(plan, "prompt");
     *memory = (ExecutorMemory){0};
     if (program < 0) return;
     const Plan part = plan_part(plan, program);
     executor_memory(&part, "generate", rank, memory);
+    if (prompt < 0) return;
+    const Plan several = plan_part(plan, prompt);
+    ExecutorMemory more;
+    executor_memory(&several, "prompt", rank, &more);
+    memory->input_bytes += more.input_bytes;
+    if (memory->arena_bytes <= more.arena_bytes) memory->arena_bytes = 0; /* it uses the other's */
+    memory->arena_bytes += more.arena_bytes;
 }
 
+/* ---------------------------------------------------------------- places */
+
 /* Runs the step of a place: its logits. */
-static bool run_place(Generator *g, int64_t place, Error *error) {
+static bool run_place(Generator *g, const int64_t *token, int64_t place, Error *error) {
     ReportPart part;
-    executor_set_place(g->executor, g->token[place], place);
+    executor_set_places(g->executor, &token[place], place);
     if (!executor_step(g->executor, 1, place + 1, error) || !executor_report(g->executor, 0, 0, &part, error)) return false;
     const int64_t n = box_elements(&part.box);
     for (int64_t i = 0; i < n; i++)
@@ -246,25 +219,37 @@ static bool run_place(Generator *g, int64_t place, Error *error) {
     return true;
 }
 
-/* What stands behind a place, as process 0 draws it. */
-static bool draw_next(Generator *g, const Run *run, int64_t place, Error *error) {
-    double pair[2];
-    Comm *comm = run->comm;
-    random_uniform_pair(random_key((uint64_t)g->seed, "generate"), (uint64_t)place / 2, 0, 1, pair);
-    int64_t token = comm->process == 0 ? token_draw(g->logits, g->ntokens, g->temperature, g->top_k, pair[place % 2]) : 0;
-    if (!comm->table->broadcast(comm, &token, sizeof token, error)) return false;
-    if (token < 0) return error_set(error, EXIT_MISMATCH, "the logits behind place %lld are not finite numbers", (long long)place);
-    g->token[place + 1] = token;
+/* Leaves in the caches what the places before the last of a prompt leave there, as many at once as prompt takes. Where it takes more than there are, what it leaves of the others is put
+ * right before anything reads it; near the end of the net's places it begins with places that were there already. *place: the first that is left to do. */
+static bool read_places(Generator *g, const Prompt *prompt, int64_t *place, Error *error) {
+    const int64_t last = prompt->n - 1;
+    while (g->prompt && last - *place >= g->chunk / WORTHWHILE && last - *place > 1) {
+        const int64_t begin = *place < g->places - g->chunk ? *place : g->places - g->chunk;
+        executor_set_places(g->prompt, &prompt->token[begin], begin);
+        if (!executor_step(g->prompt, 1, ++g->nsteps, error)) return false;
+        *place = begin + g->chunk < last ? begin + g->chunk : last;
+    }
     return true;
 }
 
-/* --logits: a row for each place that was computed. */
-static void write_logits(const Generator *g, FILE *file, int64_t *rows) {
-    const Graph *graph = &g->part.graph;
-    const int64_t n = shape_elements(&graph->values.at[graph->reports.at[0].value].type.shape);
-    for (int64_t i = 0; i < n; i++)
-        fprintf(file, i + 1 < n ? "%.9g," : "%.9g\n", g->logits[i]);
-    ++*rows;
+/* What stands behind a place, as process 0 draws it. */
+static bool draw_next(Generator *g, const Run *run, int64_t place, int64_t *next, Error *error) {
+    double pair[2];
+    Comm *comm = run->comm;
+    random_uniform_pair(random_key((uint64_t)g->seed, "generate"), (uint64_t)place / 2, 0, 1, pair);
+    int64_t token = comm->process == 0 ? token_draw(g->logits, g->alphabet.ntokens, g->temperature, g->top_k, pair[place % 2]) : 0;
+    if (!comm->table->broadcast(comm, &token, sizeof token, error)) return false;
+    if (token < 0) return error_set(error, EXIT_MISMATCH, "the logits behind place %lld are not finite numbers", (long long)place);
+    *next = token;
+    return true;
+}
+
+/* ---------------------------------------------------------------- what is said */
+
+/* --logits: a row for a place. */
+static void write_logits(const Generator *g, FILE *file) {
+    for (int64_t i = 0; i < g->ntokens; i++)
+        fprintf(file, i + 1 < g->ntokens ? "%.9g," : "%.9g\n", g->logits[i]);
 }
 
 /* The file of --logits, of process 0; NULL: there is none. */
@@ -284,44 +269,102 @@ static bool close_logits(const Run *run, FILE *file, Error *error) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", run->options->logits, strerror(errno));
 }
 
-static void report_speed(const Generator *g, int64_t nmade, double prompt_s, double made_s) {
-    fprintf(stderr, "prun: %lld token%s of the prompt in %.3g s; %lld generated in %.3g s", (long long)g->nprompt,
-            g->nprompt == 1 ? "" : "s", prompt_s, (long long)nmade, made_s);
-    if (nmade > 1) fprintf(stderr, ", %.4g tokens/s", (double)(nmade - 1) / made_s); /* the first one comes of the prompt */
+/* Tokens of places begin .. end - 1 as text, at once; without --json. */
+static void say_tokens(const Generator *g, Run *run, const int64_t *token, int64_t begin, int64_t end) {
+    Text text = {0};
+    if (run->comm->process != 0 || run->options->json) return;
+    for (int64_t i = begin; i < end; i++)
+        token_print(&text, &g->alphabet, token[i], i == 0);
+    if (end > begin) say(run, &text);
+    text_finish(&text);
+}
+
+static void json_tokens(Json *json, const Generator *g, const char *key, const int64_t *token, int64_t n) {
+    Text text = {0};
+    for (int64_t i = 0; i < n; i++)
+        token_print(&text, &g->alphabet, token[i], i == 0);
+    json_text(json, key, text.at ? text.at : "");
+    text_finish(&text);
+}
+
+/* The end of a text that has n tokens, nprompt of them given; ended: by the net's token for that. */
+static void say_end(const Generator *g, Run *run, const int64_t *token, int64_t nprompt, int64_t n, bool ended) {
+    Text text = {0};
+    if (run->comm->process != 0) return;
+    if (run->options->json) {
+        Json json = {.text = &text, .in_page = true};
+        json_row(&json, NULL);
+        json_tokens(&json, g, "prompt", token, nprompt);
+        json_tokens(&json, g, "text", token + nprompt, n - nprompt);
+        json_list(&json, "tokens");
+        for (int64_t i = nprompt; i < n; i++)
+            json_int(&json, NULL, token[i]);
+        json_end(&json);
+        json_bool(&json, "ended", ended);
+        json_end(&json);
+    } else {
+        text_printf(&text, "\n");
+    }
+    say(run, &text);
+    text_finish(&text);
+}
+
+static void report_speed(const Generator *g, const Tally *tally) {
+    const int n = g->prompts.n;
+    fprintf(stderr, "prun: %lld token%s of %s", (long long)tally->nread, tally->nread == 1 ? "" : "s", n == 1 ? "the prompt" : "");
+    if (n > 1) fprintf(stderr, "%d prompts", n);
+    fprintf(stderr, " in %.3g s; %lld generated in %.3g s", tally->read_s, (long long)tally->ndrawn, tally->drawn_s);
+    if (tally->ndrawn > n)
+        fprintf(stderr, ", %.4g tokens/s", (double)(tally->ndrawn - n) / tally->drawn_s); /* the first ones come of the prompts */
     fputs("\n", stderr);
 }
 
-static bool run_places(Generator *g, Run *run, FILE *logits, Error *error) {
-    const int64_t end = g->part.graph.settings.end;
-    const bool speaks = run->comm->process == 0;
-    double begin = now_seconds(), prompt_s = 0;
-    int64_t nmade = 0, rows = 0;
-    for (int64_t i = 0; speaks && i < g->nprompt; i++)
-        say_token(g, run, i);
-    for (int64_t place = 0; place < g->nprompt || nmade < g->nasked; place++) {
-        if (!run_place(g, place, error)) return run->agreed = false;
-        if (logits) write_logits(g, logits, &rows);
-        if (place + 1 == g->nprompt) prompt_s = now_seconds() - begin;
-        if (place + 1 < g->nprompt || g->nasked == 0) continue;
-        if (!draw_next(g, run, place, error)) return error->code == EXIT_MISMATCH || (run->agreed = false);
-        nmade++;
-        if (g->token[place + 1] == end) break;
-        if (speaks) say_token(g, run, place + 1);
+/* ---------------------------------------------------------------- texts */
+
+/* Draws what follows the prompt, whose last place is done. */
+static bool go_on(Generator *g, Run *run, const Prompt *prompt, FILE *logits, Tally *tally, Error *error) {
+    int64_t *token = prompt->token, n = prompt->n;
+    bool ended = false;
+    for (int64_t made = 0; made < g->nasked; made++) {
+        if (made > 0 && !run_place(g, token, n - 1, error)) return run->agreed = false;
+        if (logits) write_logits(g, logits);
+        if (!draw_next(g, run, n - 1, &token[n], error)) return error->code == EXIT_MISMATCH || (run->agreed = false);
+        tally->ndrawn++;
+        ended = token[n] == g->part.graph.settings.end;
+        if (ended) break;
+        say_tokens(g, run, token, n, n + 1);
+        n++;
     }
-    if (speaks) {
-        Text line = {0};
-        text_printf(&line, "\n");
-        say(run, &line);
-        text_finish(&line);
-        report_speed(g, nmade, prompt_s, now_seconds() - begin - prompt_s);
-    }
+    say_end(g, run, token, prompt->n, n, ended);
     return true;
+}
+
+static bool run_prompt(Generator *g, Run *run, const Prompt *prompt, FILE *logits, Tally *tally, Error *error) {
+    const bool all = run->options->logits && g->nasked == 0; /* the logits of each place */
+    const double begin = now_seconds();
+    int64_t place = 0;
+    say_tokens(g, run, prompt->token, 0, prompt->n);
+    if (!all && !read_places(g, prompt, &place, error)) return run->agreed = false;
+    for (; place < prompt->n; place++) {
+        if (!run_place(g, prompt->token, place, error)) return run->agreed = false;
+        if (all && logits) write_logits(g, logits);
+    }
+    const double read = now_seconds();
+    tally->nread += prompt->n;
+    tally->read_s += read - begin;
+    const bool ok = go_on(g, run, prompt, logits, tally, error);
+    tally->drawn_s += now_seconds() - read;
+    return ok;
 }
 
 bool generator_run(Generator *g, Run *run, Error *error) {
     FILE *logits;
+    Tally tally = {0};
     if (!open_logits(run, &logits, error)) return false;
-    const bool ran = run_places(g, run, logits, error) && error->code == 0;
+    bool ran = true;
+    for (int i = 0; ran && i < g->prompts.n; i++)
+        ran = run_prompt(g, run, &g->prompts.at[i], logits, &tally, error) && error->code == 0;
+    if (ran && run->comm->process == 0) report_speed(g, &tally);
     Error failure = {0};
     const bool closed = close_logits(run, logits, &failure);
     if (ran && !closed) *error = failure;

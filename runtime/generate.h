@@ -1,15 +1,16 @@
-/* generate: the program generate of a plan, run place by place. Each step takes the token of one place and leaves the logits of what follows it; keys and values of the places
- * so far lie in its caches. Which token follows is drawn by process 0, from the logits and from (seed, place) alone: the same text on any number of ranks, as far as the
+/* generate: the programs generate and prompt of a plan. A step of prompt takes the tokens of many places, and leaves keys and values of these in the caches. A step of generate takes the token of one place,
+ * leaves the same of it, and the logits of what follows. Which token follows is drawn by process 0, from the logits and from (seed, place) alone: the same text on any number of ranks, as far as the
  * logits are the same. */
 #pragma once
 #include "runtime/run.h"
 
 typedef struct Generator Generator;
-/* The program generate of the run's plan, with states of its own; the prompt is read, and known to fit. Collective. NULL and *error on failure. */
+/* The programs of the run's plan, with states of their own; the prompts are read, and known to fit. Collective. NULL and *error on failure. */
 Generator *generator_create(Run *run, Error *error);
 void generator_destroy(Generator *generator); /* takes NULL */
 Executor *generator_executor(Generator *generator);
-/* Generates and prints, on process 0, the prompt and what follows it, as it comes. Collective. */
+void generator_capture(Generator *generator, const char *against); /* executor_capture */
+/* Generates and prints, on process 0, each prompt and what follows it, as it comes; with --json a line of each. Collective. */
 bool generator_run(Generator *generator, Run *run, Error *error);
 /* All memory of a rank. */
 void generator_memory(const Plan *plan, int rank, ExecutorMemory *memory);

@@ -15,7 +15,7 @@ void inputs_begin(Executor *executor) {
     executor->batches = arena_alloc(&executor->arena, sizeof *executor->batches);
 }
 
-void executor_set_place(Executor *executor, int64_t token, int64_t place) {
+void executor_set_places(Executor *executor, const int64_t *token, int64_t place) {
     executor->token = token;
     executor->place = place;
 }
@@ -26,17 +26,28 @@ static double rate_at(const Executor *executor, int64_t update) {
     return schedule_rate(&settings->schedule, update + executor->schedule_ahead, settings->epochs * data_steps(executor->data));
 }
 
-/* Inputs of one number: of the optimizer, and of what is generated. */
-static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
-    const Input *input = &executor->plan->graph.inputs.at[id];
-    double element; /* room for any */
+static double number_at(const Executor *executor, InputKind kind, int64_t i) {
     const int64_t update = executor->updates + 1;
-    const double number = input->kind == INPUT_TOKEN    ? (double)executor->token
-                          : input->kind == INPUT_PLACE  ? (double)executor->place
-                          : input->kind == INPUT_UPDATE ? (double)update
-                                                        : rate_at(executor, update);
-    element_put(&element, input->type.dtype, 0, number);
-    return executor->backend->upload(executor->context, cursor->input[id], &element, dtype_bytes[input->type.dtype], error);
+    return kind == INPUT_TOKEN    ? (double)executor->token[i]
+           : kind == INPUT_PLACE  ? (double)(executor->place + i)
+           : kind == INPUT_UPDATE ? (double)update
+                                  : rate_at(executor, update);
+}
+
+/* Inputs that no data source fills: a number of the optimizer, the places of a text and their tokens. */
+static bool fill_numbers(Executor *executor, Cursor *cursor, int id, Error *error) {
+    enum { PIECE = 64 };
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    const int64_t n = shape_elements(&input->type.shape), bytes = dtype_bytes[input->type.dtype];
+    for (int64_t begin = 0; begin < n; begin += PIECE) {
+        double elements[PIECE]; /* room for any */
+        const int64_t count = n - begin < PIECE ? n - begin : PIECE;
+        for (int64_t i = 0; i < count; i++)
+            element_put(elements, input->type.dtype, i, number_at(executor, input->kind, begin + i));
+        char *to = (char *)cursor->input[id] + begin * bytes;
+        if (!executor->backend->upload(executor->context, to, elements, count * bytes, error)) return false;
+    }
+    return true;
 }
 
 static int64_t input_elements(const Input *input, int rank) {
@@ -114,7 +125,7 @@ static bool fill_all(Executor *executor, int64_t epoch, int64_t step, Error *err
         for (int i = 0; i < graph->inputs.n; i++) {
             Cursor *cursor = &executor->cursors[c];
             if (!input_is_taken(graph->inputs.at[i].kind)) {
-                if (!fill_number(executor, cursor, i, error)) return false;
+                if (!fill_numbers(executor, cursor, i, error)) return false;
             } else if (cursor->made[i]) {
                 if (!make_numbers(executor, cursor, i, epoch, step, error)) return false;
             } else if (!same && cursor->take[i] >= 0 && !fill_batch(executor, cursor, i, epoch, step, is_ahead, error))

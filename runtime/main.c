@@ -53,9 +53,13 @@ static const char usage[] =
     "                      labels are not needed for that\n"
     "  --data INPUT=FILE   with --eval or --predict: another file for an input of the eval block, read as that one is (may be repeated)\n"
     "  --generate N        do not train: generate N tokens behind a prompt, of a net with a generate block (with --load or --resume)\n"
-    "  --prompt TEXT       what the text begins with; --prompt-tokens 1,2,3 where tokens are no characters\n"
+    "  --prompt TEXT       what the text begins with; --prompt-tokens 1,2,3 where tokens are no characters (may be repeated: a text each,\n"
+    "                      one after the other, each as if it were alone)\n"
+    "  --prompts FILE      the same, of a file with a prompt a line\n"
+    "  --json              a line of JSON for each text: prompt, text, tokens, ended\n"
     "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n"
-    "  --logits FILE       write the logits of each place, a line of numbers each\n";
+    "  --logits FILE       write the logits that each token was drawn from, a line of numbers each; of --generate 0 those of each\n"
+    "                      place of the prompt\n";
 /* No string is longer than C asks of a compiler. */
 static const char usage_end[] =
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed;\n"
@@ -107,6 +111,8 @@ enum {
     OPTION_GENERATE,
     OPTION_PROMPT,
     OPTION_PROMPT_TOKENS,
+    OPTION_PROMPTS,
+    OPTION_JSON,
     OPTION_TEMPERATURE,
     OPTION_TOP_K,
     OPTION_SEED,
@@ -159,6 +165,8 @@ static const struct option long_options[] = {
     {"generate", required_argument, NULL, OPTION_GENERATE},
     {"prompt", required_argument, NULL, OPTION_PROMPT},
     {"prompt-tokens", required_argument, NULL, OPTION_PROMPT_TOKENS},
+    {"prompts", required_argument, NULL, OPTION_PROMPTS},
+    {"json", no_argument, NULL, OPTION_JSON},
     {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
     {"top-k", required_argument, NULL, OPTION_TOP_K},
     {"seed", required_argument, NULL, OPTION_SEED},
@@ -317,6 +325,7 @@ static const struct Contradiction {
          OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN) | OPTION_BIT(SAVE) | OPTION_BIT(PRINT),
      "generates text and does nothing else"},
     {OPTION_BIT(PROMPT), OPTION_BIT(PROMPT_TOKENS), "says what the text begins with"},
+    {OPTION_BIT(PROMPTS), OPTION_BIT(PROMPT) | OPTION_BIT(PROMPT_TOKENS), "says what the texts begin with"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
     {OPTION_BIT(IMPORT),
      OPTION_BIT(EVAL) | OPTION_BIT(PREDICT) | OPTION_BIT(GENERATE) | OPTION_BIT(LOAD) | OPTION_BIT(RESUME) | OPTION_BIT(SAVE) |
@@ -372,15 +381,15 @@ static bool check_options(uint64_t given, const RunOptions *options) {
             usage_error("--%s says how --load reads a file: add --load FILE", option_name(b));
             return false;
         }
-    const uint64_t drawn = given & (OPTION_BIT(PROMPT) | OPTION_BIT(PROMPT_TOKENS) | OPTION_BIT(TEMPERATURE) | OPTION_BIT(TOP_K) |
-                                    OPTION_BIT(SEED) | OPTION_BIT(LOGITS));
+    const uint64_t drawn = given & (OPTION_BIT(PROMPT) | OPTION_BIT(PROMPT_TOKENS) | OPTION_BIT(PROMPTS) | OPTION_BIT(JSON) |
+                                    OPTION_BIT(TEMPERATURE) | OPTION_BIT(TOP_K) | OPTION_BIT(SEED) | OPTION_BIT(LOGITS));
     for (int b = 0; options->ngenerate < 0 && b < NOPTIONS; b++)
         if (drawn >> b & 1) {
             usage_error("--%s is of what is generated: add --generate N", option_name(b));
             return false;
         }
-    if (options->ngenerate >= 0 && !options->prompt && !options->prompt_tokens) {
-        usage_error("--generate goes on from a text: add --prompt TEXT or --prompt-tokens 1,2,3");
+    if (options->ngenerate >= 0 && options->nprompts == 0 && !options->prompts_file) {
+        usage_error("--generate goes on from a text: add --prompt TEXT, --prompts FILE or --prompt-tokens 1,2,3");
         return false;
     }
     const char *dot = options->predict ? strrchr(options->predict, '.') : NULL;
@@ -457,9 +466,9 @@ int main(int argc, char **argv) {
     RunOptions options = {.launch = {.nnodes = 1, .start_timeout_s = -1}, .ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
     standard_files();
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
-    const char **words = calloc((size_t)argc * 5, sizeof *words); /* of the options that may be repeated */
+    const char **words = calloc((size_t)argc * 6, sizeof *words); /* of the options that may be repeated */
     if (!words) return EXIT_ENVIRONMENT;
-    const char **prints = words;
+    const char **prints = words, **prompts = words + 5 * argc;
     options.data = words + 4 * argc;
     options.rules = (LoadRules){.renames = words + argc, .transposes = words + 2 * argc, .fresh = words + 3 * argc};
     uint64_t given = 0;         /* OPTION_BIT of each */
@@ -533,10 +542,15 @@ int main(int argc, char **argv) {
                 code = usage_error("--generate takes a number of tokens, not '%s'", optarg);
             break;
         case OPTION_PROMPT:
-            options.prompt = optarg;
-            break;
         case OPTION_PROMPT_TOKENS:
-            options.prompt_tokens = optarg;
+            prompts[options.nprompts++] = optarg;
+            options.prompt_tokens = option == OPTION_PROMPT_TOKENS;
+            break;
+        case OPTION_PROMPTS:
+            options.prompts_file = optarg;
+            break;
+        case OPTION_JSON:
+            options.json = true;
             break;
         case OPTION_TEMPERATURE:
             if (!read_temperature(optarg, &options.temperature))
@@ -688,6 +702,7 @@ int main(int argc, char **argv) {
     }
     if (code < 0) {
         options.prints = prints;
+        options.prompts = prompts;
         code = run(&options, &argc, &argv);
     }
     free(words);

@@ -27,16 +27,20 @@ typedef struct RunOptions {
     bool eval;                 /* --eval: no training, one evaluation */
     const char *predict;       /* --predict: file of what the net answers, likewise; or NULL */
     int ndata;
-    const char **data;                  /* --data: "INPUT=FILE", of an evaluation alone */
-    int64_t ngenerate;                  /* --generate: tokens; -1: none are generated */
-    const char *prompt, *prompt_tokens; /* --prompt: text; --prompt-tokens: "1,2,3"; or NULL */
-    double temperature;                 /* --temperature; -1: as the plan says, as the two that follow */
-    int64_t top_k, draw_seed;           /* --top-k, --seed */
-    const char *logits;                 /* --logits: file; or NULL */
-    bool averages;                      /* --averages: --save writes these in place of the parameters */
-    const char *load, *save;            /* --load, --save: parameters, safetensors; or NULL */
-    bool import;                        /* --import: load is written as a checkpoint, and nothing trained */
-    const char *export;                 /* --export: file of the parameters of a checkpoint; or NULL */
+    const char **data; /* --data: "INPUT=FILE", of an evaluation alone */
+    int64_t ngenerate; /* --generate: tokens; -1: none are generated */
+    int nprompts;
+    const char *const *prompts; /* --prompt: text, or --prompt-tokens: "1,2,3" */
+    bool prompt_tokens;         /* they are tokens */
+    const char *prompts_file;   /* --prompts: file of a prompt a line; or NULL */
+    bool json;                  /* --json: a line for each text */
+    double temperature;         /* --temperature; -1: as the plan says, as the two that follow */
+    int64_t top_k, draw_seed;   /* --top-k, --seed */
+    const char *logits;         /* --logits: file; or NULL */
+    bool averages;              /* --averages: --save writes these in place of the parameters */
+    const char *load, *save;    /* --load, --save: parameters, safetensors; or NULL */
+    bool import;                /* --import: load is written as a checkpoint, and nothing trained */
+    const char *export;         /* --export: file of the parameters of a checkpoint; or NULL */
     LoadRules rules;
     const char *resume;             /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;         /* --checkpoint-dir; NULL: beside the plan */

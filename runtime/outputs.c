@@ -35,6 +35,7 @@ bool check_outputs(Run *run, Error *error) {
     if (!files_write(&uses, arena, options->save, "--save", error)) return false;
     files_read(&uses, arena, options->load, "what --load reads");
     files_read(&uses, arena, options->resume, "what --resume reads");
+    files_read(&uses, arena, options->prompts_file, "what --prompts reads");
     return files_write(&uses, arena, options->metrics, "--metrics", error) && files_write(&uses, arena, options->trace, "--trace", error) &&
            files_write(&uses, arena, options->report, "--report", error) &&
            files_write(&uses, arena, options->predict, "--predict", error) && files_write(&uses, arena, options->logits, "--logits", error);

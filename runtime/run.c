@@ -22,8 +22,7 @@ enum { MAX_PLAN_BYTES = 1 << 30 };
 
 /* ---------------------------------------------------------------- before training */
 
-/* What rank 0 has read, for all. */
-static bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *error) {
+bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *error) {
     Comm *comm = run->comm;
     char *copy = arena_alloc(&run->arena, (size_t)bytes + 1);
     if (comm->process == 0) memcpy(copy, *text, (size_t)bytes);
@@ -232,7 +231,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (generates_only(run)) {
         run->generator = generator_create(run, error);
         if (!run->generator) return false;
-        executor_capture(generator_executor(run->generator), against);
+        generator_capture(run->generator, against);
         return comm_agree(run->comm, check_held(run, error), error) && restore(run, error);
     }
     if (!evaluates_only(run)) {

@@ -8,7 +8,7 @@
  *   fuse.c     fused steps, and calls that a device takes together
  *   best.c     which evaluation is the best, and when there is none for too long; training.h: what goes with training
  *   evaluate.c the program eval: metrics over all rows, predictions
- *   generate.c the program generate: text, place by place
+ *   generate.c the programs generate and prompt: text; prompts.c: what it begins with
  *   resources.c  where it runs: processes, memory, the device
  *   launch.c   --nproc: ranks as processes of this prun; fewer.c: plans for fewer of them
  *   plot.c     --plot: pictures of what metrics.c has written
@@ -72,6 +72,8 @@ bool evaluates_again(const Run *run); /* at the step that it resumes from */
 /* The state that a --print names, "w" or "w:full"; -1: none. */
 int find_print(const Graph *graph, const char *print, bool *full);
 Executor *state_holder(const Run *run); /* whose states are the run's */
+/* What rank 0 has read, so many bytes, for all: in the arena. Collective. */
+bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *error);
 
 static inline bool evaluates_only(const Run *run) {
     return run->options->eval || run->options->predict;

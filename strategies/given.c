@@ -195,11 +195,14 @@ bool read_leaves(Propagator *p) {
         diag_hint(p->diags, "one tuple an input, in the order of their declaration");
     }
     for (int i = 0; i < graph->inputs.n; i++) {
+        Input *input = &graph->inputs.at[i];
         Layout layout;
-        bool given;
-        if (input_is_of_batch(graph->inputs.at[i].kind) && graph->inputs.at[i].micro == 0 &&
-            input_layout(graph, i, &layout, &given, p->diags) && given)
-            graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
+        bool given = input_is_text(input->kind);
+        if (given)
+            layout_init(&layout, input->type.shape.ndim);
+        else if (input_is_of_batch(input->kind) && input->micro == 0)
+            given = input_layout(graph, i, &layout, &given, p->diags) && given;
+        if (given) input->layout = graph_layout(graph, &layout, &input->type.shape);
     }
     read_states(p);
     if (p->diags->nerrors > before || !read_found(p)) return false;

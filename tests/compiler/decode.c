@@ -75,6 +75,31 @@ Test(decode, every_value_but_the_kept_ones_is_of_one_place) {
     compiled_finish(&x);
 }
 
+/* What only the logits need is not computed: neither attention, whose result nothing keeps, nor what follows it. */
+Test(decode, a_prompt_leaves_the_caches_of_many_places_and_computes_nothing_else) {
+    Compiled x, y;
+    compiled(&x, NET("", ATTENTION, "chunk = 4;"), 2, 0);
+    const Graph *one = decoded(&x), *g = &program_prompt(&x.c)->sharded.graph;
+    cr_expect_eq(g->reports.n, 0);
+    cr_expect_eq(g->loss, -1);
+    cr_expect_eq(count_op(g, OP_write), 2);
+    cr_expect_eq(count_op(g, OP_matmul), 0);
+    cr_expect_eq(count_op(g, OP_dot_product_attention), 0);
+    cr_assert_eq(g->states.n, one->states.n);
+    for (int s = 0; s < g->states.n; s++) {
+        cr_expect_str_eq(g->states.at[s].name, one->states.at[s].name);
+        cr_expect_eq(g->states.at[s].cache, one->states.at[s].cache);
+        cr_expect(layout_equal(g->states.at[s].layout, one->states.at[s].layout), "%s", g->states.at[s].name);
+    }
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_add) cr_expect_eq(g->values.at[g->nodes.at[n].out[0]].type.shape.dim[1], 4, "%s", g->nodes.at[n].name);
+    compiled(&y, NET("", ATTENTION, "chunk = 1;"), 2, 2);
+    cr_expect_null(program_prompt(&y.c));
+    cr_expect_eq(x.c.net_hash, y.c.net_hash, "the net is the same");
+    compiled_finish(&x);
+    compiled_finish(&y);
+}
+
 Test(decode, the_plan_says_how_tokens_are_drawn) {
     Compiled x;
     compiled(&x, NET("", ATTENTION, "seed = 5; end = 10; alphabet = \"abcdefghij.\";"), 2, 2);

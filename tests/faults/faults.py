@@ -873,12 +873,19 @@ seed(script("generate", "compiler/pcc", "Generated.test_attention_written_in_oth
      ("causal attention sees the places up to its own", "attention_at", "OP_less_equal", "OP_greater_equal"),
      ("a place's angle turns its pairs one way", "rope_at", "side == 0 ? OP_sub : OP_add", "OP_add"),
      ("what goes over the places is refused", "own_stays", "dim < 0 ||", "false &&"))
+seed(script("generate", "runtime/prun", "Generated.test_prompts_of_any_length_are_read_in_steps_of_any_size"),
+     ("places of a prompt follow each other", "number_at", "executor->place + i", "executor->place"),
+     ("behind a step of a prompt come the places that it has not read", "read_places", "*place = begin + g->chunk < last", "*place = begin + g->chunk + 1 < last"))
+seed(script("generate", "runtime/prun", "Generated.test_several_prompts_are_each_as_alone"),
+     ("a line of JSON has what follows the prompt", "say_end", "token + nprompt, n - nprompt", "token, n"),
+     ("a line of prompts may end in a carriage return", "read_lines", "text[end - 1] == '\\r'", "false"))
 seed(unit("runtime", "generate"),
      ("of equal logits the first are among the most likely", "token_draw", "ties-- <= 0", "ties-- < 0"),
      ("the most likely token is the first of those that tie", "token_draw", "logits[i] > logits[most]", "logits[i] >= logits[most]"),
      ("a logit that is no number is seen", "token_draw", "if (isnan(logits[i])) return -1;", ""))
 seed(script("generate", "compiler/pcc", "Generated.test_a_plan_says_what_generates"),
-     ("a plan generates from one token", "generate_agrees", "ntokens == 1 && nplaces <= 1", "true"),
+     ("a plan generates from one token", "text_agrees", "ntokens == 1 && nplaces <= 1", "true"),
+     ("a prompt is of the text that is generated", "prompt_agrees", "places->index.end != of->index.end", "false"),
      ("what generates reports its logits", "generate_agrees", "strcmp(report->name, \"logits\") != 0", "false"))
 seed(script("updates", "runtime/prun", "Updates.test_tables_by_the_rows_that_occur_are_what_pytorch_computes"),
      ("a row gets the sum of all that its indices say", "ROW_SUM", "sum[c] += g[c]", "sum[c] = g[c]"),
@@ -895,6 +902,7 @@ seed(script("generate", "runtime/prun", "Generated.test_places_of_a_cache_may_be
 seed(script("generate", "compiler/pcc", "Generated.test_mode_data_parallel"),
      ("of a text that is generated there are no replicas", "replicas_lower", "mode_hides(graph->settings.mode) && !together", "mode_hides(graph->settings.mode)"))
 seed(unit("compiler", "decode"),
+     ("of a prompt nothing is computed for its logits", "graph_decode", "graph_simplify(&to, SIMPLIFY_DEAD)", "(void)to"),
      ("a cache is written where it lies", "op_rows", "if (!op_table[op].in_place ||", "if (op_table[op].op_class == OP_CLASS_INTERNAL ||"))
 seed(unit("proof", "operators"),
      ("rows that are put are whole along their axis", "put_letters", "if (d != axis) letters->in[1][d]", "letters->in[1][d]"))

@@ -71,7 +71,7 @@ static char *diagnose(const char *directory, const char *file) {
         flags.rows = NULL;
         if (accepted && graph.settings.has_generate)
             accepted = frontend_generate(&source, &flags, &generation, &text_graph, &arena, &diags) &&
-                       graph_decode(&text_graph, &generation, &diags);
+                       graph_decode(&text_graph, &generation, 1, &diags);
         accepted = accepted && loss_rows_apply(&graph, &rows, &diags) && loss_rows_apply(&eval, &eval_rows, &diags);
         FILE *out = open_memstream(&said, &nsaid);
         diags_print(&diags, out);

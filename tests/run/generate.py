@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Text that is generated: place by place, with keys and values kept, the logits are those of the whole forward pass, on any ranks with any strategies; what is not causal is refused;
-what is drawn depends on the logits, the seed and the place alone."""
+"""Text that is generated: place by place, with keys and values kept, or many places of a prompt at once, the logits are those of the whole forward pass, on any ranks with any
+strategies; what is not causal is refused; what is drawn depends on the logits, the seed and the place alone."""
+import json
 import random
 import re
 import struct
@@ -87,6 +88,12 @@ class Generated(Case):
         self.ok(self.mpi(plan, ranks, *options) if mpi else self.local(plan, ranks, *options))
         return [[float(x) for x in line.split(",")] for line in self.read("logits.csv").decode().split()]
 
+    def behind(self, plan, ranks, tokens, *launch):
+        """The logits behind a prompt, whose places are read many at once where the plan has a program for that."""
+        options = ["--generate", 1, "--prompt-tokens", ",".join(map(str, tokens)), "--logits", self.path("logits.csv")]
+        self.ok(harness.run([harness.prun, *(launch or ("--ranks", ranks)), *options, plan], cwd=self.folder))
+        return [[float(x) for x in line.split(",")] for line in self.read("logits.csv").decode().split()]
+
     def assertSame(self, found, expected, what):
         self.assertEqual(len(found), len(expected), what)
         most = max(abs(x) for row in expected for x in row)
@@ -99,6 +106,8 @@ class Generated(Case):
         for ranks, *flags in cases:
             plan = self.compile(source, "net.plan", "--ranks", ranks, *flags)
             self.assertSame(self.decoded(plan, ranks, tokens), expected, "%s on %d ranks %s" % (source, ranks, flags))
+            self.assertEqual("\nprogram prompt " in self.read("net.plan").decode(), " written cache " in self.read("net.plan").decode())
+            self.assertSame(self.behind(plan, ranks, tokens), expected[-1:], "%s on %d ranks %s, the prompt at once" % (source, ranks, flags))
         return expected
 
     def nets(self, *names):
@@ -154,6 +163,7 @@ class Generated(Case):
             with self.subTest(ranks=ranks, flags=flags):
                 plan = self.compile("net.dsl", "net.plan", "--ranks", ranks, *flags)
                 self.assertSame(self.decoded(plan, ranks, self.tokens(6, 11)), expected, str((ranks, flags)))
+                self.assertSame(self.behind(plan, ranks, self.tokens(6, 11)), expected[-1:], str((ranks, flags)))
                 self.ok(self.local(plan, ranks, "--save", "after.safetensors"))
                 texts = [self.ok(self.local(p, r, "--load", "after.safetensors", "--generate", 4, "--prompt-tokens", "3,1")).out for p, r in ((plan, ranks), (self.compile("net.dsl", "one.plan", "--ranks", 1), 1))]
                 self.assertEqual(texts[0], texts[1])
@@ -169,6 +179,79 @@ class Generated(Case):
         one = self.decoded(self.compile("net.dsl", "net.plan", "--ranks", 1), 1, tokens)
         for a, b in zip(self.decoded(self.compile("net.dsl", "net.plan", "--ranks", 2), 2, tokens), one):
             self.assertClose(a, b, absolute=1e-8)
+
+    # ------------------------------------------------------------ many places of a prompt at once
+
+    def test_prompts_of_any_length_are_read_in_steps_of_any_size(self):
+        """The last step begins earlier where there is no room behind it, or takes places that are still to come."""
+        tokens = self.tokens(13, 11)
+        for name in "rope_back", "softmax_by_hand", "a_kept_condition":
+            self.write("net.dsl", net(BODIES[name], places=13))
+            expected, texts = self.whole("net.dsl", "text", "logits", tokens), {}
+            for chunk in 1, 2, 3, 5, 12, 13, 100:
+                self.write("net.dsl", net(BODIES[name], places=13, generate="text = text; logits = logits; temperature = 0; chunk = %d;" % chunk))
+                plan = self.compile("net.dsl", "net.plan", "--ranks", 2)
+                self.assertEqual("\nprogram prompt " in self.read("net.plan").decode(), chunk > 1)
+                for n in range(1, 14):
+                    what = "%s: %d places, %d at once" % (name, n, chunk)
+                    self.assertSame(self.behind(plan, 2, tokens[:n]), expected[n - 1:n], what)
+                    text = self.text(plan, 2, "--generate", 14 - n, "--prompt-tokens", ",".join(map(str, tokens[:n])))
+                    self.assertEqual(text, texts.setdefault(n, text), what)
+
+    def test_the_prompt_at_once_by_processes(self):
+        self.write("net.dsl", net(BODIES["rope_back"], generate="text = text; logits = logits; chunk = 4;"))
+        plan, one = self.compile("net.dsl", "net.plan", "--ranks", 3), self.compile("net.dsl", "one.plan", "--ranks", 1)
+        tokens = self.tokens(6, 11)
+        self.assertSame(self.behind(plan, 3, tokens, "--nproc", 3), self.behind(one, 1, tokens), "--nproc 3")
+
+    def test_a_net_that_keeps_nothing_has_no_program_for_prompts(self):
+        self.write("net.dsl", net("y = relu(x) + x;"))
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 2)
+        self.assertNotIn("program prompt", self.read("net.plan").decode())
+        self.assertSame(self.behind(plan, 2, [3, 1]), self.decoded(plan, 2, [3, 1])[1:], "two places")
+
+    def test_a_prompt_is_shorter_to_read_than_its_places(self):
+        self.write("net.dsl", net(BODIES["rope_back"], places=64))
+        done = self.ok(harness.run(harness.compiling("net.dsl", "--stats", "--ranks", 1, cwd=self.folder), cwd=self.folder)).out
+        self.assertRegex(done, r"(?m)^prompt +\d+ steps, .*, 64 places in .* ms$")
+        found = json.loads(self.ok(harness.run(harness.compiling("net.dsl", "--stats=json", "--ranks", 1, cwd=self.folder), cwd=self.folder)).out)
+        self.assertEqual(found["prompt"]["places"], 64)
+        self.assertLess(found["prompt"]["seconds"], 32 * found["generate"]["seconds"])
+
+    # ------------------------------------------------------------ several prompts
+
+    def test_several_prompts_are_each_as_alone(self):
+        letters = "abcdefghijk"
+        self.write("net.dsl", net(BODIES["rope_back"], places=9, generate='text = text; logits = logits; alphabet = "%s"; end = 10; chunk = 4;' % letters))
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 2)
+        prompts = "abca", "k", "hgfedc", "bb"
+        options = "--generate", 4, "--temperature", 2, "--seed", 3
+        alone = [self.text(plan, 2, *options, "--prompt", prompt) for prompt in prompts]
+        self.assertEqual(len(set(text[len(prompt):] for text, prompt in zip(alone, prompts))), 4, alone)
+        self.assertEqual(self.text(plan, 2, *options, *(word for prompt in prompts for word in ("--prompt", prompt))), "".join(alone))
+        self.write("prompts.txt", "abca\nk\r\nhgfedc\nbb")
+        done = self.ok(self.local(plan, 2, *options, "--prompts", self.path("prompts.txt"), "--logits", self.path("logits.csv")))
+        self.assertEqual(done.out, "".join(alone))
+        self.assertRegex(done.err, r"13 tokens of 4 prompts in .* s; \d+ generated in .* s, .* tokens/s")
+        found = [json.loads(line) for line in self.text(plan, 2, *options, "--prompts", self.path("prompts.txt"), "--json").splitlines()]
+        self.assertEqual([one["prompt"] + one["text"] + "\n" for one in found], alone)
+        self.assertEqual([one["prompt"] for one in found], list(prompts))
+        self.assertEqual(["".join(letters[token] for token in one["tokens"]) for one in found], [one["text"] for one in found])
+        self.assertEqual([one["ended"] for one in found], [len(one["tokens"]) < 4 for one in found])
+        self.assertEqual(len(self.read("logits.csv").split()), sum(len(one["tokens"]) + one["ended"] for one in found), "a line for each token drawn")
+        self.assertEqual(self.ok(self.mpi(plan, 2, *options, "--prompts", self.path("prompts.txt"))).out, "".join(alone))
+
+    def test_prompts_of_numbers_and_bytes(self):
+        self.write("net.dsl", net(BODIES["rope_back"]))
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 1)
+        self.write("prompts.txt", "3,1\n7\n")
+        both = self.text(plan, 1, "--generate", 2, "--prompt-tokens", "3,1", "--prompt-tokens", "7")
+        self.assertEqual(self.text(plan, 1, "--generate", 2, "--prompts", self.path("prompts.txt")), both)
+        self.assertRegex(both, r"^3 1 \d+ \d+\n7 \d+ \d+\n$")
+        self.write("net.dsl", net(BODIES["rope_back"], tokens=300, generate="text = text; logits = logits; alphabet = bytes; temperature = 9;"))
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 1)
+        found = json.loads(self.text(plan, 1, "--generate", 4, "--prompt", "\u00e9", "--json"))
+        self.assertEqual((found["prompt"], len(found["tokens"])), ("\u00e9", 4), "what is no UTF-8 has a sign of its own in the text, and its number in tokens")
 
     # ------------------------------------------------------------ what is not causal
 
@@ -247,12 +330,22 @@ class Generated(Case):
                                      (("--generate", 1, "--prompt", "abcdefg"), 2, "the prompt is longer than the 6 places of the net"),
                                      (("--generate", 3, "--prompt", "abcde"), 2, "the net has 6 places, and a prompt of 5 leaves 2"),
                                      (("--generate", 3, "--prompt-tokens", "1,11"), 2, "the net has tokens 0 to 10, and no 11"),
-                                     (("--generate", 3, "--prompt-tokens", "1,x"), 2, "--prompt-tokens takes numbers"),
+                                     (("--generate", 3, "--prompt-tokens", "1,x"), 2, "--prompt-tokens: '1,x' is no list of tokens: 1,2,3"),
                                      (("--generate", 3, "--prompt-tokens", "1", "--prompt", "a"), 2, "leave out --prompt"),
                                      (("--generate", -1, "--prompt", "a"), 2, "--generate takes a number of tokens, not '-1'"),
                                      (("--generate", 3, "--prompt", "a", "--temperature", "hot"), 2, "--temperature takes a number"),
-                                     (("--generate", 3, "--prompt", "a", "--eval"), 2, "leave out --eval")):
+                                     (("--generate", 3, "--prompt", "a", "--eval"), 2, "leave out --eval"),
+                                     (("--generate", 3, "--prompt", "a", "--prompt", "ax"), 2, "prompt 2: --prompt: 'x' is not in the net's alphabet"),
+                                     (("--generate", 3, "--prompt", "a", "--prompt", ""), 2, "prompt 2: the prompt is empty"),
+                                     (("--generate", 3, "--prompt", "a", "--prompts", "p.txt"), 2, "leave out --prompt"),
+                                     (("--generate", 3, "--prompts", "none.txt"), 3, "none.txt"),
+                                     (("--prompts", "p.txt"), 2, "--prompts is of what is generated: add --generate N"),
+                                     (("--generate", 3, "--prompts", self.path("net.plan"), "--logits", self.path("net.plan")), 2, "--logits")):
             self.assertFails(self.local(plan, 2, *options), code, error)
+        for text, error in (("", "p.txt: it is empty"), ("ab\n\ncd\n", r"p.txt:2: the prompt is empty"), ("ab\nabcdefg\n", "p.txt:2: the prompt is longer than the 6 places"),
+                            ("ab\nabcde\n", r"p.txt:2: --generate 3: the net has 6 places, and a prompt of 5 leaves 2"), ("ab\na\u00e9\n", "p.txt:2: '\u00e9' is not in the net's alphabet")):
+            self.write("p.txt", text)
+            self.assertFails(self.local(plan, 2, "--generate", 3, "--prompts", self.path("p.txt")), 2, error)
         self.write("none.dsl", "net n(batch = 2) { input x : f32[batch, 2]; param w : f32[2, 2] = ones; loss mean(x @ w); }" + TRAIN)
         self.assertFails(self.local(self.compile("none.dsl", "none.plan"), 1, "--generate", 1, "--prompt", "a"), 2, "the net has no generate block")
 
@@ -263,7 +356,9 @@ class Generated(Case):
         text = self.read("net.plan").decode()
         self.assertIn(" written cache ", text)
         for old, new, error in ((" written cache ", " written ", "is no cache"), (" trainable @", " trainable cache @", "is a cache|unexpected|expected"),
-                                ("kind=place", "kind=token", "tokens and"), ("report logits", "report answers", "reports its logits")):
+                                ("kind=place", "kind=token", "tokens and"), ("report logits", "report answers", "reports its logits"),
+                                ("generate.place i32[6]", "generate.place i32[5]", "."), ("\nprompt\n", "\nprompts\n", "expected"), ("program prompt ", "program prompts ", "its name is prompt"),
+                                ("kind=place index=(0, 6)", "kind=place index=(0, 7)", "are of other texts")):
             self.assertIn(old, text)
             self.write("bad.plan", text.replace(old, new, 1))
             result = harness.run([harness.pcc, "check", "--update", self.path("bad.plan")])

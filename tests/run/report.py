@@ -323,7 +323,7 @@ class Report(Case):
 
     def test_programs(self):
         plan, _ = self.report(self.sample("characters.dsl"), 2)
-        self.assertEqual([program["name"] for program in plan["programs"]], ["train", "generate"])
+        self.assertEqual([program["name"] for program in plan["programs"]], ["train", "generate", "prompt"])
         self.assertTrue(plan["programs"][1]["states"])
         plan, _ = self.report(self.write("net.dsl", harness.edited(self.sample("evaluation.dsl"), ("matmul(h, w2)", "matmul(h, w2) shard ((1, 2), (2, 1))"))), 2)
         self.assertEqual([program["name"] for program in plan["programs"]], ["train", "eval"])
