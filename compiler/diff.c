@@ -329,6 +329,7 @@ static void help(FILE *out) {
           "Says what two plans do differently: layouts, communication, fused steps, memory, steps.\n"
           "  --json          as one JSON object\n"
           "  --report FILE   an HTML page of both beside each other; --machine as pcc takes it: where steps are predicted\n"
+          "Of an option that is given again the last one counts.\n"
           "Exit codes: 0 the same, 1 different, 2 usage, 3 a plan cannot be read.\n",
           out);
 }

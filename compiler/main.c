@@ -160,6 +160,7 @@ static void help(FILE *out) {
           out);
     for (int i = 0; i < NOPTIONS; i++)
         fprintf(out, "  %-20s  %s\n", specs[i].shown, specs[i].help);
+    fputs("Of an option that is given again the last one counts, but for those that may be repeated.\n", out);
     fputs("Exit codes: 0 done, 1 net rejected, 2 usage, 3 environment, 70 internal.\n", out);
 }
 

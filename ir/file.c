@@ -186,6 +186,8 @@ void files_read(FileUses *uses, Arena *arena, const char *path, const char *what
 
 bool files_write(FileUses *uses, Arena *arena, const char *path, const char *what, Error *error) {
     if (!path) return true;
+    if (strcmp(path, "-") == 0)
+        return error_set(error, EXIT_USAGE, "%s - names no file: /dev/stdout is the standard output, ./- a file of this name", what);
     FileUse use = file_use(arena, path, what, true);
     for (int i = 0; i < uses->n; i++) {
         const FileUse *other = &uses->at[i];

@@ -20,7 +20,7 @@ int file_temporary(const char *path, char *temporary, size_t n);
  * forcing it costs as much. */
 bool file_write(const char *path, const char *text, size_t n, Error *error);
 
-/* What a command reads and writes, in that order: nothing that it reads may be overwritten, and no file written twice. Files are compared by device
+/* What a command reads and writes, in that order: nothing that it reads may be overwritten, and no file written twice; '-' is none. Files are compared by device
  * and inode, those that are yet to be made by their folder and name. */
 typedef struct FileUse {
     const char *path, *what; /* as given; "the plan", "--save" */

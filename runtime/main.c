@@ -84,7 +84,7 @@ static const char usage_end[] =
     "  -h, --help          this text\n"
     "  --version           prun's version\n"
     "\n"
-    "Options that contradict each other are usage errors.\n"
+    "Options that contradict each other are usage errors. Of one that is given again the last one counts, but for those that may be repeated.\n"
     "Without mpirun ranks meet over TCP where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say so, or Slurm's variables.\n"
     "Environment: PRUN_COMM, how ranks of a node exchange data: shared, messages or nodes:N; PRUN_TIMEOUT, seconds that a rank waits (600);\n"
     "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
