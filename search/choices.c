@@ -65,6 +65,36 @@ static void enumerate(Enumeration *all, int axis) {
     enumerate(all, axis + 1);
 }
 
+/* Whether two strategies are one but for this axis. */
+static bool equal_without(const Strategy *a, const Strategy *b, Digit axis) {
+    for (int f = 0; f < a->nfactors; f++) {
+        const Digit *in[] = {strategy_digits(a, f), strategy_digits(b, f)};
+        const int n[] = {strategy_count(a, f), strategy_count(b, f)};
+        int at[] = {0, 0};
+        for (;;) {
+            for (int s = 0; s < 2; s++)
+                while (at[s] < n[s] && in[s][at[s]].size == axis.size && in[s][at[s]].stride == axis.stride)
+                    at[s]++;
+            if (at[0] == n[0] || at[1] == n[1]) break;
+            if (memcmp(&in[0][at[0]++], &in[1][at[1]++], sizeof(Digit)) != 0) return false;
+        }
+        if (at[0] < n[0] || at[1] < n[1]) return false;
+    }
+    return true;
+}
+
+static void keep_near(Enumeration *all, const Strategy *near) {
+    const Mesh *mesh = &all->choices->mesh;
+    int kept = 0;
+    for (int k = 0; k < all->found.n; k++)
+        for (int a = 0; a < mesh->naxes; a++)
+            if (equal_without(&all->found.at[k], near, mesh->axis[a])) {
+                all->found.at[kept++] = all->found.at[k];
+                break;
+            }
+    all->found.n = kept;
+}
+
 /* ---- what they cost */
 
 static int number(const Choices *choices, const TensorType *type, const Layout *layout) {
@@ -222,6 +252,7 @@ static void class_make(Choices *choices, NodeClass *class) {
         vec_push(choices->arena, &all.found, *class->key.fixed);
     } else {
         enumerate(&all, 0);
+        if (class->key.near != NULL) keep_near(&all, class->key.near);
         if (all.found.n > MANY_CHOICES) {
             all = (Enumeration){.choices = choices, .rule = class->node->rule, .base = class->key.base};
             enumerate(&all, 0);

@@ -31,6 +31,7 @@ typedef struct ClassKey {
     const Rule *rule;
     const Strategy *fixed; /* by a hint; NULL: free */
     const Strategy *base;  /* what choices add axes to, behind those of each factor; NULL: nothing */
+    const Strategy *near;  /* choices are those that have at most one axis elsewhere than this; NULL: all */
     uint64_t kernels;      /* kernels_hash */
     int op;
     int8_t kind[MAX_IN];    /* OperandKind */

@@ -33,6 +33,7 @@ typedef struct Builder {
     const Graph *graph;
     const Layout *const *out_layout;
     const Strategy *const *base;
+    bool near;
     Arena *arena;
     int nnodes;
     int *source_of; /* per value */
@@ -216,6 +217,8 @@ static void add_node(Builder *b, int id) {
         key.fixed = whole_strategy(b, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
     else if (b->base != NULL)
         key.base = b->base[id];
+    else if (b->near)
+        key.near = node->strategy;
     const NodeClass *class = choices_of(&b->model->choices, node, &key);
     b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
                                       list_once(b, class->seconds, class->n), class->bytes);
@@ -429,6 +432,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
                  .graph = graph,
                  .out_layout = input->out_layout,
                  .base = input->base,
+                 .near = input->near,
                  .arena = arena,
                  .nnodes = graph_nforward(graph)};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);
