@@ -3,48 +3,44 @@
 #include "compiler/report.h"
 
 static void write_communications(PlanData *data, const Facts *facts, const Timeline *timeline) {
-    Json *json = &data->json;
-    json_array(json, "comms");
+    ColumnTable columns;
+    columns_init(&columns, "step value from to kind bucket sent sent_max received received_max least least_max ns waited");
     for (int i = 0; i < facts->communications.n; i++) {
         const Communication *made = &facts->communications.at[i];
         if (made->kind == COMM_STRIDED_SLICE) continue;
         const Traffic traffic[] = {made->sent, made->received, made->bound};
-        json_list(json, NULL);
-        json_int(json, NULL, made->step);
-        json_int(json, NULL, made->value);
-        json_int(json, NULL, made->from);
-        json_int(json, NULL, made->to);
-        data_text(data, comm_name[made->kind]);
-        json_int(json, NULL, made->bucket);
+        columns_int(&columns, made->step);
+        columns_int(&columns, made->value);
+        columns_int(&columns, made->from);
+        columns_int(&columns, made->to);
+        columns_int(&columns, table_text(&data->tables, comm_name[made->kind]));
+        columns_int(&columns, made->bucket);
         for (int k = 0; k < 3; k++) {
-            json_int(json, NULL, traffic[k].total);
-            json_int(json, NULL, traffic[k].max);
+            columns_int(&columns, traffic[k].total);
+            columns_int(&columns, traffic[k].max);
         }
-        json_int(json, NULL, nanoseconds(timeline->alone_s[i]));
-        json_int(json, NULL, nanoseconds(timeline->exposed_by[i]));
-        json_end(json);
+        columns_int(&columns, nanoseconds(timeline->alone_s[i]));
+        columns_int(&columns, nanoseconds(timeline->exposed_by[i]));
     }
-    json_end(json);
+    columns_write(&data->json, "comms", &columns);
 }
 
 /* Both ends are rounded, so that lengths add up to the step. */
 static void write_events(PlanData *data, const Timeline *timeline) {
-    Json *json = &data->json;
-    json_array(json, "events");
+    ColumnTable columns;
+    columns_init(&columns, "step steps lane begin length flops bytes");
     for (int i = 0; i < timeline->events.n; i++) {
         const TimelineEvent *event = &timeline->events.at[i];
         const int64_t begin = nanoseconds(event->begin_s);
-        json_list(json, NULL);
-        json_int(json, NULL, event->step);
-        json_int(json, NULL, event->nsteps);
-        json_int(json, NULL, event->communication);
-        json_int(json, NULL, begin);
-        json_int(json, NULL, nanoseconds(event->end_s) - begin);
-        json_int(json, NULL, (int64_t)event->flops);
-        json_int(json, NULL, (int64_t)event->bytes);
-        json_end(json);
+        columns_int(&columns, event->step);
+        columns_int(&columns, event->nsteps);
+        columns_int(&columns, event->communication);
+        columns_int(&columns, begin);
+        columns_int(&columns, nanoseconds(event->end_s) - begin);
+        columns_int(&columns, (int64_t)event->flops);
+        columns_int(&columns, (int64_t)event->bytes);
     }
-    json_end(json);
+    columns_write(&data->json, "events", &columns);
 }
 
 static void write_traffic(Json *json, const char *key, Traffic bytes) {

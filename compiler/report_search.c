@@ -1,13 +1,18 @@
 /* What other strategies of each operator would cost in the model of the search (search/model.h), on the mesh that it took, with all other operators as they are: the search weighs whole
- * nets, so what it passed over is known of none by itself. */
+ * nets, so what it passed over is known of none by itself. Operators that are free at once are no neighbours, and all others are fixed: a table of conversions is then of the choices of one
+ * operator, not of the pairs of two. */
 #include <math.h>
 #include <string.h>
 
 #include "compiler/report.h"
 #include "search/model.h"
 
-enum { MAX_WEIGHED = 4, MESH_AXES = 2 }; /* a model of more axes takes longer to make than all else of a compilation */
-#define WORTH 4.0                        /* conversions with which a step would take so many times as long need not be told apart */
+enum {
+    MAX_WEIGHED = 4,
+    MESH_AXES = 2,
+    MOST_MESH_AXES = 3
+};                /* of MESH_AXES all strategies are weighed, of more those that have one axis elsewhere */
+#define WORTH 4.0 /* conversions with which a step would take so many times as long need not be told apart */
 
 /* A sum of seconds, some of them infinite. */
 typedef struct Sum {
@@ -20,9 +25,14 @@ typedef struct Weighing {
     Sum **sum;       /* per free variable and choice of it: what it costs beside all that was taken */
     int *choice;     /* per variable: what was taken; -1: it is free, as the layouts that several operators share are */
     int *first, *at; /* per variable: its edges, at[first[v]] .. at[first[v + 1] - 1] */
-    PlanData *data;
-    const Build *b;
 } Weighing;
+
+/* The alternatives of a node of front.chosen, by what a step takes more. */
+typedef struct Weighed {
+    int count, n; /* strategies on the mesh; of them in best. 0: the node was not weighed */
+    const Strategy *best[MAX_WEIGHED];
+    double seconds[MAX_WEIGHED];
+} Weighed;
 
 static bool same_strategy(const Strategy *a, const Strategy *b) {
     return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 &&
@@ -123,66 +133,119 @@ static double seconds_with(const Weighing *w, int v, int k) {
     return seconds;
 }
 
-static void write_variable(Weighing *w, int v, int node, StrategyNumber *strategy_number, void *context) {
-    Json *json = &w->data->json;
-    const Chooser *chooser = &w->model.choosers.at[v];
+static void weigh(const Weighing *w, int v, Weighed *weighed) {
+    const NodeClass *class = w->model.choosers.at[v].class;
     const double taken = seconds_with(w, v, w->choice[v]);
-    int best[MAX_WEIGHED] = {w->choice[v]}, n = 1;
-    double seconds[MAX_WEIGHED] = {taken};
-    for (int k = 0; k < chooser->class->n; k++) {
-        const double its = k == w->choice[v] ? INFINITY : seconds_with(w, v, k);
-        int at = n;
-        if (!isfinite(its)) continue;
-        while (at > 1 && its < seconds[at - 1])
+    *weighed = (Weighed){.count = class->n, .n = 1, .best = {&class->strategy[w->choice[v]]}};
+    for (int k = 0; k < class->n; k++) {
+        const double more = k == w->choice[v] ? INFINITY : seconds_with(w, v, k) - taken;
+        int at = weighed->n;
+        if (!isfinite(more)) continue;
+        while (at > 1 && more < weighed->seconds[at - 1])
             at--;
         if (at == MAX_WEIGHED) continue;
-        if (n < MAX_WEIGHED) n++;
-        for (int i = n - 1; i > at; i--)
-            best[i] = best[i - 1], seconds[i] = seconds[i - 1];
-        best[at] = k, seconds[at] = its;
+        if (weighed->n < MAX_WEIGHED) weighed->n++;
+        for (int i = weighed->n - 1; i > at; i--)
+            weighed->best[i] = weighed->best[i - 1], weighed->seconds[i] = weighed->seconds[i - 1];
+        weighed->best[at] = &class->strategy[k], weighed->seconds[at] = more;
     }
-    json_list(json, NULL);
-    json_int(json, NULL, node);
-    json_int(json, NULL, chooser->class->n);
-    json_list(json, NULL);
-    for (int i = 0; i < n; i++) {
-        json_list(json, NULL);
-        json_int(json, NULL, strategy_number(context, chooser->node, &chooser->class->strategy[best[i]]));
-        json_int(json, NULL, nanoseconds(seconds[i] - taken));
-        json_end(json);
+}
+
+/* ---------------------------------------------------------------- which are free at once */
+
+static bool was_searched(const Build *b, int node) {
+    const Node *at = &b->front.chosen.nodes.at[node];
+    return at->strategy != NULL && !node_is_leaf(at) && b->front.propagation.decision[node].by_search;
+}
+
+/* Per node of front.chosen a round in which it is free, -1: in none; one reads none of the same round. Returns the number of rounds. */
+static int find_rounds(const Build *b, int *round, Arena *arena) {
+    const Graph *g = &b->front.chosen;
+    int *taken = arena_alloc(arena, ((size_t)g->nodes.n + 1) * sizeof *taken),
+        nrounds = 0; /* per round the last node of which a neighbour is in it */
+    memset(taken, -1, ((size_t)g->nodes.n + 1) * sizeof *taken);
+    for (int n = 0; n < g->nodes.n; n++) {
+        round[n] = -1;
+        if (n >= g->nforward || !was_searched(b, n)) continue;
+        for (int i = 0; i < g->nodes.at[n].nin; i++) {
+            const int maker = g->values.at[g->nodes.at[n].in[i]].node;
+            if (round[maker] >= 0) taken[round[maker]] = n;
+        }
+        round[n] = 0;
+        while (taken[round[n]] == n)
+            round[n]++;
+        nrounds = round[n] >= nrounds ? round[n] + 1 : nrounds;
     }
-    json_end(json);
-    json_end(json);
+    return nrounds;
+}
+
+/* The graph in which only the nodes of a round are free. */
+static Graph fixed_graph(const Graph *g, const int *round, int free, Arena *arena) {
+    Graph fixed = *g;
+    fixed.nodes.at = arena_alloc(arena, (size_t)g->nodes.n * sizeof *g->nodes.at);
+    memcpy(fixed.nodes.at, g->nodes.at, (size_t)g->nodes.n * sizeof *g->nodes.at);
+    for (int n = 0; n < g->nforward; n++)
+        if (round[n] != free && fixed.nodes.at[n].strategy != NULL) fixed.nodes.at[n].from = STRATEGY_USER;
+    return fixed;
+}
+
+static void weigh_round(const Build *b, const int *round, int free, Moves *moves, Weighed *weighed, Arena *arena) {
+    const SearchResult *found = b->front.search;
+    const Graph graph = fixed_graph(&b->front.chosen, round, free, arena);
+    Weighing w = {0};
+    model_init(&w.model,
+               &(ModelInput){.graph = &graph,
+                             .out_layout = b->front.propagation.out_layout,
+                             .machine = b->options->machine,
+                             .mesh = found->mesh,
+                             .near = found->mesh.naxes > MESH_AXES,
+                             .moves = moves,
+                             .batches = b->front.batches,
+                             .most = WORTH * found->seconds},
+               arena);
+    const int n = w.model.problem.variables.n;
+    w.choice = arena_alloc(arena, ((size_t)n + 1) * sizeof *w.choice);
+    for (int v = 0; v < n; v++)
+        w.choice[v] = choice_of(&graph, &w.model.choosers.at[v]);
+    find_edges(&w, arena);
+    find_sums(&w, arena);
+    for (int v = 0; v < n; v++) {
+        const int node = w.model.choosers.at[v].node;
+        if (w.choice[v] >= 0 && round[node] == free) weigh(&w, v, &weighed[node]);
+    }
+}
+
+/* ---------------------------------------------------------------- the data */
+
+static void add_weighed(ColumnTable *columns, const Weighed *weighed, int chosen, int node, StrategyNumber *strategy_number,
+                        void *context) {
+    columns_int(columns, node);
+    columns_int(columns, weighed->count);
+    columns_list(columns);
+    for (int i = 0; i < weighed->n; i++)
+        columns_member(columns, strategy_number(context, chosen, weighed->best[i]));
+    columns_list(columns);
+    for (int i = 0; i < weighed->n; i++)
+        columns_member(columns, nanoseconds(weighed->seconds[i]));
 }
 
 void report_weighed(PlanData *data, const Build *b, const int *node_of, StrategyNumber *strategy_number, void *context) {
     const SearchResult *found = b->front.search;
-    Arena arena;
-    json_array(&data->json, "weighed");
-    if (found == NULL || found->mesh.naxes == 0 || found->mesh.naxes > MESH_AXES || b->follows != NULL) {
-        json_end(&data->json);
-        return;
-    }
-    arena_init(&arena);
-    Weighing w = {.data = data, .b = b};
     const Graph *g = &b->front.chosen;
-    model_init(&w.model,
-               &(ModelInput){.graph = g,
-                             .out_layout = b->front.propagation.out_layout,
-                             .machine = b->options->machine,
-                             .mesh = found->mesh,
-                             .moves = moves_create(&arena, b->options->machine, g->nranks),
-                             .batches = b->front.batches,
-                             .most = WORTH * found->seconds},
-               &arena);
-    const int n = w.model.problem.variables.n;
-    w.choice = arena_alloc(&arena, ((size_t)n + 1) * sizeof *w.choice);
-    for (int v = 0; v < n; v++)
-        w.choice[v] = choice_of(g, &w.model.choosers.at[v]);
-    find_edges(&w, &arena);
-    find_sums(&w, &arena);
-    for (int v = 0; v < n; v++)
-        if (w.choice[v] >= 0) write_variable(&w, v, node_of[w.model.choosers.at[v].node], strategy_number, context);
-    json_end(&data->json);
+    ColumnTable columns;
+    Arena arena;
+    columns_init(&columns, "node strategies alternatives* ns*");
+    arena_init(&arena);
+    if (found != NULL && found->mesh.naxes > 0 && found->mesh.naxes <= MOST_MESH_AXES && b->follows == NULL) {
+        int *round = arena_alloc(&arena, ((size_t)g->nodes.n + 1) * sizeof *round);
+        Weighed *weighed = arena_alloc(&arena, ((size_t)g->nodes.n + 1) * sizeof *weighed);
+        Moves *moves = moves_create(&arena, b->options->machine, g->nranks);
+        const int nrounds = find_rounds(b, round, &arena);
+        for (int free = 0; free < nrounds; free++)
+            weigh_round(b, round, free, moves, weighed, &arena);
+        for (int n = 0; n < g->nforward; n++)
+            if (weighed[n].n > 0) add_weighed(&columns, &weighed[n], n, node_of[n], strategy_number, context);
+    }
+    columns_write(&data->json, "weighed", &columns);
     arena_finish(&arena);
 }

@@ -97,28 +97,30 @@ static int graph_node(const Whys *w, int chosen) {
     return chosen >= 0 ? w->node_of[chosen] : -1;
 }
 
-static void write_decision(Whys *w, int chosen) {
-    Json *json = &w->data->json;
+static void add_decision(Whys *w, ColumnTable *columns, int chosen) {
     const Graph *g = &w->b->front.chosen;
     const Decision *decision = &w->b->front.propagation.decision[chosen];
-    json_list(json, NULL);
-    json_int(json, NULL, decision->by);
-    json_int(json, NULL, graph_node(w, decision->hint));
-    json_int(json, NULL, graph_node(w, decision->from));
-    json_int(json, NULL, decision->ncandidates);
-    json_list(json, NULL);
-    for (int i = 0; i < decision->nalternatives; i++) {
-        const Alternative *at = &decision->alternative[i];
-        json_list(json, NULL);
-        json_int(json, NULL, strategy_number(w, g, &g->nodes.at[chosen], at->strategy));
-        json_int(json, NULL, at->bytes);
-        json_int(json, NULL, at->messages);
-        json_int(json, NULL, at->regret);
-        json_int(json, NULL, (int64_t)at->flops);
-        json_end(json);
-    }
-    json_end(json);
-    json_end(json);
+    const Alternative *at = decision->alternative;
+    const int n = decision->nalternatives;
+    columns_int(columns, decision->by);
+    columns_int(columns, graph_node(w, decision->hint));
+    columns_int(columns, graph_node(w, decision->from));
+    columns_int(columns, decision->ncandidates);
+    columns_list(columns);
+    for (int i = 0; i < n; i++)
+        columns_member(columns, strategy_number(w, g, &g->nodes.at[chosen], at[i].strategy));
+    columns_list(columns);
+    for (int i = 0; i < n; i++)
+        columns_member(columns, at[i].bytes);
+    columns_list(columns);
+    for (int i = 0; i < n; i++)
+        columns_member(columns, at[i].messages);
+    columns_list(columns);
+    for (int i = 0; i < n; i++)
+        columns_member(columns, at[i].regret);
+    columns_list(columns);
+    for (int i = 0; i < n; i++)
+        columns_member(columns, (int64_t)at[i].flops);
 }
 
 static int chosen_number(void *context, int chosen, const Strategy *strategy) {
@@ -135,7 +137,7 @@ static const Layout *asked_of(const Build *b, int id) {
 
 void report_why(PlanData *data, Build *b, const Calls *calls, const HintNumbers *hints) {
     const Graph *g = &b->sharded.graph;
-    Json *json = &data->json;
+    ColumnTable whys, decisions;
     Arena *arena = data->tables.arena;
     Whys w = {.data = data, .b = b, .node_of = arena_alloc(arena, sizeof *w.node_of * (size_t)(b->front.chosen.nodes.n + 1))};
     VEC(int) decided = {0}; /* nodes of front.chosen */
@@ -144,7 +146,7 @@ void report_why(PlanData *data, Build *b, const Calls *calls, const HintNumbers 
     memset(decision, -1, sizeof *decision * (size_t)(b->front.chosen.nodes.n + 1));
     for (int n = g->nforward - 1; n >= 0; n--)
         w.node_of[chosen_of(b, n)] = n;
-    json_array(json, "why");
+    columns_init(&whys, "strategy from hint asked decision call");
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         const bool chosen = was_chosen_for(b, n);
@@ -154,19 +156,17 @@ void report_why(PlanData *data, Build *b, const Calls *calls, const HintNumbers 
             decision[of] = decided.n;
             vec_push(arena, &decided, of);
         }
-        json_list(json, NULL);
-        json_int(json, NULL, strategy_number(&w, g, node, b->sharded.strategy[n]));
-        json_int(json, NULL, why);
-        json_int(json, NULL, chosen ? hint_number(hints, b->front.chosen.nodes.at[of].hint) : -1);
-        json_int(json, NULL, table_layout(&data->tables, asked_of(b, n)));
-        json_int(json, NULL, chosen ? decision[of] : -1);
-        json_int(json, NULL, call_around(calls, node_path(g, n)));
-        json_end(json);
+        columns_int(&whys, strategy_number(&w, g, node, b->sharded.strategy[n]));
+        columns_int(&whys, why);
+        columns_int(&whys, chosen ? hint_number(hints, b->front.chosen.nodes.at[of].hint) : -1);
+        columns_int(&whys, table_layout(&data->tables, asked_of(b, n)));
+        columns_int(&whys, chosen ? decision[of] : -1);
+        columns_int(&whys, call_around(calls, node_path(g, n)));
     }
-    json_end(json);
-    json_array(json, "decisions");
+    columns_write(&data->json, "why", &whys);
+    columns_init(&decisions, "by hint from candidates strategies* bytes* messages* regret* flops*");
     for (int i = 0; i < decided.n; i++)
-        write_decision(&w, decided.at[i]);
-    json_end(json);
+        add_decision(&w, &decisions, decided.at[i]);
+    columns_write(&data->json, "decisions", &decisions);
     report_weighed(data, b, w.node_of, chosen_number, &w);
 }

@@ -68,6 +68,13 @@ static void write_layout(Json *json, const Layout *layout) {
         json_end(json);
     }
     json_end(json);
+    if (layout_is_pinned(layout)) {
+        json_list(json, NULL);
+        json_int(json, NULL, layout->pin.digit.size);
+        json_int(json, NULL, layout->pin.digit.stride);
+        json_int(json, NULL, layout->pin.value);
+        json_end(json);
+    }
     json_end(json);
 }
 
@@ -98,11 +105,15 @@ static void write_tables(Json *json, const Tables *tables) {
 /* ---------------------------------------------------------------- fields */
 
 void data_place(PlanData *data, Span span) {
-    const bool known = span.line > 0;
-    json_int(&data->json, NULL, known ? span.file : -1);
-    json_int(&data->json, NULL, known ? span.line : 0);
-    json_int(&data->json, NULL, known ? span.column : 0);
-    json_int(&data->json, NULL, known ? span.length : 0);
+    const int field[] = {span.file, span.line, span.column, span.length};
+    for (int i = 0; i < 4; i++)
+        json_int(&data->json, NULL, span.line > 0 ? field[i] : -(i == 0));
+}
+
+void columns_place(ColumnTable *columns, Span span) {
+    const int field[] = {span.file, span.line, span.column, span.length};
+    for (int i = 0; i < 4; i++)
+        columns_int(columns, span.line > 0 ? field[i] : -(i == 0));
 }
 
 void data_text(PlanData *data, const char *text) {
@@ -115,13 +126,6 @@ int64_t nanoseconds(double seconds) {
 
 const Graph *program_graph(const Plan *plan, int program) {
     return plan->programs.at[program].graph != NULL ? plan->programs.at[program].graph : &plan->graph;
-}
-
-static void write_ints(Json *json, const int *at, int n) {
-    json_list(json, NULL);
-    for (int i = 0; i < n; i++)
-        json_int(json, NULL, at[i]);
-    json_end(json);
 }
 
 static int64_t largest_bytes(const Layout *layout, const TensorType *type) {
@@ -239,36 +243,33 @@ static int attributes_text(PlanData *data, const Node *node) {
 }
 
 static void write_nodes(PlanData *data, const Graph *graph) {
-    Json *json = &data->json;
-    json_array(json, "nodes");
+    Tables *tables = &data->tables;
+    ColumnTable nodes, values;
+    columns_init(&nodes, "op name ins* outs* file line column length origin phase batch copy_of state attributes");
     for (int n = 0; n < graph->nodes.n; n++) {
         const Node *node = &graph->nodes.at[n];
-        json_list(json, NULL);
-        data_text(data, op_table[node->op].name);
-        data_text(data, node->name);
-        write_ints(json, node->in, node->nin);
-        write_ints(json, node->out, node->nout);
-        data_place(data, node->span);
-        json_int(json, NULL, node->origin);
-        json_int(json, NULL, phase_of(graph, n));
-        json_int(json, NULL, node->micro);
-        json_int(json, NULL, node->copy_of > 0 ? node->copy_of : -1);
-        json_int(json, NULL, node->state);
-        json_int(json, NULL, attributes_text(data, node));
-        json_end(json);
+        columns_int(&nodes, table_text(tables, op_table[node->op].name));
+        columns_int(&nodes, table_text(tables, node->name));
+        columns_ints(&nodes, node->in, node->nin);
+        columns_ints(&nodes, node->out, node->nout);
+        columns_place(&nodes, node->span);
+        columns_int(&nodes, node->origin);
+        columns_int(&nodes, phase_of(graph, n));
+        columns_int(&nodes, node->micro);
+        columns_int(&nodes, node->copy_of > 0 ? node->copy_of : -1);
+        columns_int(&nodes, node->state);
+        columns_int(&nodes, attributes_text(data, node));
     }
-    json_end(json);
-    json_array(json, "values");
+    columns_write(&data->json, "nodes", &nodes);
+    columns_init(&values, "name type node index");
     for (int v = 0; v < graph->values.n; v++) {
         const Value *value = &graph->values.at[v];
-        json_list(json, NULL);
-        data_text(data, value->name);
-        json_int(json, NULL, table_type(&data->tables, &value->type));
-        json_int(json, NULL, value->node);
-        json_int(json, NULL, value->index);
-        json_end(json);
+        columns_int(&values, table_text(tables, value->name));
+        columns_int(&values, table_type(tables, &value->type));
+        columns_int(&values, value->node);
+        columns_int(&values, value->index);
     }
-    json_end(json);
+    columns_write(&data->json, "values", &values);
 }
 
 /* ---------------------------------------------------------------- roles */
@@ -298,7 +299,7 @@ static bool *parameter_gradients(const Graph *graph, Arena *arena) {
 }
 
 static void write_instances(PlanData *data, const Graph *graph, const Program *program, const Role *role) {
-    Json *json = &data->json;
+    ColumnTable columns;
     Arena *arena = data->tables.arena;
     const size_t n = (size_t)role->instances.n + 1;
     int *first = arena_alloc(arena, sizeof *first * n), *last = arena_alloc(arena, sizeof *last * n);
@@ -308,7 +309,7 @@ static void write_instances(PlanData *data, const Graph *graph, const Program *p
     lives_find(program, role, first, last);
     for (int s = 0; s < role->steps.n; s++)
         if (role->steps.at[s].kind == STEP_START || role->steps.at[s].kind == STEP_LOCAL) converted[role->steps.at[s].out[0]] = true;
-    json_array(json, "instances");
+    columns_init(&columns, "value layout place at bytes first last kind");
     for (int i = 0; i < role->instances.n; i++) {
         const Instance *at = &role->instances.at[i];
         const Phase made = phase_of(graph, graph->values.at[at->value].node);
@@ -316,40 +317,37 @@ static void write_instances(PlanData *data, const Graph *graph, const Program *p
         if (as == HELD_FORWARD && last[i] >= 0 && phase[last[i]] != PHASE_FORWARD) as = HELD_KEPT;
         if (converted[i]) as = HELD_CONVERTED;
         if (gradient[at->value]) as = HELD_GRADIENT;
-        json_list(json, NULL);
-        json_int(json, NULL, at->value);
-        json_int(json, NULL, table_layout(&data->tables, at->layout));
-        json_int(json, NULL, at->place);
-        json_int(json, NULL, at->at);
-        json_int(json, NULL, instance_bytes(graph, at));
-        json_int(json, NULL, first[i]);
-        json_int(json, NULL, last[i]);
-        json_int(json, NULL, as);
-        json_end(json);
+        columns_int(&columns, at->value);
+        columns_int(&columns, table_layout(&data->tables, at->layout));
+        columns_int(&columns, at->place);
+        columns_int(&columns, at->at);
+        columns_int(&columns, instance_bytes(graph, at));
+        columns_int(&columns, first[i]);
+        columns_int(&columns, last[i]);
+        columns_int(&columns, as);
     }
-    json_end(json);
+    columns_write(&data->json, "instances", &columns);
 }
 
 static void write_steps(PlanData *data, const Role *role) {
-    Json *json = &data->json;
-    json_array(json, "steps");
+    ColumnTable columns;
+    columns_init(&columns, "kind what node ins* outs* request bucket fused state");
     for (int s = 0; s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
         const bool computes = step->kind == STEP_KERNEL || step->kind == STEP_WRITE,
                    moves = step->kind == STEP_START || step->kind == STEP_WAIT;
-        json_list(json, NULL);
-        json_int(json, NULL, step->kind);
-        data_text(data, step->kind == STEP_WRITE ? "write" : computes ? op_table[step->op].name : comm_name[step->comm]);
-        json_int(json, NULL, computes ? step->node : -1);
-        write_ints(json, step->in, step->nin);
-        write_ints(json, step->out, step->nout);
-        json_int(json, NULL, moves ? step->request : -1);
-        json_int(json, NULL, step->bucket);
-        json_int(json, NULL, step->fused);
-        json_int(json, NULL, step->kind == STEP_WRITE ? step->state : -1);
-        json_end(json);
+        const char *what = step->kind == STEP_WRITE ? "write" : computes ? op_table[step->op].name : comm_name[step->comm];
+        columns_int(&columns, step->kind);
+        columns_int(&columns, table_text(&data->tables, what));
+        columns_int(&columns, computes ? step->node : -1);
+        columns_ints(&columns, step->in, step->nin);
+        columns_ints(&columns, step->out, step->nout);
+        columns_int(&columns, moves ? step->request : -1);
+        columns_int(&columns, step->bucket);
+        columns_int(&columns, step->fused);
+        columns_int(&columns, step->kind == STEP_WRITE ? step->state : -1);
     }
-    json_end(json);
+    columns_write(&data->json, "steps", &columns);
 }
 
 static void write_role(PlanData *data, const PlanMore *more, int program, int number) {
@@ -414,7 +412,7 @@ void plan_data(Text *text, const Plan *plan, const PlanMore *more) {
     PlanData data = {.json = {.text = text, .in_page = true}, .tables = {.arena = &arena}, .plan = plan};
     Json *json = &data.json;
     json_object(json, NULL);
-    json_int(json, "format", 1);
+    json_int(json, "format", PAGE_FORMAT);
     json_text(json, "pcc", PCC_VERSION);
     json_text(json, "net", plan->graph.name);
     json_text(json, "hash", arena_printf(&arena, "%016" PRIx64, plan->net_hash));

@@ -2,7 +2,10 @@
 #pragma once
 #include "ir/map.h"
 #include "ir/plan.h"
-#include "report/json.h"
+#include "report/columns.h"
+
+/* Of docs/report.md; a page of another one is neither read nor added to. */
+enum { PAGE_FORMAT = 2 };
 
 /* What numbers stand for in the data: texts, types and layouts, each once. */
 typedef struct Tables {
@@ -23,6 +26,7 @@ typedef struct PlanData {
     const Plan *plan;
 } PlanData;
 void data_place(PlanData *data, Span span);                /* four fields of a row */
+void columns_place(ColumnTable *columns, Span span);       /* the same, of columns */
 void data_text(PlanData *data, const char *text);          /* the number of a text, as a field */
 int64_t nanoseconds(double seconds);                       /* rounded */
 const Graph *program_graph(const Plan *plan, int program); /* that it computes */

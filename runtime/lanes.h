@@ -31,7 +31,7 @@ typedef struct LaneItem {
 enum { LANE_FLOATS = sizeof(LaneItem) / sizeof(float), MAX_LANES = 16 };
 /* A rank that is shown. */
 typedef struct Lane {
-    int rank, process;
+    int rank, process, role;
     double offset;  /* seconds: when its step began, on the clock of process 0, from the first of all */
     LaneItem *item; /* per step of the role, of several that ran as one of the first */
     float *late;    /* the same, of waits: seconds that they waited for a rank that had not started yet */
@@ -46,7 +46,7 @@ typedef struct Gathered {
     int64_t measured, shown; /* steps; the one that is shown, counted over the whole training */
     int nlanes;
     Lane lane[MAX_LANES];
-    LaneFigure *figure; /* per step of the role */
+    LaneFigure **figure; /* per role and step of it; of its ranks */
 } Gathered;
 /* On process 0 what all have measured; in the arena. Collective. */
 bool lanes_gather(Lanes *lanes, Comm *comm, Arena *arena, Gathered *gathered, Error *error);

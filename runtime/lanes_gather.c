@@ -7,12 +7,13 @@
 
 enum { GATHERED_BYTES = 1 << 24, FLOAT_DIGITS = 8, ITEM_DIGITS = LANE_FLOATS * FLOAT_DIGITS };
 
+/* Ranks of a pipeline's stages run different steps: each has those of its role. */
 typedef struct Gather {
     Lanes *lanes;
     Comm *comm;
     Arena *arena;
     Gathered *out;
-    const Role *role;
+    const Program *program;
     int slot;       /* the kept step that is shown */
     double *offset; /* per process: when it began there; on process 0 */
     float **start;  /* per request: when each rank has started it, since the first rank's step began */
@@ -45,10 +46,25 @@ static void take_item(const char *text, LaneItem *item) {
 
 /* ---------------------------------------------------------------- this process's */
 
-/* Per step of the role. */
+/* Number of the role that a rank has. */
+static int role_of(const Gather *g, int rank) {
+    int role = 0;
+    while (rank > g->program->roles.at[role].last_rank)
+        role++;
+    return role;
+}
+
+static int most_steps(const Gather *g) {
+    int most = 0;
+    for (int r = 0; r < g->program->roles.n; r++)
+        most = g->program->roles.at[r].steps.n > most ? g->program->roles.at[r].steps.n : most;
+    return most;
+}
+
+/* Per step of its role. */
 static LaneItem *own_items(const Gather *g, const Track *track) {
     const Cursor *cursor = &g->lanes->executor->cursors[track->driven];
-    LaneItem *items = arena_alloc(g->arena, (size_t)(g->role->steps.n + 1) * sizeof *items);
+    LaneItem *items = arena_alloc(g->arena, (size_t)(most_steps(g) + 1) * sizeof *items);
     for (int a = 0; a < cursor->actions.n; a++) {
         const Action *action = &cursor->actions.at[a];
         const Spent *spent = &track->spent[a];
@@ -139,8 +155,9 @@ static Lane *lane_of(const Gather *g, int rank) {
 
 /* One step as a rank ran it. */
 static void take(Gather *g, int rank, double offset, int number, const LaneItem *item) {
-    const Step *step = &g->role->steps.at[number];
-    LaneFigure *figure = &g->out->figure[number];
+    const int role = role_of(g, rank);
+    const Step *step = &g->program->roles.at[role].steps.at[number];
+    LaneFigure *figure = &g->out->figure[role][number];
     Lane *lane = lane_of(g, rank);
     if (step->kind == STEP_START) g->start[step->request][rank] = item->nsteps > 0 ? (float)(offset + item->begin) : -1;
     if (lane) lane->item[number] = *item;
@@ -182,14 +199,18 @@ static double last_start(const Gather *g, int request, int rank) {
 static void find_late(Gather *g) {
     for (int l = 0; l < g->out->nlanes; l++) {
         Lane *lane = &g->out->lane[l];
-        for (int s = 0; s < g->role->steps.n; s++) {
+        const Role *role = &g->program->roles.at[lane->role];
+        int shown = 0; /* ranks of this role */
+        for (int k = 0; k < g->out->nlanes; k++)
+            shown += g->out->lane[k].role == lane->role;
+        for (int s = 0; s < role->steps.n; s++) {
             const LaneItem *item = &lane->item[s];
-            if (g->role->steps.at[s].kind != STEP_WAIT || item->nsteps == 0 || item->begin < 0) continue;
+            if (role->steps.at[s].kind != STEP_WAIT || item->nsteps == 0 || item->begin < 0) continue;
             const double begin = lane->offset + item->begin, end = lane->offset + item->end;
-            double last = last_start(g, g->role->steps.at[s].request, lane->rank);
+            double last = last_start(g, role->steps.at[s].request, lane->rank);
             if (last > end) last = end;
             lane->late[s] = last > begin ? (float)(last - begin) : 0;
-            g->out->figure[s].late += lane->late[s] / g->out->nlanes;
+            g->out->figure[lane->role][s].late += lane->late[s] / shown;
         }
     }
 }
@@ -200,8 +221,9 @@ static void take_own(Gather *g) {
     for (int t = 0; t < g->lanes->ntracks; t++) {
         const Track *track = &g->lanes->tracks[t];
         const LaneItem *items = own_items(g, track);
-        for (int s = 0; s < g->role->steps.n; s++)
-            take(g, g->comm->first_driven + track->driven, g->offset[0], s, &items[s]);
+        const int rank = g->comm->first_driven + track->driven;
+        for (int s = 0; s < g->program->roles.at[role_of(g, rank)].steps.n; s++)
+            take(g, rank, g->offset[0], s, &items[s]);
     }
 }
 
@@ -209,11 +231,12 @@ static void take_own(Gather *g) {
 static bool take_all(Gather *g, Error *error) {
     Comm *comm = g->comm;
     const LaneItem *items = own_items(g, &g->lanes->tracks[0]);
+    const int steps = most_steps(g);
     const int fit = GATHERED_BYTES / ITEM_DIGITS / comm->nprocesses, most = fit > 1 ? fit : 1, width = most * ITEM_DIGITS + 1;
     char *text = arena_alloc(g->arena, (size_t)width),
          *texts = comm->process == 0 ? arena_alloc(g->arena, (size_t)width * (size_t)comm->nprocesses) : NULL;
-    for (int first = 0; first < g->role->steps.n; first += most) {
-        const int left = g->role->steps.n - first, n = left < most ? left : most;
+    for (int first = 0; first < steps; first += most) {
+        const int left = steps - first, n = left < most ? left : most;
         for (int s = 0; s < n; s++)
             put_item(text + (size_t)s * ITEM_DIGITS, &items[first + s]);
         text[(size_t)n * ITEM_DIGITS] = '\0';
@@ -221,6 +244,7 @@ static bool take_all(Gather *g, Error *error) {
         for (int s = 0; comm->process == 0 && s < n; s++)
             for (int p = 0; p < comm->nprocesses; p++) {
                 LaneItem item;
+                if (first + s >= g->program->roles.at[role_of(g, p)].steps.n) continue;
                 take_item(texts + (size_t)p * (size_t)width + (size_t)s * ITEM_DIGITS, &item);
                 take(g, p, g->offset[p], first + s, &item);
             }
@@ -262,22 +286,32 @@ static bool gather_ranks(Gather *g, Error *error) {
     return true;
 }
 
+static float *started_by_none(Arena *arena, int nranks) {
+    float *start = arena_alloc(arena, (size_t)nranks * sizeof *start);
+    for (int r = 0; r < nranks; r++)
+        start[r] = -1;
+    return start;
+}
+
 bool lanes_gather(Lanes *lanes, Comm *comm, Arena *arena, Gathered *gathered, Error *error) {
-    Gather g = {.lanes = lanes, .comm = comm, .arena = arena, .out = gathered, .role = lanes->executor->cursors[0].role};
-    const size_t nsteps = (size_t)g.role->steps.n + 1;
+    Gather g = {.lanes = lanes, .comm = comm, .arena = arena, .out = gathered, .program = lanes->executor->program};
+    const size_t nsteps = (size_t)most_steps(&g) + 1;
     *gathered = (Gathered){.measured = lanes->measured};
     if (lanes->nkept == 0) return true; /* no step behind the first: on all alike */
     int64_t slot = median_slot(lanes);
     if (!comm->table->broadcast(comm, &slot, sizeof slot, error)) return false;
     g.slot = (int)slot;
     gathered->shown = lanes->kept[slot].global_step;
-    gathered->figure = arena_alloc(arena, nsteps * sizeof *gathered->figure);
+    gathered->figure = arena_alloc(arena, (size_t)g.program->roles.n * sizeof *gathered->figure);
+    for (int r = 0; r < g.program->roles.n; r++)
+        gathered->figure[r] = arena_alloc(arena, nsteps * sizeof **gathered->figure);
     if (!gather_offsets(&g, error) || !gather_ranks(&g, error)) return false;
     g.start = arena_alloc(arena, (size_t)(lanes->executor->nrequests + 1) * sizeof *g.start);
     for (int q = 0; q < lanes->executor->nrequests; q++)
-        g.start[q] = arena_alloc(arena, (size_t)comm->nranks * sizeof **g.start);
+        g.start[q] = started_by_none(arena, comm->nranks);
     for (int l = 0; l < gathered->nlanes; l++) {
         Lane *lane = &gathered->lane[l];
+        lane->role = role_of(&g, lane->rank);
         lane->offset = g.offset[lane->process];
         lane->item = arena_alloc(arena, nsteps * sizeof *lane->item);
         lane->late = arena_alloc(arena, nsteps * sizeof *lane->late);

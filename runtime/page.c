@@ -1,5 +1,6 @@
 #include "runtime/page.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,6 +17,20 @@ enum { MAX_PAGE_BYTES = 1 << 30 };
 
 /* ---------------------------------------------------------------- the file */
 
+/* Whether the data of a page's plan are whole, and of the format that is written. */
+static bool check_data(const Text *plan, const char *path, Error *error) {
+    cJSON *json = cJSON_ParseWithLength(plan->at, plan->n);
+    const cJSON *format = cJSON_GetObjectItemCaseSensitive(json, "format");
+    const bool known = cJSON_IsNumber(format);
+    const double number = known ? format->valuedouble : 0;
+    cJSON_Delete(json);
+    if (!known) return error_set(error, EXIT_USAGE, "--report %s: its data cannot be read: make it anew with pcc --report", path);
+    return number == PAGE_FORMAT ||
+           error_set(error, EXIT_USAGE,
+                     "--report %s: its data have format %.15g, and prun %s adds to format %d: make it anew with pcc --report", path, number,
+                     PCC_VERSION, PAGE_FORMAT);
+}
+
 /* The page that is there; *there false: there is nothing. */
 static bool read_page(Run *run, Arena *arena, Page *page, bool *there, Error *error) {
     const char *path = run->options->report;
@@ -30,8 +45,10 @@ static bool read_page(Run *run, Arena *arena, Page *page, bool *there, Error *er
         return error_set(error, EXIT_USAGE, "--report %s: this file is there and is no report: name another one", path);
     page_checksum(page, its);
     snprintf(own, sizeof own, "%016" PRIx64, run->plan.checksum);
-    if (strcmp(own, its) == 0) return true;
+    if (strcmp(own, its) == 0)
+        return check_data(&page->element[ELEMENT_PLAN], path, error) || (page_finish(page), *page = (Page){0}, false);
     page_finish(page);
+    *page = (Page){0};
     return error_set(
         error, EXIT_USAGE,
         "--report %s: it is the report of another plan (checksum %s, of %s %s): name another file, or make it anew with pcc --report", path,
@@ -104,60 +121,61 @@ static void print_steps(Json *json, const Run *run, Arena *arena) {
 }
 
 /* Ends are rounded, not lengths, so that they meet. */
-static void print_event(Json *json, int step, int nsteps, int lane, double begin, double end, double late) {
+static void add_event(ColumnTable *columns, int step, int nsteps, int lane, double begin, double end, double late) {
     const int64_t from = nanoseconds(begin);
-    json_list(json, NULL);
-    json_int(json, NULL, step);
-    json_int(json, NULL, nsteps);
-    json_int(json, NULL, lane);
-    json_int(json, NULL, from);
-    json_int(json, NULL, nanoseconds(end) - from);
-    json_int(json, NULL, nanoseconds(late));
-    json_end(json);
+    columns_int(columns, step);
+    columns_int(columns, nsteps);
+    columns_int(columns, lane);
+    columns_int(columns, from);
+    columns_int(columns, nanoseconds(end) - from);
+    columns_int(columns, nanoseconds(late));
 }
 
 /* A communication runs from its start to the end of the wait for it, where no stream of its own says it better. */
-static void print_lane(Json *json, const Lane *lane, int node, int64_t shown, const Role *role, Arena *arena) {
-    int *wait = arena_alloc(arena, (size_t)(role->steps.n + 1) * sizeof *wait); /* per request */
+static void print_lane(Json *json, const Lane *lane, int node, int64_t shown, const Program *program, Arena *arena) {
+    const Role *role = &program->roles.at[lane->role];
+    int *wait = arena_alloc(arena, (size_t)(program_requests(program) + 1) * sizeof *wait); /* per request */
+    ColumnTable columns;
     for (int s = 0; s < role->steps.n; s++)
         if (role->steps.at[s].kind == STEP_WAIT) wait[role->steps.at[s].request] = s;
-    json_object(json, NULL);
-    json_int(json, "rank", lane->rank);
-    json_int(json, "node", node);
-    json_int(json, "step", shown);
-    json_array(json, "events");
+    columns_init(&columns, "step steps lane begin length late");
     for (int s = 0; s < role->steps.n; s++) {
         const LaneItem *item = &lane->item[s];
         const Step *step = &role->steps.at[s];
         if (item->nsteps == 0 || item->begin < 0) continue;
-        print_event(json, s, (int)item->nsteps, 0, lane->offset + item->begin, lane->offset + item->end, lane->late[s]);
+        add_event(&columns, s, (int)item->nsteps, 0, lane->offset + item->begin, lane->offset + item->end, lane->late[s]);
         if (step->kind != STEP_START) continue;
         const bool own = item->comm_begin >= 0;
         const LaneItem *ends = &lane->item[wait[step->request]];
         if (!own && ends->nsteps == 0) continue; /* of a bucket: the first has it */
-        print_event(json, s, (int)item->nsteps, 1, lane->offset + (own ? item->comm_begin : item->begin),
-                    lane->offset + (own ? item->comm_end : ends->end), 0);
+        add_event(&columns, s, (int)item->nsteps, 1, lane->offset + (own ? item->comm_begin : item->begin),
+                  lane->offset + (own ? item->comm_end : ends->end), 0);
     }
-    json_end(json);
+    json_object(json, NULL);
+    json_int(json, "rank", lane->rank);
+    json_int(json, "role", lane->role);
+    json_int(json, "node", node);
+    json_int(json, "step", shown);
+    columns_write(json, "events", &columns);
     json_end(json);
 }
 
-static void print_figures(Json *json, const Gathered *gathered, const Role *role) {
-    json_array(json, "figures");
-    for (int s = 0; gathered->nlanes > 0 && s < role->steps.n; s++) {
-        const LaneFigure *figure = &gathered->figure[s];
-        if (figure->n == 0) continue;
-        json_list(json, NULL);
-        json_int(json, NULL, s);
-        json_int(json, NULL, figure->nsteps);
-        json_int(json, NULL, 0);
-        json_int(json, NULL, nanoseconds(figure->mean));
-        json_int(json, NULL, nanoseconds(figure->least));
-        json_int(json, NULL, nanoseconds(figure->most));
-        json_int(json, NULL, nanoseconds(figure->late));
-        json_end(json);
-    }
-    json_end(json);
+static void print_figures(Json *json, const Gathered *gathered, const Program *program) {
+    ColumnTable columns;
+    columns_init(&columns, "role step steps mean least most late");
+    for (int r = 0; gathered->nlanes > 0 && r < program->roles.n; r++)
+        for (int s = 0; s < program->roles.at[r].steps.n; s++) {
+            const LaneFigure *figure = &gathered->figure[r][s];
+            if (figure->n == 0) continue;
+            columns_int(&columns, r);
+            columns_int(&columns, s);
+            columns_int(&columns, figure->nsteps);
+            columns_int(&columns, nanoseconds(figure->mean));
+            columns_int(&columns, nanoseconds(figure->least));
+            columns_int(&columns, nanoseconds(figure->most));
+            columns_int(&columns, nanoseconds(figure->late));
+        }
+    columns_write(json, "figures", &columns);
 }
 
 enum { MEMORY_TENSORS, MEMORY_USED, MEMORY_DEVICE, NMEMORY };
@@ -216,13 +234,13 @@ typedef struct RunData {
 } RunData;
 
 static void print_run(Json *json, Run *run, const RunData *data) {
-    const Role *role = &run->plan.programs.at[plan_find(&run->plan, "train")].roles.at[0];
+    const Program *program = &run->plan.programs.at[plan_find(&run->plan, "train")];
     const Comm *comm = run->comm;
     char device[320] = "CPU";
     double flops, bytes;
     if (run->device.backend->queue) run->device.backend->queue->describe(run->device.context, device, sizeof device);
     json_object(json, NULL);
-    json_int(json, "format", 1);
+    json_int(json, "format", PAGE_FORMAT);
     json_text(json, "checksum", arena_printf(&run->arena, "%016" PRIx64, run->plan.checksum));
     json_text(json, "prun", PCC_VERSION);
     json_text(json, "device", device);
@@ -234,9 +252,9 @@ static void print_run(Json *json, Run *run, const RunData *data) {
     json_int(json, "measured", data->gathered.measured);
     json_array(json, "lanes");
     for (int l = 0; l < data->gathered.nlanes; l++)
-        print_lane(json, &data->gathered.lane[l], data->node[data->gathered.lane[l].process], data->gathered.shown, role, &run->arena);
+        print_lane(json, &data->gathered.lane[l], data->node[data->gathered.lane[l].process], data->gathered.shown, program, &run->arena);
     json_end(json);
-    print_figures(json, &data->gathered, role);
+    print_figures(json, &data->gathered, program);
     print_memory(json, data->memory, comm->nranks);
     if (profile_peaks(run->training->profile, &flops, &bytes)) {
         json_row(json, "peaks");

@@ -26,22 +26,29 @@ function aliveMake(role) {
 }
 
 function inArena(role) {
-    return role.instances.filter((i) => i.place === 0 && i.first >= 0);
+    if (!role.inArena) role.inArena = role.instances.filter((i) => i.place === 0 && i.first >= 0);
+    return role.inArena;
 }
 
 /* A result may lie where an operand lies whose last reader makes it: from then on these bytes are the result's. Of each instance, lost:
  * [[step, bytes], ..]. Only what ends within the same fused step can be overwritten. */
 function overwrittenFind(role) {
-    const ends = groupBy(inArena(role), (i) => i.last), order = (i) => i.first * role.instances.length + i.id;
-    for (const instance of role.instances) instance.lost = [];
-    for (const result of inArena(role))
-        for (let s = result.first; s < result.first + FUSED_MOST; s++)
-            for (const old of ends.get(s) || []) {
-                const both = Math.min(old.at + old.bytes, result.at + result.bytes) - Math.max(old.at, result.at);
-                if (both > 0 && order(old) < order(result)) old.lost.push([result.first, both]);
+    const ends = role.steps.map(() => NONE), order = (i) => i.first * role.instances.length + i.id;
+    for (const instance of inArena(role)) {
+        instance.lost = NONE;
+        listAdd(ends, instance.last, instance);
+    }
+    for (const result of inArena(role)) {
+        const { first, at, bytes } = result, until = Math.min(first + FUSED_MOST, ends.length);
+        for (let s = first; s < until; s++)
+            for (const old of ends[s]) {
+                const both = Math.min(old.at + old.bytes, at + bytes) - Math.max(old.at, at);
+                if (both > 0 && order(old) < order(result)) listAdd(old, "lost", [first, both]);
             }
-    for (const { lost, bytes } of role.instances) {
+    }
+    for (const { lost, bytes } of inArena(role)) {
         let left = bytes;
+        if (lost === NONE) continue;
         lost.sort((a, b) => a[0] - b[0]);
         for (const each of lost) left -= each[1] = Math.min(each[1], left);
     }

@@ -138,9 +138,9 @@ function pattern(name) {
 /* ---------------------------------------------------------------- tables */
 
 /* A table whose head sorts. columns: {head, class, title, cell(row) -> child, sort(row) -> number or text (none: not sortable)}.
- * options: sorted (index of the column), limit (rows shown at first), row(row) -> attributes of its tr, below(row) -> rows behind it. */
+ * options: sorted (index of the column), up (whether ascending), limit (rows shown at first), row(row) -> attributes of its tr, below(row) -> rows behind it. */
 function sortableTable(columns, rows, options) {
-    const state = { column: options.sorted ?? -1, up: false, limit: options.limit || 200 };
+    const state = { column: options.sorted ?? -1, up: options.up || false, limit: options.limit || 200 };
     const table = el("table", { class: "grid " + (options.class || "") });
     const draw = () => {
         const column = columns[state.column];

@@ -1,38 +1,12 @@
 /* How a tensor lies on the ranks, and what moves between two layouts: the arithmetic of ir/box.c, on the digits of rank numbers.
  *
- * A layout: {text, hidden, dims: [[digit, ..], ..], halos: [halo or null, ..], partial: [{kind, digits}, ..]}; a digit: {size, stride}, of
- * rank r (r / stride) mod size. A box: [[begin, end], ..]. */
-
-const layouts = new Map();
-function layoutRead(text) {
-    let made = layouts.get(text);
-    if (!made) {
-        made = layoutParse(text);
-        layouts.set(text, made);
-    }
-    return made;
-}
-
-function digitsRead(text) {
-    return [...text.matchAll(/(\d+)@(\d+)/g)].map((m) => ({ size: +m[1], stride: +m[2] }));
-}
-
-function layoutParse(text) {
-    const close = text.indexOf("]");
-    const inside = text.slice(1, close).trim();
-    const made = { text, hidden: inside.includes("|"), dims: [], halos: [], partial: [] };
-    for (const word of inside.split(/\s+/)) {
-        if (word === "" || word === "|") continue;
-        const halo = word.match(/~(\w+)\((\d+),(\d+),(-?\d+),(-?\d+)\)/);
-        made.dims.push(digitsRead(word.replace(/~.*/, "")));
-        made.halos.push(halo ? { kind: halo[1], of: +halo[2], stride: +halo[3], low: +halo[4], high: +halo[5] } : null);
-    }
-    for (const m of text.slice(close + 1).matchAll(/\+(\w+)\(([^)]*)\)/g)) made.partial.push({ kind: m[1], digits: digitsRead(m[2]) });
-    return made;
-}
+ * A layout: {text, dims: [[digit, ..], ..], halos: [halo or null, ..], partial: [{kind, digits}, ..], pin: {size, stride, value} or null}; a digit: {size,
+ * stride}, of rank r (r / stride) mod size. A pin: only ranks with this value of the digit hold anything. A box: [[begin, end], ..]. */
 
 const splitDigits = (layout) => layout.dims.flat();
 const partialDigits = (layout) => layout.partial.flatMap((p) => p.digits);
+const pinDigits = (layout) => (layout.pin ? [layout.pin] : []);
+const holdsAny = (layout, rank) => !layout.pin || digitOf(layout.pin, rank) === layout.pin.value;
 const parts = (digits) => digits.reduce((n, d) => n * d.size, 1);
 const digitOf = (d, rank) => Math.floor(rank / d.stride) % d.size;
 const digitWithin = (part, whole) => part.stride >= whole.stride && part.stride * part.size <= whole.stride * whole.size;
@@ -98,7 +72,7 @@ function dimRange(layout, dim, size, rank) {
 }
 
 function boxOf(layout, shape, rank) {
-    return shape.map((size, dim) => dimRange(layout, dim, size, rank));
+    return shape.map((size, dim) => (holdsAny(layout, rank) ? dimRange(layout, dim, size, rank) : [0, 0]));
 }
 
 function boxElements(box) {
@@ -109,7 +83,7 @@ function boxMeet(a, b) {
     return a.map(([begin, end], i) => [Math.max(begin, b[i][0]), Math.min(end, b[i][1])]);
 }
 
-const boxText = (box, shape) => "[" + box.map(([begin, end], i) => (begin === 0 && end === shape[i] ? ":" : begin >= end ? "none" : `${begin}:${end}`)).join(", ") + "]";
+const boxText = (box, shape) => box.some(([begin, end]) => begin >= end) ? "nothing" : "[" + box.map(([begin, end], i) => (begin === 0 && end === shape[i] ? ":" : `${begin}:${end}`)).join(", ") + "]";
 
 /* Of the largest box of any rank. */
 function largestElements(layout, shape) {
@@ -128,11 +102,11 @@ function largestElements(layout, shape) {
 
 /* A conversion, prepared: keys of ranks by what they need and what they hold. kind: of the communication (all_reduce, ..). */
 function moveMake(kind, from, to, shape, nranks) {
-    const source = splitDigits(from), kept = partialDigits(to);
+    const source = [...pinDigits(from), ...splitDigits(from)], target = [...pinDigits(to), ...splitDigits(to)], kept = partialDigits(to);
     const summed = partialDigits(from).filter((d) => !kept.some((k) => k.size === d.size && k.stride === d.stride)).sort((a, b) => b.stride - a.stride);
-    const alone = kind === "all_reduce" || kind === "reduce_scatter" ? digitsLeft([...source, ...partialDigits(from), ...splitDigits(to), ...kept], nranks) : [];
+    const alone = kind === "all_reduce" || kind === "reduce_scatter" ? digitsLeft([...source, ...partialDigits(from), ...target, ...kept], nranks) : [];
     const apart = [...kept, ...alone]; /* in which ranks that work together agree */
-    const move = { from, to, shape, nranks, source, summed, apart, target: [...splitDigits(to), ...apart], terms: parts(summed), needers: null, owners: null };
+    const move = { from, to, shape, nranks, source, summed, apart, target: [...target, ...apart], terms: parts(summed), needers: null, owners: null };
     if (move.terms > 1) groupRanks(move);
     return move;
 }
@@ -168,13 +142,14 @@ function eachPart(move, box, fn) {
             if (meet[0] < meet[1]) walk(dim + 1, part + number, [...piece, meet]);
         }
     };
-    walk(0, 0, []);
+    walk(0, move.from.pin ? move.from.pin.value * move.from.pin.stride : 0, []);
 }
 
 /* What rank receives, copies from itself included: {from, to, round, box, elements}. Round 0: parts or terms; 1: shares that others added up.
  * sender: only what comes from this rank. */
 function piecesReceived(move, rank, sender) {
     const pieces = [], wanted = (from) => sender === undefined || from === sender;
+    if (!holdsAny(move.to, rank)) return pieces;
     eachPart(move, boxOf(move.to, move.shape, rank), (part, box) => {
         const elements = boxElements(box);
         const base = rank - only(move.source, rank) + part;

@@ -20,7 +20,8 @@ function chip(plan, layout, type) {
 }
 
 function arrowChips(plan, from, to, type) {
-    return el("span", { class: "nowrap" }, chip(plan, from, type), " → ", chip(plan, to, type));
+    const staged = stageOfLayout(from) !== stageOfLayout(to), side = (layout) => [staged && el("span", { class: "stage" }, layout.pin ? `stage ${layout.pin.value} ` : "all "), chip(plan, layout, type)];
+    return el("span", { class: "nowrap" }, side(from), " → ", side(to));
 }
 
 /* A layout as plain text, for CSV and comparison; each layout of a plan is written once. */
@@ -32,12 +33,12 @@ function layoutName(plan, layout) {
 function layoutNameMake(plan, layout) {
     const of = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join(".");
     const terms = layout.partial.map((p) => ` +${p.kind}(${of(p.digits)})`).join("");
-    return `[${layout.dims.map((d, i) => (d.length ? of(d) : "-") + (layout.halos[i] ? "+" : "")).join(" ")}]${terms}`;
+    return `[${layout.dims.map((d, i) => (d.length ? of(d) : "-") + (layout.halos[i] ? "+" : "")).join(" ")}]${terms}${layout.pin ? ` stage ${layout.pin.value}` : ""}`;
 }
 
 /* A layout in sentences, one a dimension that is divided. */
 function layoutWords(plan, layout, type) {
-    const ranks = plan.ranks, words = [];
+    const words = layout.pin ? [`on the ranks of stage ${layout.pin.value} alone`] : [];
     const named = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join("·");
     const called = (digits) => (plan.mesh.some((m) => m.own) ? ` over ${named(digits)}` : "");
     layout.dims.forEach((digits, dim) => {
@@ -46,7 +47,7 @@ function layoutWords(plan, layout, type) {
         if (layout.halos[dim]) words.push(`${name}: parts with halos, what windows of its neighbours see too`);
     });
     for (const p of layout.partial) words.push(`every rank has one of ${parts(p.digits)} terms of a ${p.kind === "sum" ? "sum" : p.kind + "imum"}${called(p.digits)}`);
-    const used = parts([...splitDigits(layout), ...partialDigits(layout)]);
+    const used = parts([...splitDigits(layout), ...partialDigits(layout)]), ranks = plan.ranks / parts(pinDigits(layout));
     if (used === 1) words.push(ranks === 1 ? "whole" : `whole on every of ${ranks} ranks`);
     else if (used < ranks) words.push(`${ranks / used} copies of each part`);
     return words;
@@ -58,6 +59,8 @@ function chipsOfNode(app, node) {
     if (!value) return [];
     const instances = value.instances.map((i) => program.role.instances[i]);
     if (instances.length === 0) return [];
+    const here = instances.filter((i) => i.place !== 6);
+    if (here.length < instances.length) instances.splice(0, instances.length, ...here, ...instances.filter((i) => i.place === 6)); /* first what these ranks have */
     const made = chip(plan, instances[0].layout, value.type);
     if (instances.length === 1) return [made];
     return [made, " → ", chip(plan, instances[1].layout, value.type), instances.length > 2 ? ` +${instances.length - 2}` : ""];
@@ -68,5 +71,8 @@ function legendOfAxes(plan) {
         el("span", { class: "key" }, el("span", { class: "chip" }, axisCell(plan, [axis], "", "part")), axis.own ? ` axis of ${axis.size}` : ` in ${axis.size} parts (${axis.size}@${axis.stride})`));
     return el("span", { class: "legend" }, axes,
               el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "–")), " whole"),
-              el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "term" }, "Σ")), " a term of a sum"));
+              el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "term" }, "Σ")), " a term of a sum"),
+              plan.layouts.some((l) => l.dims.length === 0) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "·")), " a single number"),
+              plan.types.some((t) => t.hidden) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "bar" }, "|")), " before it the replicas"),
+              plan.layouts.some((l) => l.halos.some((h) => h)) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "+")), " with halos"));
 }

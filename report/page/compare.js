@@ -14,7 +14,7 @@ function reportParse(text) {
     };
     const plan = element("plan");
     if (!plan) throw new Error("it is no report of pcc or prun");
-    if (plan.format !== 1) throw new Error(`it has format ${plan.format}, and this page reads format 1`);
+    if (plan.format !== PAGE_FORMAT) throw new Error(`it has format ${plan.format}, and this page reads format ${PAGE_FORMAT}: make it anew with this pcc`);
     return { plan, run: element("run") };
 }
 
@@ -38,7 +38,8 @@ function compareChooser(app) {
 }
 
 function compareWith(app, rawPlan, rawRun, name) {
-    const plan = planRead(rawPlan, app.program.name), program = plan.programs[0];
+    const plan = planRead(rawPlan), number = programNumber(plan, app.program.name);
+    const program = programRead(plan, number, plan.programs[number].roles === app.program.stages.length ? app.program.stage : undefined);
     const other = { plan, program, run: rawRun && rawRun.checksum === rawPlan.checksum ? runRead(rawRun, program) : null, name };
     other.begins = stepTimes(program.role);
     app.compare.other = other;

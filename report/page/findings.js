@@ -4,13 +4,14 @@
 const FINDINGS_MOST = 9;
 
 function findingsMake(app) {
-    const step = stepLength(app), latency = latencyFindings(app), found = [...waitFindings(app, latency.length > 0), ...latency, ...computeFindings(app), ...memoryFindings(app), ...measuredFindings(app)];
+    const step = stepLength(app), latency = latencyFindings(app), found = [...stageFindings(app), ...waitFindings(app, latency.length > 0), ...latency, ...computeFindings(app), ...memoryFindings(app), ...measuredFindings(app)];
     return found.filter((f) => f.ns === undefined || f.ns > 0.005 * step).sort((a, b) => (b.ns ?? -1) - (a.ns ?? -1) || (b.bytes ?? 0) - (a.bytes ?? 0)).slice(0, FINDINGS_MOST);
 }
 
 /* Of the step: as measured where it was, else as predicted. */
 function stepLength(app) {
     const predicted = app.program.role.predicted;
+    if (app.run && app.run.raw.step) return app.run.raw.step.median;
     return predicted ? predicted.step : app.begins[app.begins.length - 1];
 }
 
@@ -27,9 +28,19 @@ function commGroupsMake(app) {
     const groups = groupBy(role.comms, (c) => `${pattern(c.name)} ${c.kind} ${c.layouts[0].text} ${c.layouts[1].text}`);
     return [...groups.values()].map((list) => ({
         name: list.length > 1 ? pattern(list[0].name) : list[0].name, kind: list[0].kind, list, layouts: list[0].layouts, first: list[0], type: values[list[0].value].type,
-        waited: sum(list, (c) => c.waited), ns: sum(list, (c) => c.ns), received: sum(list, (c) => c.received.total), busiest: sum(list, (c) => c.received.max), least: sum(list, (c) => c.least.total),
-        measured: sum(list, (c) => c.measuredWait), late: sum(list, (c) => c.late), phase: PHASES[nodes[values[list[0].value].node].phase],
-    })).sort((a, b) => b.waited - a.waited || b.received - a.received);
+        waited: sum(list, (c) => c.waited), ns: sum(list, (c) => c.ns), received: sum(list, (c) => Math.max(c.received.total, sendsOnly(c) ? c.sent.total : 0)), busiest: sum(list, (c) => (sendsOnly(c) ? c.sent.max : c.received.max)), least: sum(list, (c) => c.least.total),
+        others: sum(list, othersWait), measured: sum(list, (c) => c.measuredWait), late: sum(list, (c) => c.late), phase: PHASES[nodes[values[list[0].value].node].phase],
+    })).sort((a, b) => waitOf(app, b) - waitOf(app, a) || b.waited - a.waited || b.received - a.received);
+}
+
+/* Between stages of a pipeline: what is waited for longer than the communication takes, until the other stage has come to it. */
+function othersWait(comm) {
+    return stageOfLayout(comm.layouts[0]) === stageOfLayout(comm.layouts[1]) ? 0 : Math.max(0, comm.waited - comm.ns);
+}
+
+/* How long a group, or the sum of some communications, is waited for: measured where a run was, less what is a later rank's. */
+function waitOf(app, group) {
+    return app.run ? Math.max(0, group.measured - group.late) : group.waited - group.others;
 }
 
 /* Of groups that a finding of latency covers, only those that something better is known of. */
@@ -38,7 +49,7 @@ function waitFindings(app, latencySaid) {
     return groups.map((group) => {
         const advice = adviceFor(app, group.first);
         return {
-            kind: "waits", ns: group.waited, thing: { kind: "comm", id: group.list.reduce((a, b) => (b.waited > a.waited ? b : a)).id }, command: advice.command,
+            kind: "waits", ns: waitOf(app, group), thing: { kind: "comm", id: group.list.reduce((a, b) => (b.waited > a.waited ? b : a)).id }, command: advice.command,
             text: `computing waits for the ${group.kind} of ${group.name}${group.list.length > 1 ? ` × ${group.list.length}` : ""}: ${bytes(group.received)} between all ranks, ${group.phase}`,
             todo: `${causeText(app, group.first)}. ${advice.text}`,
         };
@@ -84,21 +95,22 @@ function adviceFor(app, comm) {
     if (better) return { text: `With ${forward.name} = ${better.strategy} ${bytes(better.less)} fewer would be moved around it, by its own decision. Try:`, command: whatIf(plan, forward.name, better.strategy), better: true };
     if (maker.op === "read") return { text: "The parameter is gathered for each use: it costs memory instead to keep it whole." };
     const explain = explainCommand(plan, forward.name);
+    if (!explain) return { text: "Why it is so pcc --explain says, with the command that made the plan: a plan alone has no reasons." };
     return why && why.from === FROM.search ? { text: "The search weighed it: all other strategies that it tried take longer in all. The alternatives:", command: explain } : { text: "Why, and what else was considered:", command: explain };
 }
 
 /* The quickest alternative of a decision, if it moves at least a tenth less and its messages do not take longer than that saves. */
 function fewerBytes(program, node) {
-    const decision = node.why && node.why.decision >= 0 ? program.decisions[node.why.decision] : null, { plan } = program, machine = plan.raw.machine;
-    if (!decision || decision[4].length < 2) return null;
-    const cost = ([, moved, messages]) => (machine && machine.rank ? moved / plan.ranks / machine.rank[1] + messages * machine.rank[0] : moved);
-    const [taken, ...others] = decision[4], best = others.reduce((a, b) => (cost(b) < cost(a) ? b : a));
-    return best[1] < 0.9 * taken[1] && cost(best) < 0.9 * cost(taken) && best[4] <= 1.05 * taken[4] ? { strategy: plan.text(best[0]), less: taken[1] - best[1] } : null;
+    const decision = node.why ? decisionAt(program, node.why.decision) : null, { plan } = program, machine = plan.raw.machine;
+    if (!decision || decision.alternatives.length < 2) return null;
+    const cost = (a) => (machine && machine.rank ? a.bytes / plan.ranks / machine.rank[1] + a.messages * machine.rank[0] : a.bytes);
+    const [taken, ...others] = decision.alternatives, best = others.reduce((a, b) => (cost(b) < cost(a) ? b : a));
+    return best.bytes < 0.9 * taken.bytes && cost(best) < 0.9 * cost(taken) && best.flops <= 1.05 * taken.flops ? { strategy: best.strategy, less: taken.bytes - best.bytes } : null;
 }
 
-/* The command that made the plan, less what it writes. Pages of plans alone do not know the net's file. */
+/* The command that made the plan, less what it writes. Pages of plans alone do not know it: null. */
 function commandBase(plan) {
-    return plan.raw.command ? withoutOutputs(plan.raw.command) : `pcc ${plan.files.length > 0 ? plan.files[0].name : "NET.dsl"} --ranks ${plan.ranks}`;
+    return plan.raw.command ? withoutOutputs(plan.raw.command) : null;
 }
 
 /* Options that write or print something: how many words each takes behind it. */
@@ -116,11 +128,11 @@ function withoutOutputs(command) {
 }
 
 function whatIf(plan, name, strategy) {
-    return `${commandBase(plan)} --what-if '${name}=${strategy}'`;
+    return commandBase(plan) && `${commandBase(plan)} --what-if '${name}=${strategy}'`;
 }
 
 function explainCommand(plan, name) {
-    return `${commandBase(plan)} --explain ${name}`;
+    return commandBase(plan) && `${commandBase(plan)} --explain ${name}`;
 }
 
 const isShort = (machine, comm) => comm.received.max / machine.rank[1] < machine.rank[0];
@@ -129,11 +141,25 @@ const isShort = (machine, comm) => comm.received.max / machine.rank[1] < machine
 function latencyFindings(app) {
     const machine = app.plan.raw.machine;
     if (!machine || !machine.rank) return [];
-    const short = app.program.role.comms.filter((c) => c.waited > 0 && isShort(machine, c));
+    const short = app.program.role.comms.filter((c) => c.waited > othersWait(c) && isShort(machine, c));
     if (short.length < 3) return [];
-    const ns = sum(short, (c) => c.waited), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
+    const ns = waitOf(app, { waited: sum(short, (c) => c.waited), others: sum(short, othersWait), measured: sum(short, (c) => c.measuredWait), late: sum(short, (c) => c.late) }), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
     return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that their messages' latency takes longer than their bytes (${bytes(sum(short, (c) => c.received.total))} in all)`,
               todo: "Fewer conversions help, not smaller ones: keep rows whole between -> layouts, split the batch rather than places or heads, or use fewer ranks." }];
+}
+
+/* ---------------------------------------------------------------- stages of a pipeline */
+
+function stageFindings(app) {
+    const { stages } = app.program;
+    if (stages.length < 2 || !stages[0].predicted) return [];
+    const step = stages[0].predicted.step, busy = stages.map((s) => s.predicted.kernels), mean = sum(busy) / stages.length, most = Math.max(...busy), slowest = stages[busy.indexOf(most)], found = [];
+    const batches = 1 + app.program.nodes.reduce((most, n) => Math.max(most, n.batch), 0), least = (stages.length - 1) / (batches + stages.length - 1);
+    if (step - mean > 0.02 * step)
+        found.push({ kind: "waits", ns: step - mean, thing: null, stage: null, text: `of a step a stage computes nothing, on average of ${stages.length}: ${percent(1 - mean / step)}; with ${plural(batches, "batch", "batches")} in equal stages it would be ${percent(least)}`,
+                     todo: batches < 4 * stages.length ? `More micro_batches (or accumulate) keep stages busy: of ${stages.length} stages with ${4 * stages.length} batches ${percent((stages.length - 1) / (5 * stages.length - 1))} are idle.` : "Batches are many enough: what is left is stages that are not equal, and what they send each other." });
+    if (most > 1.1 * mean) found.push({ kind: "computes", ns: most - mean, thing: null, stage: slowest.number, text: `stage ${slowest.number} computes ${digits3(most / mean)} times the mean of all: the others wait for it`, todo: "Each batch waits for the slowest stage. Another number of stages cuts the net elsewhere; a strategy that divides what this one computes makes it faster." });
+    return found;
 }
 
 /* ---------------------------------------------------------------- computing */
@@ -143,11 +169,11 @@ function computeFindings(app) {
     const kernels = role.events.filter((e) => e.lane === 0 && !e.wait);
     if (machine && machine.kernel_s > 0) {
         const ns = Math.min(1e9 * machine.kernel_s * kernels.length, sum(kernels, (e) => e.end - e.begin));
-        if (ns > 0.25 * stepLength(app)) found.push({ kind: "computes", ns, thing: { kind: "node", id: longestNode(app) }, text: `${plural(kernels.length, "kernel")} cost ${time(1e9 * machine.kernel_s)} each to start, whatever they compute`, todo: app.plan.ranks > 1 ? "The tensors are small for these ranks: a larger batch, or fewer ranks, make better use of them." : "The tensors are small: a larger batch makes better use of each kernel." });
+        if (!app.run && ns > 0.25 * stepLength(app)) found.push({ kind: "computes", ns, thing: { kind: "node", id: longestNode(app) }, text: `${plural(kernels.length, "kernel")} cost ${time(1e9 * machine.kernel_s)} each to start, whatever they compute`, todo: app.plan.ranks > 1 ? "The tensors are small for these ranks: a larger batch, or fewer ranks, make better use of them." : "The tensors are small: a larger batch makes better use of each kernel." });
     }
     if (role.flops && role.flops.net > 0) {
         const even = role.flops.net / app.plan.ranks, over = role.flops.rank / even;
-        if (over > 1.1) found.push({ kind: "computes", ns: (1 - 1 / over) * sum(kernels, (e) => e.end - e.begin), thing: { kind: "node", id: mostRepeated(app) }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`, todo: "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
+        if (over > 1.1) found.push({ kind: "computes", ns: (1 - 1 / over) * (app.run ? sum(app.program.nodes, (n) => n.measured) : sum(kernels, (e) => e.end - e.begin)), thing: { kind: "node", id: mostRepeated(app) }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`, todo: "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
     }
     return found;
 }

@@ -114,7 +114,7 @@ function dimsDrawn(layoutsOf, shape) {
 
 function tensorFigure(app, caption, layout, type, dims, wide) {
     const shape = type.shape, drawn = dims || dimsDrawn([layout], shape), [down, across] = drawn;
-    const mine = boxOf(layout, shape, app.rank), others = shape.map((_, d) => d).filter((d) => !drawn.includes(d));
+    const mine = boxOf(layout, shape, holdsAny(layout, app.rank) ? app.rank : layout.pin.value * layout.pin.stride), others = shape.map((_, d) => d).filter((d) => !drawn.includes(d));
     const groups = boxGroups(app, layout, shape, drawn, others, mine);
     const height = Math.round(down === null ? PICTURE.least * wide : Math.min(PICTURE.most * wide, Math.max((PICTURE.least + 0.1) * wide, (wide * shape[down]) / Math.max(1, shape[across]))));
     const deep = Math.max(0, ...groups.map((g) => Math.min(g.ranks.length, PICTURE.cards) - 1)) * PICTURE.card;
@@ -139,7 +139,7 @@ function tensorFigure(app, caption, layout, type, dims, wide) {
 function boxGroups(app, layout, shape, [down, across], others, mine) {
     const groups = new Map(), hidden = others.filter((d) => layout.dims[d].length > 0), terms = partialDigits(layout);
     for (let rank = 0; rank < Math.min(app.plan.ranks, RANKS_DRAWN); rank++) {
-        if (hidden.some((d) => dimRange(layout, d, shape[d], rank)[0] !== mine[d][0])) continue;
+        if (!holdsAny(layout, rank) || hidden.some((d) => dimRange(layout, d, shape[d], rank)[0] !== mine[d][0])) continue;
         const y = down === null ? [0, 1] : dimRange(layout, down, shape[down], rank), x = across === null ? [0, 1] : dimRange(layout, across, shape[across], rank);
         if (y[0] >= y[1] || x[0] >= x[1]) continue;
         const key = `${y} ${x}`;
@@ -212,7 +212,7 @@ function moveFigures(app, tab) {
         meshFigure(app), tensorFigure(app, "before", tab.from.layout, type, dims, wide), matrix.figure,
         tensorFigure(app, "after", tab.to.layout, type, dims, wide),
         el("div", { class: "words" }, moveWords(app, tab, received, sent, unit),
-           comm && el("p", { class: "dim" }, `${comm.kind}: ${bytes(comm.received.total)} received by all ranks, at least ${bytes(comm.least.total)} must be; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden behind computing"}`)),
+           comm && el("p", { class: "dim" }, `${comm.kind}: ${bytes(Math.max(comm.received.total, comm.sent.total))} ${sendsOnly(comm) ? "sent to another stage" : "received by all ranks"}, at least ${bytes(comm.least.total)} must be; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden behind computing"}`)),
     ];
 }
 

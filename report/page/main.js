@@ -1,5 +1,7 @@
 /* Puts the page together: reads the data, draws the sections, and knows what is chosen. */
 
+const PAGE_FORMAT = 2; /* of the data that this page reads */
+
 const SECTIONS = [["compare", "Compare"], ["summary", "Summary"], ["net", "Net"], ["layout", "Layout"], ["step", "Step"], ["communication", "Communication"], ["training", "Training"]];
 
 function dataOf(id) {
@@ -16,10 +18,9 @@ function appDerive(app) {
     app.commInto = new Map(role.comms.map((c) => [c.to, c]));
     app.under = groupBy(program.nodes, (n) => n.home);
     app.commsUnder = groupBy(role.comms, (c) => program.nodes[program.values[c.value].node].home);
-    app.fused = new Map();
-    for (const step of role.steps) if (step.fused > 0 && step.node >= 0) app.fused.set(step.fused, [...(app.fused.get(step.fused) || []), step.node]);
-    app.eventOfStep = new Map();
-    for (const e of role.events) for (let i = 0; i < e.n; i++) app.eventOfStep.set(e.step + i, e);
+    app.fused = groupBy(role.steps.filter((step) => step.fused > 0 && step.node >= 0), (step) => step.fused);
+    app.eventOfStep = new Array(role.steps.length).fill(null);
+    for (const e of role.events) for (let i = 0; i < e.n; i++) app.eventOfStep[e.step + i] = e;
     app.phases = phasesOf(program);
 }
 
@@ -32,9 +33,9 @@ function phasesOf(program) {
     return starts;
 }
 
-function appMake(plan, run, number) {
-    const program = plan.programs[number];
-    const app = { plan, program, run: null, number, chosen: null, rank: 0, cursor: 0, trail: [] };
+function appMake(plan, run, number, stage) {
+    const program = programRead(plan, number, stage);
+    const app = { plan, program, run: null, number, chosen: null, rank: program.role.ranks[0], cursor: 0, trail: [] };
     if (run && number === 0 && run.checksum === plan.raw.checksum) app.run = runRead(run, program);
     appDerive(app);
     app.tree = treeMake(plan, program, app.alive.peak);
@@ -65,8 +66,8 @@ function thingOfEvent(app, event) {
 function eventsOfThing(app, thing) {
     if (!thing) return [];
     const { role, nodes } = app.program;
-    const ofNode = (id) => (nodes[id].kernel >= 0 ? [app.eventOfStep.get(nodes[id].kernel)] : []);
-    if (thing.kind === "comm") return role.steps.length > 0 ? [app.eventOfStep.get(role.comms[thing.id].step), app.eventOfStep.get(app.waitOf.get(thing.id))].filter((e) => e) : [];
+    const ofNode = (id) => (nodes[id].kernel >= 0 ? [app.eventOfStep[nodes[id].kernel]] : []);
+    if (thing.kind === "comm") return role.steps.length > 0 ? [app.eventOfStep[role.comms[thing.id].step], app.eventOfStep[app.waitOf.get(thing.id)]].filter((e) => e) : [];
     const ids = thing.kind === "row" ? nodesBelow(app.tree.rows[thing.id]) : [thing.id];
     return ids.flatMap(ofNode).filter((e) => e);
 }
@@ -80,8 +81,8 @@ function firstThing(app) {
 
 /* ---------------------------------------------------------------- the page */
 
-function pageBuild(plan, run, number, shown) {
-    const app = appMake(plan, run, number);
+function pageBuild(plan, run, number, stage, shown) {
+    const app = appMake(plan, run, number, stage);
     const main = document.getElementById("main");
     app.paneElement = document.getElementById("pane");
     app.waitOf = new Map();
@@ -97,12 +98,16 @@ function pageBuild(plan, run, number, shown) {
         app.message.textContent = text;
         app.message.hidden = text === "";
     };
+    app.toStage = (stage, thing) => {
+        if (stage !== app.program.stage) start(plan, run, number, stage, thing);
+    };
     app.drawBar = () => barDraw(app);
     app.message = el("p", { class: "message", role: "alert", hidden: true, onclick: () => app.say("") });
     replace(main, app.message, compareSection(app), summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app),
             el("footer", { class: "dim" }, `Written by pcc ${plan.raw.pcc || ""}. Keys: / find, [ ] rank, + − 0 zoom, n next wait, p peak of memory, b back, t light or dark, arrows in the net.`));
     barDraw(app);
-    choose(app, thingNamed(app, shown || decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);
+    choose(app, shown || thingNamed(app, decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);
+    if (app.stages) stagesDraw(app.stages);
     return app;
 }
 
@@ -113,8 +118,9 @@ function barDraw(app) {
         app.searchElement = searchBox(app);
     }
     const programs = plan.programs.length > 1 && el("select", { "aria-label": "program", onchange: (e) => start(plan, app.runData, Number(e.target.value)) }, plan.programs.map((p, i) => el("option", { value: i, selected: i === app.number }, `program ${p.name}`)));
+    const stages = app.program.stages.length > 1 && el("select", { "aria-label": "stage", onchange: (e) => app.toStage(Number(e.target.value)) }, app.program.stages.map((s) => el("option", { value: s.number, selected: s.number === app.program.stage }, `stage ${s.number}`)));
     replace(document.getElementById("bar"), el("b", { class: "net" }, plan.net), el("span", { class: "dim mesh" }, `${plural(plan.ranks, "rank")}${plan.mesh.some((m) => m.own) ? ` = ${meshText(plan)}` : ""}`), programs,
-            el("nav", {}, sections.map(([id, name]) => el("button", { "data-to": id, onclick: () => goTo(app, id) }, name))), app.searchElement,
+            stages, el("nav", {}, sections.map(([id, name]) => el("button", { "data-to": id, onclick: () => goTo(app, id) }, name))), app.searchElement,
             el("button", { onclick: () => app.chooser.click(), title: "another report, from your disk: what differs" }, "Compare…"), app.chooser, el("button", { onclick: themeTurn, title: "light or dark: t", "aria-label": "light or dark" }, "◐"));
     markSection();
 }
@@ -183,6 +189,7 @@ function themeTurn() {
 
 function redrawCanvases() {
     stepDraw(page.step);
+    if (page.stages) stagesDraw(page.stages);
     if (page.compare.other) compareLanes(page.compare);
 }
 
@@ -210,8 +217,9 @@ function beforePrint() {
 
 let page = null;
 
-function start(plan, run, number) {
-    page = pageBuild(plan, run, number, null);
+/* stage, shown: undefined where it is to be the usual one. */
+function start(plan, run, number, stage, shown) {
+    page = pageBuild(plan, run, number, stage, shown);
     page.runData = run;
     const other = dataOf("other");
     if (other) compareWith(page, other, null, "");
@@ -227,5 +235,5 @@ window.addEventListener("hashchange", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCanvases);
 const planData = dataOf("plan");
-if (planData.format === 1) start(planRead(planData), dataOf("run"), 0);
-else document.getElementById("main").append(`This page reads format 1 of reports; the data in it are of format ${planData.format}.`);
+if (planData.format === PAGE_FORMAT) start(planRead(planData), dataOf("run"), 0);
+else document.getElementById("main").append(`This page reads format ${PAGE_FORMAT} of reports; the data in it are of format ${planData.format}.`);

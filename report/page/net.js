@@ -81,7 +81,7 @@ function netDraw(view) {
 function netColumns(app) {
     const measured = app.run !== null;
     const columns = [
-        { head: "result lies as", class: "chips", title: "the layout in which a line's result is made, and what it is converted into", cell: (row) => (row.kind === "loop" ? "" : chipsOfNode(app, resultOf(row))) },
+        { head: "result lies as", class: "chips", title: "the layout in which a line's result is made, and what it is converted into", cell: (row) => (row.kind === "loop" ? "" : stagesOfRow(app, row) || chipsOfNode(app, resultOf(row))) },
         { head: "predicted", class: "num", title: "seconds of computing, and of waiting for communications that nothing hides", cell: (row) => orBlank(row.figures.ns + row.figures.waited, time) },
         { head: "", class: "share", cell: (row, most) => shareBar(row.figures, most) },
         { head: "waiting", class: "num", title: "of it: waiting for communications that nothing hides", cell: (row) => orBlank(row.figures.waited, time) },

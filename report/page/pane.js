@@ -29,7 +29,7 @@ function paneNode(app, node) {
     return [
         paneTitle(value ? value.name : node.name, [node.op, value ? `, ${value.type.text}` : "", `, ${PHASES[node.phase]}`, origin ? [" of ", nodeLink(app, origin.id)] : ""]),
         alike(app, node), sourceBlock(app, node), paneLayouts(app, node), paneWhy(app, node), paneComms(app, node), paneTime(app, node), paneEdges(app, node),
-        node.why && el("section", {}, el("h3", {}, "Ask pcc"), commandLine(explainCommand(app.plan, program.nodes[node.home].name))),
+        node.why && explainCommand(app.plan, "") && el("section", {}, el("h3", {}, "Ask pcc"), commandLine(explainCommand(app.plan, program.nodes[node.home].name))),
     ];
 }
 
@@ -79,14 +79,14 @@ function paneWhy(app, node) {
     return el("section", {}, el("h3", {}, "Why"), facts([
         why.strategy ? ["strategy", el("code", {}, why.strategy)] : null,
         ["because", becauseText(app, node, origin, way)],
-        decision && decision[0] > 0 ? ["decided by", DECIDED[decision[0]]] : null,
+        decision && decision.by > 0 ? ["decided by", DECIDED[decision.by]] : null,
         why.asked >= 0 ? ["asked for", "-> asks for ", chip(plan, plan.layouts[why.asked], program.values[node.outs[0]].type)] : null,
-    ]), way.length > 1 && wayBlock(app, way), decision && decision[4].length > 0 && alternatives(app, decision));
+    ]), way.length > 1 && wayBlock(app, way), decision && decision.alternatives.length > 0 && alternatives(decision), weighedBlock(program, node));
 }
 
 function decisionOf(program, node) {
     const of = node.why && node.why.decision >= 0 ? node : node.origin >= 0 ? program.nodes[node.origin] : node;
-    return of.why && of.why.decision >= 0 ? program.decisions[of.why.decision] : null;
+    return of.why ? decisionAt(program, of.why.decision) : null;
 }
 
 function becauseText(app, node, origin, way) {
@@ -101,7 +101,7 @@ function becauseText(app, node, origin, way) {
 function wayFromHint(program, node) {
     const way = [node], seen = new Set([node.id]);
     for (let at = node; at.why && at.why.decision >= 0;) {
-        const from = program.decisions[at.why.decision][2];
+        const from = program.decisions.from[at.why.decision];
         if (from < 0 || seen.has(from)) break;
         seen.add(from);
         at = program.nodes[from];
@@ -114,9 +114,17 @@ function wayBlock(app, way) {
     return el("details", {}, el("summary", {}, `the way: ${plural(way.length, "operator")}`), el("ol", {}, way.map((n) => el("li", {}, nodeLink(app, n.id, `${n.op} ${n.name}`), " ", el("code", {}, n.why ? n.why.strategy : "")))));
 }
 
-function alternatives(app, decision) {
-    const rows = decision[4].map((a, i) => el("tr", {}, el("td", {}, el("code", {}, (i === 0 ? "→ " : "") + app.plan.text(a[0]))), el("td", { class: "num" }, bytes(a[1])), el("td", { class: "num" }, String(a[2])), el("td", { class: "num" }, si(a[4]))));
-    return el("table", { class: "grid compact" }, el("thead", {}, el("tr", {}, el("th", {}, `best of ${decision[3]}`), el("th", { class: "num", title: "received by all ranks in converting its operands and results, and their gradients" }, "moved"), el("th", { class: "num" }, "messages"), el("th", { class: "num" }, "FLOPs"))), el("tbody", {}, rows));
+/* What a step would take more with other strategies, as far as the model of the search knows. */
+function weighedBlock(program, node) {
+    const weighed = weighedFor(program, node.home);
+    if (!weighed) return null;
+    const rows = weighed.alternatives.map((a, i) => el("tr", {}, el("td", {}, el("code", {}, (i === 0 ? "→ " : "") + a.strategy)), el("td", { class: "num" }, i === 0 ? "taken" : `${a.ns < 0 ? "−" : "+"}${time(Math.abs(a.ns))}`)));
+    return el("table", { class: "grid compact" }, el("thead", {}, el("tr", {}, el("th", {}, `${node.home === node.id ? "" : "its operator: "}best of ${weighed.strategies} weighed`), el("th", { class: "num", title: "in the model of the search, where all other operators stay as they are" }, "step takes"))), el("tbody", {}, rows));
+}
+
+function alternatives(decision) {
+    const rows = decision.alternatives.map((a, i) => el("tr", {}, el("td", {}, el("code", {}, (i === 0 ? "→ " : "") + a.strategy)), el("td", { class: "num" }, bytes(a.bytes)), el("td", { class: "num" }, String(a.messages)), el("td", { class: "num" }, si(a.flops))));
+    return el("table", { class: "grid compact" }, el("thead", {}, el("tr", {}, el("th", {}, `best of ${decision.candidates}`), el("th", { class: "num", title: "received by all ranks in converting its operands and results, and their gradients" }, "moved"), el("th", { class: "num" }, "messages"), el("th", { class: "num" }, "FLOPs"))), el("tbody", {}, rows));
 }
 
 /* ---------------------------------------------------------------- communications, time, edges */
@@ -124,7 +132,14 @@ function alternatives(app, decision) {
 function commItem(app, comm) {
     const takers = takersOf(app, comm), type = app.program.values[comm.value].type;
     return el("div", { class: "comm" }, el("p", {}, el("button", { class: "link", onclick: () => app.choose({ kind: "comm", id: comm.id }) }, `${comm.kind} of ${comm.name}`)), el("p", {}, arrowChips(app.plan, comm.layouts[0], comm.layouts[1], type)),
-              el("p", { class: "dim" }, `${bytes(comm.received.total)} by all, ${bytes(comm.received.max)} by the busiest; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden"}`, app.run ? `; measured wait ${time(comm.measuredWait)}` : "", takers.length > 0 ? [", for ", joined(takers.map((n) => nodeLink(app, n.id, `${n.op} ${n.name}`)), 3)] : ""));
+              el("p", { class: "dim" }, `${travelText(comm)}; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden"}`, app.run ? `; measured wait ${time(comm.measuredWait)}` : "", takers.length > 0 ? [", for ", joined(takers.map((n) => nodeLink(app, n.id, `${n.op} ${n.name}`)), 3)] : ""));
+}
+
+/* To another stage of a pipeline: these ranks receive nothing. */
+const sendsOnly = (comm) => comm.received.total === 0 && comm.sent.total > 0;
+function travelText(comm) {
+    const of = sendsOnly(comm) ? comm.sent : comm.received;
+    return `${bytes(of.total)} by all, ${bytes(of.max)} by the busiest${sendsOnly(comm) ? ", to another stage" : ""}`;
 }
 
 /* Conversions of the node's values, and of what it takes. */
@@ -148,7 +163,7 @@ function paneTime(app, node) {
 function fusedWith(app, node) {
     const { role, nodes } = app.program, step = node.kernel >= 0 ? role.steps[node.kernel] : null;
     if (!step || step.fused === 0) return [];
-    return (app.fused.get(step.fused) || []).filter((n) => n !== node.id).map((n) => nodes[n]);
+    return (app.fused.get(step.fused) || []).filter((s) => s.node !== node.id).map((s) => nodes[s.node]);
 }
 
 function fusedText(app, node) {
@@ -174,9 +189,9 @@ function paneComm(app, comm) {
         el("p", {}, arrowChips(plan, comm.layouts[0], comm.layouts[1], value.type)),
         el("p", {}, KIND_WORDS[comm.kind] || ""),
         facts([
-            ["takes", `${time(comm.ns)} alone; ${comm.waited > 0 ? `computing waits ${time(comm.waited)} for it${comm.waited > 1.05 * comm.ns ? ", with what goes before it or in its bucket" : ""}` : "hidden behind computing"}`],
+            ["takes", `${time(comm.ns)} alone; ${comm.waited > 0 ? `computing waits ${time(comm.waited)} for it${othersWait(comm) > 0.05 * comm.waited ? `, ${time(othersWait(comm))} of it until the other stage has come to it` : comm.waited > 1.05 * comm.ns ? ", with what goes before it or in its bucket" : ""}` : "hidden behind computing"}`],
             app.run ? ["measured", `waited for ${time(comm.measuredWait)}${comm.late > 0 ? `, ${time(comm.late)} of it for a rank that came later` : ""}`] : null,
-            ["received", `${bytes(comm.received.total)} by all, ${bytes(comm.received.max)} by the busiest rank`],
+            [sendsOnly(comm) ? "sent" : "received", travelText(comm)],
             ["the least", `${bytes(comm.least.total)}${comm.least.total > 0 ? `: ${digits3(comm.received.total / comm.least.total)} ×` : ""}`],
             together > 0 ? ["together with", `${plural(together, "other")} in bucket ${comm.bucket}; its time stands at the first`] : null,
         ]),

@@ -2,16 +2,15 @@
  * program.nodes[5]. Seconds are ns. */
 
 const PHASES = ["forward", "backward", "update"];
-const PLACES = ["arena", "state", "input", "constant", "inner", "view"];
+const PLACES = ["arena", "state", "input", "constant", "inner", "view", "on ranks of another stage"];
 const ALIVE_KINDS = ["of the forward pass", "kept for the backward pass", "converted", "gradient of a parameter", "of the backward pass", "of the update"];
 const STEP_KINDS = ["kernel", "local", "start", "wait", "write"];
 const STATE_KINDS = ["parameter", "slot of the optimizer", "const", "written by the net", "cache"];
 const FROM = { none: 0, hint: 1, propagated: 2, batch: 3, origin: 4, whole: 5, train: 6, search: 7, state: 8 };
 const DECIDED = ["nothing", "it is the only candidate", "fewest bytes", "fewest FLOPs", "fits its operands better", "splits more of the batch", "the first in order"];
 
-/* only: the name of the one program to read, where the plan has it; without it all are read. */
-function planRead(raw, only) {
-    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, seen: new Map(), layoutNames: new Map() };
+function planRead(raw) {
+    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, layoutNames: new Map() };
     const text = (i) => (i < 0 || i === undefined ? "" : raw.strings[i]);
     plan.text = text;
     plan.files = raw.files.map((f) => ({ name: text(f[0]), lines: f[1] === null || f[1] === undefined ? null : f[1].split("\n") }));
@@ -25,10 +24,14 @@ function planRead(raw, only) {
     plan.demands = (raw.demands || []).map((d) => ({ text: text(d[0]), measured: d[1], limit: d[2], unit: text(d[3]), place: placeAt(d, 4) }));
     plan.measures = (raw.measures || []).map((m) => ({ name: text(m[0]), share: m[1], saved: m[2], ns: m[3] }));
     plan.states = raw.states.map((s, id) => stateOfRow(plan, s, id));
-    const wanted = raw.programs.filter((p) => p.name === only);
-    plan.programs = (!only ? raw.programs : wanted.length > 0 ? wanted : raw.programs.slice(0, 1)).map((p) => programRead(plan, p));
+    plan.programs = raw.programs.map((p) => ({ name: p.name, roles: p.roles.length }));
     plan.axes = axesOf(plan);
     return plan;
+}
+
+/* The program of this name, else the first one. */
+function programNumber(plan, name) {
+    return Math.max(0, plan.programs.findIndex((p) => p.name === name));
 }
 
 const placeAt = (row, i) => ({ file: row[i], line: row[i + 1], column: row[i + 2], length: row[i + 3] });
@@ -43,6 +46,7 @@ function layoutOfRow(row) {
     const layout = { dims: row[0].map(pairs), halos: row[0].map(() => null), partial: [] };
     ["sum", "max", "min"].forEach((kind, i) => row[1][i] && row[1][i].length > 0 && layout.partial.push({ kind, digits: pairs(row[1][i]) }));
     for (const h of row[2] || []) layout.halos[h[0]] = { kind: ["sees", "seen", "around"][h[1]], of: h[2], stride: h[3], low: h[4], high: h[5] };
+    layout.pin = row[3] ? { size: row[3][0], stride: row[3][1], value: row[3][2] } : null;
     layout.text = layoutText(layout);
     return layout;
 }
@@ -51,7 +55,7 @@ const digitsText = (digits) => (digits.length ? digits.map((d) => `${d.size}@${d
 
 function layoutText(layout) {
     const halo = (h) => (h ? `~${h.kind}(${h.of},${h.stride},${h.low},${h.high})` : "");
-    return `[${layout.dims.map((d, i) => digitsText(d) + halo(layout.halos[i])).join(" ")}]` + layout.partial.map((p) => ` +${p.kind}(${digitsText(p.digits)})`).join("");
+    return `[${layout.dims.map((d, i) => digitsText(d) + halo(layout.halos[i])).join(" ")}]` + layout.partial.map((p) => ` +${p.kind}(${digitsText(p.digits)})`).join("") + (layout.pin ? ` only(${layout.pin.size}@${layout.pin.stride}=${layout.pin.value})` : "");
 }
 
 function stateOfRow(plan, s, id) {
@@ -60,15 +64,20 @@ function stateOfRow(plan, s, id) {
 
 /* ---------------------------------------------------------------- a program */
 
-function programRead(plan, p) {
-    const text = plan.text, program = { plan, name: p.name, loss: p.loss };
+/* Program number `number` as the ranks of one role see it; role undefined: of the role whose ranks need most memory, as --stats. */
+function programRead(plan, number, role) {
+    const text = plan.text, p = plan.raw.programs[number], program = { plan, name: p.name, loss: p.loss };
+    const memory = (r) => (r.memory ? r.memory.rank : r.arena), at = role ?? p.roles.reduce((most, r, i) => (memory(r) > memory(p.roles[most]) ? i : most), 0);
     program.states = [...plan.states, ...(p.states || []).map((s, i) => stateOfRow(plan, s, plan.states.length + i))];
     program.inputs = p.inputs.map((s) => ({ name: text(s[0]), type: plan.types[s[1]], layout: plan.layouts[s[2]], kind: text(s[3]), bytes: s[4], place: placeAt(s, 5) }));
-    program.values = p.values.map((v, id) => ({ id, name: text(v[0]), type: plan.types[v[1]], node: v[2], instances: NONE, users: NONE }));
-    program.nodes = p.nodes.map((n, id) => nodeOfRow(plan, p, n, id));
-    program.decisions = p.decisions || [];
-    program.roles = p.roles.map((r) => roleRead(plan, program, r));
-    program.role = program.roles[0];
+    program.values = rowsOf(ValueRow, columnsOf(p.values), plan);
+    columnsOf(p.nodes).why = p.why ? columnsOf(p.why) : null;
+    program.nodes = rowsOf(NodeRow, p.nodes, plan);
+    program.decisions = p.decisions ? columnsOf(p.decisions) : null;
+    program.weighed = p.weighed ? columnsOf(p.weighed) : null;
+    program.stages = p.roles.map((r, i) => ({ number: i, ranks: r.ranks, arena: r.arena, memory: r.memory, totals: r.totals || null, predicted: r.predicted || null, raw: r }));
+    program.stage = at;
+    program.role = roleRead(plan, program, p.roles[at]);
     for (const instance of program.role.instances) listAdd(program.values[instance.value], "instances", instance.id);
     program.reads = new Map(); /* state -> the node that reads it */
     for (const node of program.nodes) if (node.op === "read" && !program.reads.has(node.state)) program.reads.set(node.state, node.id);
@@ -77,46 +86,48 @@ function programRead(plan, p) {
     return program;
 }
 
-/* Most lists of a row have one item or none: NONE stands for each that is empty, and the first item makes a list of its own. */
-const NONE = Object.freeze([]);
-function listAdd(row, name, item) {
-    if (row[name] === NONE) row[name] = [item];
-    else row[name].push(item);
+/* {by, hint, from, candidates, alternatives: [{strategy, bytes, messages, flops}, ..]}; null: -1. */
+function decisionAt(program, number) {
+    const d = program.decisions;
+    if (!d || number < 0) return null;
+    const bytes = listAt(d.bytes, number), messages = listAt(d.messages, number), flops = listAt(d.flops, number);
+    const alternatives = listAt(d.strategies, number).map((s, i) => ({ strategy: program.plan.text(s), bytes: bytes[i], messages: messages[i], flops: flops[i] }));
+    return { by: d.by[number], hint: d.hint[number], from: d.from[number], candidates: d.candidates[number], alternatives };
 }
 
-function nodeOfRow(plan, p, n, id) {
-    const text = plan.text, why = p.why && p.why[id];
-    return {
-        id, op: text(n[0]), name: text(n[1]), ins: n[2], outs: n[3], place: placeAt(n, 4), origin: n[8], phase: n[9], batch: n[10], copyOf: n[11], state: n[12], attributes: text(n[13]),
-        why: why ? { strategy: text(why[0]), from: why[1], hint: why[2], asked: why[3], decision: why[4] } : null,
-        call: why ? why[5] : -1,
-        kernel: -1, ns: 0, measured: 0, flops: 0, bytes: 0, comms: NONE, home: id,
-    };
+/* What the search weighed for a node: {strategies, alternatives: [{strategy, ns}, ..]}, the one taken first; undefined: nothing. */
+function weighedFor(program, id) {
+    const w = program.weighed;
+    if (!program.weighedAt) program.weighedAt = new Map(w ? w.node.map((node, i) => [node, i]) : []);
+    const at = program.weighedAt.get(id);
+    return at === undefined ? undefined : { strategies: w.strategies[at], alternatives: listAt(w.alternatives, at).map((s, i) => ({ strategy: program.plan.text(s), ns: listAt(w.ns, at)[i] })) };
 }
 
 function roleRead(plan, program, r) {
-    const text = plan.text, role = { ranks: r.ranks, arena: r.arena, fullest: r.fullest, memory: r.memory, totals: r.totals || null, flops: r.flops || null, predicted: r.predicted || null };
-    role.instances = r.instances.map((i, id) => ({ id, value: i[0], layout: plan.layouts[i[1]], place: i[2], at: i[3], bytes: i[4], first: i[5], last: i[6], kind: i[7], takers: NONE, maker: -1 }));
-    role.steps = r.steps.map((s, id) => ({ id, kind: s[0], what: text(s[1]), node: s[2], ins: s[3], outs: s[4], request: s[5], bucket: s[6], fused: s[7], state: s[8], comm: -1, ns: 0 }));
-    role.comms = (r.comms || []).map((c, id) => commOfRow(plan, program, role, c, id));
-    role.events = (r.events || []).map((e, id) => ({ id, step: e[0], n: e[1], lane: e[2], begin: e[3], end: e[3] + e[4], flops: e[5], bytes: e[6] }));
+    const role = { ranks: r.ranks, arena: r.arena, fullest: r.fullest, memory: r.memory, totals: r.totals || null, flops: r.flops || null, predicted: r.predicted || null };
+    role.instances = rowsOf(InstanceRow, columnsOf(r.instances), plan);
+    role.steps = rowsOf(StepRow, columnsOf(r.steps), plan);
+    role.comms = r.comms ? commsRead(plan, program, role, columnsOf(r.comms)) : [];
+    role.events = r.events ? rowsOf(EventRow, columnsOf(r.events), plan) : [];
     return role;
 }
 
-function commOfRow(plan, program, role, c, id) {
-    const comm = {
-        id, step: c[0], value: c[1], from: c[2], to: c[3], kind: plan.text(c[4]), bucket: c[5],
-        sent: { total: c[6], max: c[7] }, received: { total: c[8], max: c[9] }, least: { total: c[10], max: c[11] }, ns: c[12], waited: c[13], measured: 0, measuredWait: 0, late: 0,
-    };
-    comm.name = program.values[comm.value].name;
-    comm.layouts = [role.instances[comm.from].layout, role.instances[comm.to].layout];
-    role.steps[comm.step].comm = id;
-    return comm;
+function commsRead(plan, program, role, c) {
+    return c.step.map((step, id) => {
+        role.steps[step].comm = id;
+        return {
+            id, step, value: c.value[id], from: c.from[id], to: c.to[id], kind: plan.text(c.kind[id]), bucket: c.bucket[id],
+            sent: { total: c.sent[id], max: c.sent_max[id] }, received: { total: c.received[id], max: c.received_max[id] }, least: { total: c.least[id], max: c.least_max[id] },
+            ns: c.ns[id], waited: c.waited[id], measured: 0, measuredWait: 0, late: 0,
+            name: program.values[c.value[id]].name, layouts: [role.instances[c.from[id]].layout, role.instances[c.to[id]].layout],
+        };
+    });
 }
 
-/* The node under whose line in the source the work of this one is counted: of a gradient its operator, of an update its parameter. */
+/* The node under whose line in the source the work of this one is counted: of a gradient its operator, of an update its parameter, of a later batch
+ * of the step the first one's. */
 function homeOf(program, node) {
-    if (node.phase === 0 && node.copyOf < 0) return node.id;
+    if (node.phase === 0 && node.copyOf < 0 && !(node.batch > 0 && node.origin >= 0 && node.origin < node.id)) return node.id;
     for (const next of [node.copyOf, node.origin]) if (next >= 0 && next < node.id) return program.nodes[next].home;
     if (node.phase === 2 || node.op === "write") {
         const state = node.state >= 0 ? program.states[node.state] : null;
@@ -147,7 +158,6 @@ function attribute(program) {
         for (let s = event.step; s < event.step + event.n; s++) all += weight(role.steps[s]);
         for (let s = event.step; s < event.step + event.n; s++) {
             const step = role.steps[s], node = nodes[step.node >= 0 ? step.node : nodeOfWrite(program, step)], share = weight(step) / all;
-            step.ns += (event.end - event.begin) * share;
             node.ns += (event.end - event.begin) * share;
             node.flops += event.flops * share;
             node.bytes += event.bytes * share;
@@ -160,13 +170,24 @@ function linksMake(program) {
     if (program.linked) return;
     program.linked = true;
     for (const node of program.nodes) for (const v of node.ins) listAdd(program.values[v], "users", node.id);
-    for (const role of program.roles) {
-        for (const step of role.steps) {
-            for (const i of step.ins) listAdd(role.instances[i], "takers", step.id);
-            if (step.kind !== 3) for (const i of step.outs) role.instances[i].maker = step.id;
-        }
+    const { role } = program;
+    for (const step of role.steps) {
+        for (const i of step.ins) listAdd(role.instances[i], "takers", step.id);
+        if (step.kind !== 3) for (const i of step.outs) role.instances[i].maker = step.id;
     }
-    for (const comm of program.role.comms) listAdd(program.nodes[program.values[comm.value].node], "comms", comm.id);
+    stagesOfNodes(program);
+    for (const comm of role.comms) listAdd(program.nodes[program.values[comm.value].node], "comms", comm.id);
+}
+
+/* Of a pipeline: which stage runs a node, this one where it does. */
+function stagesOfNodes(program) {
+    if (program.stages.length < 2) return;
+    for (const stage of [...program.stages].sort((a, b) => (b.number === program.stage) - (a.number === program.stage))) {
+        const { kind, node } = columnsOf(stage.raw.steps);
+        kind.forEach((k, i) => {
+            if (k === 0 && program.nodes[node[i]].stage < 0) program.nodes[node[i]].stage = stage.number;
+        });
+    }
 }
 
 function nodeOfWrite(program, step) {
@@ -201,6 +222,11 @@ function digitNamed(plan, d) {
 function meshText(plan) {
     const own = plan.mesh.filter((axis) => axis.own);
     return own.length > 0 ? own.map((axis) => `${axis.name} ${axis.size}`).join(" × ") : "no mesh named";
+}
+
+/* The stage of a pipeline whose ranks alone hold what lies so; -1: all ranks do. */
+function stageOfLayout(layout) {
+    return layout.pin ? layout.pin.value : -1;
 }
 
 /* Of a rank: "dp 0, tp 2". */

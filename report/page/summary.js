@@ -5,6 +5,7 @@ function summarySection(app) {
     return el("section", { id: "summary" },
               el("h2", {}, "Summary ", el("small", {}, command)),
               el("div", { class: "cards" }, stepCard(app), app.run && measuredCard(app), memoryCard(app), bytesCard(app), ranksCard(app)),
+              stagesBlock(app),
               proofLine(app), el("h3", {}, "What to look at"), findingsList(app));
 }
 
@@ -22,9 +23,17 @@ function stepCard(app) {
     const p = app.program.role.predicted;
     if (!p) return card("Step", plural(app.program.role.steps.length, "step"), null, "A page of prun alone has no predicted times.");
     if (p.communications === 0) return card(`Step, predicted for ${p.machine || "cpu"}`, time(p.step), shares([["computes", p.kernels, "computing"]]), "computing; there is no communication");
+    if (app.program.stages.length > 1) return stageCard(app, p);
     const hidden = p.communications > 0 ? Math.max(0, 1 - p.exposed / p.communications) : 1;
     return card(`Step, predicted for ${p.machine || "cpu"}`, time(p.step), shares([["computes", p.kernels, "computing"], ["waits", p.exposed, "waiting"]]),
                 `computing ${percent(p.kernels / p.step)}, waiting for communication ${percent(p.exposed / p.step)}; of ${time(p.communications)} of communication ${percent(hidden)} is hidden`);
+}
+
+/* Of a pipeline: the step of all, and what this stage does in it. */
+function stageCard(app, p) {
+    const rest = Math.max(0, p.step - p.kernels - p.exposed);
+    return card(`Step, predicted for ${p.machine || "cpu"}`, time(p.step), shares([["computes", p.kernels, "computing"], ["waits", p.exposed, "waiting"], ["line", rest, "done"]]),
+                `stage ${app.program.stage}: computing ${percent(p.kernels / p.step)}, waiting for other stages and for data ${percent(p.exposed / p.step)}, done before the others ${percent(rest / p.step)}`);
 }
 
 function measuredCard(app) {
@@ -35,11 +44,13 @@ function measuredCard(app) {
                 predicted && el("div", { class: "text" }, `${digits3(median / predicted.step)} × predicted; ${run.device}, ${run.transport}`));
 }
 
+const ofStage = (app, title) => (app.program.stages.length > 1 ? `${title}, stage ${app.program.stage}` : title);
+
 function memoryCard(app) {
     const m = app.program.role.memory, { arena } = app.program.role;
     if (!m) return card("Arena of a rank", bytes(arena), null, "");
     const rest = m.inputs + m.constants + m.inner;
-    return card("Memory of a rank", bytes(m.rank), shares([["alive3", m.states, "states"], ["alive1", m.arena, "arena"], ["alive5", rest, "inputs, constants, inner values"]]),
+    return card(ofStage(app, "Memory of a rank"), bytes(m.rank), shares([["alive3", m.states, "states"], ["alive1", m.arena, "arena"], ["alive5", rest, "inputs, constants, inner values"]]),
                 `states ${bytes(m.states)} of ${bytes(m.states_whole)} undivided, arena ${bytes(m.arena)}, the rest ${bytes(rest)}`,
                 app.plan.measures.length > 0 && el("div", { class: "text" }, `to fit: ${app.plan.measures.map((x) => x.name).join(", ")}`));
 }
@@ -48,16 +59,16 @@ function bytesCard(app) {
     const t = app.program.role.totals;
     if (!t) return card("Communication", String(app.program.role.steps.filter((s) => s.kind === 2).length), null, "");
     const ratio = t.bound.total > 0 ? t.received.total / t.bound.total : 1;
-    return card("Received by the busiest rank", bytes(t.received.max), shares([["communicates", Math.min(t.bound.total, t.received.total), "the least"], ["waits", Math.max(0, t.received.total - t.bound.total), "above the least"]]),
+    return card(ofStage(app, "Received by the busiest rank"), bytes(t.received.max), shares([["communicates", Math.min(t.bound.total, t.received.total), "the least"], ["waits", Math.max(0, t.received.total - t.bound.total), "above the least"]]),
                 `${plural(t.count, "communication")}, ${bytes(t.received.total)} by all ranks: ${digits3(ratio)} × the least for these layouts`);
 }
 
 function ranksCard(app) {
     const { plan } = app, f = app.program.role.flops, over = f && f.net > 0 ? (f.rank * plan.ranks) / f.net : 0;
-    const drawn = plan.ranks <= 16 ? [...Array(plan.ranks).keys()] : [];
+    const drawn = plan.ranks <= 16 ? [...Array(plan.ranks).keys()] : [], [from, to] = app.program.role.ranks;
     const last = plan.mesh.filter((m) => m.own && m.size > 1).pop();
     return card("Ranks", [String(plan.ranks), el("small", {}, ` ${meshText(plan)}`)],
-                drawn.length > 0 && el("div", { class: "ranks small", style: { "--across": last ? Math.min(last.size, 8) : Math.min(plan.ranks, 8) } }, drawn.map((r) => el("span", { class: "rank", style: { "--rank": rankColour(r) } }, String(r)))),
+                drawn.length > 0 && el("div", { class: "ranks small", style: { "--across": last ? Math.min(last.size, 8) : Math.min(plan.ranks, 8) } }, drawn.map((r) => el("span", { class: r >= from && r <= to ? "rank" : "rank other", style: { "--rank": rankColour(r) } }, String(r)))),
                 f ? `${flopsText(f.rank)} on the busiest, ${digits3(over)} × an even share` : "");
 }
 
@@ -91,7 +102,8 @@ function demandItem(app, d) {
 function findingItem(app, f) {
     return el("li", {}, el("span", { class: `amount ${f.kind}` }, f.ns !== undefined ? time(f.ns) : bytes(f.bytes)),
               el("div", {}, el("p", {}, f.text), el("p", { class: "todo" }, `→ ${f.todo}`), f.command && commandLine(f.command)),
-              el("button", { onclick: () => app.show(f.thing), title: "chooses it, and shows where it is" }, "Show"));
+              f.thing ? el("button", { onclick: () => app.show(f.thing), title: "chooses it, and shows where it is" }, "Show")
+                  : f.stage !== null && f.stage !== app.program.stage ? el("button", { onclick: () => app.toStage(f.stage), title: "shows this stage" }, "Show") : el("span", {}));
 }
 
 /* A command to type, with a button that copies it. */

@@ -77,15 +77,17 @@ function childCall(row, call) {
 
 /* Per node: what must be equal for two iterations to be one row: operator, types, layouts, conversions, also of its gradients and updates. */
 function signaturesOfNodes(program) {
-    const { role } = program, words = program.nodes.map(() => []);
+    const { role, values } = program, words = new Array(program.nodes.length).fill("");
     for (const node of program.nodes) {
-        const own = [node.op];
-        for (const v of node.outs)
-            own.push(program.values[v].type.text, ...program.values[v].instances.map((i) => role.instances[i].layout.text));
-        for (const c of node.comms) own.push(role.comms[c].kind + role.comms[c].layouts[1].text);
-        words[node.home].push(own.join(" "));
+        let own = `|${node.columns.op[node.id]}`; /* numbers of texts, types, layouts: each is one of the plan's */
+        for (const v of node.outs) {
+            own += ` t${values[v].columns.type[v]}`;
+            for (const i of values[v].instances) own += ` ${role.instances[i].columns.layout[i]}`;
+        }
+        for (const c of node.comms) own += ` c${role.comms[c].kind}${role.comms[c].layouts[1].text}`;
+        words[node.home] += own;
     }
-    return words.map((list) => list.join("|"));
+    return words;
 }
 
 function numbered(signs, text) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The page of a report in a browser, headless: no error, nothing from outside, figures as --stats=json has them, bytes of each kind of conversion as pcc counts them, every control used.
-usage: browser.py PCC PRUN SAMPLES [NET..]         these nets of those below, all where none is named
-       browser.py PCC PRUN SAMPLES --times FILE    how long interactions with a page take. Exits with 77 where there is no Chromium."""
+usage: browser.py PCC PRUN MPIRUN|- SOURCES [unittest's arguments]
+       browser.py --times FILE    how long interactions with a page take. Exits with 77 where there is no Chromium."""
 import html
 import json
 import os
@@ -10,6 +10,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "run"))
+import harness
+from pages import STAGES, WINDOWS, Pages
 
 CHROMIUM = next((path for path in map(shutil.which, ["chromium", "chromium-browser", "google-chrome", "chrome"]) if path), None)
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,20 +33,11 @@ net harmful(batch = 12) {
 }
 train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }
 """
-# Halos, and parts that are not equal.
-WINDOWS = """import "nn.dsl";
-net windows {
-    input x : f32[2, 3, 19, 8];
-    input t : f32[2, 4, 19, 8];
-    k = conv2d(x, 4, 3, padding = 1) shard ((1, 1, 4, 1), (1, 1, 1, 1));
-    loss mse(conv2d(relu(k), 4, 3, padding = 1) shard ((1, 1, 2, 1), (1, 1, 1, 1)), t);
-}
-train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); steps = 2; }
-"""
 KINDS = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "exchange", "halo", "uneven"}
 
 
-def elements(page):
+def data(page):
+    """id -> the data of a page's elements, as they are written."""
     return {name: json.loads(text) for name, text in re.findall(r'<script type="application/json" id="(\w+)">([^<]*)</script>', page)}
 
 
@@ -66,91 +61,72 @@ def opened(folder, page, width, expected, real_clock=False):
     return json.loads(html.unescape(found[1]))
 
 
-def compile_net(pcc, folder, name, arguments):
-    """The page of a net, and --stats=json of the same plan."""
-    page = os.path.join(folder, name + ".html")
-    plan = os.path.join(folder, name + ".plan")
-    done = subprocess.run([pcc, *arguments, "-o", plan, "--report", page, "--stats=json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit("pcc %s: %s" % (" ".join(arguments), done.stderr))
-    with open(page) as file:
-        return file.read(), json.loads(done.stdout), plan
+class Browser(Pages):
+    kinds = set()
+    maxDiff = None
+
+    def open(self, page, width=1366, stats=None, other=None):
+        result = opened(self.folder, page, width, {"stats": stats, "other": other})
+        self.kinds.update(result["kinds"])
+        self.assertEqual("\n".join(result["failed"][:12]), "")
+        self.assertGreater(result["done"], 150)
+
+    def net(self, source, ranks, *options, width=1366):
+        """The page of a net, beside that of the quick start."""
+        other = data(self.page(self.sample("quickstart.dsl"), 8)[0])["plan"]
+        page, stats = self.page(source, ranks, *options)
+        self.open(page, width, stats, other)
+
+    def test_quickstart(self):
+        page, stats = self.page(self.sample("quickstart.dsl"), 8)
+        self.open(page, stats=stats)
+        broken = opened(self.folder, page.replace('"received":{"total":', '"received":{"total":1', 1), 1366, {"stats": stats, "other": None})
+        self.assertTrue(any("received as --stats=json" in what for what in broken["failed"]), "a page with wrong bytes passes the checks")
+        self.ok(self.local("net.plan", 8, "--report", "net.html"))
+        self.open(self.read("net.html").decode(), stats=stats)
+        self.ok(self.local("net.plan", 8, "--report", "alone.html"))
+        self.open(self.read("alone.html").decode())
+
+    def test_two_plans(self):
+        self.compile(self.sample("quickstart.dsl"), "a.plan", "--ranks", 8)
+        self.compile(self.sample("quickstart.dsl"), "b.plan", "--ranks", 8, "-O0")
+        self.assertEqual(harness.run([harness.pcc, "--diff", "a.plan", "b.plan", "--report", "both.html"], cwd=self.folder).code, 1)
+        self.open(self.read("both.html").decode())
+
+    def test_stages(self):
+        page, stats = self.page(self.write("stages.dsl", STAGES), 6)
+        self.open(page, stats=stats)
+        self.ok(self.local("net.plan", 6, "--report", "net.html"))
+        self.open(self.read("net.html").decode(), 2560, stats)
+
+    def test_windows(self):
+        self.net(self.write("windows.dsl", WINDOWS), 4)
+
+    def test_harmful(self):
+        self.net(self.write("<b>&.dsl", HARMFUL), 6)
+
+    def test_others(self):
+        sample = self.sample
+        for name, ranks, options, width in (
+                ("transformer", 8, ["--hints", sample("transformer_hints.dsl")], 2560), ("moe_tiny", 8, ["--hints", sample("moe_tiny_hints.dsl")], 1366), ("dlrm", 6, [], 1366), ("unet_tiny", 8, [], 1366),
+                ("evaluation", 1, [], 1366), ("collectives", 4, [], 1366), ("characters", 4, [], 1366), ("attention", 8, ["--search", "dynamic_programming", "--machine", "gpu8"], 1366)):
+            with self.subTest(name):
+                self.net(sample(name + ".dsl"), ranks, *options, width=width)
+        self.net(self.write("windows.dsl", WINDOWS), 4)
+        self.assertEqual(KINDS - self.kinds, set())
 
 
-def main():
-    pcc, prun, samples = sys.argv[1:4]
-    if not CHROMIUM:
-        print("there is no Chromium: skipped")
-        sys.exit(77)
-    failed, kinds = 0, set()
-
-    def say(name, result):
-        nonlocal failed
-        kinds.update(result["kinds"])
-        print("%-28s %5d checks, %d failed" % (name, result["done"], len(result["failed"])))
-        for what in result["failed"][:12]:
-            print("    " + what)
-        failed += len(result["failed"]) + (result["done"] == 0)
-
-    with tempfile.TemporaryDirectory() as folder:
-        if sys.argv[4:5] == ["--times"]:
-            with open(sys.argv[5]) as file:
-                page = file.read()
-            result = opened(folder, page, 1366, {"stats": None, "other": None, "now": True}, real_clock=True)
-            say(sys.argv[5], result)
-            print({name: round(ms, 1) for name, ms in result["times"].items()}, "heap %.0f MB" % (result.get("heap", 0) / 1e6), result.get("elements"), "elements")
-            return
-        harmful = os.path.join(folder, "<b>&.dsl")
-        windows = os.path.join(folder, "windows.dsl")
-        with open(harmful, "w") as file:
-            file.write(HARMFUL)
-        with open(windows, "w") as file:
-            file.write(WINDOWS)
-        sample = lambda name: os.path.join(samples, name)
-        nets = [
-            ("quickstart", [sample("quickstart.dsl"), "--ranks", "8"], 1366),
-            ("transformer", [sample("transformer.dsl"), "--ranks", "8", "--hints", sample("transformer_hints.dsl")], 2560),
-            ("moe", [sample("moe_tiny.dsl"), "--ranks", "8", "--hints", sample("moe_tiny_hints.dsl")], 1366),
-            ("dlrm-6-ranks", [sample("dlrm.dsl"), "--ranks", "6"], 1366),
-            ("unet", [sample("unet_tiny.dsl"), "--ranks", "8"], 1366),
-            ("windows", [windows, "--ranks", "4", "-I", samples], 1366),
-            ("one-rank", [sample("evaluation.dsl"), "--ranks", "1"], 1366),
-            ("collectives", [sample("collectives.dsl"), "--ranks", "4"], 1366),
-            ("characters", [sample("characters.dsl"), "--ranks", "4"], 1366),
-            ("harmful", [harmful, "--ranks", "6"], 1366),
-        ]
-        pages = {}
-        wanted = sys.argv[4:] or [net[0] for net in nets]
-        for name, arguments, width in [net for net in nets if net[0] in wanted]:
-            page, stats, plan = compile_net(pcc, folder, name, arguments)
-            pages[name] = page
-            other = elements(pages["quickstart"])["plan"] if name != "quickstart" else None
-            say(name, opened(folder, page, width, {"stats": stats, "other": other}))
-            if name == "quickstart":
-                run = subprocess.run([prun, "--ranks", "8", "--report", os.path.join(folder, name + ".html"), plan], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-                if run.returncode != 0:
-                    sys.exit("prun: " + run.stderr)
-                with open(os.path.join(folder, name + ".html")) as file:
-                    say("quickstart, measured", opened(folder, file.read(), 1366, {"stats": stats, "other": None}))
-                alone = os.path.join(folder, "alone.html")
-                subprocess.run([prun, "--ranks", "8", "--report", alone, plan], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
-                with open(alone) as file:
-                    say("quickstart, of prun alone", opened(folder, file.read(), 1366, {"stats": None, "other": None}))
-                other_plan, both = os.path.join(folder, "other.plan"), os.path.join(folder, "both.html")
-                subprocess.run([pcc, *arguments, "-O0", "-o", other_plan], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
-                subprocess.run([pcc, "--diff", plan, other_plan, "--report", both], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-                with open(both) as file:
-                    say("two plans", opened(folder, file.read(), 1366, {"stats": None, "other": None}))
-        broken = pages["quickstart"].replace('"received":{"total":', '"received":{"total":1', 1)
-        _, stats, _ = compile_net(pcc, folder, "again", nets[0][1])
-        seeded = opened(folder, broken, 1366, {"stats": stats, "other": None})
-        if not any("received as --stats=json" in what for what in seeded["failed"]):
-            print("a page with wrong bytes passed the checks")
-            failed += 1
-    if len(sys.argv) == 4 and KINDS - kinds:
-        print("not covered: " + ", ".join(sorted(KINDS - kinds)))
-        failed += 1
-    sys.exit(1 if failed else 0)
+def times(path):
+    with tempfile.TemporaryDirectory() as folder, open(path, encoding="utf-8") as file:
+        result = opened(folder, file.read(), 1366, {"stats": None, "other": None, "now": True}, real_clock=True)
+    print("%d checks, failed: %s" % (result["done"], result["failed"][:5]))
+    print({name: round(ms, 1) for name, ms in result["times"].items()}, "heap %.0f MB" % (result.get("heap", 0) / 1e6), result.get("elements"), "elements")
 
 
-main()
+if not CHROMIUM:
+    print("there is no Chromium: skipped")
+    sys.exit(77)
+if sys.argv[1:2] == ["--times"]:
+    times(sys.argv[2])
+else:
+    harness.main()

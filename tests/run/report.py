@@ -7,20 +7,11 @@ import signal
 import unittest
 
 import harness
-from harness import Case, run
+from harness import run
+from pages import STAGES, WINDOWS, Pages, elements
 
 SAMPLES = ["quickstart.dsl", "quickstart_files.dsl", "transformer.dsl", "collectives.dsl", "ddp_toymodel.dsl", "evaluation.dsl", "llama_tiny.dsl", "moe_tiny.dsl", "unet_tiny.dsl", "dlrm.dsl",
            "characters.dsl", "vae.dsl", "reductions.dsl", "elementwise.dsl", "lstm.dsl", "bert_base.dsl"]
-# A convolution whose height is split: each rank needs rows of its neighbours.
-WINDOWS = """import "nn.dsl";
-net windows {
-    input x : f32[2, 3, 19, 8];
-    input t : f32[2, 4, 19, 8];
-    k = conv2d(x, 4, 3, padding = 1) shard ((1, 1, 4, 1), (1, 1, 1, 1));
-    loss mse(conv2d(relu(k), 4, 3, padding = 1) shard ((1, 1, 2, 1), (1, 1, 1, 1)), t);
-}
-train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); steps = 2; }
-"""
 DEEP = """net deep(batch = 16, dim = 32, layers = 300) {
     input x : f32[batch, dim];
     input t : f32[batch, dim];
@@ -49,11 +40,6 @@ NET = """net small {
 }
 train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); epochs = %d; steps = %d; }
 """
-
-
-def elements(page):
-    """id -> the data of a page's elements."""
-    return {name: json.loads(text) for name, text in re.findall(r'^<script type="application/json" id="(\w+)">(.*?)</script>$', page, re.M | re.S)}
 
 
 # ---------------------------------------------------------------- layouts, by themselves
@@ -143,14 +129,7 @@ def received(kind, source, target, shape, nranks):
     return total
 
 
-class Report(Case):
-    def report(self, source, ranks, *options):
-        """The plan's data, and what --stats=json says."""
-        result = self.ok(run(harness.compiling(source, "--ranks", str(ranks), "-o", self.path("net.plan"), "--report", self.path("net.html"), "--stats=json", *options, cwd=self.folder),
-                             cwd=self.folder))
-        page = self.read("net.html").decode()
-        return elements(page)["plan"], json.loads(result.out)
-
+class Report(Pages):
     def each(self):
         uneven = ["-D", "batch=15", "-D", "in_dim=30"]
         cases = [(self.sample(name), []) for name in SAMPLES] + [(self.sample("quickstart.dsl"), uneven), (self.sample("quickstart.dsl"), uneven + ["-O0"]), (self.write("windows.dsl", WINDOWS), [])]
@@ -281,7 +260,8 @@ class Report(Case):
         self.assertEqual([h[10:] for h in plan["hints"]], [[0, -1]])
         decision = program["decisions"][by_name["y"][1][4]]
         self.assertGreaterEqual(decision[3], len(decision[4]))
-        self.assertEqual(decision[4][0][0], by_name["y"][1][0])
+        self.assertEqual({len(each) for each in decision[4:]}, {len(decision[4])})
+        self.assertEqual(decision[4][0], by_name["y"][1][0])
         self.assertEqual(texts[program["nodes"][decision[1]][1]], "h")
 
     def test_hints_of_inputs_and_states(self):
@@ -300,15 +280,17 @@ class Report(Case):
             self.assertGreater(len(searched), 20)
             self.assertLess(len(searched - {row[0] for row in program["weighed"]}), 0.1 * len(searched))
             alike = 0
-            for node, count, alternatives in program["weighed"]:
-                more = [row[1] for row in alternatives]
+            for node, count, alternatives, more in program["weighed"]:
                 self.assertEqual(more[0], 0)
                 self.assertEqual(more[1:], sorted(more[1:]))
                 self.assertGreaterEqual(min(more), -1)  # what was taken is the best of the model
                 self.assertTrue(1 <= len(alternatives) <= min(4, count))
-                self.assertEqual(len({texts[row[0]] for row in alternatives}), len(alternatives), [texts[row[0]] for row in alternatives])
-                alike += alternatives[0][0] == program["why"][node][0]  # later passes of -O2 change few
+                self.assertEqual(len({texts[text] for text in alternatives}), len(alternatives), [texts[text] for text in alternatives])
+                alike += alternatives[0] == program["why"][node][0]  # later passes of -O2 change few
             self.assertGreater(alike, 0.9 * len(program["weighed"]))
+        plan, stats = self.report(self.sample("gpt2.dsl"), 8, "--search", "dynamic_programming", "--no-proof")
+        self.assertEqual(plan["search"]["mesh"], [2, 2, 2])
+        self.assertGreater(len(plan["programs"][0]["weighed"]), 20)
         plan, _ = self.report(self.sample("quickstart.dsl"), 8)
         self.assertEqual(plan["programs"][0]["weighed"], [])
 
@@ -395,6 +377,24 @@ class Report(Case):
             self.assertRegex(result.err, pattern)
         self.assertEqual(self.read("a.plan"), before)
 
+    def test_stages(self):
+        """Ranks of each stage run steps of their own: costs, layouts, pieces and measurements are theirs."""
+        plan, stats = self.report(self.write("stages.dsl", STAGES), 6)
+        program = plan["programs"][0]
+        self.assertEqual([role["ranks"] for role in program["roles"]], [[0, 1], [2, 3], [4, 5]])
+        self.assertEqual({tuple(layout[3]) for layout in plan["layouts"] if len(layout) > 3}, {(3, 2, 0), (3, 2, 1), (3, 2, 2)})
+        self.assertEqual(len({role["predicted"]["step"] for role in program["roles"]}), 1)
+        fullest = max(program["roles"], key=lambda role: role["memory"]["rank"])
+        self.assertEqual((fullest["memory"], fullest["totals"]["received"]), (stats["memory"], stats["totals"]["received"]))
+        steps = [len(role["steps"]) for role in program["roles"]]
+        self.assertGreater(len(set(steps)), 1)
+        ways = [self.local] + ([self.mpi] if harness.mpirun else [])
+        for way in ways:
+            self.ok(way(self.path("net.plan"), 6, "--report", self.path("net.html")))
+            measured = self.check_run(elements(self.read("net.html").decode()), self.path("net.plan"), 6, 30)
+            self.assertEqual([lane["role"] for lane in measured["lanes"]], [0, 0, 1, 1, 2, 2])
+            self.assertEqual({figure[0] for figure in measured["figures"]}, {0, 1, 2})
+
     def test_usage(self):
         source = self.write("net.dsl", NET % (1, 2))
         for options, code, pattern in [
@@ -402,22 +402,28 @@ class Report(Case):
                 (["-o", "a.plan", "--report", "a.plan"], 2, "pcc: -o and --report both write a.plan"),
                 (["--report", "nowhere/net.html"], 3, "pcc: .*nowhere/net.html"),
                 (["--report-without-source"], 2, "pcc: .*add --report FILE"),
+                (["--report", "-"], 2, "pcc: --report - names no file: /dev/stdout"), (["-o", "-"], 2, "pcc: -o - names no file"),
                 (["--report", "a.html", "--list-paths"], 2, "pcc: --list-paths compiles no plan: leave out --report")]:
             self.assertFails(run([harness.pcc, source, *options], cwd=self.folder), code, pattern)
         self.assertEqual(self.read("net.dsl").decode(), NET % (1, 2))
+        self.ok(run([harness.pcc, source, "--report", "first.html", "--report", "last.html"], cwd=self.folder))  # as any option: the last one counts
+        self.assertEqual([name for name in sorted(os.listdir(self.folder)) if name.endswith(".html")], ["last.html"])
+        self.assertNotIn("-", os.listdir(self.folder))
 
     # ---------------------------------------------------------------- a run
 
     def check_run(self, page, plan, ranks, steps, shown=None):
         measured = page["run"]
-        role = page["plan"]["programs"][0]["roles"][0]
-        instances, at = role["instances"], role["steps"]
+        roles = page["plan"]["programs"][0]["roles"]
         self.assertEqual((measured["ranks"], measured["steps"], measured["checksum"]), (ranks, steps, page["plan"]["checksum"]))
         self.assertEqual([lane["rank"] for lane in measured["lanes"]], shown or list(range(ranks)))
         self.assertLessEqual(measured["step"]["least"], measured["step"]["median"])
         self.assertLessEqual(measured["step"]["median"], measured["step"]["most"])
-        runs = {s for s, step in enumerate(at) if not (step[0] == KERNEL and instances[step[4][0]][2] == 5) and step[0] != WRITE}
         for lane in measured["lanes"]:
+            role = roles[lane["role"]]
+            self.assertTrue(role["ranks"][0] <= lane["rank"] <= role["ranks"][1])
+            instances, at = role["instances"], role["steps"]
+            runs = {s for s, step in enumerate(at) if not (step[0] == KERNEL and instances[step[4][0]][2] == 5) and step[0] != WRITE}
             computed = [e for e in lane["events"] if e[2] == 0]
             covered = {s for e in computed for s in range(e[0], e[0] + e[1])}
             self.assertLessEqual({s for s in runs if at[s][0] in (LOCAL, WAIT) and not at[s][6]}, covered)
@@ -428,13 +434,15 @@ class Report(Case):
                 end = e[3] + e[4]
                 self.assertTrue(0 <= e[5] <= e[4] + 1 and (e[5] == 0 or at[e[0]][0] == WAIT))
             self.assertEqual(len([e for e in lane["events"] if e[2] == 1]), len([e for e in computed if at[e[0]][0] == START]))
-        for s, _, lane, mean, least, most, late in measured["figures"]:
-            self.assertTrue(least <= mean + 1 and mean <= most + 1 and late >= 0 and lane == 0)
-            longest = max([e[4] for l in measured["lanes"] for e in l["events"] if e[0] == s and e[2] == 0], default=0)
+        for number, s, _, mean, least, most, late in measured["figures"]:
+            self.assertTrue(least <= mean + 1 and mean <= most + 1 and late >= 0)
+            longest = max([e[4] for l in measured["lanes"] for e in l["events"] if l["role"] == number and e[0] == s and e[2] == 0], default=0)
             self.assertLessEqual(max(longest, late), most + 100, "the step that is shown is one of those measured")
         tensors = [row[1] for row in measured["memory"]]
         self.assertEqual(len(tensors), ranks)
-        self.assertLessEqual(max(tensors), page["plan"]["programs"][0]["roles"][0].get("memory", {"rank": max(tensors)})["rank"])
+        for rank, taken in enumerate(tensors):
+            role = next(role for role in roles if role["ranks"][0] <= rank <= role["ranks"][1])
+            self.assertLessEqual(taken, role.get("memory", {"rank": taken})["rank"])
         return measured
 
     def test_into_the_plans_page(self):
@@ -508,9 +516,14 @@ class Report(Case):
         os.rename(self.path("net.html"), self.path("other.html"))
         plan = self.compile(self.path("net.dsl"), "net.plan", "--ranks", 4)
         self.write("notes.txt", "dear diary\n")
+        self.report(self.path("net.dsl"), 4)
+        whole = self.read("net.html").decode()
+        self.write("broken.html", re.sub(r"\"rows\":(\d+)", r'"rows":\1,', whole, count=1))
+        self.write("older.html", whole.replace('"format":2', '"format":1', 1))
         for path, code, pattern in [("other.html", 2, "prun: --report other.html: it is the report of another plan"), ("notes.txt", 2, "prun: --report notes.txt: .*is no report"),
-                                    (plan, 2, "prun: --report .*net.plan.*the plan"), ("nowhere/run.html", 3, "prun: --report nowhere/run.html: it cannot be written")]:
-            before = self.read(os.path.basename(path)) if "nowhere" not in path else None
+                                    ("broken.html", 2, "prun: --report broken.html: its data cannot be read"), ("older.html", 2, "prun: --report older.html: its data have format 1, .* adds to format 2"),
+                                    ("-", 2, "prun: --report - names no file"), (plan, 2, "prun: --report .*net.plan.*the plan"), ("nowhere/run.html", 3, "prun: --report nowhere/run.html: it cannot be written")]:
+            before = self.read(os.path.basename(path)) if "nowhere" not in path and path != "-" else None
             for way in (self.local, self.mpi):
                 result = way(plan, 4, "--report", path)
                 self.assertEqual((result.code, result.out), (code, ""), str(result))
