@@ -381,8 +381,38 @@ static bool picture_fits(Lower *lower, const Expr *value, const Input *input, Da
     return false;
 }
 
+/* What a format takes: a hint. */
+static void hint_arguments(Lower *lower, FileFormat format) {
+    const char *list = "";
+    for (const Argument *a = arguments_of[format]; *a < NARGUMENTS; a++)
+        list = arena_printf(lower->arena, "%s%s%s", list, *list ? ", " : "", argument_name[*a]);
+    diag_hint(lower->diags, "%s takes %s", file_format_name[format], list);
+}
+
+static bool format_has(FileFormat format, Argument argument) {
+    const Argument *a = arguments_of[format];
+    while (*a < NARGUMENTS && *a != argument)
+        a++;
+    return *a == argument;
+}
+
+/* What is said of all files together, beside what each says itself. */
+static bool take_common(Lower *lower, FileFormat format, const Expr *const *common, const Expr **argument) {
+    for (int i = 0; i < NARGUMENTS; i++) {
+        if (!common[i]) continue;
+        if (!format_has(format, (Argument)i)) {
+            diag_error(lower->diags, lower_span(lower, common[i]->loc), "%s has no argument '%s', which is said of all files",
+                       file_format_name[format], argument_name[i]);
+            hint_arguments(lower, format);
+            return false;
+        }
+        if (!argument[i]) argument[i] = common[i];
+    }
+    return true;
+}
+
 /* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
-static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const Input *input, DataFile *file) {
+static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const Expr *const *common, const Input *input, DataFile *file) {
     const Expr *argument[NARGUMENTS] = {NULL}, *path = value;
     if (value->kind == EXPR_CALL) {
         const char *names[NARGUMENTS] = {NULL};
@@ -398,7 +428,10 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const 
         format = (FileFormat)named;
         for (; arguments_of[format][n] < NARGUMENTS; n++)
             names[n] = argument_name[arguments_of[format][n]];
-        if (!call_arguments(lower, value, names, n, 1, own)) return false;
+        if (!call_arguments(lower, value, names, n, 1, own)) {
+            hint_arguments(lower, format);
+            return false;
+        }
         for (int i = 0; i < n; i++)
             argument[arguments_of[format][i]] = own[i];
         path = argument[ARG_PATH];
@@ -412,6 +445,7 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const 
                    "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..), cifar10(..), pictures(..)");
         return false;
     }
+    if (!take_common(lower, format, common, argument)) return false;
     *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
     for (int i = 0; i < NARGUMENTS; i++)
         if (argument[i] && !eval_argument(lower, (Argument)i, argument[i], file)) return false;
@@ -434,10 +468,11 @@ static int64_t file_columns(const Input *input) {
 /* csv("d.csv"): the columns from the first one named on belong to the inputs one after the other. Pictures: each input has of them what its type says. */
 static bool inputs_in_turn(Lower *lower, const Expr *value, FileFormat format) {
     Graph *graph = lower->graph;
+    const Expr *const common[NARGUMENTS] = {NULL};
     int64_t column = 0;
     for (int i = 0; i < graph_declared(graph); i++) {
         Input *input = &graph->inputs.at[i];
-        if (!input_has_rows(lower, value, input) || !eval_file(lower, value, format, input, &input->file)) return false;
+        if (!input_has_rows(lower, value, input) || !eval_file(lower, value, format, common, input, &input->file)) return false;
         if (format != FILE_CSV) continue;
         if (input->file.column < 0 && input->file.column + column >= 0) {
             diag_error(lower->diags, lower_span(lower, value->loc), "input %s would be behind the last column", input->name);
@@ -445,6 +480,26 @@ static bool inputs_in_turn(Lower *lower, const Expr *value, FileFormat format) {
         }
         input->file.column += column;
         column += file_columns(input);
+    }
+    return true;
+}
+
+/* The arguments of npy(x = "x.npy", first = 100), files(.., rows = 50) that are no inputs: of all its files. */
+static bool common_arguments(Lower *lower, const Expr *value, FileFormat format, const Expr **common) {
+    for (const Expr *item = value->items; item; item = item->next) {
+        if (item->kind != EXPR_KEYWORD || input_find(lower->graph, item->text)) continue;
+        int a = ARG_FIRST;
+        while (a < NARGUMENTS && (strcmp(argument_name[a], item->text) != 0 || (format != FILE_NONE && !format_has(format, (Argument)a))))
+            a++;
+        if (a == NARGUMENTS) {
+            const char *nearest = name_nearest(item->text, argument_name + ARG_FIRST, NARGUMENTS - ARG_FIRST);
+            unknown_input(lower, item);
+            if (nearest) diag_hint(lower->diags, "did you mean %s, of all files?", nearest);
+            if (format != FILE_NONE) hint_arguments(lower, format);
+            return false;
+        }
+        if (common[a]) return diag_error(lower->diags, lower_span(lower, item->loc), "%s is given twice", item->text), false;
+        common[a] = item->items;
     }
     return true;
 }
@@ -458,6 +513,8 @@ bool eval_files(Lower *lower, const Expr *value) {
     graph->settings.data = DATA_FILES;
     if ((format == FILE_CSV || file_has_pictures(format)) && value->items && value->items->kind != EXPR_KEYWORD)
         return inputs_in_turn(lower, value, format);
+    const Expr *common[NARGUMENTS] = {NULL};
+    if (!common_arguments(lower, value, format, common)) return false;
     for (const Expr *item = value->items; item; item = item->next) {
         Span span = lower_span(lower, item->loc);
         if (item->kind != EXPR_KEYWORD) {
@@ -465,13 +522,12 @@ bool eval_files(Lower *lower, const Expr *value) {
             return false;
         }
         Input *input = input_find(graph, item->text);
-        if (!input) {
-            ok = unknown_input(lower, item);
-        } else if (input->file.format != FILE_NONE) {
+        if (!input) continue; /* of all files */
+        if (input->file.format != FILE_NONE) {
             diag_error(lower->diags, span, "input %s is given twice", input->name);
             ok = false;
         } else {
-            ok &= input_has_rows(lower, item, input) && eval_file(lower, item->items, format, input, &input->file);
+            ok &= input_has_rows(lower, item, input) && eval_file(lower, item->items, format, common, input, &input->file);
         }
     }
     for (int i = 0; ok && i < graph_declared(graph); i++) {

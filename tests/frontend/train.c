@@ -75,6 +75,29 @@ Test(train, a_checkpoint_is_every_epoch_or_every_so_many_steps) {
     }
 }
 
+/* What is said beside the files is of those that do not say it themselves. */
+Test(train, arguments_of_all_files) {
+    static const struct {
+        const char *data;
+        int64_t first[2], rows;
+    } cases[] = {{"npy(x = \"x.npy\", t = \"t.npy\", first = 5, rows = 3)", {5, 5}, 3},
+                 {"npy(first = 5, rows = 3, x = npy(\"x.npy\", first = 1), t = \"t.npy\")", {1, 5}, 3},
+                 {"files(x = npy(\"x.npy\"), t = csv(\"t.csv\", 7), first = 5, rows = 3)", {5, 7}, 3},
+                 {"csv(\"d.csv\", first = 5, rows = 3)", {5, 5}, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char text[512];
+        snprintf(text, sizeof text, "data = %s; %s", cases[i].data, OPTIMIZER);
+        compile_settings(&c, text);
+        expect_accepted(&c);
+        for (int k = 0; k < 2; k++) {
+            cr_expect_eq(c.graph.inputs.at[k].file.first, cases[i].first[k], "%s", cases[i].data);
+            cr_expect_eq(c.graph.inputs.at[k].file.rows, cases[i].rows, "%s", cases[i].data);
+        }
+        compiled_finish(&c);
+    }
+}
+
 Test(train, mistakes_are_diagnosed_where_they_are) {
     static const struct {
         const char *settings;

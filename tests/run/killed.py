@@ -108,7 +108,7 @@ class Killed(Case):
         self.assertEqual(result.err.count("PRUN_TIMEOUT"), 1, str(result))
         self.assertEqual(result.err.count("ends the job"), 1, str(result))
         self.assertLess(result.seconds, 2 + SECONDS + self.busy - BUSY, str(result))
-        named = re.findall(r"\d+", "".join(re.findall(r"prun:   ranks? ([0-9 ,and]+) waits?", result.err)))
+        named = re.findall(r"\d+", " ".join(re.findall(r"prun:   ranks? ([0-9 ,and]+) waits?", result.err)))
         self.assertEqual(sorted(map(int, named)), others, str(result))
 
     def test_a_rank_that_stops_is_named_after_the_timeout(self):
