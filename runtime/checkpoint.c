@@ -426,17 +426,20 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
 static void note_left_out(const TensorFile *file, const Checksums *sums, const Graph *graph) {
     enum { NAMED = 2 };
     Text names = {0};
-    int nleft = 0;
+    int nleft = 0, nscale = 0;
     for (int t = 0; t < file->tensors.n; t++) {
         bool known = t == sums->tensor;
         for (int i = 0; !known && i < graph->states.n; i++)
             known = strcmp(graph->states.at[i].name, file->tensors.at[t].name) == 0;
-        if (!known && nleft++ < NAMED) text_printf(&names, "%s%s", names.n ? ", " : "", file->tensors.at[t].name);
+        const char *name = file->tensors.at[t].name;
+        nscale += !known && (strcmp(name, "optimizer.loss_scale") == 0 || strcmp(name, "optimizer.good_updates") == 0);
+        if (!known && nleft++ < NAMED) text_printf(&names, "%s%s", names.n ? ", " : "", name);
     }
     if (nleft > NAMED) text_printf(&names, " and %d more", nleft - NAMED);
     if (nleft > 0) {
         text_printable(names.at);
-        fprintf(stderr, "prun: note: %s: the plan has no %s: left out (was it taken with another optimizer?)\n", file->path, names.at);
+        fprintf(stderr, "prun: note: %s: the plan has no %s: left out (%s)\n", file->path, names.at,
+                nleft == nscale ? "it was taken with precision = f16" : "was it taken with another optimizer?");
     }
     text_finish(&names);
 }

@@ -142,6 +142,8 @@ class LossScale(Case):
         self.ok(self.trained(plain, 1))
         self.assertFails(self.local(self.path("never.plan"), 2, "--resume", plain + ".checkpoints/step-000000006.safetensors"), 3,
                          "it was taken without precision = f16, which has a scale of the loss; --load takes its parameters alone")
+        left = self.ok(self.local(plain, 1, "--checkpoint-dir", "other", "--resume", self.path("never.plan.checkpoints", "step-000000006.safetensors")))
+        self.assertRegex(left.err, r"(?m)^prun: note: .*: the plan has no optimizer.loss_scale, optimizer.good_updates: left out \(it was taken with precision = f16\)$")
 
     def test_a_plan_that_says_f16_has_a_scale(self):
         plan = self.plan("scaled", 1)
