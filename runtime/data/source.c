@@ -184,7 +184,11 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
     }
     if (first < 0) return true;
     if (settings->split.nshares > 0) {
-        data->part = split_part(&settings->split, rows, &rows);
+        const int64_t whole = rows;
+        data->part = split_part(&settings->split, whole, &rows);
+        if (rows == 0)
+            return error_set(error, EXIT_ENVIRONMENT, "%s has %lld row%s, and part %d of the split (from 0) none of them",
+                             graph->inputs.at[first].file.path, (long long)whole, whole == 1 ? "" : "s", settings->split.part);
         if (!data->part) return error_set(error, EXIT_ENVIRONMENT, "out of memory for the order of the rows");
     }
     sampler_init(&data->sampler, rows, data->batch, input_world(graph, data->batch), settings->shuffle, (uint64_t)settings->shuffle_seed,

@@ -140,6 +140,7 @@ static const char *classes_of(const Table *table) {
 
 static bool parse_number(const Table *table, const Record *record, const Field *field, int64_t column, double *value, Error *error) {
     const RowFile *file = table->file;
+    static const char left_out[] = ": `missing = drop` leaves its row out";
     char text[160];
     const bool missing = file->missing == MISSING_ERROR ? field->n == 0 && !field->broken : is_missing(field);
     if (missing && file->missing >= MISSING_MEAN) {
@@ -147,7 +148,7 @@ static bool parse_number(const Table *table, const Record *record, const Field *
         return true;
     }
     if (missing) {
-        snprintf(text, sizeof text, "column %lld is empty", (long long)column);
+        snprintf(text, sizeof text, "column %lld is empty%s", (long long)column, file->missing == MISSING_ERROR ? left_out : "");
         return fail_at(table, record, field->begin, error, text);
     }
     const char *classes = classes_of(table);
@@ -162,8 +163,9 @@ static bool parse_number(const Table *table, const Record *record, const Field *
         return fail_at(table, record, field->text, error, text);
     }
     if (csv_number(field, value)) return true;
-    snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", shown(field), field->text,
-             field->broken ? "a field in quotes with more behind it" : "no number", (long long)column);
+    snprintf(text, sizeof text, "'%.*s' is %s (column %lld)%s", shown(field), field->text,
+             field->broken ? "a field in quotes with more behind it" : "no number", (long long)column,
+             !field->broken && is_missing(field) ? left_out : "");
     return fail_at(table, record, field->text, error, text);
 }
 

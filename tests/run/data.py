@@ -346,6 +346,8 @@ class Data(Case):
             train { data = csv("x.csv"); rows = split(0.9, 0.1); optimizer = sgd(lr = 1e-300); }""")
         self.write("x.csv", "1\n2\n3\n")
         self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"x.csv's part of the split has 3 rows, and a batch takes 6")
+        self.write("net.dsl", harness.edited(self.path("net.dsl"), ("rows =", "last = pad; rows =")) + "eval { metrics = loss; }")
+        self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"x.csv has 3 rows, and part 1 of the split \(from 0\) none of them")
 
     def test_what_is_wrong_with_a_file_is_said_once(self):
         """However many ranks read it, and when in training they come to it."""
