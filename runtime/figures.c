@@ -59,7 +59,7 @@ static bool load_input(const TensorFile *file, DataSource *data, const Input *in
                *deviation = tensors_metadata(file, arena_printf(arena, "%s%s", deviation_key, input->name));
     Figures figures = {0};
     const char *classes = tensors_metadata(file, arena_printf(arena, "%s%s", classes_key, input->name));
-    if (classes && input->file.find_classes) {
+    if (classes && (input->file.find_classes || input->file.format == FILE_PICTURES)) {
         figures.classes = arena_copy(arena, classes, strlen(classes));
         return data_set_figures(data, number, &figures, error);
     }
@@ -87,7 +87,7 @@ bool figures_known(const Executor *executor, const char *from, Error *error) {
     const Graph *graph = executor_graph(executor);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Figures *figures = data_figures(executor_data(executor), i);
-        if (!figures || figures_found(figures)) continue;
+        if (!figures || figures_found(figures) || graph->inputs.at[i].file.format == FILE_PICTURES) continue; /* folders have names */
         return error_set(error, from ? EXIT_ENVIRONMENT : EXIT_USAGE, "input %s is read with %s of the rows of training, and %s%s",
                          graph->inputs.at[i].name, graph->inputs.at[i].file.find_classes ? "classes" : "means",
                          from ? from : "there are none: --load takes what a training has saved",

@@ -214,7 +214,8 @@ bool pictures_look(Pictures *pictures, Error *error) {
     const int64_t end = file->rows > 0 && file->rows < pictures->count - file->first ? file->first + file->rows : pictures->count;
     for (int64_t row = file->first; row < end && now_seconds() - began < BUDGET_S; row++) {
         int64_t label;
-        if (file->picture.label ? !pictures_label(pictures, row, &label, error) : !pictures_read(pictures, row, 0, error)) return false;
+        if (file->picture.label ? !pictures_label(pictures, row, NULL, &label, error) : !pictures_read(pictures, row, 0, error))
+            return false;
     }
     return true;
 }
@@ -237,14 +238,51 @@ void pictures_describe(const Pictures *pictures, Text *text) {
         text_printf(text, " of %d classes, names %016llx", pictures->classes.n, (unsigned long long)hash);
 }
 
-void pictures_note(const Pictures *pictures, Text *text) {
+char *pictures_classes(const Pictures *pictures) {
+    size_t n = 1;
+    for (int c = 0; c < pictures->classes.n; c++)
+        n += strlen(pictures->classes.at[c]) + 1;
+    char *all = malloc(n);
+    if (!all) return NULL;
+    all[0] = '\0';
+    for (int c = 0; c < pictures->classes.n; c++) {
+        if (c > 0) strcat(all, "\n");
+        strcat(all, pictures->classes.at[c]);
+    }
+    return all;
+}
+
+/* A class's place among names, one a line; -1: it is none of them. NULL: its own number. */
+static int class_number(const Pictures *pictures, int label, const char *classes) {
+    const char *name = pictures->classes.at[label];
+    int number = 0;
+    for (const char *at = classes; at && *at; number++) {
+        const size_t n = strcspn(at, "\n");
+        if (strlen(name) == n && memcmp(at, name, n) == 0) return number;
+        at += n + (at[n] == '\n');
+    }
+    return classes ? -1 : label;
+}
+
+bool pictures_know(const Pictures *pictures, const char *classes, Error *error) {
+    for (int c = 0; c < pictures->classes.n; c++)
+        if (class_number(pictures, c, classes) < 0)
+            return error_set(error, EXIT_ENVIRONMENT, "%s/%s: the folder's name is none of the classes of training", pictures->file.path,
+                             pictures->classes.at[c]);
+    return true;
+}
+
+void pictures_note(const Pictures *pictures, const char *classes, Text *text) {
     enum { NAMED = 20 };
     if (pictures->file.format != FILE_PICTURES) return;
     const char *path = pictures->file.path;
-    text_printf(text, "%s: %lld pictures of %d class%s:", path, (long long)pictures->count, pictures->classes.n,
-                pictures->classes.n == 1 ? "" : "es");
-    for (int c = 0; c < pictures->classes.n && c < NAMED; c++)
-        text_printf(text, "%s %d %s", c ? "," : "", c, pictures->classes.at[c]);
+    text_printf(text, "%s: %lld picture%s of %d class%s:", path, (long long)pictures->count, pictures->count == 1 ? "" : "s",
+                pictures->classes.n, pictures->classes.n == 1 ? "" : "es");
+    for (int c = 0; c < pictures->classes.n && c < NAMED; c++) {
+        text_printf(text, "%s ", c ? "," : "");
+        if (!classes || *classes) text_printf(text, "%d ", class_number(pictures, c, classes));
+        text_printf(text, "%s", pictures->classes.at[c]);
+    }
     text_printf(text, "%s\n", pictures->classes.n > NAMED ? ", .." : "");
     if (pictures->others > 0)
         text_printf(text, "%s: %lld file%s left out: no name of .png, .jpg or .jpeg\n", path, (long long)pictures->others,
@@ -306,10 +344,12 @@ static bool take_cifar(Pictures *pictures, const Part *part, int64_t row, size_t
     return take_bytes(pictures, part->path, pictures->fd, (row - part->begin) * CIFAR_BYTES, n, error);
 }
 
-bool pictures_label(Pictures *pictures, int64_t row, int64_t *label, Error *error) {
+bool pictures_label(Pictures *pictures, int64_t row, const char *classes, int64_t *label, Error *error) {
     const Part *part = part_of(pictures, row);
-    *label = part->label;
-    if (pictures->file.format != FILE_CIFAR10) return true;
+    if (pictures->file.format != FILE_CIFAR10) {
+        *label = class_number(pictures, part->label, classes);
+        return true;
+    }
     if (!take_cifar(pictures, part, row, 1, error)) return false;
     *label = pictures->bytes[0];
     return *label < CIFAR_LABELS || error_set(error, EXIT_ENVIRONMENT, "%s: row %lld has label %lld, and CIFAR-10's are 0 .. 9", part->path,

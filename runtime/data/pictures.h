@@ -11,8 +11,13 @@ bool pictures_look(Pictures *pictures, Error *error);
 int64_t pictures_count(const Pictures *pictures);
 /* What all processes must have alike; and what is reported of a folder: its classes, and what is left out. */
 void pictures_describe(const Pictures *pictures, Text *text);
-void pictures_note(const Pictures *pictures, Text *text);
-bool pictures_label(Pictures *pictures, int64_t row, int64_t *label, Error *error);
+void pictures_note(const Pictures *pictures, const char *classes, Text *text);
+/* The names of a folder's classes, one a line, in the order of their numbers; the caller's to free. NULL: no memory. */
+char *pictures_classes(const Pictures *pictures);
+/* Whether all of them are among these names, else *error says which is not. */
+bool pictures_know(const Pictures *pictures, const char *classes, Error *error);
+/* classes: such names, whose places are the labels then; NULL: the folder's own. */
+bool pictures_label(Pictures *pictures, int64_t row, const char *classes, int64_t *label, Error *error);
 /* The picture as the input has it, [channels, height, width] of bytes 0 .. 255, until the next call. What is by chance depends on the seed, the row and the epoch alone. */
 const unsigned char *pictures_read(Pictures *pictures, int64_t row, int64_t epoch, Error *error);
 int64_t pictures_bytes_read(const Pictures *pictures);

@@ -352,7 +352,7 @@ int64_t rows_all(const Rows *rows) {
     return rows->texts ? rows->texts->count : rows->count;
 }
 
-void rows_note(const Rows *rows, bool first, Text *text) {
+void rows_note(const Rows *rows, bool first, const char *labels, Text *text) {
     const int64_t dropped = rows_dropped(rows);
     const char *classes = rows->file.find_classes && rows->figures ? rows->figures->classes : NULL;
     if (classes) {
@@ -366,7 +366,7 @@ void rows_note(const Rows *rows, bool first, Text *text) {
         }
         text_printf(text, "%s\n", n == NAMED ? ", .." : "");
     }
-    if (first && rows->pictures) pictures_note(rows->pictures, text);
+    if (first && rows->pictures) pictures_note(rows->pictures, labels, text);
     if (first && dropped > 0)
         text_printf(text, "%s: %lld of %lld rows %s left out: a field is missing\n", rows->path, (long long)dropped,
                     (long long)(dropped + rows_all(rows)), dropped == 1 ? "is" : "are");
@@ -488,12 +488,17 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
 
 bool rows_need_figures(const Rows *rows) {
     const RowFile *file = &rows->file;
+    if (file->format == FILE_PICTURES) return file->picture.label && !file->classes;
     return file->change.standardize || (file->format == FILE_CSV && (file->missing == MISSING_MEAN || file->find_classes));
 }
 
 void rows_set_figures(Rows *rows, const Figures *figures) {
     rows->figures = figures;
     rows->table.figures = figures;
+}
+
+bool rows_know(const Rows *rows, const Figures *figures, Error *error) {
+    return !rows->pictures || !figures->classes || pictures_know(rows->pictures, figures->classes, error);
 }
 
 int64_t rows_width(const Rows *rows) {
@@ -537,6 +542,7 @@ static bool find_classes(Rows *rows, Figures *figures, Error *error) {
 
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error) {
     if (rows->file.find_classes) return find_classes(rows, figures, error);
+    if (rows->pictures) return (figures->classes = pictures_classes(rows->pictures)) || rows_fail(rows, error, "out of memory");
     Finding finding = {rows, figures, calloc((size_t)rows->width + 1, sizeof *finding.seen), change_scale(&rows->file.change)};
     int64_t *own = malloc((size_t)n * sizeof *own + 1); /* as the file counts them */
     bool ok = (finding.seen && own && figures_alloc(figures, rows->width)) || rows_fail(rows, error, "out of memory");
@@ -572,7 +578,7 @@ static const unsigned char *picture_bytes(Rows *rows, int64_t row, int64_t epoch
         const unsigned char *elements = pictures_read(rows->pictures, row, epoch, error);
         return elements ? elements + offset : NULL;
     }
-    if (!pictures_label(rows->pictures, row, &label, error)) return NULL;
+    if (!pictures_label(rows->pictures, row, rows->figures ? rows->figures->classes : NULL, &label, error)) return NULL;
     for (size_t i = 0; i < sizeof rows->label; i++)
         rows->label[i] = (unsigned char)(label >> 8 * i);
     return rows->label;
@@ -677,7 +683,7 @@ bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n,
     const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
     if (row < 0 || row >= rows_count(rows) || first < 0 || n < 0 || first + n > rows->elements)
         return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", file->input, (long long)row);
-    if (rows_need_figures(rows) && (!rows->figures || !figures_found(rows->figures)))
+    if (rows_need_figures(rows) && !rows->pictures && (!rows->figures || !figures_found(rows->figures)))
         return error_set(error, EXIT_INTERNAL, "input %s: the means of its rows are not known", file->input);
     row += file->first;
     if (n == 0) return true;

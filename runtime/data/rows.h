@@ -116,8 +116,9 @@ int64_t rows_all(const Rows *rows);               /* of the file, not only those
 int64_t rows_dropped(const Rows *rows);           /* left out for a missing field: not counted, and without a number */
 void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 elements, 64128 bytes" */
 bool rows_streamed(const Rows *rows);             /* whether the file has no random access: gzip, CSV */
-/* What is reported of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it. */
-void rows_note(const Rows *rows, bool first, Text *text);
+/* What is reported of the file before training, a line each: rows left out, classes found; maybe nothing. first: of several inputs that read it. labels: names of pictures'
+ * classes in the order of their numbers, NULL: the folder's own, "": not known. */
+void rows_note(const Rows *rows, bool first, const char *labels, Text *text);
 /* Announces the rows that will be asked for next, ascending and distinct: files without random access (rows_streamed) are streamed once and only
  * these rows are kept. Announcing what is there already costs nothing. */
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
@@ -137,6 +138,7 @@ bool rows_need_figures(const Rows *rows);
 /* Finds them in the rows with these numbers, ascending: in each place those that are no missing fields; a deviation of 0 is 1, as where all are equal. Names are those of the whole file, in order. */
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error);
 void rows_set_figures(Rows *rows, const Figures *figures); /* borrowed; read when rows are */
+bool rows_know(const Rows *rows, const Figures *figures, Error *error); /* whether all that stands in the file has a name among them, as far as that is known */
 int64_t rows_width(const Rows *rows);                      /* numbers of a row, as the file has it */
 static inline bool figures_found(const Figures *figures) {
     return figures->n > 0 || figures->classes;

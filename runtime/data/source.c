@@ -299,6 +299,15 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *fill
     return from_files(data) ? sampler_row(&data->sampler, step - 1, place, filler) : (step - 1) * data->batch + place;
 }
 
+/* The names of the classes of pictures of a folder, as the input has them that is their labels; "": a file that is loaded may say them. */
+static const char *picture_labels(const DataSource *data, const char *path) {
+    for (int i = 0; i < data->graph->inputs.n; i++)
+        if (data->known[i] && data->graph->inputs.at[i].file.format == FILE_PICTURES &&
+            strcmp(data->graph->inputs.at[i].file.path, path) == 0)
+            return data->known[i]->classes ? data->known[i]->classes : "";
+    return NULL;
+}
+
 void data_note(const DataSource *data, Text *text) {
     const Graph *graph = data->graph;
     const Uneven uneven = graph->settings.uneven;
@@ -309,7 +318,7 @@ void data_note(const DataSource *data, Text *text) {
         for (int k = 0; !said && k < i; k++)
             said = data->file[k] && strcmp(graph->inputs.at[k].file.path, graph->inputs.at[i].file.path) == 0 &&
                    (rows_dropped(data->file[k]) > 0 || file_has_pictures(graph->inputs.at[k].file.format));
-        if (data->file[i]) rows_note(data->file[i], !said, text);
+        if (data->file[i]) rows_note(data->file[i], !said, picture_labels(data, graph->inputs.at[i].file.path), text);
     }
 }
 

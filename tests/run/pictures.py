@@ -89,11 +89,29 @@ class Pictures(Case):
         for ranks in 1, 2:
             found, result = self.predict("3, 3, 4", 'pictures("p")', ranks)
             self.assertEqual(found, [element for row in expected for element in planes(row)])
-            self.assertEqual(re.findall("note: eval: (.*)", result.err), ["p: 6 pictures of 3 classes: 0 cat, 1 dog, 2 owl", "p: 1 file is left out: no name of .png, .jpg or .jpeg"])
+            self.assertEqual(re.findall("note: eval: (.*)", result.err), ["p: 6 pictures of 3 classes: cat, dog, owl", "p: 1 file is left out: no name of .png, .jpg or .jpeg"])
             self.assertEqual(self.predict("3, 3, 4", 'pictures("p")', ranks, "y")[0], [0, 0, 0, 1, 1, 2])
         self.assertEqual(self.predict("3, 3, 4", 'pictures("p", classes = ["owl", "dog", "eel", "cat"])', 1, "y")[0], [0, 1, 1, 3, 3, 3])
         plan = self.compile(self.write("net.dsl", self.read("net.dsl").decode().replace('"eel", "cat"', '"eel"')), "net.plan")
         self.assertFails(self.local(plan, 1), 3, r"p/cat: the folder's name is none of the classes")
+
+    def test_an_eval_has_the_classes_of_training(self):
+        """Also where its folder lacks some, or has others: during training, and later with what that has saved."""
+        grey = png([[(9,)] * 4] * 3, 0)
+        self.folder_of("train", {"cat/1.png": grey, "dog/1.png": grey, "owl/1.png": grey})
+        self.folder_of("held", {"owl/1.png": grey, "dog/1.png": grey})
+        self.write("net.dsl", """net n(batch = 1) { input x : f32[batch, 3, 4]; input k : i32[batch]; param w : f32[3] = ones; y = cast(k, to = f32) * 1; loss mean(x) * mean(w) + 0 * sum(y); }
+            train { data = pictures("train"); optimizer = sgd(lr = 0.1); checkpoint every epoch; }
+            eval { data = pictures("held"); every = end; predict = y; metrics = loss; }""")
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 1)
+        result = self.ok(self.local(plan, 1, "--save", self.path("w.st")))
+        self.assertEqual(re.findall("note: (.*: .*pictures.*)", result.err), ["train: train: 3 pictures of 3 classes: 0 cat, 1 dog, 2 owl", "eval: held: 2 pictures of 2 classes: 1 dog, 2 owl"])
+        for options in ["--load", self.path("w.st")], ["--resume", "latest"]:
+            self.ok(self.local(plan, 1, "--predict", self.path("k.npy"), *options))
+            self.assertEqual(struct.unpack("<2f", self.read("k.npy")[-8:]), (1, 2))
+        self.folder_of("held", {"bat/1.png": grey})
+        for options in ["--overwrite"], ["--eval", "--load", self.path("w.st")]:
+            self.assertFails(self.local(plan, 1, *options), 3, r"held/bat: the folder's name is none of the classes of training\n$")
 
     def test_jpegs_are_what_pillow_reads(self):
         with open(os.path.join(HERE, "pictures.json"), encoding="utf-8") as file:
