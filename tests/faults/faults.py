@@ -785,11 +785,14 @@ seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_p
      ("classes are in the order of their names", "names_in", "qsort(names->at, (size_t)names->n, sizeof *names->at, by_name)", "(void)by_name"),
      ("a byte's number is of its channel", "read_bytes", "(channel + 1) * each - first < n ? (channel + 1) * each - first : n", "n"))
 seed(script("changes", "runtime/prun", "Changes.test_classes_that_are_found_are_those_of_training_everywhere"),
-     ("classes that training found are a file's", "load_input", "if (classes && input->file.find_classes)", "if (false)"),
+     ("classes that training found are a file's", "load_input", "input->file.find_classes ||", "false ||"),
      ("found classes are in order", "find_record", "strcmp(found->name[middle], name) < 0", "strcmp(found->name[middle], name) > 0"))
 seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_an_alphabet", "Data.test_a_text_that_several_inputs_read_is_tokenized_once"),
      ("a text of several inputs is tokenized once", "same_texts", "b->tokens == TOKENS_IDS", "false"),
      ("the places behind a text's characters hold none of them", "tokens_encode", "tokens->kind == TOKENIZER_CHARACTERS ? tokens->nletters : 0", "0"))
+seed(script("pictures", "runtime/prun", "Pictures.test_an_eval_has_the_classes_of_training"),
+     ("an eval's pictures have the classes of training", "class_number", "strlen(name) == n && memcmp(at, name, n) == 0", "number == label"),
+     ("classes of pictures are kept with the parameters", "load_input", "input->file.format == FILE_PICTURES", "false"))
 seed(script("weights", "runtime/prun", "Weights.test_a_transposed_matrix_is_loaded_on_any_split"),
      ("a transposed matrix is transposed on any split", "tensors_read_transposed", "c * rows + r", "r * columns + c"))
 seed(unit("compiler", "eval"),
@@ -812,6 +815,10 @@ seed(script("slices", "runtime/prun", "Slices.test_a_set_that_is_not_whole_is_pa
      ("files of ranks are of one save", "open_ranks", "strcmp(own, of) == 0", "true"),
      ("slices make up the whole", "find_slices", "return elements == shape_elements(&tensor.shape)", "return true"),
      ("slices are compared with their checksums", "slices_compare", "element >= 0", "false"))
+seed(script("killed", "runtime/prun", "Killed.test_a_rank_that_stops_is_named_after_the_timeout", "Killed.test_a_rank_that_stops_is_ended_where_there_is_no_launcher"),
+     ("the first rank that answers says it", "hang_first", "job->silent[first]", "true"))
+seed(script("launch", "runtime/prun", "Launch.test_a_job_of_slurm_is_one_process_without_srun"),
+     ("a batch script is no step of srun", "is_slurm_step", "number < 0xfffffff0ul", "number < 0ul"))
 seed(script("launch", "runtime/prun", "Launch.test_ranks_beyond_the_plan_are_not_needed"),
      ("a job goes on with the ranks of a plan that are there", "enough", "meeting->fewer[i] <= there", "meeting->fewer[i] < there - 1"))
 seed(script("stop", "runtime/prun",

@@ -107,7 +107,6 @@ class Killed(Case):
         self.assertRegex(result.err, told, str(result))
         self.assertEqual(result.err.count("PRUN_TIMEOUT"), 1, str(result))
         self.assertEqual(result.err.count("ends the job"), 1, str(result))
-        self.assertLess(result.seconds, 2 + SECONDS + self.busy - BUSY, str(result))
         named = re.findall(r"\d+", " ".join(re.findall(r"prun:   ranks? ([0-9 ,and]+) waits?", result.err)))
         self.assertEqual(sorted(map(int, named)), others, str(result))
 
@@ -115,11 +114,14 @@ class Killed(Case):
         for launcher in [harness.mpirun, "-n", RANKS, harness.prun], [harness.prun, "--nproc", RANKS]:
             for stopped, env, sees in (2, {}, True), (0, {"PRUN_COMM": "messages"}, False), (3, {"PRUN_COMM": "nodes:2"}, True):
                 with self.subTest(launcher=launcher, env=env):
-                    job, pids = self.start({**env, "PRUN_TIMEOUT": "2"}, launcher)
-                    os.kill(pids[stopped], signal.SIGSTOP)
-                    result = self.end(job, pids, "PRUN_TIMEOUT", seconds=SECONDS + 2)
-                    self.assertEqual(result.code, 3, str(result))
-                    self.check_stopped(result, stopped, pids[stopped], sees)
+                    for last in False, False, True:  # as above: a busy machine is late by chance
+                        job, pids = self.start({**env, "PRUN_TIMEOUT": "2"}, launcher)
+                        os.kill(pids[stopped], signal.SIGSTOP)
+                        result = self.end(job, pids, "PRUN_TIMEOUT", seconds=2 + SECONDS - BUSY, prompt=last)
+                        self.assertEqual(result.code, 3, str(result))
+                        self.check_stopped(result, stopped, pids[stopped], sees)
+                        if result.seconds < 2 + SECONDS:
+                            break
 
     def test_a_rank_that_stops_is_ended_where_there_is_no_launcher(self):
         with socket.socket() as one:
