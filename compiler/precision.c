@@ -2,6 +2,7 @@
  * PyTorch's autocast. Parameters, their gradients and updates, the loss and what is reported stay as they are.
  *
  * Before: simplify (no composites), no gradients. After: of the operators in f32
+ * - a cross_entropy takes its logits as they are, and computes with them in f32;
  * - a matrix product takes its operands in 16 bits;
  * - what only moves elements, and elementwise arithmetic, takes them in 16 bits where all of them are that already, but for constants and parameters;
  * - all else takes them in f32: sums, norms, softmax, losses, powers, exponentials and logarithms, attention.
@@ -60,7 +61,7 @@ static bool gives_way(const Precision *p, int value) {
 static DType type_for(const Precision *p, const Node *node) {
     bool narrow = true, half = false, real = false;
     const bool product = op_table[node->op].product && node->nout == 1;
-    if (node_is_leaf(node) || node->op == OP_cast) return NDTYPES;
+    if (node_is_leaf(node) || node->op == OP_cast || node->op == OP_cross_entropy_rows) return NDTYPES;
     for (int i = 0; i < node->nin; i++) {
         const DType dtype = dtype_at(p, node->in[i]);
         if (dtype == F64 || (dtype_is_half(dtype) && dtype != p->half)) return NDTYPES; /* what the user has in another type stays so */

@@ -344,6 +344,13 @@ void adjoint_pick(Graph *graph, int node, const int *dy, int *dx) {
                                 grad_name(graph, node, 0));
 }
 
+void adjoint_cross_entropy_rows(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    const int in[5] = {forward.in[0], dy[0], forward.in[1], forward.out[1], forward.out[2]};
+    dx[0] = graph_emit_gradient(graph, node, OP_cross_entropy_rows_grad, in, (int[]){0, PART_OUT, 1, PART_OUT + 1, PART_OUT + 2}, 5, 0,
+                                forward.attr, grad_name(graph, node, 0));
+}
+
 void adjoint_embedding(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
     const TensorType *table = &graph->values.at[forward.in[0]].type;
@@ -400,43 +407,27 @@ static int mean_of_kept(Graph *graph, const Node *node, int rows, int keep) {
     return emit_part(graph, node, OP_div, (int[]){sum, count}, 2, NULL, "mean");
 }
 
-/* With smoothing s of c classes a row's loss is (1 - s) of that at the label and s of the mean over the classes, of log(sum) - shifted. */
-static int smoothed(Graph *graph, const Node *node, double smoothing, int shifted, int picked) {
-    const Attr classes[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}};
-    int own = emit_part(graph, node, OP_mul, (int[]){picked, constant_like(graph, node, picked, 1 - smoothing, "own")}, 2, NULL, "right");
-    int mean = emit_part(graph, node, OP_mean, &shifted, 1, classes, "classes");
-    int all = emit_part(graph, node, OP_mul, (int[]){mean, constant_like(graph, node, mean, smoothing, "smoothing")}, 2, NULL, "smooth");
-    return emit_part(graph, node, OP_add, (int[]){own, all}, 2, NULL, "smoothed");
-}
-
-/* A row's loss is log(sum of exp(x - m)) - (x[label] - m) with m its largest element, so that no exponential overflows. The derivative along m is
- * zero whatever m is: no gradient goes that way. Where classes are split, the maximum, the sum and the element picked are partial: numbers a row.
- * A label that is ignored picks element 0, and its row is 0. */
+/* A label that is ignored picks element 0, and its row is 0. */
 void expand_cross_entropy(Graph *graph, const Node *node, int *out) {
-    int logits = node->in[0], label = node->in[1], keep = -1;
+    const int logits = node->in[0];
+    int label = node->in[1], keep = -1;
     const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
-    const Attr ignored = node->attr[1], smoothing = node->attr[2];
-    const Attr kept[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}, {.given = true, .i = 1}}, dropped[MAX_ATTRS] = {kept[0]};
+    const Attr ignored = node->attr[1], smoothing[MAX_ATTRS] = {node->attr[2]};
+    const DType dtype = graph->values.at[logits].type.dtype;
     if (ignored.given) {
         const int none = constant_like(graph, node, label, (double)ignored.i, "ignored");
         keep = emit_part(graph, node, OP_not_equal, (int[]){label, none}, 2, NULL, "keep");
         label = emit_part(graph, node, OP_where, (int[]){keep, label, constant_like(graph, node, label, 0, "first")}, 3, NULL, "label");
     }
-    int most = emit_part(graph, node, OP_max, &logits, 1, kept, "max");
-    most = emit_part(graph, node, OP_stop_gradient, &most, 1, NULL, "most");
-    int shifted = emit_part(graph, node, OP_sub, (int[]){logits, most}, 2, NULL, "shifted");
-    int powers = emit_part(graph, node, OP_exp, &shifted, 1, NULL, "exp");
-    int sum = emit_part(graph, node, OP_sum, &powers, 1, dropped, "powers");
-    int logarithm = emit_part(graph, node, OP_log, &sum, 1, NULL, "log");
-    int picked = emit_part(graph, node, OP_pick, (int[]){shifted, label}, 2, NULL, "picked");
-    if (smoothing.given && smoothing.f > 0) picked = smoothed(graph, node, smoothing.f, shifted, picked);
-    int rows = emit_part(graph, node, OP_sub, (int[]){logarithm, picked}, 2, NULL, "rows");
+    int rows = emit_part(graph, node, OP_cross_entropy_rows, (int[]){logits, label}, 2, smoothing, "rows");
     if (keep >= 0)
         rows = emit_part(graph, node, OP_where, (int[]){keep, rows, constant_like(graph, node, rows, 0, "nothing")}, 3, NULL, "kept_rows");
     if (strcmp(reduction, "sum") == 0)
         rows = emit_part(graph, node, OP_sum, &rows, 1, NULL, reduction);
     else if (strcmp(reduction, "mean") == 0)
         rows = keep >= 0 ? mean_of_kept(graph, node, rows, keep) : emit_part(graph, node, OP_mean, &rows, 1, NULL, reduction);
+    if (dtype_is_half(dtype))
+        rows = emit_part(graph, node, OP_cast, &rows, 1, (const Attr[MAX_ATTRS]){{.given = true, .text = dtype_name[dtype]}}, "narrow");
     out[0] = rows;
 }
 

@@ -56,6 +56,33 @@ bool rule_pick_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     return true;
 }
 
+bool rule_cross_entropy_rows(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin, (void)attr;
+    if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
+    const int last = in[1].shape.ndim;
+    rule->factor[rule->in[0][last]].reductions = 3; /* the largest, the sum of exponentials, the one at the label */
+    for (int o = 0; o < 3; o++) {
+        rule->result[o].shape = in[1].shape;
+        if (o > 0) rule->result[o].shape.dim[rule->result[o].shape.ndim++] = 1;
+        memcpy(rule->out[o], rule->in[1], sizeof rule->out[o]);
+    }
+    return true;
+}
+
+bool rule_cross_entropy_rows_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)attr;
+    if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
+    for (int i = 2; i < nin; i++) {
+        Shape rows = in[1].shape;
+        if (i > 2) rows.dim[rows.ndim++] = 1;
+        if (!shape_equal(&in[i].shape, &rows)) return rule_reject(error, i, -1, "%%%d has not one number for each row of %%0", i);
+        memcpy(rule->in[i], rule->in[1], sizeof rule->in[i]);
+    }
+    rule->result[0] = in[0];
+    memcpy(rule->out[0], rule->in[0], sizeof rule->out[0]);
+    return true;
+}
+
 bool rule_first(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin;
     int ndim = in[0].shape.ndim;

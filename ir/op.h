@@ -107,7 +107,7 @@ typedef struct Op {
     AttrSpec attrs[MAX_ATTRS];
     unsigned dtypes;     /* accepted element types */
     const char *types;   /* NULL: all operands and results have one element type. Else a letter each, "t, i -> t": t one of dtypes, the same
-                                  for all that have it, i an index (i32 or i64), b bool, n i32, a what
+                                  for all that have it, w f32 where t has 16 bits, else as t, i an index (i32 or i64), b bool, n i32, a what
                                   the attribute "to" names (f32 when left out) */
     const char *letters; /* "...->..."; or: */
     RuleFn *rule;
@@ -126,9 +126,11 @@ typedef struct Op {
     int flops;                 /* per point of the factors' index space, and of Rule.depth */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
-    bool product;  /* computed by matrix products, as fast as these */
-    bool flat;     /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
-    bool view;     /* and is that element: the result may lie where the operand lies, without a copy */
+    bool
+        by_rows; /* in_place, but not element by element: beside what it overwrites it is given a number a row, or rows that an index names */
+    bool product; /* computed by matrix products, as fast as these */
+    bool flat;    /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
+    bool view;    /* and is that element: the result may lie where the operand lies, without a copy */
     bool
         places; /* each element of a result is one of the operand's, at a distance that a stride a dimension gives: a result may be a view of it */
     bool strided;        /* its kernels read such views by their strides, any other is given copies: pcc plans views for it */

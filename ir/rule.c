@@ -306,7 +306,7 @@ char op_type(OpCode op, bool result, int k) {
 
 /* The element types that a letter of Op.types stands for. */
 static unsigned types_of_letter(const Op *row, char letter) {
-    return letter == 'i' ? DTYPES_INDEX : letter == 'b' ? 1u << BOOL : row->dtypes;
+    return letter == 'i' ? DTYPES_INDEX : letter == 'b' ? 1u << BOOL : letter == 'w' ? row->dtypes & DTYPES_STATE : row->dtypes;
 }
 
 unsigned op_dtypes(OpCode op, int operand) {
@@ -328,6 +328,11 @@ static bool turned_round(OpCode op, const TensorType *in, int nin, int at) {
     return false;
 }
 
+/* What 16 bits are added up in. */
+static DType wide_type(DType dtype) {
+    return dtype_is_half(dtype) ? F32 : dtype;
+}
+
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
     const Op *row = &op_table[op];
     int first = -1; /* of those that have one type */
@@ -335,6 +340,7 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
         char letter = op_type(op, false, i);
         if (letter == 't' && first >= 0 && in[i].dtype != in[first].dtype) return types_differ(in, first, i, error);
         if (letter == 't' && first < 0) first = i;
+        if (letter == 'w' && in[i].dtype != wide_type(in[first].dtype)) return types_differ(in, first, i, error);
     }
     for (int i = 0; i < nin; i++) {
         unsigned accepted = op_dtypes(op, i);
@@ -376,7 +382,7 @@ int op_rows(OpCode op) {
 bool op_elementwise(OpCode op) {
     const char *letters = op_table[op].letters, *arrow = letters ? strstr(letters, "->") : NULL;
     const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->...": of rows */
-    return (op_table[op].in_place && op_rows(op) < 0) || (none && strncmp(arrow + 2, "...", 3) == 0);
+    return (op_table[op].in_place && !op_table[op].by_rows) || (none && strncmp(arrow + 2, "...", 3) == 0);
 }
 
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
@@ -388,6 +394,7 @@ static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *a
             if (op_type(op, false, i) == letter) *dtype = in[i].dtype;
         if (letter == 'b') *dtype = BOOL;
         if (letter == 'n') *dtype = I32;
+        if (letter == 'w') *dtype = wide_type(in[0].dtype);
         if (letter != 'a') continue;
         int to = op_attr(op, "to");
         const char *name = attr[to].given && attr[to].text ? attr[to].text : "f32";

@@ -96,20 +96,25 @@ RuleFn rule_embedding; /* table: [rows, d], index: [..] -> [.., d]; factors are 
 RuleFn rule_embedding_sgd;  /* w: [rows, d], g: [.., d], index: [..], rate -> w; factors are w's, what index and g have before d is whole */
 RuleFn rule_lazy_adam;      /* the same with slots: w, m, v, g, index, update, rate */
 RuleFn rule_embedding_grad; /* {rows}: dy: [.., d], index: [..] -> [rows, d]; factors are dy's dimensions, of which d is kept, and rows */
-RuleFn rule_cross_entropy;  /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
+RuleFn
+    rule_cross_entropy_rows; /* {label_smoothing}: logits: [.., c], label: [..] -> loss [..], largest logit and sum of exponentials less it [.., 1] */
+RuleFn rule_cross_entropy_rows_grad; /* the same: logits, dy, label, most, sum -> the gradient of logits; its last dimension may be split */
+RuleFn rule_cross_entropy;           /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
 
 /* ---- adjoint.c */
 
 AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg,
     adjoint_exp, adjoint_log, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_expose, adjoint_max,
-    adjoint_slice, adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where,
-    adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum, adjoint_pow;
+    adjoint_slice, adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cross_entropy_rows,
+    adjoint_cast, adjoint_where, adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum,
+    adjoint_pow;
 ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
  * backward; nothing is gathered. */
 
-ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad;
+ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad, split_cross_entropy_rows,
+    split_cross_entropy_rows_grad;
 
 /* ---- norm.c */
 

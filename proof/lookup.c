@@ -35,18 +35,88 @@ bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
     return true;
 }
 
+/* Of the mean over classes, and of the class of the label, the share in a row's loss. */
+static void loss_shares(double smoothing, Fe *mean, Fe *own) {
+    *mean = 0, *own = 1;
+    (void)(fe_double(smoothing, mean) && fe_double(1 - smoothing, own)); /* from 0 to 1 */
+}
+
+/* The largest of a row, and the sum of e(x - largest), e the hash of exp. */
+static Fe row_sum(const Fe *x, int64_t length, Fe *most) {
+    Fe sum = 0;
+    *most = x[0];
+    for (int64_t i = 1; i < length; i++)
+        if (fe_signed(x[i]) > fe_signed(*most)) *most = x[i];
+    for (int64_t i = 0; i < length; i++)
+        sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[i], *most)));
+    return sum;
+}
+
 /* log(sum of exp(x - m)) - (1 - s) (x[label] - m) - s (mean of x - m), m the largest of the row, exp and log their hashes. */
 static Fe row_loss(const Fe *x, int64_t length, int64_t label, double smoothing) {
-    Fe most = x[0], sum = 0, mean = 0, share = 0, own = 1;
-    (void)(fe_double(smoothing, &share) && fe_double(1 - smoothing, &own)); /* from 0 to 1 */
-    for (int64_t i = 1; i < length; i++)
-        if (fe_signed(x[i]) > fe_signed(most)) most = x[i];
-    for (int64_t i = 0; i < length; i++) {
-        sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[i], most)));
+    Fe most, sum = row_sum(x, length, &most), mean = 0, share, own;
+    loss_shares(smoothing, &share, &own);
+    for (int64_t i = 0; i < length; i++)
         mean = fe_add(mean, fe_sub(x[i], most));
-    }
     mean = fe_mul(fe_mul(share, fe_inverse(fe_integer(length))), mean);
-    return fe_sub(fe_hash(OP_log, sum), fe_add(fe_mul(own, label >= 0 ? fe_sub(x[label], most) : 0), mean));
+    return fe_sub(fe_hash(OP_log, sum), fe_add(fe_mul(own, fe_sub(label >= 0 ? x[label] : 0, most)), mean));
+}
+
+bool loss_rows_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int64_t length, begin;
+    if (!rows_of(&in[0], &in[1], &length, &begin) || length != in[0].global.dim[in[0].global.ndim - 1])
+        return field_fail(why, n, "not a loss of whole rows");
+    for (int64_t row = 0, rows = field_elements(&in[1]); row < rows; row++) {
+        const Fe *x = in[0].at + row * length;
+        out[0].at[row] = row_loss(x, length, index_in(in[1].at[row], 0, length), node->attr[0].f);
+        out[2].at[row] = row_sum(x, length, &out[1].at[row]);
+    }
+    return true;
+}
+
+/* (e(x - most) / sum - (1 - s) where the label is - s / classes) dy */
+bool loss_rows_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int64_t length, begin;
+    Fe share, own;
+    bool same = rows_of(&in[0], &in[2], &length, &begin) && in[0].box.ndim == out[0].box.ndim;
+    for (int d = 0; same && d < in[0].box.ndim; d++)
+        same = in[0].box.begin[d] == out[0].box.begin[d] && in[0].box.end[d] == out[0].box.end[d];
+    const int64_t rows = field_elements(&in[2]);
+    if (!same || field_elements(&in[1]) != rows || field_elements(&in[3]) != rows || field_elements(&in[4]) != rows)
+        return field_fail(why, n, "boxes do not hold the same rows");
+    loss_shares(node->attr[0].f, &share, &own);
+    share = fe_mul(share, fe_inverse(fe_integer(in[0].global.dim[in[0].global.ndim - 1])));
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t label = index_in(in[2].at[row], begin, length);
+        const Fe inverse = fe_inverse(in[4].at[row]);
+        for (int64_t i = row * length; i < (row + 1) * length; i++) {
+            const Fe power = fe_mul(fe_hash(OP_exp, fe_sub(in[0].at[i], in[3].at[row])), inverse);
+            const Fe taken = fe_add(share, i - row * length == label ? own : 0);
+            out[0].at[i] = fe_mul(fe_sub(power, taken), in[1].at[row]);
+        }
+    }
+    return true;
+}
+
+/* The loss moves by what its gradient says; most and sum by nothing: they are for that alone. */
+bool loss_rows_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
+    int64_t length, begin;
+    Fe share, own;
+    if (!rows_of(&in[0], &in[1], &length, &begin)) return field_fail(why, n, "boxes do not hold the same rows");
+    loss_shares(node->attr[0].f, &share, &own);
+    share = fe_mul(share, fe_inverse(fe_integer(length)));
+    for (int k = 0; k < node->nout; k++)
+        tensor_fill(&dout[k], 0);
+    for (int64_t row = 0, rows = field_elements(&in[1]); row < rows && din[0].at; row++) {
+        const Fe *x = in[0].at + row * length, *dx = din[0].at + row * length;
+        Fe most, inverse = fe_inverse(row_sum(x, length, &most));
+        const int64_t label = index_in(in[1].at[row], 0, length);
+        for (int64_t i = 0; i < length; i++) {
+            const Fe power = fe_mul(fe_hash(OP_exp, fe_sub(x[i], most)), inverse);
+            dout[0].at[row] = fe_add(dout[0].at[row], fe_mul(fe_sub(power, fe_add(share, i == label ? own : 0)), dx[i]));
+        }
+    }
+    return true;
 }
 
 /* The composite, written once more: of rows whose label is not the one that is ignored. */

@@ -363,6 +363,30 @@ static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, in
     return true;
 }
 
+/* Logits, their labels and numbers a row; largest and sum have a last dimension of 1. Classes have a letter where nothing is computed from all of them. */
+static bool class_loss(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const bool gradient = node->op == OP_cross_entropy_rows_grad;
+    const Plain x = plain_of(graph, node->in[0]);
+    if (x.ndim < 1) return fail(why, n, "logits without classes");
+    for (int d = 0; d < x.ndim; d++)
+        if (d < x.ndim - 1 || gradient) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
+    for (int part = 1; part < node->nin + node->nout; part++) {
+        const bool is_in = part < node->nin;
+        const int k = is_in ? part : part - node->nin;
+        const Plain own = plain_of(graph, is_in ? node->in[k] : node->out[k]);
+        int8_t *map = is_in ? letters->in[k] : letters->out[k];
+        const bool wide = gradient && !is_in, kept = gradient ? k > 2 : !is_in && k > 0;
+        if (own.ndim != x.ndim - !(wide || kept) || (wide && own.dim[x.ndim - 1] != x.dim[x.ndim - 1]) ||
+            (kept && own.dim[x.ndim - 1] != 1))
+            return fail(why, n, "not a number for each row of logits");
+        for (int d = 0; d < x.ndim - !wide; d++) {
+            if (own.dim[d] != x.dim[d]) return fail(why, n, "not a number for each row of logits");
+            map[own.hidden + d] = letters->in[0][x.hidden + d];
+        }
+    }
+    return true;
+}
+
 /* table: [rows, d]; rows: one of d elements for each index. */
 static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_t *table_map, int8_t *index_map, int8_t *rows_map,
                    char *why, size_t n) {
@@ -449,6 +473,8 @@ static bool arity_fits(const Node *node) {
         [OP_stop_gradient] = {1, 1},
         [OP_pick] = {2, 1},
         [OP_pick_grad] = {2, 1},
+        [OP_cross_entropy_rows] = {2, 3},
+        [OP_cross_entropy_rows_grad] = {5, 1},
         [OP_cast] = {1, 1},
         [OP_compress] = {1, 1},
         [OP_less] = {2, 1},
@@ -501,9 +527,14 @@ static bool arity_fits(const Node *node) {
 
 /* Which operand is an index, by operator: the integers i for which x[i] is meant; -1: none. */
 static int index_operand(OpCode op) {
-    const bool second =
-        op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad || op == OP_gather || op == OP_gather_grad;
-    return second ? 1 : op == OP_one_hot ? 0 : op == OP_embedding_sgd || op == OP_put ? 2 : op == OP_lazy_adam ? 4 : -1;
+    const bool second = op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad || op == OP_gather ||
+                        op == OP_gather_grad || op == OP_cross_entropy_rows;
+    return second                                   ? 1
+           : op == OP_cross_entropy_rows_grad       ? 2
+           : op == OP_one_hot                       ? 0
+           : op == OP_embedding_sgd || op == OP_put ? 2
+           : op == OP_lazy_adam                     ? 4
+                                                    : -1;
 }
 
 static bool is_comparison(OpCode op) {
@@ -515,6 +546,7 @@ static bool result_fits(const Node *node, int result, DType dtype, DType common)
     if (is_comparison(node->op)) return dtype == BOOL;
     if (node->op == OP_first || (node->op == OP_topk && result == 1)) return dtype == I32;
     if (node->op == OP_einsum && node->attr[op_attr(OP_einsum, "wide")].i) return dtype_is_half(common) && dtype == F32;
+    if (node->op == OP_cross_entropy_rows) return dtype == (dtype_is_half(common) ? F32 : common);
     if (node->op != OP_cast && node->op != OP_compress && node->op != OP_one_hot) return dtype == common;
     const Attr *to = &node->attr[op_attr(node->op, "to")];
     return (node->op != OP_compress || dtype_is_float(dtype)) && strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
@@ -531,7 +563,8 @@ static bool types_fit(const Graph *graph, const Node *node) {
     DType common = graph->values.at[node->in[node->op == OP_where ? 1 : 0]].type.dtype;
     for (int i = 0; i < node->nin; i++) {
         DType dtype = graph->values.at[node->in[i]].type.dtype;
-        if (i == index ? dtype != I32 && dtype != I64 : i == condition ? dtype != BOOL : dtype != common) return false;
+        const DType own = node->op == OP_cross_entropy_rows_grad && i > 0 && dtype_is_half(common) ? F32 : common; /* numbers a row */
+        if (i == index ? dtype != I32 && dtype != I64 : i == condition ? dtype != BOOL : dtype != own) return false;
     }
     for (int k = 0; k < node->nout; k++)
         if (!result_fits(node, k, graph->values.at[node->out[k]].type.dtype, common)) return false;
@@ -754,6 +787,12 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->linear = LINEAR_IN_FIRST;
         return by_index(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0],
                         letters->in[1], letters->in[0], why, n);
+    case OP_cross_entropy_rows:
+        return class_loss(graph, node, letters, why, n);
+    case OP_cross_entropy_rows_grad:
+        letters->linear = LINEAR_IN_SECOND;
+        letters->by_rows = true;
+        return class_loss(graph, node, letters, why, n);
     case OP_sum_grad:
     case OP_mean_grad:
         letters->linear = LINEAR_IN_ALL;

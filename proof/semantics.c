@@ -633,6 +633,8 @@ static const Semantics semantics[NOPS] = {
     [OP_pick] = {.kernel = pick_kernel},
     [OP_cross_entropy] = {.kernel = cross_entropy_kernel, .cost = 3},
     [OP_pick_grad] = {.kernel = pick_kernel},
+    [OP_cross_entropy_rows] = {.kernel = loss_rows_kernel, .cost = 5},
+    [OP_cross_entropy_rows_grad] = {.kernel = loss_rows_grad_kernel, .cost = 4},
     [OP_cast] = {.kernel = kernel_cast},
     [OP_compress] = {.row = copy_row},
     [OP_less] = {.row = less_row},

@@ -244,6 +244,12 @@ static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
     }
 }
 
+/* The classes of logits of which whole rows are read: no letter is theirs. */
+static void classes_shrink(const Case *own, Case *small) {
+    const int last = own->value[0].type.shape.ndim - 1;
+    shape_of(small, 0)->dim[last] = few(own->value[0].type.shape.dim[last], 5);
+}
+
 /* The dimension along which concat joins and split divides. */
 static bool axis_shrink(const Case *own, Case *small) {
     const Attr *axis = &own->node.attr[op_attr(own->node.op, "axis")];
@@ -362,6 +368,7 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
     bool ok = letters.reshape ? reshape_shrink(own, small, keep) : letters_shrink(own, &letters, small, keep);
     if (ok && (own->node.op == OP_slice || own->node.op == OP_slice_grad)) slice_shrink(own, &letters, small);
     if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, small);
+    if (ok && own->node.op == OP_cross_entropy_rows) classes_shrink(own, small);
     if (ok && is_windowed(own->node.op)) planes_shrink(own, &letters, small);
     if (ok)
         attributes_shrink(small);

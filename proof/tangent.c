@@ -317,6 +317,10 @@ static bool tangent_attention(const Derivation *d) {
     return attention_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
 
+static bool tangent_loss_rows(const Derivation *d) {
+    return loss_rows_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
+}
+
 static bool tangent_max_pool(const Derivation *d) {
     return max_pool_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
 }
@@ -372,6 +376,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_rms_norm] = {.rule = tangent_norm},
     [OP_batch_norm] = {.rule = tangent_batch_norm},
     [OP_pick] = {.rule = tangent_first},
+    [OP_cross_entropy_rows] = {.rule = tangent_loss_rows},
     [OP_embedding] = {.rule = tangent_first},
     [OP_gather] = {.rule = tangent_first},
     [OP_gather_grad] = {.rule = tangent_first},

@@ -44,7 +44,11 @@ bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
 
 /* ---------------------------------------------------------------- lookup.c: likewise */
 
-bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and pick_grad */
+bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* and pick_grad */
+bool loss_rows_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* cross_entropy_rows */
+bool loss_rows_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool loss_rows_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why,
+                       size_t n); /* as norm_tangent */
 bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and embedding_grad */
 bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);

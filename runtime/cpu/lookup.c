@@ -3,9 +3,11 @@
 #include "runtime/parts.h"
 #include "runtime/element.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/cpu/vector.h"
 
 /* Rows of `length` elements of `wide`, of which this rank has those at [begin, begin + length), and a number for each. */
 typedef struct PickRun {
@@ -58,6 +60,80 @@ bool kernel_pick_grad(const KernelCall *call, Error *error) {
 /* A composite: compiled plans hold what it expands to. */
 bool kernel_cross_entropy(const KernelCall *call, Error *error) {
     return reference_cross_entropy(call, error);
+}
+
+/* ---------------------------------------------------------------- rows of a cross_entropy */
+
+/* Rows of `length` logits, those from class `begin` on of `classes`. */
+typedef struct LossRun {
+    LossLoops loops;
+    SumLoops sums;
+    const Operand *label;
+    const char *x;
+    void *dx, *loss, *most, *sum; /* of a gradient loss: dy */
+    int64_t begin, length, classes;
+    double smoothing;
+} LossRun;
+
+static LossRun loss_run(const KernelCall *call, const Operand *label) {
+    const Operand *x = &call->in[0];
+    const int last = x->local.ndim - 1;
+    return (LossRun){.loops = vector_variant(vector_variants() - 1)->loss(x->dtype),
+                     .sums = sum_loops(x->dtype),
+                     .label = label,
+                     .x = x->data,
+                     .begin = x->box.begin[last],
+                     .length = x->local.dim[last],
+                     .classes = x->global.dim[last],
+                     .smoothing = call->attr[0].f};
+}
+
+#define LOSS(suffix, T)                                                                                                                    \
+    static void loss_rows_##suffix(void *context, int64_t begin, int64_t end) {                                                            \
+        const LossRun *run = context;                                                                                                      \
+        for (int64_t row = begin; row < end; row++) {                                                                                      \
+            const T *x = (const T *)run->x + row * run->length;                                                                            \
+            const int64_t at = index_within(run->label, row, 0, run->length);                                                              \
+            double most, total = 0, sum = run->loops.sums(x, run->length, &most), mean = 0;                                                \
+            if (run->smoothing > 0) {                                                                                                      \
+                run->sums.run(&total, x, 1, run->length);                                                                                  \
+                mean = total / (double)run->length - most;                                                                                 \
+            }                                                                                                                              \
+            const double own = (at >= 0 ? (double)x[at] : 0) - most;                                                                       \
+            ((T *)run->loss)[row] = (T)(log(sum) - (1 - run->smoothing) * own - run->smoothing * mean);                                    \
+            ((T *)run->most)[row] = (T)most;                                                                                               \
+            ((T *)run->sum)[row] = (T)sum;                                                                                                 \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void loss_slopes_##suffix(void *context, int64_t begin, int64_t end) {                                                          \
+        const LossRun *run = context;                                                                                                      \
+        for (int64_t row = begin; row < end; row++) {                                                                                      \
+            const T *x = (const T *)run->x + row * run->length;                                                                            \
+            T *dx = (T *)run->dx + row * run->length;                                                                                      \
+            const double dy = ((const T *)run->loss)[row], sum = ((const T *)run->sum)[row];                                               \
+            const int64_t at = index_within(run->label, row, run->begin, run->length);                                                     \
+            run->loops.slopes(x, dx, run->length, ((const T *)run->most)[row], dy / sum, run->smoothing * dy / (double)run->classes);      \
+            if (at >= 0) dx[at] = (T)(dx[at] - (1 - run->smoothing) * dy);                                                                 \
+        }                                                                                                                                  \
+    }
+FOR_FLOATS(LOSS)
+
+bool kernel_cross_entropy_rows(const KernelCall *call, Error *error) {
+    (void)error;
+    static PoolFn *const rows[NDTYPES] = {loss_rows_f32, loss_rows_f64};
+    LossRun run = loss_run(call, &call->in[1]);
+    run.loss = call->out[0].data, run.most = call->out[1].data, run.sum = call->out[2].data;
+    pool_run(call_pool(call), shape_elements(&call->out[0].local), 1 + GRAIN / (10 * run.length + 1), rows[call->in[0].dtype], &run);
+    return true;
+}
+
+bool kernel_cross_entropy_rows_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    static PoolFn *const rows[NDTYPES] = {loss_slopes_f32, loss_slopes_f64};
+    LossRun run = loss_run(call, &call->in[2]);
+    run.loss = call->in[1].data, run.most = call->in[3].data, run.sum = call->in[4].data, run.dx = call->out[0].data;
+    pool_run(call_pool(call), shape_elements(&call->in[1].local), 1 + GRAIN / (10 * run.length + 1), rows[call->in[0].dtype], &run);
+    return true;
 }
 
 /* ---------------------------------------------------------------- tables */

@@ -36,16 +36,52 @@ bool reference_pick_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
+/* The largest of a row, and the sum of exp(x - largest). */
+static double row_sum(const Operand *x, int64_t begin, int64_t length, double *most) {
+    double sum = 0;
+    *most = -INFINITY;
+    for (int64_t k = begin; k < begin + length; k++)
+        *most = fmax(*most, element_get(x, k));
+    for (int64_t k = begin; k < begin + length; k++)
+        sum += exp(element_get(x, k) - *most);
+    return sum;
+}
+
 /* log(sum of exp) of a row less its elements' share: 1 - smoothing of the one at the label, smoothing of their mean. */
 static double row_loss(const Operand *x, int64_t begin, int64_t length, int64_t place, double smoothing) {
-    double most = -INFINITY, sum = 0, mean = 0;
+    double most, sum = row_sum(x, begin, length, &most), mean = 0;
     for (int64_t k = begin; k < begin + length; k++)
-        most = fmax(most, element_get(x, k));
-    for (int64_t k = begin; k < begin + length; k++) {
-        sum += exp(element_get(x, k) - most);
         mean += (element_get(x, k) - most) / (double)length;
+    return log(sum) - (1 - smoothing) * ((place >= 0 ? element_get(x, place) : 0) - most) - smoothing * mean;
+}
+
+bool reference_cross_entropy_rows(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0];
+    const int64_t length = x->local.dim[x->local.ndim - 1];
+    for (int64_t row = 0, rows = shape_elements(&call->out[0].local); row < rows; row++) {
+        double most, sum = row_sum(x, row * length, length, &most);
+        element_set(&call->out[0], row, row_loss(x, row * length, length, place_of(x, &call->in[1], row), call->attr[0].f));
+        element_set(&call->out[1], row, most);
+        element_set(&call->out[2], row, sum);
     }
-    return log(sum) - (1 - smoothing) * (place >= 0 ? element_get(x, place) - most : 0) - smoothing * mean;
+    return true;
+}
+
+bool reference_cross_entropy_rows_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0];
+    const int last = x->local.ndim - 1;
+    const int64_t length = x->local.dim[last];
+    const double smoothing = call->attr[0].f;
+    for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
+        const int64_t row = i / length;
+        const double dy = element_get(&call->in[1], row);
+        const double own = place_of(x, &call->in[2], row) == i ? 1 - smoothing : 0, share = smoothing / (double)x->global.dim[last];
+        const double power = exp(element_get(x, i) - element_get(&call->in[3], row)) / element_get(&call->in[4], row);
+        element_set(&call->out[0], i, (power - own - share) * dy);
+    }
+    return true;
 }
 
 /* A composite: compiled plans hold what it expands to. */

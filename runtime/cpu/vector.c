@@ -1,4 +1,4 @@
-/* vector: see vector.h. attentionloops.c, batchloops.c, depthwiseloops.c, elements.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
+/* vector: see vector.h. attentionloops.c, batchloops.c, depthwiseloops.c, elements.c, lossloops.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
 #include "runtime/cpu/vector.h"
 
 #define DECLARE(variant)                                                                                                                   \
@@ -8,11 +8,12 @@
     NormLoop *norm_loop_##variant(OpCode op, DType dtype);                                                                                 \
     BatchNormLoop *batch_loop_##variant(DType dtype);                                                                                      \
     AttentionLoops attention_loops_##variant(DType dtype);                                                                                 \
+    LossLoops loss_loops_##variant(DType dtype);                                                                                           \
     DepthwiseLoops depthwise_loops_##variant(DType dtype);
 #define VARIANT(variant)                                                                                                                   \
     {                                                                                                                                      \
         element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant, batch_loop_##variant,                        \
-            attention_loops_##variant, depthwise_loops_##variant                                                                           \
+            attention_loops_##variant, loss_loops_##variant, depthwise_loops_##variant                                                     \
     }
 DECLARE(base)
 #ifdef PRUN_VECTORS

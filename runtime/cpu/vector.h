@@ -51,6 +51,13 @@ typedef struct AttentionLoops {
     double (*along)(const void *a, const void *b, int64_t n); /* sum of a b */
 } AttentionLoops;
 
+/* A row of n logits of cross_entropy. */
+typedef struct LossLoops {
+    double (*sums)(const void *logits, int64_t n, double *most); /* the largest; the sum of exp(x - largest) */
+    void (*slopes)(const void *logits, void *slopes, int64_t n, double most, double factor,
+                   double taken); /* exp(x - most) factor - taken; may be in place */
+} LossLoops;
+
 /* A plane of a convolution whose groups have one channel each; w: the taps, row-major. */
 typedef struct DepthwiseLoops {
     void (*forward)(const Planes *planes, const void *x, const void *w, void *y);
@@ -65,6 +72,7 @@ typedef struct VectorLoops {
     NormLoop *(*norm)(OpCode op, DType dtype);
     BatchNormLoop *(*batch)(DType dtype);
     AttentionLoops (*attention)(DType dtype);
+    LossLoops (*loss)(DType dtype);
     DepthwiseLoops (*depthwise)(DType dtype);
 } VectorLoops;
 

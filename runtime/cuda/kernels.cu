@@ -21,6 +21,7 @@
 #include "runtime/cuda/norm.cuh"
 #include "runtime/cuda/batchnorm.cuh"
 #include "runtime/cuda/lookup.cuh"
+#include "runtime/cuda/loss.cuh"
 #include "runtime/cuda/gather.cuh"
 #include "runtime/cuda/pull.cuh"
 #include "runtime/cuda/random.cuh"

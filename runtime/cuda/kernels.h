@@ -299,6 +299,23 @@ LAUNCHED kernels_place(void *wide, const void *narrow, uint64_t bits, const Kern
 LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
 /* table[r] = the sum of rows[i] over all i with index[i] = r; types of reals. Sums of more than 2048 rows are rounded to the type again for each 2048 of them. */
 LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, cudaStream_t stream);
+
+/* loss.cuh */
+
+/* Logits x [label.n, label.length], those of `classes` that are here. loss, most, sum: a number a row, f32 of types of 16 bits; dx NULL: results, else operands, loss being dy.
+ * dx may be x. */
+typedef struct KernelLoss {
+    KernelIndex label;
+    const void *x;
+    void *dx, *loss, *most, *sum;
+    int64_t classes;
+    double smoothing;
+    int dtype; /* of x and dx */
+} KernelLoss;
+LAUNCHED kernels_loss(const KernelLoss *loss, cudaStream_t stream);
+
+/* lookup.cuh */
+
 /* A table, w, and its slots, m and v of lazy_adam, by the rows g that an index names; no other row is touched. */
 typedef struct TableUpdate {
     KernelIndex index;

@@ -23,6 +23,30 @@ bool kernel_pick_grad(const KernelCall *call, Error *error) {
                          error);
 }
 
+static bool loss(const KernelCall *call, const Operand *label, const Operand *numbers, const Operand *dy, void *dx, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *x = &call->in[0];
+    const int last = x->local.ndim - 1;
+    const KernelLoss args = {.label = index_of(label, x, last),
+                             .x = x->data,
+                             .dx = dx,
+                             .loss = dy->data,
+                             .most = numbers[0].data,
+                             .sum = numbers[1].data,
+                             .classes = x->global.dim[last],
+                             .smoothing = call->attr[0].f,
+                             .dtype = (int)x->dtype};
+    return cuda_launched(cuda, kernels_loss(&args, cuda->compute), op_table[call->op].name, error);
+}
+
+bool kernel_cross_entropy_rows(const KernelCall *call, Error *error) {
+    return loss(call, &call->in[1], &call->out[1], &call->out[0], NULL, error);
+}
+
+bool kernel_cross_entropy_rows_grad(const KernelCall *call, Error *error) {
+    return loss(call, &call->in[2], &call->in[3], &call->in[1], call->out[0].data, error);
+}
+
 bool kernel_one_hot(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *out = &call->out[0];

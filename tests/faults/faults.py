@@ -572,7 +572,16 @@ seed(script("states", "compiler/pcc", "States.test_a_state_takes_the_mean_over_a
 seed(script("states", "runtime/prun", "States.test_what_is_dropped_does_not_depend_on_ranks_or_strategies"),
      ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)(first + i)", "(uint64_t)i"))
 seed(script("functions", "compiler/pcc", "Functions.test_labels_that_are_ignored_and_smoothing"),
-     ("labels that are ignored lose nothing", "expand_cross_entropy", "OP_not_equal", "OP_equal"))
+     ("labels that are ignored lose nothing", "expand_cross_entropy", "OP_not_equal", "OP_equal"),
+     ("smoothing takes of the label what it gives to all, where classes are split too", "split_cross_entropy_rows", "number, NULL, 1 - s", "number, NULL, 1"))
+seed(script("classes", "runtime/prun", "Classes.test_losses_are_the_formulas_however_rows_and_classes_are_split"),
+     ("the gradient of split classes is that of this rank's", "loss_run", "x->box.begin[last]", "0"))
+seed(unit("proof", "operators"),
+     ("proof: classes of which a loss is computed are whole", "class_loss", "if (d < x.ndim - 1 || gradient)", "if (true)"))
+seed(unit("ir", "adjoint"),
+     ("the gradient of a row's loss has the row's sum", "adjoint_cross_entropy_rows", "forward.out[2]}", "forward.out[1]}"))
+seed(unit("proof", "semantics"),
+     ("what is given a number a row is not computed element by element", "op_elementwise", "op_table[op].in_place && !op_table[op].by_rows", "op_table[op].in_place"))
 seed(PROVED,
      ("gradients of one value are summed", "accumulate", "grad[value] < 0", "true"),
      ("every operand gets its gradient", "backward",

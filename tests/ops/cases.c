@@ -275,6 +275,19 @@ void cases_lookups(CaseFn *fn, void *context) {
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(8, 6), SHAPE(8)}, .most = 6);
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(5), SCALAR}, .most = 5);
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(200, 100, 9), SHAPE(200, 100)}, .most = 9);
+    const Shape logits[] = {SHAPE(8, 6),    SHAPE(5),       SHAPE(4, 6, 3), SHAPE(70, 33), SHAPE(300, 64),
+                            SHAPE(3, 1024), SHAPE(3, 1025), SHAPE(2, 5000), SHAPE(2, 5001)};
+    const Attr smoothing[] = {{0}, NUMBER(0.25)};
+    for (size_t s = 0; s < COUNT(logits); s++)
+        for (size_t k = 0; k < COUNT(smoothing); k++) {
+            Shape row = logits[s], number = logits[s];
+            const double n = (double)row.dim[--row.ndim];
+            number.dim[row.ndim] = 1;
+            CASE(.op = OP_cross_entropy_rows, .nin = 2, .in = {logits[s], row}, .attr = {smoothing[k]}, .most = (int64_t)n, .length = n,
+                 .size = 8);
+            CASE(.op = OP_cross_entropy_rows_grad, .nin = 5, .in = {logits[s], row, row, number, number}, .attr = {smoothing[k]},
+                 .most = (int64_t)n, .length = n, .size = 400, .positive = true);
+        }
     for (int64_t n = 1; n < 40; n += 7) {
         CASE(.op = OP_pick_grad, .nin = 2, .in = {SHAPE(8), SHAPE(8)}, .attr = {INT(n)}, .most = n);
         CASE(.op = OP_pick_grad, .nin = 2, .in = {SHAPE(20, 10), SHAPE(20, 10)}, .attr = {INT(n + 1)}, .most = n + 1);
@@ -572,6 +585,14 @@ void cases_timed(CaseFn *fn, void *context) {
     CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(4096, 512), SHAPE(8, 128)}, .most = 4096);
     CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(8, 128, 512), SHAPE(8, 128)}, .attr = {INT(4096)}, .most = 4096, .length = 1024);
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(8192, 128), SHAPE(8192)}, .most = 128);
+    const Shape logits[] = {SHAPE(8192, 10), SHAPE(8192, 128), SHAPE(512, 50257)};
+    for (size_t s = 0; s < COUNT(logits); s++) {
+        const Shape row = SHAPE(logits[s].dim[0]), number = SHAPE(logits[s].dim[0], 1);
+        CASE(.op = OP_cross_entropy_rows, .nin = 2, .in = {logits[s], row}, .most = logits[s].dim[1], .length = (double)logits[s].dim[1],
+             .size = 8);
+        CASE(.op = OP_cross_entropy_rows_grad, .nin = 5, .in = {logits[s], row, row, number, number}, .most = logits[s].dim[1],
+             .positive = true, .size = 400);
+    }
     product(fn, context, SHAPE(512, 512), SHAPE(512, 512));
     CASE(.op = OP_matmul, .nin = 2, .in = {SHAPE(1024, 512), SHAPE(512, 2048)}, .length = 512, .size = 512);
     CASE(.op = OP_einsum, .nin = 2, .in = {heads, heads}, .attr = {{.given = true, .text = "bhqd,bhkd->bhqk"}}, .length = 64, .size = 64);

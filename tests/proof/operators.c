@@ -13,7 +13,8 @@ typedef struct Fixture {
     const Node *node;
 } Fixture;
 
-static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) { /* put has an index [8] */
+static void begin(Fixture *f, OpCode op, int nin, bool row,
+                  const Attr *attr) { /* put has an index [8], a loss labels [8] and numbers [8, 1] */
     arena_init(&f->arena);
     graph_init(&f->graph, &f->arena);
     f->graph.nranks = 8;
@@ -21,7 +22,8 @@ static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) { 
     for (int i = 0; i < nin; i++) {
         TensorType type = {.dtype = F32, .shape = {2, {8, 8}}};
         if (row && i == 1) type.shape = (Shape){1, {8}};
-        if (op == OP_put && i == 2) type.shape = (Shape){1, {8}};
+        if ((op == OP_put || op == OP_cross_entropy_rows_grad) && i == 2) type.shape = (Shape){1, {8}};
+        if (op == OP_cross_entropy_rows_grad && i > 2) type.shape = (Shape){2, {8, 1}};
         if (i > 0 && op_type(op, false, i) == 'i') type.dtype = I32;
         in[i] = graph_constant(&f->graph, type, NULL, 1, NULL, (Span){0});
     }
@@ -159,6 +161,24 @@ Test(proof_operators, lines_of_sums_and_rows_of_the_largest_are_whole) {
 }
 
 /* Each rank puts what falls into its part; rows and indices are whole along the axis. */
+/* The largest logit of a row and the sum of exponentials are of all classes; with these two the gradient of each class is computed alone. */
+Test(proof_operators, the_classes_of_a_loss_are_whole_those_of_its_gradient_are_not) {
+    Fixture f;
+    begin(&f, OP_cross_entropy_rows, 2, true, NULL);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1]", "[8@1]", "[8@1 -]", "[8@1 -]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[-]", "[-] +sum(8@1)", "[- -] +sum(8@1)", "[- -] +sum(8@1)"}),
+                  "parts of a row");
+    cr_expect_not(fits(&f, (const char *const[]){P, "[-]", "[-] +sum(8@1)", P, P}), "the maximum of terms");
+    arena_finish(&f.arena);
+    begin(&f, OP_cross_entropy_rows_grad, 5, true, NULL);
+    cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[-]", "[-]", "[- -]", "[- -]", "[- 8@1]"}));
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1]", "[8@1]", "[8@1 -]", "[8@1 -]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){W, "[-] +sum(8@1)", "[-]", W, W, P}));
+    cr_expect_not(fits(&f, (const char *const[]){W, "[-]", "[-]", W, P, P}), "a term of the sum");
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1]", "[-]", "[8@1 -]", "[8@1 -]", "[8@1 -]"}), "labels of other rows");
+    arena_finish(&f.arena);
+}
+
 Test(proof_operators, rows_are_put_into_any_part_of_a_tensor) {
     Fixture f;
     Attr attr[MAX_ATTRS] = {{.given = true, .i = 0}};

@@ -51,6 +51,8 @@ bool simulate_norm(const Node *node, const SimTensor *in, SimTensor *out, char *
 bool simulate_lookup(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
 bool simulate_table_rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
 bool simulate_table_update(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
+bool simulate_loss(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* cross_entropy_rows */
+bool simulate_loss_grad(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n);
 bool simulate_one_hot(const SimTensor *in, SimTensor *out, char *why, size_t n);
 bool simulate_windows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n); /* simulate_windows.c: one slice */
 bool simulate_knows(OpCode op);

@@ -26,7 +26,7 @@ static bool positive(uint32_t a) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, TABLE, TABLE_UPDATE, ALONG, WINDOW } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, ATTEND, TURN, LOOKUP, CLASSES, TABLE, TABLE_UPDATE, ALONG, WINDOW } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
 #define ELEMENTWISE(name) [OP_##name] = ELEMENT,
@@ -62,6 +62,8 @@ static const Way way_of[NOPS] = {
     [OP_split] = CUT,
     [OP_pick] = LOOKUP,
     [OP_pick_grad] = LOOKUP,
+    [OP_cross_entropy_rows] = CLASSES,
+    [OP_cross_entropy_rows_grad] = CLASSES,
     [OP_embedding] = TABLE,
     [OP_embedding_grad] = TABLE,
     [OP_embedding_sgd] = TABLE_UPDATE,
@@ -593,6 +595,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return simulate_attention(node, in, out, why, n);
     case LOOKUP:
         return node->op == OP_one_hot ? simulate_one_hot(in, out, why, n) : simulate_lookup(node, in, out, why, n);
+    case CLASSES:
+        return node->op == OP_cross_entropy_rows ? simulate_loss(node, in, out, why, n) : simulate_loss_grad(node, in, out, why, n);
     case TABLE:
         return simulate_table_rows(node, in, out, why, n);
     case TABLE_UPDATE:

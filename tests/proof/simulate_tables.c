@@ -24,6 +24,46 @@ bool simulate_lookup(const Node *node, const SimTensor *in, SimTensor *out, char
     return true;
 }
 
+/* A row's largest and its sum are functions of all of it; its loss is one of these, less the share of each logit. */
+bool simulate_loss(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    const int last = in[0].local.ndim - 1;
+    const int64_t length = in[0].local.dim[last], rows = shape_elements(&in[1].local);
+    const uint32_t smoothing = simulate_number(node->attr[0].f), share = times(smoothing, inverse(integer(in[0].global.dim[last])));
+    if (!is_whole(&in[0], last) || shape_elements(&in[0].local) != rows * length) return fault(why, n, "a row that is not whole");
+    for (int64_t row = 0; row < rows; row++) {
+        uint32_t whole = 0, taken = 0;
+        uint64_t key = OP_cross_entropy_rows;
+        for (int64_t k = 0; k < length; k++) {
+            const uint32_t x = in[0].at[row * length + k];
+            const bool own = in[1].at[row] == (uint32_t)k;
+            whole = plus(whole, x);
+            key = simulate_mix(key ^ x);
+            taken = plus(taken, times(x, plus(share, own ? plus(1, negative(smoothing)) : 0)));
+        }
+        if (in[1].at[row] == SIM_POISON) taken = SIM_POISON;
+        out[0].at[row] = plus(any_function(key, whole), negative(taken));
+        out[1].at[row] = any_function(key + 1, whole);
+        out[2].at[row] = any_function(key + 2, whole);
+    }
+    return true;
+}
+
+/* A function of a logit, less its share, and of its row's two numbers, times dy. */
+bool simulate_loss_grad(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    const int last = in[0].local.ndim - 1;
+    const int64_t length = in[0].local.dim[last], rows = shape_elements(&in[1].local);
+    const uint32_t smoothing = simulate_number(node->attr[0].f), share = times(smoothing, inverse(integer(in[0].global.dim[last])));
+    if (!shape_equal(&in[0].local, &out->local) || in[0].begin[last] != out->begin[last] || shape_elements(&in[2].local) != rows)
+        return fault(why, n, "not a number for each row");
+    for (int64_t e = 0; e < rows * length; e++) {
+        const int64_t row = e / length;
+        const uint32_t label = in[2].at[row], own = label == in[0].begin[last] + e % length ? plus(1, negative(smoothing)) : 0;
+        const uint32_t power = times(any_function(OP_exp, plus(in[0].at[e], negative(in[3].at[row]))), inverse(in[4].at[row]));
+        out->at[e] = label == SIM_POISON ? SIM_POISON : times(in[1].at[row], plus(power, negative(plus(share, own))));
+    }
+    return true;
+}
+
 /* For each index the row of the table with that number, or the other way round added to it; rows that are elsewhere count for nothing. */
 bool simulate_table_rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     bool back = node->op == OP_embedding_grad;

@@ -116,6 +116,20 @@ const Trial trials[] = {
     {.op = OP_pick, .nin = 2, .in = {S(4, 6, 3), S(4, 6)}, .hidden = true},
     {.op = OP_pick, .nin = 2, .in = {S(5), {0}}},
     {.op = OP_pick_grad, .nin = 2, .in = {S(7), S(7)}, .attr = {INT(5)}},
+    {.op = OP_cross_entropy_rows, .nin = 2, .in = {S(7, 5), S(7)}, .hashed = true},
+    {.op = OP_cross_entropy_rows, .nin = 2, .in = {S(4, 6, 3), S(4, 6)}, .attr = {REAL(0.25)}, .hashed = true},
+    {.op = OP_cross_entropy_rows, .nin = 2, .in = {S(4, 6, 3), S(4, 6)}, .attr = {REAL(0.25)}, .hashed = true, .hidden = true},
+    {.op = OP_cross_entropy_rows_grad, .nin = 5, .in = {S(7, 5), S(7), S(7), S(7, 1), S(7, 1)}, .hashed = true},
+    {.op = OP_cross_entropy_rows_grad,
+     .nin = 5,
+     .in = {S(4, 6, 3), S(4, 6), S(4, 6), S(4, 6, 1), S(4, 6, 1)},
+     .attr = {REAL(0.25)},
+     .hashed = true},
+    {.op = OP_cross_entropy_rows_grad,
+     .nin = 5,
+     .in = {S(4, 6, 3), S(4, 6), S(4, 6), S(4, 6, 1), S(4, 6, 1)},
+     .hashed = true,
+     .hidden = true},
     {.op = OP_pick_grad, .nin = 2, .in = {S(4, 6), S(4, 6)}, .attr = {INT(3)}, .hidden = true},
     {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("f32")}},
     {.op = OP_compress, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("bf16")}},
@@ -292,7 +306,7 @@ const int ntrials = sizeof trials / sizeof *trials;
 
 DType trial_type(const Trial *trial, int operand, DType dtype) {
     char letter = op_type(trial->op, false, operand);
-    return letter == 'i' ? (operand == 0 ? I64 : I32) : letter == 'b' ? BOOL : dtype;
+    return letter == 'i' ? (operand == 0 ? I64 : I32) : letter == 'b' ? BOOL : letter == 'w' && dtype_is_half(dtype) ? F32 : dtype;
 }
 
 void trial_open(TrialGraph *t, const Trial *trial, DType dtype) {

@@ -1,0 +1,49 @@
+/* lossloops: rows of cross_entropy. Sums are double, of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
+#include "runtime/cpu/functions.h"
+#include "runtime/cpu/vector.h"
+
+enum { LANES = 16 };
+
+#define ROWS(suffix, T)                                                                                                                    \
+    static double sums_##suffix(const void *logits, int64_t n, double *most) {                                                             \
+        const T *x = logits;                                                                                                               \
+        T lane[LANES], top;                                                                                                                \
+        double sum[LANES] = {0};                                                                                                           \
+        int64_t first = 0;                                                                                                                 \
+        for (int l = 0; l < LANES; l++)                                                                                                    \
+            lane[l] = x[0];                                                                                                                \
+        for (; first + LANES <= n; first += LANES) {                                                                                       \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = x[first + l] > lane[l] ? x[first + l] : lane[l];                 \
+        }                                                                                                                                  \
+        for (; first < n; first++)                                                                                                         \
+            lane[0] = x[first] > lane[0] ? x[first] : lane[0];                                                                             \
+        top = lane[0];                                                                                                                     \
+        for (int l = 1; l < LANES; l++)                                                                                                    \
+            top = lane[l] > top ? lane[l] : top;                                                                                           \
+        for (first = 0; first + LANES <= n; first += LANES) {                                                                              \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += exp_##suffix(x[first + l] - top);                                \
+        }                                                                                                                                  \
+        for (int l = 0; l < LANES; l++)                                                                                                    \
+            lane[l] = first + l < n ? x[first + l] - top : 0;                                                                              \
+        _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += first + l < n ? (double)exp_##suffix(lane[l]) : 0;                   \
+        for (int half = LANES / 2; half > 0; half /= 2)                                                                                    \
+            for (int l = 0; l < half; l++)                                                                                                 \
+                sum[l] += sum[l + half];                                                                                                   \
+        *most = (double)top;                                                                                                               \
+        return sum[0];                                                                                                                     \
+    }                                                                                                                                      \
+    static void slopes_##suffix(const void *logits, void *slopes, int64_t n, double most, double factor, double taken) {                   \
+        const T *x = logits, top = (T)most, by = (T)factor, less = (T)taken;                                                               \
+        T *dx = slopes;                                                                                                                    \
+        _Pragma("omp simd") for (int64_t k = 0; k < n; k++) dx[k] = exp_##suffix(x[k] - top) * by - less;                                  \
+    }
+ROWS(f32, float)
+ROWS(f64, double)
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+LossLoops JOIN(loss_loops_, VECTOR)(DType dtype);
+LossLoops JOIN(loss_loops_, VECTOR)(DType dtype) {
+    static const LossLoops loops[2] = {{sums_f32, slopes_f32}, {sums_f64, slopes_f64}};
+    return loops[dtype == F64];
+}
