@@ -3,8 +3,84 @@
  * g_j = p_j (t_j - dy y) scale the gradients are dq = sum of g_j k_j, dk_j = sum over queries of g_j q, dv_j = sum over queries of p_j dy. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "proof/internal.h"
 #include "proof/walk.h"
+
+/* ---------------------------------------------------------------- letters */
+
+/* attention and what it is taken apart into. Tensors, a letter each: Q and Y [lead.., share, m, width], S the same with width 1, K and V [lead.., n, width], M a mask
+ * that broadcasts to [lead.., share, m, n]; widths are needed whole, and so have no letter; nor have the keys of attention itself, whose results are no sums over them. */
+static const char *attention_tensors(OpCode op) {
+    return op == OP_dot_product_attention ? "QKVMYSS"
+           : op == OP_attention_grad      ? "QYKVYSSMQKV"
+           : op == OP_attention_most      ? "QKMS"
+                                          : "QKVSMSY";
+}
+
+bool attention_is_masked(const Node *node) {
+    return strlen(attention_tensors(node->op)) == (size_t)(node->nin + node->nout);
+}
+
+typedef struct Attention {
+    int lead, share;             /* dimensions; 0 or 1 */
+    int8_t letter[MAX_NDIM + 1]; /* of the scores' dimensions; -1: needed whole */
+    int64_t size[MAX_NDIM + 1];
+    int64_t width[2]; /* of Q and K, of V and Y; 0: not seen yet */
+} Attention;
+
+static bool attention_mask(const Attention *a, Plain mask, int8_t *map) {
+    for (int d = 0; d < mask.ndim; d++) {
+        const int at = d + a->lead + a->share + 2 - mask.ndim;
+        if (at < 0 || (mask.dim[d] != a->size[at] && mask.dim[d] != 1)) return false;
+        if (mask.dim[d] == a->size[at]) map[mask.hidden + d] = a->letter[at];
+    }
+    return true;
+}
+
+static bool attention_tensor(Attention *a, char tensor, Plain own, int8_t *map) {
+    const bool keys = tensor == 'K' || tensor == 'V';
+    const int queries = a->lead + a->share, rows = keys ? a->lead : queries;
+    if (tensor == 'M') return attention_mask(a, own, map);
+    if (own.ndim != rows + 2) return false;
+    for (int d = 0; d <= rows; d++) {
+        const int at = keys && d == rows ? queries + 1 : d;
+        if (own.dim[d] != a->size[at]) return false;
+        map[own.hidden + d] = a->letter[at];
+    }
+    const int64_t last = own.dim[rows + 1];
+    int64_t *width = &a->width[tensor == 'V' || tensor == 'Y'];
+    if (tensor == 'S') return last == 1;
+    if (*width == 0) *width = last;
+    return *width == last;
+}
+
+bool attention_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    const char *tensors = attention_tensors(node->op);
+    const bool masked = attention_is_masked(node);
+    const Plain q = plain_of(graph, node->in[0]), k = plain_of(graph, node->in[node->op == OP_attention_grad ? 2 : 1]);
+    Attention a = {.lead = k.ndim - 2, .share = q.ndim - k.ndim};
+    if (a.lead < 0 || a.share < 0 || a.share > 1) return field_fail(why, n, "queries and keys of unlike dimensions");
+    for (int d = 0; d < q.ndim; d++) {
+        const bool keys = d == q.ndim - 1;
+        a.size[d] = keys ? k.dim[a.lead] : q.dim[d];
+        a.letter[d] = (int8_t)(keys && node->op == OP_dot_product_attention ? -1 : letter_new(letters, a.size[d]));
+    }
+    int part = 0;
+    for (const char *at = tensors; *at; at++) {
+        if (*at == 'M' && !masked) continue;
+        const bool is_in = part < node->nin;
+        const int own = is_in ? part : part - node->nin;
+        part++;
+        if (!attention_tensor(&a, *at, plain_of(graph, is_in ? node->in[own] : node->out[own]),
+                              is_in ? letters->in[own] : letters->out[own]))
+            return field_fail(why, n, "an operand or result that does not fit queries and keys");
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- values */
 
 typedef struct Scores {
     const FieldTensor *q, *k, *v, *mask; /* v, mask: NULL where there is none */

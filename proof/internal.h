@@ -97,10 +97,35 @@ typedef struct Letters {
     bool places;         /* the elements of a result are some of the operand's, each once: it may be a view of it */
     bool elementwise;    /* each result element needs just the operand elements of the same index */
 } Letters;
+
+/* Operand and result types without the hidden dimension. */
+typedef struct Plain {
+    int hidden; /* 1 where dimension 0 is the hidden one */
+    int ndim;
+    const int64_t *dim;
+} Plain;
+
+static inline Plain plain_of(const Graph *graph, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    Plain p = {.hidden = type->hidden, .ndim = type->shape.ndim - type->hidden, .dim = type->shape.dim + type->hidden};
+    return p;
+}
+
+static inline int letter_new(Letters *letters, int64_t size) {
+    if (letters->n == 32) return -1;
+    letters->size[letters->n] = size;
+    return letters->n++;
+}
+
 bool put_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n); /* of put, likewise */
 bool along_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                    size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
 bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters *letters, char *why, size_t n); /* batchnorm.c */
+/* attention.c: attention and what it is taken apart into. */
+bool attention_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
+bool attention_is_masked(const Node *node); /* whether the last operand is a mask */
+bool class_loss_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
+                        size_t n); /* loss.c: cross_entropy_rows, its gradient */
 bool hidden_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                     size_t n); /* hidden.c: replicate, replica_sum, expose */
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);

@@ -10,25 +10,6 @@ static bool fail(char *why, size_t n, const char *text) {
     return false;
 }
 
-/* Operand and result types without the hidden dimension. */
-typedef struct Plain {
-    int hidden; /* 1 where dimension 0 is the hidden one */
-    int ndim;
-    const int64_t *dim;
-} Plain;
-
-static Plain plain_of(const Graph *graph, int value) {
-    const TensorType *type = &graph->values.at[value].type;
-    Plain p = {.hidden = type->hidden, .ndim = type->shape.ndim - type->hidden, .dim = type->shape.dim + type->hidden};
-    return p;
-}
-
-static int letter_new(Letters *letters, int64_t size) {
-    if (letters->n == 32) return -1;
-    letters->size[letters->n] = size;
-    return letters->n++;
-}
-
 /* Every result dimension is a letter; operands align right and repeat where their size is 1. */
 static bool broadcast(const Graph *graph, const Node *node, Letters *letters, bool exact, char *why, size_t n) {
     Plain y = plain_of(graph, node->nout ? node->out[0] : node->in[0]);
@@ -263,77 +244,6 @@ static bool normalising(const Graph *graph, const Node *node, int weight, Letter
     return true;
 }
 
-/* attention and what it is taken apart into. Tensors, a letter each: Q and Y [lead.., share, m, width], S the same with width 1, K and V [lead.., n, width], M a mask
- * that broadcasts to [lead.., share, m, n]; widths are needed whole, and so have no letter; nor have the keys of attention itself, whose results are no sums over them. */
-static const char *attention_tensors(OpCode op) {
-    return op == OP_dot_product_attention ? "QKVMYSS"
-           : op == OP_attention_grad      ? "QYKVYSSMQKV"
-           : op == OP_attention_most      ? "QKMS"
-                                          : "QKVSMSY";
-}
-
-/* Whether the last operand is a mask. */
-static bool is_masked(const Node *node) {
-    return strlen(attention_tensors(node->op)) == (size_t)(node->nin + node->nout);
-}
-
-typedef struct Attention {
-    int lead, share;             /* dimensions; 0 or 1 */
-    int8_t letter[MAX_NDIM + 1]; /* of the scores' dimensions; -1: needed whole */
-    int64_t size[MAX_NDIM + 1];
-    int64_t width[2]; /* of Q and K, of V and Y; 0: not seen yet */
-} Attention;
-
-static bool attention_mask(const Attention *a, Plain mask, int8_t *map) {
-    for (int d = 0; d < mask.ndim; d++) {
-        const int at = d + a->lead + a->share + 2 - mask.ndim;
-        if (at < 0 || (mask.dim[d] != a->size[at] && mask.dim[d] != 1)) return false;
-        if (mask.dim[d] == a->size[at]) map[mask.hidden + d] = a->letter[at];
-    }
-    return true;
-}
-
-static bool attention_tensor(Attention *a, char tensor, Plain own, int8_t *map) {
-    const bool keys = tensor == 'K' || tensor == 'V';
-    const int queries = a->lead + a->share, rows = keys ? a->lead : queries;
-    if (tensor == 'M') return attention_mask(a, own, map);
-    if (own.ndim != rows + 2) return false;
-    for (int d = 0; d <= rows; d++) {
-        const int at = keys && d == rows ? queries + 1 : d;
-        if (own.dim[d] != a->size[at]) return false;
-        map[own.hidden + d] = a->letter[at];
-    }
-    const int64_t last = own.dim[rows + 1];
-    int64_t *width = &a->width[tensor == 'V' || tensor == 'Y'];
-    if (tensor == 'S') return last == 1;
-    if (*width == 0) *width = last;
-    return *width == last;
-}
-
-static bool attending(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
-    const char *tensors = attention_tensors(node->op);
-    const bool masked = is_masked(node);
-    const Plain q = plain_of(graph, node->in[0]), k = plain_of(graph, node->in[node->op == OP_attention_grad ? 2 : 1]);
-    Attention a = {.lead = k.ndim - 2, .share = q.ndim - k.ndim};
-    if (a.lead < 0 || a.share < 0 || a.share > 1) return fail(why, n, "queries and keys of unlike dimensions");
-    for (int d = 0; d < q.ndim; d++) {
-        const bool keys = d == q.ndim - 1;
-        a.size[d] = keys ? k.dim[a.lead] : q.dim[d];
-        a.letter[d] = (int8_t)(keys && node->op == OP_dot_product_attention ? -1 : letter_new(letters, a.size[d]));
-    }
-    int part = 0;
-    for (const char *at = tensors; *at; at++) {
-        if (*at == 'M' && !masked) continue;
-        const bool is_in = part < node->nin;
-        const int own = is_in ? part : part - node->nin;
-        part++;
-        if (!attention_tensor(&a, *at, plain_of(graph, is_in ? node->in[own] : node->out[own]),
-                              is_in ? letters->in[own] : letters->out[own]))
-            return fail(why, n, "an operand or result that does not fit queries and keys");
-    }
-    return true;
-}
-
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
     return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb || op == OP_adafactor ||
@@ -359,30 +269,6 @@ static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, in
         if (d == index.ndim) break;
         if (index.dim[d] != wide.dim[d] || narrow.dim[d] != wide.dim[d]) return fail(why, n, "not one index for each row");
         index_map[index.hidden + d] = narrow_map[narrow.hidden + d] = (int8_t)letter;
-    }
-    return true;
-}
-
-/* Logits, their labels and numbers a row; largest and sum have a last dimension of 1. Classes have a letter where nothing is computed from all of them. */
-static bool class_loss(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
-    const bool gradient = node->op == OP_cross_entropy_rows_grad;
-    const Plain x = plain_of(graph, node->in[0]);
-    if (x.ndim < 1) return fail(why, n, "logits without classes");
-    for (int d = 0; d < x.ndim; d++)
-        if (d < x.ndim - 1 || gradient) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
-    for (int part = 1; part < node->nin + node->nout; part++) {
-        const bool is_in = part < node->nin;
-        const int k = is_in ? part : part - node->nin;
-        const Plain own = plain_of(graph, is_in ? node->in[k] : node->out[k]);
-        int8_t *map = is_in ? letters->in[k] : letters->out[k];
-        const bool wide = gradient && !is_in, kept = gradient ? k > 2 : !is_in && k > 0;
-        if (own.ndim != x.ndim - !(wide || kept) || (wide && own.dim[x.ndim - 1] != x.dim[x.ndim - 1]) ||
-            (kept && own.dim[x.ndim - 1] != 1))
-            return fail(why, n, "not a number for each row of logits");
-        for (int d = 0; d < x.ndim - !wide; d++) {
-            if (own.dim[d] != x.dim[d]) return fail(why, n, "not a number for each row of logits");
-            map[own.hidden + d] = letters->in[0][x.hidden + d];
-        }
     }
     return true;
 }
@@ -554,7 +440,7 @@ static bool result_fits(const Node *node, int result, DType dtype, DType common)
 
 /* Which operand is a condition; -1: none. */
 static int condition_operand(const Node *node) {
-    return node->op == OP_where || node->op == OP_first ? 0 : takes_mask(node->op) && is_masked(node) ? node->nin - 1 : -1;
+    return node->op == OP_where || node->op == OP_first ? 0 : takes_mask(node->op) && attention_is_masked(node) ? node->nin - 1 : -1;
 }
 
 /* All of one type, but an index, which is an integer, and a condition, which is bool. */
@@ -715,10 +601,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_dot_product_attention:
     case OP_attention_most:
     case OP_attention_sums:
-        return attending(graph, node, letters, why, n);
+        return attention_letters(graph, node, letters, why, n);
     case OP_attention_grad:
         letters->linear = LINEAR_IN_SECOND;
-        return attending(graph, node, letters, why, n);
+        return attention_letters(graph, node, letters, why, n);
     case OP_layer_norm:
     case OP_rms_norm:
         return normalising(graph, node, 1, letters, why, n);
@@ -788,11 +674,11 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return by_index(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0],
                         letters->in[1], letters->in[0], why, n);
     case OP_cross_entropy_rows:
-        return class_loss(graph, node, letters, why, n);
+        return class_loss_letters(graph, node, letters, why, n);
     case OP_cross_entropy_rows_grad:
         letters->linear = LINEAR_IN_SECOND;
         letters->by_rows = true;
-        return class_loss(graph, node, letters, why, n);
+        return class_loss_letters(graph, node, letters, why, n);
     case OP_sum_grad:
     case OP_mean_grad:
         letters->linear = LINEAR_IN_ALL;

@@ -45,14 +45,21 @@ bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
 /* ---------------------------------------------------------------- lookup.c: likewise */
 
 bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* and pick_grad */
+bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and embedding_grad */
+bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
+
+/* A tensor of rows, and one that has a number for each of them: the row of narrow's element e begins at element e * length of wide. */
+bool lookup_rows(const FieldTensor *wide, const FieldTensor *narrow, int64_t *length, int64_t *begin);
+int64_t lookup_index(Fe index, int64_t begin, int64_t length); /* where in [begin, begin + length) it is, -1: not there */
+
+/* ---------------------------------------------------------------- loss.c: likewise */
+
 bool loss_rows_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* cross_entropy_rows */
 bool loss_rows_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool loss_rows_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why,
                        size_t n); /* as norm_tangent */
 bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
-bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and embedding_grad */
-bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
-bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
 
 /* ---------------------------------------------------------------- gather.c: likewise */
 

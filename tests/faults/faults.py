@@ -577,7 +577,7 @@ seed(script("functions", "compiler/pcc", "Functions.test_labels_that_are_ignored
 seed(script("classes", "runtime/prun", "Classes.test_losses_are_the_formulas_however_rows_and_classes_are_split"),
      ("the gradient of split classes is that of this rank's", "loss_run", "x->box.begin[last]", "0"))
 seed(unit("proof", "operators"),
-     ("proof: classes of which a loss is computed are whole", "class_loss", "if (d < x.ndim - 1 || gradient)", "if (true)"))
+     ("proof: classes of which a loss is computed are whole", "class_loss_letters", "d < x.ndim - 1 || gradient ?", "true ?"))
 seed(unit("ir", "adjoint"),
      ("the gradient of a row's loss has the row's sum", "adjoint_cross_entropy_rows", "forward.out[2]}", "forward.out[1]}"))
 seed(unit("proof", "semantics"),

@@ -4,6 +4,7 @@
 
 #include "tests/ir/formulas.h"
 #include "tests/ir/plain_attention.h"
+#include "tests/ir/plain_loss.h"
 #include "tests/ir/plain_norm.h"
 #include "tests/ir/plain_windows.h"
 
@@ -320,39 +321,6 @@ static void run_topk(const Tensor *x, int result, Tensor *out) {
     }
 }
 
-/* A row's largest, and the sum of exponentials less it. */
-static double row_sum(const double *x, int64_t n, double *most) {
-    double sum = 0;
-    *most = x[0];
-    for (int64_t i = 1; i < n; i++)
-        *most = fmax(*most, x[i]);
-    for (int64_t i = 0; i < n; i++)
-        sum += exp(x[i] - *most);
-    return sum;
-}
-
-/* -log(softmax) at the label, which takes 1 - smoothing of it, and of all classes the rest; a label that means nothing picks 0. */
-static void run_loss(double smoothing, const Tensor *logits, const Tensor *label, int result, Tensor *out) {
-    const int64_t n = logits->shape.dim[logits->shape.ndim - 1];
-    for (int64_t row = 0; row < count(&label->shape); row++) {
-        const double *x = logits->at + row * n, at = label->at[row];
-        double most, sum = row_sum(x, n, &most), loss = log(sum);
-        loss -= (1 - smoothing) * ((at >= 0 && at < (double)n ? x[(int64_t)at] : 0) - most);
-        for (int64_t i = 0; i < n; i++)
-            loss -= smoothing * (x[i] - most) / (double)n;
-        out->at[row] = result == 0 ? loss : result == 1 ? most : sum;
-    }
-}
-
-static void run_loss_grad(double smoothing, const Tensor *in, Tensor *out) {
-    const int64_t n = in[0].shape.dim[in[0].shape.ndim - 1];
-    for (int64_t i = 0; i < count(&out->shape); i++) {
-        const int64_t row = i / n;
-        const double share = smoothing / (double)n + (in[2].at[row] == (double)(i % n) ? 1 - smoothing : 0);
-        out->at[i] = in[1].at[row] * (exp(in[0].at[i] - in[3].at[row]) / in[4].at[row] - share);
-    }
-}
-
 /* Result `result` of one operator on tensors without the hidden dimension; out is zero. */
 static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, int result, Tensor *out) {
     int64_t n = count(&out->shape), index[MAX_NDIM], begin[MAX_NDIM] = {0};
@@ -402,9 +370,10 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
     else if (op == OP_pick || op == OP_pick_grad)
         run_pick(op == OP_pick ? &in[0] : out, &in[1], op == OP_pick ? out : &in[0], op == OP_pick);
     else if (op == OP_cross_entropy_rows)
-        run_loss(attr[0].f, &in[0], &in[1], result, out);
+        run_loss(attr[0].f, in[0].at, in[1].at, in[0].shape.dim[in[0].shape.ndim - 1], count(&in[1].shape), result, out->at);
     else if (op == OP_cross_entropy_rows_grad)
-        run_loss_grad(attr[0].f, in, out);
+        run_loss_grad(attr[0].f, (const double *const[]){in[0].at, in[1].at, in[2].at, in[3].at, in[4].at},
+                      in[0].shape.dim[in[0].shape.ndim - 1], count(&in[1].shape), out->at);
     else if (op == OP_gather || op == OP_gather_grad)
         run_gather(axis_of(&attr[op == OP_gather_grad], in[0].shape.ndim, -1), op == OP_gather ? &in[0] : out, &in[1],
                    op == OP_gather ? out : &in[0], op == OP_gather);
