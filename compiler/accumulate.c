@@ -26,29 +26,24 @@ static int copy_input(Graph *g, const Node *node, int micro) {
     return value;
 }
 
-void graph_copy_forward(Graph *g, const bool *varies, int micro, int *copy) {
-    for (int n = 0; n < g->nforward; n++) {
-        Node node = g->nodes.at[n]; /* a copy: adding moves nodes */
-        for (int o = 0; !varies[n] && o < node.nout; o++)
-            copy[node.out[o]] = node.out[o];
+void graph_copy_forward(GraphCopy *copy, Graph *g, const bool *varies, int micro) {
+    copy_begin_again(copy, g);
+    for (int n = 0; n < copy->from.nforward; n++) {
         if (!varies[n]) continue;
+        Node node = copy_operands(copy, n);
         if (node.op == OP_input) {
-            copy[node.out[0]] = copy_input(g, &node, micro);
+            copy->value[node.out[0]] = copy_input(g, &node, micro);
             continue;
         }
-        int in[MAX_IN];
-        for (int i = 0; i < node.nin; i++)
-            in[i] = copy[node.in[i]];
-        const char *name = arena_printf(g->arena, "%s.%d", g->values.at[node.out[0]].name, micro);
-        int first = graph_emit(g, node.op, in, node.nin, node.attr, name, node.span);
-        Node *made = &g->nodes.at[g->values.at[first].node];
-        made->micro = micro;
-        made->recompute = node.recompute;
+        node.micro = micro;
+        for (int f = 0; f < node.rule->nfactors; f++)
+            node.origin_factor[f] = (int8_t)f;
+        const int id = copy_node(copy, n, node);
+        Node *made = &g->nodes.at[id];
         made->origin = n;
-        for (int f = 0; f < made->rule->nfactors; f++)
-            made->origin_factor[f] = (int8_t)f;
-        for (int o = 0; o < node.nout; o++)
-            copy[node.out[o]] = made->out[o];
+        for (int o = 0; o < made->nout; o++)
+            graph_rename(g, made->out[o], arena_printf(g->arena, "%s.%d", g->values.at[made->out[o]].name, micro));
+        made->name = g->values.at[made->out[0]].name;
     }
 }
 

@@ -34,6 +34,7 @@
 #pragma once
 #include "compiler/build.h"
 #include "frontend/frontend.h"
+#include "ir/copy.h"
 #include "ir/file.h"
 #include "ir/plan.h"
 #include "proof/proof.h"
@@ -298,11 +299,11 @@ bool gradient_changes(const Graph *graph, const Node *node);
 int graph_as_type(Graph *graph, int value, DType dtype, Span span); /* the value in another element type: itself, or of a cast */
 /* accumulate.c: which nodes depend on an input; in the graph's arena. */
 bool *graph_varies(const Graph *graph);
-/* Adds copies of the forward nodes that vary, on inputs of their own, for one more batch of a step. copy[v]: of each forward value, itself where it is
- * shared. Their origins are the forward nodes. */
+/* Begins *copy, and adds copies of the forward nodes that vary, on inputs of their own, for one more batch of a step. What is shared stands for itself. The
+ * copies' origins are the forward nodes. */
+void graph_copy_forward(GraphCopy *copy, Graph *graph, const bool *varies, int micro);
 /* Per node: it is computed of constants alone. In the graph's arena (stages.c). */
 bool *graph_constant_nodes(const Graph *graph);
-void graph_copy_forward(Graph *graph, const bool *varies, int micro, int *copy);
 /* Gradient nodes whose origin is a copy get that one's origin. */
 void graph_origins_follow(Graph *graph);
 

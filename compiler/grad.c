@@ -154,7 +154,6 @@ static void backward_of_batches(Graph *g, const LossScale *scale, Gradients *gra
     const bool *varies = graph_varies(g);
     const int loss = g->loss, from = g->values.at[loss].node, part = PART_OUT + g->values.at[loss].index;
     const Span span = g->nodes.at[from].span;
-    int *copy = arena_alloc(g->arena, sizeof *copy * (size_t)(g->values.n + 1));
     int share = graph_constant(g, g->values.at[loss].type, NULL, 1.0 / k, "d_loss", span), sum = loss,
         seed = loss_scale_seed(g, scale, 1.0 / k);
     int *first = arena_alloc(g->arena, sizeof *first * (size_t)(writes->n + 1)); /* what the first batch would write */
@@ -165,15 +164,16 @@ static void backward_of_batches(Graph *g, const LossScale *scale, Gradients *gra
     backward(g, grads, 0, g->nforward, varies, true);
     for (int micro = 1; micro < k; micro++) {
         int begin = g->nodes.n;
-        graph_copy_forward(g, varies, micro, copy);
+        GraphCopy copy;
+        graph_copy_forward(&copy, g, varies, micro);
         int end = g->nodes.n;
         gradients_grow(g, grads);
         for (int n = 0; n < g->nforward; n++)
             for (int o = 0; o < g->nodes.at[n].nout; o++)
-                grads->active[copy[g->nodes.at[n].out[o]]] = grads->active[g->nodes.at[n].out[o]];
-        sum = graph_emit_gradient(g, from, OP_add, (int[]){sum, copy[loss]}, (int[]){part, part}, 2, part, NULL, "loss_sum");
-        add_writes(g, writes, first, varies, copy);
-        grads->sum[copy[loss]] = seed;
+                grads->active[copy.value[g->nodes.at[n].out[o]]] = grads->active[g->nodes.at[n].out[o]];
+        sum = graph_emit_gradient(g, from, OP_add, (int[]){sum, copy.value[loss]}, (int[]){part, part}, 2, part, NULL, "loss_sum");
+        add_writes(g, writes, first, varies, copy.value);
+        grads->sum[copy.value[loss]] = seed;
         backward(g, grads, begin, end, NULL, false);
     }
     backward(g, grads, 0, g->nforward, varies, false);

@@ -13,13 +13,14 @@
 
 #include "compiler/convert.h"
 #include "compiler/sharded.h"
+#include "ir/copy.h"
 #include "ir/map.h"
 
 typedef struct Materialize {
     Edit edit;
     Spmd *spmd;
+    GraphCopy copy; /* of the sharded graph's nodes */
     bool planned;
-    int *node;    /* per node of the sharded graph: its id in the new one */
     int *at_home; /* canonical: per value, it in its home layout */
     struct Tree { /* planned: two per value, its conversions for what stays, and for the present phase */
         WantedLayouts wanted;
@@ -105,19 +106,15 @@ static void add_node(Materialize *m, int id) {
     Node node = m->edit.g->nodes.at[id];
     for (int i = 0; i < node.nin; i++)
         node.in[i] = obtain(m, node.in[i], m->edit.s->need[id][i], taken_in(m->edit.s, node.in[i], id, m->edit.s->need[id][i]));
-    int made = m->node[id] = g->nodes.n;
-    node.origin = m->node[node.origin];
-    if (node.copy_of > 0) node.copy_of = m->node[node.copy_of];
     node.strategy = m->edit.s->strategy[id];
-    for (int k = 0; k < node.nout; k++)
-        g->values.at[node.out[k]].node = made;
-    vec_push(g->arena, &g->nodes, node);
+    copy_node(&m->copy, id, node);
     vec_push(g->arena, &spmd->whole_node, id);
     for (int k = 0; k < node.nout; k++) {
         if (!m->planned) m->at_home[node.out[k]] = obtain_canonical(m, node.out[k], m->edit.s->home[node.out[k]], 0);
         for (int i = 0; i < graph_nreports(m->edit.g); i++)
             if (node.out[k] == graph_report(m->edit.g, i)) graph_set_report(g, i, obtain(m, node.out[k], m->edit.s->report_need[i], 0));
     }
+    copy_forward(&m->copy, id);
 }
 
 static bool measure_boxes(Spmd *spmd, Error *error) {
@@ -139,23 +136,19 @@ static bool materialize(Build *b, bool planned) {
     Materialize m = {.edit = edit_begin(b), .spmd = spmd, .planned = planned};
     const Graph *from = m.edit.g;
     Graph *g = &spmd->graph;
-    graph_derive(g, from, from->nodes.n + from->nodes.n / 2, from->values.n + from->values.n / 2);
+    *g = *from;
+    copy_begin_nodes(&m.copy, g, from->nodes.n + from->nodes.n / 2, from->values.n + from->values.n / 2);
     for (int v = 0; v < from->values.n; v++) {
-        vec_push(b->arena, &g->values, from->values.at[v]);
         g->values.at[v].layout = b->sharded.made[v];
         vec_push(b->arena, &spmd->whole_value, v);
         vec_push(b->arena, &m.phase, 0);
     }
-    m.node = arena_alloc(b->arena, sizeof *m.node * (size_t)(from->nodes.n + 1));
     if (planned)
         m.tree = arena_alloc(b->arena, sizeof *m.tree * 2 * (size_t)(from->values.n + 1));
     else
         m.at_home = arena_alloc(b->arena, sizeof *m.at_home * (size_t)(from->values.n + 1));
-    for (int n = 0; n < from->nodes.n; n++) {
-        if (n == from->nforward) g->nforward = g->nodes.n;
+    for (int n = 0; n < from->nodes.n; n++)
         add_node(&m, n);
-    }
-    if (from->nforward == from->nodes.n) g->nforward = g->nodes.n;
     return measure_boxes(spmd, &b->error);
 }
 

@@ -47,9 +47,11 @@ void graph_release(const Graph *graph) {
     arena_release(graph->arena, graph->values.at);
 }
 
-static int *unset(Arena *arena, int n) {
+/* n numbers: each its own place in the list, or -1. */
+static int *numbers(Arena *arena, int n, bool own) {
     int *at = arena_alloc(arena, sizeof *at * ((size_t)n + 1));
-    memset(at, -1, sizeof *at * ((size_t)n + 1));
+    for (int i = 0; i < n; i++)
+        at[i] = own ? i : -1;
     return at;
 }
 
@@ -65,9 +67,23 @@ void graph_over(Graph *graph, const Graph *from) {
 
 void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
     *copy = (GraphCopy){.to = graph, .from = *graph};
-    copy->node = unset(graph->arena, copy->from.nodes.n);
-    copy->value = unset(graph->arena, copy->from.values.n);
+    copy->node = numbers(graph->arena, copy->from.nodes.n, false);
+    copy->value = numbers(graph->arena, copy->from.values.n, false);
     graph_derive(graph, &copy->from, nnodes, nvalues);
+}
+
+void copy_begin_nodes(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
+    copy_begin(copy, graph, nnodes, nvalues);
+    copy->values_kept = true;
+    copy->value = numbers(graph->arena, copy->from.values.n, true);
+    for (int v = 0; v < copy->from.values.n; v++)
+        vec_push(graph->arena, &graph->values, copy->from.values.at[v]);
+}
+
+void copy_begin_again(GraphCopy *copy, Graph *graph) {
+    *copy = (GraphCopy){.to = graph, .from = *graph};
+    copy->node = numbers(graph->arena, graph->nodes.n, true);
+    copy->value = numbers(graph->arena, graph->values.n, true);
 }
 
 Node copy_operands(const GraphCopy *copy, int id) {
@@ -83,10 +99,10 @@ int copy_node(GraphCopy *copy, int id, Node node) {
     node.origin = node.origin == id ? made : copy->node[node.origin];
     if (node.copy_of > 0) node.copy_of = copy->node[node.copy_of];
     for (int k = 0; k < node.nout; k++) {
-        Value value = copy->from.values.at[copy->from.nodes.at[id].out[k]];
-        value.node = made;
-        node.out[k] = g->values.n;
-        vec_push(g->arena, &g->values, value);
+        const int old = copy->from.nodes.at[id].out[k];
+        node.out[k] = copy->values_kept ? old : g->values.n;
+        if (!copy->values_kept) vec_push(g->arena, &g->values, copy->from.values.at[old]);
+        g->values.at[node.out[k]].node = made;
     }
     vec_push(g->arena, &g->nodes, node);
     copy_stands(copy, id, made);

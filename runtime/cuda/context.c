@@ -104,7 +104,7 @@ bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Erro
 /* After waiting: whether what was queued has been done. Which of it has not, the device does not tell. */
 static bool done_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error) {
     if (cuda_ok(cuda, status, what, error)) return true;
-    const char *hint = cuda->options.wait || strstr(error->text, "--sync") ? "" : "; run with --sync to learn which operator";
+    const char *hint = cuda->options.wait || cuda_failed_kernel((int)status) ? "" : "; run with --sync to learn which operator";
     Error failure = *error;
     return error_set(error, failure.code, "%.900s%s", failure.text, hint);
 }

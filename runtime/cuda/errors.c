@@ -1,6 +1,11 @@
 /* errors: see errors.h. The numbers are those of cudaError_t, which never change. */
 #include "runtime/cuda/errors.h"
 
+bool cuda_failed_kernel(int status) {
+    enum { ILLEGAL_ADDRESS = 700, LAUNCH_TIMEOUT = 702, MISALIGNED_ADDRESS = 716, LAUNCH_FAILURE = 719 };
+    return status == ILLEGAL_ADDRESS || status == LAUNCH_TIMEOUT || status == MISALIGNED_ADDRESS || status == LAUNCH_FAILURE;
+}
+
 const char *cuda_advice(int status, bool waited) {
     switch (status) {
     case 2: /* cudaErrorMemoryAllocation */
@@ -25,13 +30,9 @@ const char *cuda_advice(int status, bool waited) {
         return "; the device's memory is failing: see nvidia-smi -q -d ECC";
     case 304: /* cudaErrorOperatingSystem */
         return "; the system refuses it: limits of locked memory (ulimit -l), or /dev/shm too small?";
-    case 700: /* cudaErrorIllegalAddress */
-    case 702: /* cudaErrorLaunchTimeout */
-    case 716: /* cudaErrorMisalignedAddress */
-    case 719: /* cudaErrorLaunchFailure */
+    default:
+        if (!cuda_failed_kernel(status)) return "";
         return waited ? "; run with compute-sanitizer to learn where; please report it"
                       : "; run with --sync to learn which operator, and with compute-sanitizer to learn where; please report it";
-    default:
-        return "";
     }
 }

@@ -202,6 +202,8 @@ def begin(*programs, with_peers=True):
     print(", ".join(f"{name} {version}" for name, version in where["versions"].items()))
     if where["machine"]["load"] > 0.3 * cores():
         print("note: the machine is busy with something else; expect figures that differ between runs by factors")
+    if "OPENBLAS_CORETYPE" in os.environ:
+        print(f"note: OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']} is set: OpenBLAS has those kernels, whatever the processor has; oneDNN and peers have theirs")
     if with_peers and not {"jax", "torch"} & set(where["versions"]):
         print("no peer found, figures of ours alone: PEER_PYTHON names a Python that has jax or torch (pip install torch)")
     return where
