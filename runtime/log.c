@@ -18,7 +18,8 @@ struct RunLog {
     FILE **rank_file;                /* per driven rank; or NULL */
     int64_t *pid;                    /* per rank */
     int64_t *local_rank;             /* per rank */
-    bool terminal, shown;            /* a progress line may be shown, is shown */
+    FILE *terminal;                  /* where a progress line may be shown; NULL: nowhere */
+    bool shown;                      /* it is */
     bool warned;                     /* of a loss that is no number */
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
     int64_t begin_step, last_step;
@@ -127,6 +128,17 @@ static bool open_files(Run *run, Error *error) {
     return true;
 }
 
+/* Standard error, or mpirun's where that is a pipe of mpirun's. */
+static FILE *find_terminal(void) {
+    const char *kind = getenv("TERM");
+    if (!kind || strcmp(kind, "dumb") == 0) return NULL;
+    if (isatty(STDERR_FILENO)) return stderr;
+    const int fd = comm_terminal();
+    FILE *terminal = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (terminal) setvbuf(terminal, NULL, _IONBF, 0);
+    return terminal;
+}
+
 bool log_open(Run *run, Error *error) {
     Comm *comm = run->comm;
     RunLog *log = run->log = arena_alloc(&run->arena, sizeof *run->log);
@@ -140,7 +152,7 @@ bool log_open(Run *run, Error *error) {
         log->pid[r] = (int64_t)(word >> 32);
         log->local_rank[r] = comm->nprocesses == comm->nranks ? (int64_t)(word & 0xffffffffu) : r;
     }
-    log->terminal = comm->process == 0 && isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
+    log->terminal = comm->process == 0 ? find_terminal() : NULL;
     log->begin = log->last_at = now_seconds();
     log->begin_step = log->last_step = run->position.global_step;
     return comm_agree(comm, open_files(run, error), error);
@@ -150,6 +162,8 @@ void log_close(Run *run) {
     RunLog *log = run->log;
     if (!log) return;
     log_pause(run);
+    if (log->terminal && log->terminal != stderr) fclose(log->terminal);
+    log->terminal = NULL;
     metrics_close(log->metrics);
     for (int i = 0; log->rank_file && i < run->comm->ndriven; i++)
         if (log->rank_file[i]) fclose(log->rank_file[i]);
@@ -158,8 +172,11 @@ void log_close(Run *run) {
 /* ---------------------------------------------------------------- the progress line */
 
 void log_pause(Run *run) {
-    if (!run->log || !run->log->shown) return;
-    fputs("\r\033[K", stderr);
+    if (!run->log) return;
+    if (run->log->terminal != stderr)
+        run->log->shown_at = now_seconds(); /* what is printed now comes there a moment later, through mpirun */
+    if (!run->log->shown) return;
+    fputs("\r\033[K", run->log->terminal);
     run->log->shown = false;
 }
 
@@ -189,7 +206,7 @@ static void show_progress(Run *run, double now, double loss) {
                 run->plan.graph.settings.epochs, at->step, executor_steps(run->executor), loss,
                 rate * (double)executor_batch(run->executor));
     put_duration(&text, seconds_left(run, now));
-    fprintf(stderr, "%s left\033[K", text.at);
+    fprintf(log->terminal, "%s left\033[K", text.at);
     text_finish(&text);
     log->shown = true;
     log->shown_at = now;

@@ -1,5 +1,6 @@
-/* watch: ends a rank that has no launcher any more. Open MPI does so itself while a job runs; before MPI_Init has returned, a rank may wait for ever. */
+/* watch: the launcher above a rank. Ends a rank that has no launcher any more. Open MPI does so itself while a job runs; before MPI_Init has returned, a rank may wait for ever. */
 #include "runtime/comm/job.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -55,6 +56,19 @@ static void find_links(Watch *watch) {
         child = parent;
     }
     if (watch->link[watch->nlinks - 1].parent != top) watch->nlinks = 1;
+}
+
+int comm_terminal(void) {
+    Watch above = {.nlinks = 0};
+    char path[64];
+    const long top = launcher();
+    find_links(&above);
+    if (top == 0 || above.link[above.nlinks - 1].parent != top) return -1;
+    snprintf(path, sizeof path, "/proc/%ld/fd/2", top);
+    const int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || isatty(fd)) return fd;
+    close(fd);
+    return -1;
 }
 
 static bool is_alone(const Watch *watch) {

@@ -235,10 +235,16 @@ class Log(Case):
         self.assertEqual((events[1][2], [event[2][0] for event in events[2:]]), ([401], [400, 500]))
 
     def test_a_terminal_sees_progress_and_a_file_does_not(self):
-        plan = self.plan('"{loss}"', [("steps     = 500;", "steps     = 300000;"), ("log_every = 50", "log_every = 300000")])
+        plan = self.plan('"{loss}"', [("steps     = 500;", "steps     = 60000;"), ("log_every = 50", "log_every = 60000")])
         self.assertNotIn("samples/s", self.ok(self.local(plan, 2)).err)
+        for launcher in [harness.prun, "--ranks", 2], [harness.prun, "--nproc", 2], [harness.mpirun, "-n", 2, harness.prun]:
+            if launcher[0]:
+                with self.subTest(launcher=launcher):
+                    self.check_progress([*launcher, plan])
+
+    def check_progress(self, command):
         main, other = pty.openpty()
-        child = harness.started([harness.prun, "--ranks", "2", plan], self, stdout=subprocess.DEVNULL, stderr=other, env={"TERM": "xterm"})
+        child = harness.started(command, self, stdout=subprocess.DEVNULL, stderr=other, env={"TERM": "xterm"})
         os.close(other)
         seen = b""
         while True:
@@ -251,7 +257,7 @@ class Log(Case):
             seen += got
         self.assertEqual(child.wait(), 0)
         os.close(main)
-        self.assertRegex(seen.decode(), r"epoch 1/1  step \d+/300000  loss \S+  \S+ samples/s  .* left")
+        self.assertRegex(seen.decode(), r"epoch 1/1  step \d+/60000  loss \S+  \S+ samples/s  .* left")
         self.assertTrue(seen.decode().rstrip().endswith("\x1b[K"), "removed at the end")
 
 
