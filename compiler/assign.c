@@ -68,13 +68,32 @@ static const Layout *pinned_layout(Graph *g, const Layout *from, Pin pin, const 
     return graph_layout(g, &layout, shape);
 }
 
+/* The one rank where the user wants a state, at(3), and its slots; no digit: none. As program train has it. */
+static Pin rank_pin(const Build *b, const Graph *g, int state) {
+    if (g->nranks == 1 || settings_stages(&g->settings) > 1) return (Pin){0};
+    if (b->follows != NULL && state < b->follows->sharded.graph.states.n) return b->follows->sharded.graph.states.at[state].layout->pin;
+    const Hint *hint = g->states.at[g->states.at[state].parameter].hint;
+    return hint != NULL && hint->at > 0 ? (Pin){.digit = {g->nranks, 1}, .value = hint->at - 1} : (Pin){0};
+}
+
+/* A lookup in a table that lies on one rank is that rank's: indices go there, and rows come back. The user's strategy stays. */
+static Pin lookup_pin(const Build *b, const Graph *g, const Node *node) {
+    if ((node->op != OP_embedding && node->op != OP_gather) || node->from == STRATEGY_USER) return (Pin){0};
+    const Node *table = graph_producer(g, node->in[0]);
+    return table->op == OP_read ? rank_pin(b, g, table->state) : (Pin){0};
+}
+
 /* Operators, states and inputs of a stage are its ranks' alone. */
-static void pin_forward(Graph *g) {
+static void pin_forward(const Build *b, Graph *g) {
     for (int n = 0; n < g->nforward; n++) {
         Node *node = &g->nodes.at[n];
         if (node_is_leaf(node)) continue;
         Strategy strategy = *node->strategy;
-        strategy.pin = stage_pin(g, node->stage);
+        const Pin at = lookup_pin(b, g, node);
+        if (at.digit.size > 0)
+            strategy = (Strategy){.nfactors = strategy.nfactors, .pin = at};
+        else
+            strategy.pin = stage_pin(g, node->stage);
         node->strategy = graph_strategy(g, &strategy);
     }
 }
@@ -90,8 +109,11 @@ static void pin_leaves(const Build *b, Graph *g) {
         Input *input = &g->inputs.at[node->state];
         input->layout = pinned_layout(g, input->layout, stage_pin(g, node->stage), &input->type.shape);
     }
-    for (int s = first; s < g->states.n; s++) {
+    for (int s = 0; s < g->states.n; s++) {
         State *state = &g->states.at[s];
+        const Pin at = rank_pin(b, g, s);
+        if (at.digit.size > 0) state->layout = pinned_layout(g, whole_layout(g, &state->type.shape), at, &state->type.shape);
+        if (at.digit.size > 0 || s < first) continue;
         const int stage = of_state[s] > 0 ? of_state[s] : of_state[state->parameter];
         state->layout = pinned_layout(g, state->layout, stage_pin(g, stage), &state->type.shape);
     }
@@ -155,7 +177,7 @@ static void sharded_begin(Build *b) {
 bool pass_assign(Build *b) {
     sharded_begin(b);
     Graph *g = &b->sharded.graph;
-    pin_forward(g);
+    pin_forward(b, g);
     leaf_layouts(g);
     pin_leaves(b, g);
     for (int n = 0; n < g->nodes.n; n++) {

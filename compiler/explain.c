@@ -167,8 +167,17 @@ static void explain_stage(const Explain *e, int id) {
     }
 }
 
+/* The one rank that runs a lookup, of e->g; -1: it is another operator, or all have the table. */
+static int lookup_rank(const Explain *e, int id) {
+    const Node *node = &e->g->nodes.at[id];
+    const Pin *pin = &node->strategy->pin;
+    const bool alone = id < e->g->nforward && !node_is_leaf(node) && e->g->nranks > 1 && settings_stages(&e->g->settings) < 2;
+    return alone && pin->digit.size == e->g->nranks ? pin->value : -1;
+}
+
 static void explain_node(const Explain *e, int id) {
     Text *text = e->text;
+    const int own = id;
     const Graph *g = e->g;
     const Node *node = &g->nodes.at[id], *chosen = &e->b->front.chosen.nodes.at[chosen_of(e->b, id)];
     const Decision *decision = NULL;
@@ -188,6 +197,11 @@ static void explain_node(const Explain *e, int id) {
         return;
     }
     if (decision != NULL) explain_stage(e, id);
+    if (lookup_rank(e, own) >= 0) {
+        text_printf(text, "  because      its table lies on rank %d, which looks it up: indices go there, and rows come from there\n",
+                    lookup_rank(e, own));
+        return;
+    }
     text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, g, node, node->strategy));
     if (decision != NULL && e->b->front.followed != NULL && e->b->front.followed[id]) {
         text_printf(text, "  because      it has this strategy in program train\n");
@@ -428,6 +442,7 @@ static void explain_cost(const Explain *e, int value) {
 /* Of an operator for which a strategy is chosen. */
 static void explain_others(const Explain *e, int id) {
     const Settings *settings = &e->g->settings;
+    if (e->g->nodes.at[id].strategy != NULL && lookup_rank(e, id) >= 0) return; /* whatever it is, the rank has all of the table */
     if (id >= e->g->nforward || node_is_leaf(&e->g->nodes.at[id]) || e->b->follows != NULL || e->g->nranks == 1) return;
     if (settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO)
         others_print(e->text, e->b, chosen_of(e->b, id), e->nexplained, other_text, e);

@@ -78,12 +78,30 @@ static void count_communication(Facts *facts, int number, Arena *arena) {
 
 /* ---------------------------------------------------------------- what is held */
 
-static void count_memory(Facts *facts) {
+/* Bytes of the states of the rank of the role that has most: some may lie on one rank alone. */
+static int64_t most_states(const Facts *facts, Arena *arena) {
     const Graph *graph = facts->graph;
+    const int first = facts->role->first_rank, n = facts->role->last_rank - first + 1;
+    int64_t *own = arena_alloc(arena, sizeof *own * (size_t)(n + 1)), all = 0, most = 0;
+    for (int s = 0; s < graph->states.n; s++) {
+        const State *state = &graph->states.at[s];
+        const bool one = state->layout != NULL && state->layout->pin.digit.size == graph->nranks;
+        if (!one)
+            all += largest_bytes(facts, &state->type, state->layout);
+        else if (in_role(facts, state->layout))
+            own[state->layout->pin.value - first] += layout_max_bytes(state->layout, &state->type);
+    }
+    for (int r = 0; r < n; r++)
+        if (own[r] > most) most = own[r];
+    return all + most;
+}
+
+static void count_memory(Facts *facts, Arena *arena) {
+    const Graph *graph = facts->graph;
+    facts->states = most_states(facts, arena);
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         const int64_t elements = shape_elements(&state->type.shape);
-        facts->states += largest_bytes(facts, &state->type, state->layout);
         facts->states_whole += elements * dtype_bytes[state->type.dtype];
         facts->nparameters += state->trainable;
         facts->parameters += state->trainable ? elements : 0;
@@ -116,7 +134,7 @@ void facts_init(Facts *facts, const Graph *graph, const Program *program, int ro
         const StepKind kind = facts->role->steps.at[s].kind;
         if (kind == STEP_START || kind == STEP_LOCAL) count_communication(facts, s, arena);
     }
-    count_memory(facts);
+    count_memory(facts, arena);
 }
 
 void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena) {

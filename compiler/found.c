@@ -154,7 +154,11 @@ static void find_lines(Found *f) {
         for (int s = 0; s < g->states.n; s++) {
             const State *state = &g->states.at[s];
             const bool choice = is_choice(state->layout, &state->type);
-            if (pass > 0) add_line(f, state->name, choice ? layout_text(f, state->layout) : NULL);
+            const int at = state->hint != NULL ? state->hint->at : 0;
+            if (pass > 0 && at > 0)
+                add_line(f, state->name, arena_printf(f->arena, "at(%d)", at - 1));
+            else if (pass > 0)
+                add_line(f, state->name, choice ? layout_text(f, state->layout) : NULL);
             if (pass == 0 && choice) note_digits(f, state->layout->digit, state->layout->start[state->layout->ndim]);
         }
         for (int n = 0; n < g->nforward; n++) {

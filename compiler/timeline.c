@@ -13,6 +13,7 @@ typedef struct Simulation {
     int nroles;
     Shared *shared; /* per request of the program */
     int at;         /* the step that comes next */
+    int rank;       /* whose kernels are counted, of those that one rank alone runs */
     Timeline *timeline;
     const Facts *facts;
     const Role *role;
@@ -49,8 +50,27 @@ static bool same_place(const Instance *a, const Instance *b) {
     return a->place == b->place && a->at == b->at && a->place != PLACE_INNER;
 }
 
-/* Nothing runs: the result lies where its operand lies. */
+/* The one rank that has a kernel's result; -1: several have. */
+static int alone_on(const Graph *graph, const Role *role, const Step *step) {
+    const Pin *pin = &role->instances.at[step->out[0]].layout->pin;
+    return graph->nranks > 1 && pin->digit.size == graph->nranks ? pin->value : -1;
+}
+
+/* The rank that runs the most kernels which no other one runs. */
+static int busiest_rank(const Graph *graph, const Role *role, Arena *arena) {
+    const int n = role->last_rank - role->first_rank + 1;
+    int *kernels = arena_alloc(arena, sizeof *kernels * (size_t)(n + 1)), most = 0;
+    for (int s = 0; s < role->steps.n; s++) {
+        const int rank = role->steps.at[s].kind == STEP_KERNEL ? alone_on(graph, role, &role->steps.at[s]) - role->first_rank : -1;
+        if (rank >= 0 && rank < n && ++kernels[rank] > kernels[most]) most = rank;
+    }
+    return role->first_rank + most;
+}
+
+/* Nothing runs: the result lies where its operand lies, or on another rank. */
 static bool is_free(const Simulation *s, const Step *step) {
+    const int alone = alone_on(s->facts->graph, s->role, step);
+    if (alone >= 0 && alone != s->rank) return true;
     if (s->role->instances.at[step->out[0]].place == PLACE_VIEW) return true;
     return op_table[step->op].view && same_place(&s->role->instances.at[step->in[0]], &s->role->instances.at[step->out[0]]);
 }
@@ -226,6 +246,7 @@ static void simulation_init(Simulation *s, Timeline *timeline, const Facts *fact
     s->started = arena_alloc(arena, sizeof *s->started * n);
     s->communication = arena_alloc(arena, sizeof *s->communication * n);
     s->alone_s = arena_alloc(arena, sizeof *s->alone_s * n);
+    s->rank = busiest_rank(facts->graph, facts->role, arena);
     const size_t ncommunications = (size_t)facts->communications.n + 1;
     *timeline = (Timeline){.alone_s = arena_alloc(arena, sizeof *timeline->alone_s * ncommunications),
                            .exposed_by = arena_alloc(arena, sizeof *timeline->exposed_by * ncommunications)};

@@ -274,6 +274,7 @@ const char *type_text(Lower *lower, const TensorType *type); /* without the hidd
 /* A strategy clause to a hint. tensors: the number of tuples that it must have, 0: any (an operator's); what: "operator", "param w",
  * "input x": for messages. NULL after a diagnostic. */
 const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char *what);
+bool shard_is_at(const Shard *shard); /* at(3): a state on one rank */
 /* The same of a strategy that stands elsewhere. */
 const Hint *hint_given(Lower *lower, const Given *given, int tensors, const char *what);
 const Hint *hint_of_dataset(Lower *lower, const Expr *value); /* one tuple an input */

@@ -123,11 +123,11 @@ static const char *same_end(const char *pattern, int nnames, const char *const *
 
 /* The path nearest to a pattern, where numbers of loops may stand as '*': in its letters, or else one that ends like it. Of a pattern that begins with '**' the
  * names behind that count. */
-static const char *nearest_path(Lower *lower, const char *pattern) {
+static const char *nearest_path(Lower *lower, const char *pattern, bool states) {
     const char *lead = strncmp(pattern, "**.", 3) ? "" : "**.";
     VEC(const char *) paths = {0};
     for (int i = 0; i < lower->known.n; i++)
-        for (int k = 0; k < lower->known.at[i].nnames; k++)
+        for (int k = 0; k < lower->known.at[i].nnames && (!states || lower->known.at[i].kind == PATH_PARAM); k++)
             vec_push(lower->arena, &paths, lower->known.at[i].name[k]);
     const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(paths.n + 1));
     pattern += strlen(lead);
@@ -144,9 +144,9 @@ static const char *nearest_path(Lower *lower, const char *pattern) {
     return nearest ? arena_printf(lower->arena, "%s%s", lead, nearest) : NULL;
 }
 
-static void no_such_path(Lower *lower, const char *pattern, Span span) {
-    const char *nearest = strlen(pattern) <= 200 && lower->known.n <= 20000 ? nearest_path(lower, pattern) : NULL;
-    diag_error(lower->diags, span, "no operator, parameter or input has the path %s", pattern);
+static void no_such_path(Lower *lower, const char *pattern, bool states, Span span) {
+    const char *nearest = strlen(pattern) <= 200 && lower->known.n <= 20000 ? nearest_path(lower, pattern, states) : NULL;
+    diag_error(lower->diags, span, "no %s has the path %s", states ? "parameter or state" : "operator, parameter or input", pattern);
     if (nearest)
         diag_hint(lower->diags, "did you mean %s?", nearest);
     else
@@ -159,7 +159,7 @@ static bool unmatched(Lower *lower, int first, int end) {
     bool ok = true;
     for (int i = first; i < end && lower->diags->nerrors < DIAG_MAX_ERRORS; i++) {
         if (lower->hints.at[i].matched) continue;
-        no_such_path(lower, lower->hints.at[i].pattern, lower->hints.at[i].span);
+        no_such_path(lower, lower->hints.at[i].pattern, shard_is_at(lower->hints.at[i].given.shard), lower->hints.at[i].span);
         ok = false;
     }
     return ok;
@@ -188,7 +188,7 @@ bool forbids_matched(Lower *lower) {
     for (int i = 0; i < settings->forbids.n; i++) {
         const Forbidden *forbidden = &settings->forbids.at[i];
         if (!forbidden->path || covers_something(lower, forbidden->path)) continue;
-        no_such_path(lower, forbidden->path, forbidden->span);
+        no_such_path(lower, forbidden->path, false, forbidden->span);
         ok = false;
     }
     return ok;
@@ -211,7 +211,7 @@ static bool same_tuple(const HintTuple *a, const HintTuple *b) {
 static bool same_strategy(Lower *lower, const Given *first, const Given *second, bool *known) {
     const Hint *a = hint_given(lower, first, 0, ""), *b = a ? hint_given(lower, second, 0, "") : NULL;
     *known = a && b;
-    bool same = *known && a->named == b->named && a->nin == b->nin && a->nout == b->nout;
+    bool same = *known && a->named == b->named && a->nin == b->nin && a->nout == b->nout && a->at == b->at;
     for (int i = 0; same && i < a->nin; i++)
         same = same_tuple(&a->in[i], &b->in[i]);
     return same && (a->nout == 0 || same_tuple(&a->out, &b->out));
@@ -296,7 +296,9 @@ bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **g
         }
         const char *name = matched_name(hint->pattern, &thing);
         const Shard *shard = hint->given.shard;
+        const bool of_state = shard_is_at(shard);
         if (!name || ((shard->recompute || shard->stage) && thing.kind != PATH_OPERATOR && thing.kind != PATH_CALL)) continue;
+        if (of_state && thing.kind != PATH_PARAM) continue;
         hint->matched = true;
         if (shard->recompute) {
             known_last(lower)->recompute = true;

@@ -169,11 +169,46 @@ bool shard_counts(Lower *lower, Span span) {
     return false;
 }
 
+bool shard_is_at(const Shard *shard) {
+    return shard && shard->in && shard->in->kind == EXPR_CALL && !shard->in->method && !strcmp(shard->in->text, "at");
+}
+
+/* at(3): a state on one rank. */
+static bool at_eval(Lower *lower, const Shard *shard, const char *what, Hint *hint) {
+    const Graph *graph = lower->graph;
+    const Expr *call = shard->in, *item = call->items;
+    int64_t rank;
+    if (shard->out || call->nitems != 1 || item->kind == EXPR_KEYWORD) {
+        diag_error(lower->diags, hint->span, "at has one rank: shard at(3)");
+        return false;
+    }
+    if (!strncmp(what, "operator", 8) || !strncmp(what, "input", 5)) {
+        diag_error(lower->diags, hint->span, "only a parameter or a state lies on one rank, and this is an %.*s", (int)strcspn(what, " "),
+                   what);
+        diag_hint(lower->diags, "a lookup in a table is done where the table lies: param table : f32[1000, 8] = zeros shard at(3);");
+        return false;
+    }
+    if (!integer_eval(lower, item, "a rank", 0, MAX_RANKS - 1, &rank)) return false;
+    if (settings_stages(&graph->settings) > 1) {
+        diag_error(lower->diags, hint->span, "at is for nets without stages: a state lies with the stage that uses it");
+        diag_hint(lower->diags, "say which stage uses it: h = embedding(table, index) stage 1;");
+        return false;
+    }
+    if (graph->nranks > 1 && rank >= graph->nranks) {
+        diag_error(lower->diags, lower_span(lower, item->loc), "there is no rank %lld: there are %d", (long long)rank, graph->nranks);
+        diag_hint(lower->diags, "the first one is rank 0; in a loop at(i %% %d) deals tables out", graph->nranks);
+        return false;
+    }
+    hint->at = (int)rank + 1;
+    return true;
+}
+
 const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char *what) {
     Hint *hint = arena_alloc(lower->arena, sizeof *hint);
     Form form = {0};
     hint->span = lower_span(lower, shard->loc);
     hint->call = lower->frame ? lower->frame->call : NULL;
+    if (shard_is_at(shard)) return at_eval(lower, shard, what, hint) ? hint : NULL;
     if (!tuples_eval(lower, shard->in, tensors == 1, &form, hint->in, &hint->nin)) return NULL;
     if (tensors > 0 && hint->nin != tensors) {
         diag_error(lower->diags, hint->span, "%d tuples for %s, which has one", hint->nin, what);

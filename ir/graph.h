@@ -45,6 +45,7 @@ typedef struct Hint {
     HintTuple in[8];
     int nout; /* 0 or 1: "-> (8, 1)" */
     HintTuple out;
+    int at; /* of a state: it lies on this rank alone, counted from 1 (`at(0)`); 0: on all */
 } Hint;
 
 /* `stage 2`: which stage of a pipeline runs an operator. */

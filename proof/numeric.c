@@ -250,6 +250,7 @@ static bool compute(const Interpreter *m, const Step *step, const Spread *operan
     }
     for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         FieldTensor in[MAX_IN], out[MAX_OUT];
+        if (step->nout > 0 && !own_has_rank(m->lane->role->instances.at[step->out[0]].layout, rank)) continue; /* others compute it */
         for (int i = 0; i < step->nin; i++) {
             in[i] = part_of(m, step->in[i], &operands[i], rank);
             if (has_poison(&in[i]))

@@ -483,8 +483,9 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         char place[256], why[256];
         const bool first = s == 0 || step->fused == 0 || step->fused != step[-1].fused;
         if (first && joined == 0 && !load_views(executor, cursor, &all, s, &views, error)) return false;
-        const bool fits = fit_step(executor, cursor, step, why, sizeof why) &&
-                          (!first || (step->fused == 0 && views.nviews == 0) || fit_fused(executor, cursor, s, why, sizeof why));
+        const bool here = step->kind != STEP_KERNEL || !cursor->box[step->out[0]].nothing;
+        const bool fits = (!here || fit_step(executor, cursor, step, why, sizeof why)) &&
+                          (!here || !first || (step->fused == 0 && views.nviews == 0) || fit_fused(executor, cursor, s, why, sizeof why));
         if (!fits) {
             where(executor, cursor, s, place, sizeof place);
             return error_of_rank(error, cursor->rank, EXIT_REJECTED, "%s: %s", place, why);
@@ -492,7 +493,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         if (joined > 0) continue;
         switch (step->kind) {
         case STEP_KERNEL:
-            if (step_is_view(cursor, step)) continue;
+            if (step_is_view(cursor, step) || cursor->box[step->out[0]].nothing) continue; /* other ranks compute it */
             if (!load_calls(executor, cursor, step, &action, error)) return false;
             break;
         case STEP_LOCAL:

@@ -69,6 +69,14 @@ static bool found_strategy(Propagator *p, Node *node, const FoundHint *found) {
     return true;
 }
 
+/* What is to lie on one rank is whole here: no one divides it (compiler/assign.c says where it lies). */
+static bool state_from_hint(Propagator *p, const State *state, const Hint *hint, Layout *layout) {
+    const Graph *graph = p->graph;
+    layout_init(layout, state->type.shape.ndim);
+    return hint->at > 0 || layout_from_hint(graph, &hint->in[0], hint->named, &state->type, state->name, false,
+                                            graph->settings.strict_divide, layout, p->diags);
+}
+
 static bool found_layout(Propagator *p, const char *name, const TensorType *type, const FoundHint *found, const Layout **at) {
     Layout layout;
     if (!layout_from_hint(p->graph, &found->hint->in[0], found->hint->named, type, name, false, p->graph->settings.strict_divide, &layout,
@@ -113,7 +121,12 @@ bool read_found(Propagator *p) {
     for (int s = 0; s < graph->states.n && ok; s++) {
         State *state = &graph->states.at[s];
         const int line = found_line(settings, state->name, false, matched);
-        if (line >= 0 && !state->layout) ok = found_layout(p, state->name, &state->type, &settings->found.at[line], &state->layout);
+        if (line < 0 || state->layout) continue;
+        Layout layout;
+        ok = state_from_hint(p, state, settings->found.at[line].hint, &layout);
+        if (!ok) continue;
+        state->layout = graph_layout(graph, &layout, &state->type.shape);
+        if (settings->found.at[line].hint->at > 0) state->hint = settings->found.at[line].hint;
     }
     for (int i = 0; i < graph->inputs.n && ok; i++) {
         Input *input = &graph->inputs.at[i];
@@ -173,9 +186,7 @@ static void read_states(Propagator *p) {
         for (int i = 0; i < wrong.n && !reported; i++)
             reported = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
         if (reported) continue;
-        if (layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false,
-                             graph->settings.strict_divide, &layout, p->diags))
-            state->layout = graph_layout(graph, &layout, &state->type.shape);
+        if (state_from_hint(p, state, state->hint, &layout)) state->layout = graph_layout(graph, &layout, &state->type.shape);
         if (p->diags->nerrors == before) continue;
         diag_calls(p->diags, state->hint->call);
         vec_push(&p->arena, &wrong, state);

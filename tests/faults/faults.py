@@ -49,6 +49,12 @@ seed(unit("proof", "roles"),
 seed(unit("search", "chain"),
      ("the slowest run counts, not all together", "solve", "what == BY_CROSSING ? before + cost : fmax(before, cost)", "before + cost"),
      ("a cut holds no more beyond the limit than it must", "run_cost", "beyond > s->most_excess * ROUNDING || ", ""))
+seed(unit("compiler", "tables"),
+     ("a lookup is of the rank that has the table", "lookup_pin", "table->op == OP_read ? rank_pin(b, g, table->state) : (Pin){0}", "(Pin){0}"),
+     ("states on one rank are not all ranks'", "most_states", "own[state->layout->pin.value - first] +=", "own[0] +="),
+     ("kernels of other ranks take no time", "is_free", "alone >= 0 && alone != s->rank", "false"))
+seed(script("tables", "runtime/prun"),
+     ("a rank runs no kernel whose results are elsewhere", "load_actions", "!here || fit_step", "fit_step"))
 seed(unit("compiler", "stages"),
      ("an operator without a hint goes with the one before it", "line_order", "before < own->least ? own->least : before > own->most ? own->most : before", "own->least"),
      ("an operator is not of a stage before that of what it takes", "find_within", "node->asked->stage < own->least", "false"),
