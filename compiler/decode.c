@@ -473,29 +473,10 @@ static bool seen_taken(Decode *d, const Node *node, const Roles *roles, Bound *b
 
 /* Operators that do the same at each place, whatever is along their other letters. */
 static bool is_known(OpCode op) {
-    static const OpCode known[] = {OP_matmul,
-                                   OP_einsum,
-                                   OP_sum,
-                                   OP_mean,
-                                   OP_max,
-                                   OP_min,
-                                   OP_transpose,
-                                   OP_reshape,
-                                   OP_slice,
-                                   OP_concat,
-                                   OP_split,
-                                   OP_softmax,
-                                   OP_log_softmax,
-                                   OP_layer_norm,
-                                   OP_rms_norm,
-                                   OP_rope,
-                                   OP_pick,
-                                   OP_first,
-                                   OP_argmax,
-                                   OP_one_hot,
-                                   OP_embedding,
-                                   OP_stop_gradient,
-                                   OP_dot_product_attention};
+    static const OpCode known[] = {OP_matmul,      OP_einsum,     OP_sum,      OP_mean,      OP_max,           OP_min,
+                                   OP_transpose,   OP_reshape,    OP_slice,    OP_concat,    OP_split,         OP_softmax,
+                                   OP_log_softmax, OP_layer_norm, OP_rms_norm, OP_rope,      OP_pick,          OP_topk,
+                                   OP_first,       OP_argmax,     OP_one_hot,  OP_embedding, OP_stop_gradient, OP_dot_product_attention};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i] == op) return true;
     return op_elementwise(op);
@@ -723,10 +704,7 @@ bool graph_decode(Graph *graph, const Generation *generation, int64_t count, Dia
     for (int n = 0; n < from.nodes.n; n++)
         if (needed[n] && !decode_node(&d, &from.nodes.at[n])) return false;
     if (!logits_fit(&d)) return false;
-    if (count == 1)
-        to.reports.at[0].value = d.trace[generation->logits].value;
-    else
-        graph_simplify(&to, SIMPLIFY_DEAD); /* what only the logits need */
+    if (count == 1) to.reports.at[0].value = d.trace[generation->logits].value;
     *graph = to;
     return true;
 }

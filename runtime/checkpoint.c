@@ -353,9 +353,20 @@ void checkpoint_close(TensorFile *file) {
     tensors_close(file);
 }
 
+static bool read_tensor(const TensorFile *file, int tensor, bool transposed, const Box *box, DType dtype, void *to, Error *error) {
+    return transposed ? tensors_read_transposed(file, tensor, box, dtype, to, error) : tensors_read(file, tensor, box, dtype, to, error);
+}
+
 static bool read_elements(const TensorFile *file, const Match *match, const Box *box, DType dtype, void *to, Error *error) {
-    return match->transposed ? tensors_read_transposed(file, match->tensor, box, dtype, to, error)
-                             : tensors_read(file, match->tensor, box, dtype, to, error);
+    if (match->npieces == 0) return read_tensor(file, match->tensor, match->transposed, box, dtype, to, error);
+    Box piece = {.ndim = box->ndim - 1};
+    memcpy(piece.begin, box->begin + 1, sizeof *piece.begin * (size_t)piece.ndim);
+    memcpy(piece.end, box->end + 1, sizeof *piece.end * (size_t)piece.ndim);
+    const int64_t bytes = box_elements(&piece) * dtype_bytes[dtype];
+    bool ok = true;
+    for (int64_t k = box->begin[0]; ok && k < box->end[0]; k++)
+        ok = read_tensor(file, match->piece[k], match->transposed, &piece, dtype, (char *)to + (k - box->begin[0]) * bytes, error);
+    return ok;
 }
 
 /* One rank's box of a state, to `local` on the backend. */
@@ -399,7 +410,8 @@ static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *c
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
     for (int i = 0; ok && own < 0 && i < n; i++)
-        ok = matches[i].tensor < 0 || checkpoint_compare(sums, file, matches[i].tensor, comm->process, comm->nprocesses, &own, error);
+        for (int k = 0; ok && own < 0 && k < match_ntensors(&matches[i]); k++)
+            ok = checkpoint_compare(sums, file, match_tensor(&matches[i], k), comm->process, comm->nprocesses, &own, error);
     ok = comm_agree(comm, ok, error);
     ok = ok && comm->table->all_gather_words(comm, (uint64_t)(own + 1), words, error);
     for (int p = 0; ok && p < comm->nprocesses; p++)

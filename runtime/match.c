@@ -96,7 +96,7 @@ static bool check_patterns(const Graph *graph, const char *option, const char *c
         bool found = false;
         for (int i = 0; !found && i < graph->states.n; i++) {
             const State *state = &graph->states.at[i];
-            found = state_is_own(state) && (!matrices || state->type.shape.ndim == 2) && pattern_matches(patterns[k], state->name, NULL);
+            found = state_is_own(state) && (!matrices || state->type.shape.ndim >= 2) && pattern_matches(patterns[k], state->name, NULL);
         }
         if (!found) return matches_nothing(graph, option, patterns[k], patterns[k], arena, error);
     }
@@ -144,15 +144,59 @@ static bool rename_states(const Graph *graph, const LoadRules *rules, Arena *are
 /* No tensor goes to two parameters. */
 static bool check_collisions(const TensorFile *file, const Graph *graph, const Match *matches, Arena *arena, Error *error) {
     int *taken = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *taken);
-    for (int i = 0; i < graph->states.n; i++) {
-        if (matches[i].tensor < 0) continue;
-        int *by = &taken[matches[i].tensor];
-        if (*by > 0)
-            return error_set(error, EXIT_USAGE, "--rename: %s and %s of the net would both be %.200s of %s", graph->states.at[*by - 1].name,
-                             graph->states.at[i].name, printable(file->tensors.at[matches[i].tensor].name, arena), file->path);
-        *by = i + 1;
-    }
+    for (int i = 0; i < graph->states.n; i++)
+        for (int k = 0; k < match_ntensors(&matches[i]); k++) {
+            const int tensor = match_tensor(&matches[i], k);
+            int *by = &taken[tensor];
+            if (*by > 0)
+                return error_set(error, EXIT_USAGE, "--rename: %s and %s of the net would both be %.200s of %s",
+                                 graph->states.at[*by - 1].name, graph->states.at[i].name, printable(file->tensors.at[tensor].name, arena),
+                                 file->path);
+            *by = i + 1;
+        }
     return true;
+}
+
+/* Which tensors of the file something takes. */
+static bool *taken_tensors(const TensorFile *file, const Graph *graph, const Match *matches, Arena *arena) {
+    bool *taken = arena_alloc(arena, (size_t)file->tensors.n + 1);
+    for (int i = 0; i < graph->states.n; i++)
+        for (int k = 0; k < match_ntensors(&matches[i]); k++)
+            taken[match_tensor(&matches[i], k)] = true;
+    return taken;
+}
+
+/* ---------------------------------------------------------------- tensors in pieces */
+
+/* Of a name whose tensor the file has as pieces with a number somewhere within it, "experts.0.w1.weight", "experts.1.w1.weight", .. for experts.w1.weight: these. *pattern has a * for the number. False: it
+ * has none. */
+static bool find_pieces(const TensorFile *file, const char *name, Arena *arena, Match *match, const char **pattern) {
+    for (int before = (int)strlen(name) - 1; before > 0; before--) {
+        VEC(int) pieces = {0};
+        const char *dot = name + before;
+        if (*dot != '.') continue;
+        for (int k = 0;; k++) {
+            const int found = tensors_find(file, arena_printf(arena, "%.*s.%d%s", before, name, k, dot));
+            if (found < 0) break;
+            vec_push(arena, &pieces, found);
+        }
+        if (pieces.n == 0) continue;
+        *match = (Match){.tensor = pieces.at[0], .npieces = pieces.n, .piece = pieces.at};
+        *pattern = arena_printf(arena, "%.*s.*%s", before, name, dot);
+        return true;
+    }
+    return false;
+}
+
+/* What the pieces have in common is their shape; together they are of the state's. */
+static Shape shape_of_pieces(const TensorFile *file, const Match *match) {
+    Shape shape = file->tensors.at[match->tensor].shape;
+    for (int k = 1; k < match->npieces; k++)
+        if (!shape_equal(&file->tensors.at[match->piece[k]].shape, &shape)) return (Shape){0};
+    if (match->npieces == 0 || shape.ndim == MAX_NDIM) return shape;
+    memmove(shape.dim + 1, shape.dim, sizeof *shape.dim * (size_t)shape.ndim++);
+    shape.dim[0] = match->npieces;
+    return shape;
 }
 
 /* ---------------------------------------------------------------- what does not fit */
@@ -168,23 +212,30 @@ static bool is_unread(const TensorFile *file, const char *name) {
     return false;
 }
 
+/* With the last two dimensions in each other's place. */
 static Shape turned(const Shape *shape) {
-    return (Shape){.ndim = 2, .dim = {shape->dim[1], shape->dim[0]}};
+    Shape flipped = *shape;
+    if (shape->ndim < 2) return flipped;
+    flipped.dim[shape->ndim - 2] = shape->dim[shape->ndim - 1];
+    flipped.dim[shape->ndim - 1] = shape->dim[shape->ndim - 2];
+    return flipped;
 }
 
 static void match_one(const TensorFile *file, const State *state, const char *name, const LoadRules *rules, Match *match, Misfits *misfits,
                       int number) {
-    const bool matrix = state->type.shape.ndim == 2;
+    const char *pattern;
     match->tensor = tensors_find(file, name);
+    const bool pieces = match->tensor < 0 && !is_unread(file, name) && state->type.shape.ndim > 1 &&
+                        find_pieces(file, name, misfits->missing.arena, match, &pattern);
+    const bool matrix = state->type.shape.ndim == 2 + pieces;
     match->transposed = matrix && matches_any(rules->transposes, rules->ntransposes, state->name);
     Names *why = NULL;
     if (match->tensor < 0) {
         why = is_unread(file, name) ? &misfits->unread : &misfits->missing;
     } else {
-        const Shape *shape = &file->tensors.at[match->tensor].shape;
-        const Shape flipped = turned(&state->type.shape), *as = match->transposed ? &flipped : &state->type.shape,
-                    *other = match->transposed ? &state->type.shape : &flipped;
-        if (!shape_equal(shape, as)) why = matrix && shape_equal(shape, other) ? &misfits->transposed : &misfits->shaped;
+        const Shape shape = shape_of_pieces(file, match), flipped = turned(&state->type.shape),
+                    *as = match->transposed ? &flipped : &state->type.shape, *other = match->transposed ? &state->type.shape : &flipped;
+        if (!shape_equal(&shape, as)) why = matrix && shape_equal(&shape, other) ? &misfits->transposed : &misfits->shaped;
     }
     if (!why) return;
     names_add(why, state->name);
@@ -194,10 +245,8 @@ static void match_one(const TensorFile *file, const State *state, const char *na
 /* The name in the file that is nearest to one that it does not have, of those that no parameter takes; NULL: none is near. */
 static const char *near_tensor(const TensorFile *file, const Graph *graph, const Match *matches, const char *name, Arena *arena) {
     const char **names = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *names);
-    bool *taken = arena_alloc(arena, (size_t)file->tensors.n + 1);
+    const bool *taken = taken_tensors(file, graph, matches, arena);
     int n = 0;
-    for (int i = 0; i < graph->states.n; i++)
-        if (matches[i].tensor >= 0) taken[matches[i].tensor] = true;
     for (int i = 0; i < file->tensors.n; i++)
         if (!taken[i]) names[n++] = file->tensors.at[i].name;
     const char *near = name_nearest(name, names, n);
@@ -218,8 +267,15 @@ static void misfit_one(const TensorFile *file, const Graph *graph, const char *n
         else
             text_printf(text, "has no '%s'; with --fresh %s it begins as the net says", name, state->name);
     } else {
-        text_printf(text, "the shape of '%s' is ", name);
-        shape_print(text, &file->tensors.at[match->tensor].shape);
+        const Shape shape = shape_of_pieces(file, match);
+        Match again;
+        const char *pattern;
+        const bool pieces = match->npieces > 0 && find_pieces(file, name, arena, &again, &pattern);
+        if (pieces)
+            text_printf(text, "the %d tensors '%s' are %s", match->npieces, pattern, shape.ndim > 0 ? "together " : "of several shapes");
+        else
+            text_printf(text, "the shape of '%s' is ", name);
+        if (!pieces || shape.ndim > 0) shape_print(text, &shape);
         text_printf(text, ", and the net's is ");
         shape_print(text, &state->type.shape);
         if (misfits->transposed.n > 0)
@@ -234,10 +290,10 @@ static void misfit_list(Text *text, const Names *names, const char *what) {
 
 /* Tensors that nothing takes, and that have no parameter's name (--fresh). What prun itself keeps in a checkpoint beside the parameters is left aside: checksums, and the optimizer's "w.momentum" of a "w". */
 static void unexpected(const TensorFile *file, const Graph *graph, const Match *matches, Names *names) {
-    bool *taken = arena_alloc(names->arena, (size_t)file->tensors.n + 1);
+    bool *taken = taken_tensors(file, graph, matches, names->arena);
     const bool own = tensors_metadata(file, "pcc.net") != NULL;
     for (int i = 0; i < graph->states.n; i++) {
-        const int same = matches[i].tensor >= 0 ? matches[i].tensor : tensors_find(file, graph->states.at[i].name);
+        const int same = matches[i].tensor >= 0 ? -1 : tensors_find(file, graph->states.at[i].name);
         if (same >= 0) taken[same] = true;
     }
     for (int t = 0; t < file->tensors.n; t++) {
@@ -337,7 +393,7 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
         if (state_is_average(graph, i)) {
             matches[i] = matches[graph->states.at[i].parameter];
             const int own = tensors_find(file, graph->states.at[i].name);
-            if (own >= 0) matches[i].tensor = own;
+            if (own >= 0) matches[i].tensor = own, matches[i].npieces = 0;
         }
     return (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, rules, arena, error));
 }
@@ -351,7 +407,8 @@ void match_report(const TensorFile *file, const Graph *graph, const Match *match
         const State *state = &graph->states.at[i];
         const Shape *shape = &state->type.shape;
         if (state_is_own(state) && matches[i].tensor < 0) names_add(&fresh, state->name);
-        if (matches[i].tensor >= 0 && !matches[i].transposed && shape->ndim == 2 && shape->dim[0] == shape->dim[1] && shape->dim[0] > 1)
+        const bool matrix = matches[i].tensor >= 0 && !matches[i].transposed && shape->ndim == 2 + (matches[i].npieces > 0);
+        if (matrix && shape->dim[shape->ndim - 2] == shape->dim[shape->ndim - 1] && shape->dim[shape->ndim - 1] > 1)
             names_add(&square, state->name);
     }
     if (extra.n > 0)

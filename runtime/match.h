@@ -14,8 +14,17 @@ typedef struct LoadRules {
 /* Of a state; tensor -1: none, it stays as it is. */
 typedef struct Match {
     int tensor;
-    bool transposed; /* a matrix whose rows are the tensor's columns */
+    bool transposed; /* a matrix whose rows are the tensor's columns; likewise each piece */
+    int npieces; /* 0: the tensor is all of it; else it is the first piece of so many, which make up a state of that many along dimension 0 */
+    const int *piece;
 } Match;
+/* The k-th of the tensors that a match has. */
+static inline int match_ntensors(const Match *match) {
+    return match->npieces > 0 ? match->npieces : match->tensor >= 0;
+}
+static inline int match_tensor(const Match *match, int k) {
+    return match->npieces > 0 ? match->piece[k] : match->tensor;
+}
 
 /* For every state of the graph; those that are not trainable match nothing. False and *error: EXIT_USAGE, a rule that is none, matches nothing, or gives one tensor
  * to two parameters; EXIT_ENVIRONMENT, a tensor is missing or does not fit: then *error names all that do not. */

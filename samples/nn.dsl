@@ -529,6 +529,70 @@ cell moe(x, experts, hidden, k = 1, capacity = ceil_div(5 * k * size(x, 1), 4 * 
     return y, balance, dropped;
 }
 
+# Mixtral's mixture of experts (Jiang et al. 2024), named as Hugging Face's MixtralSparseMoeBlock: an expert is w2(silu(w1 x) * w3 x), and each place's result is the sum of those of its `k` experts, by the router's
+# probabilities scaled to the sum 1. No place is dropped: all experts compute all places, and those that a place does not have count 0. Strategies: of w1 and w3 that of [batch, places, n] by
+# [experts * hidden, n], of w2 that of [experts, batch * places, hidden] by [experts, n, hidden]. What a file has of each expert, experts.0.w1.weight and so on, is one parameter of all, experts.w1.weight.
+# Results: y, and balance as of moe. x: [batch, places, n] -> [batch, places, n]
+cell mixtral_moe(x, count, hidden, k = 2) {
+    require ndim(x) == 3 "x is [batch, places, n]";
+    require k >= 1 and k <= count "each place has 1 choice or more, and no more than there are experts";
+    gate = linear(x, count, with_bias = false, std = 0.02);
+    share = softmax(gate);
+    chosen, expert = topk(share, k = k);
+    taken = one_hot(expert, depth = count);
+    weight = sum(taken * reshape(chosen / sum(chosen, axes = -1, keep_dims = true), shape = [size(x, 0), size(x, 1), k, 1]), axes = 2);
+    balance = count * sum(mean(taken, axes = [0, 1, 2]) * mean(share, axes = [0, 1]));
+    experts = mixtral_experts(x, weight, hidden);
+    return experts, balance;
+}
+
+# x: [batch, places, n], weight: [batch, places, experts] -> [batch, places, n]
+cell mixtral_experts(x, weight, hidden) {
+    w1    = expert_linear(x, size(weight, -1), hidden);
+    w3    = expert_linear(x, size(weight, -1), hidden);
+    inner = silu(w1) * w3 * reshape(weight, shape = [size(weight, 0), size(weight, 1), size(weight, 2), 1]);
+    w2    = expert_sum(inner, size(x, -1));
+    return w2;
+}
+
+# Each expert's own product. x: [batch, places, n] -> [batch, places, experts, out]
+cell expert_linear(x, experts, out) {
+    param weight : f32[experts, out, size(x, -1)] = normal(0.02);
+    y = matmul(x, reshape(weight, shape = [experts * out, size(x, -1)]), transpose_b = true) shard;
+    return reshape(y, shape = [size(x, 0), size(x, 1), experts, out]);
+}
+
+# The sum of each expert's own product. x: [batch, places, experts, n] -> [batch, places, out]
+cell expert_sum(x, out) {
+    param weight : f32[size(x, 2), out, size(x, -1)] = normal(0.02);
+    given = reshape(transpose(x, perm = [2, 0, 1, 3]), shape = [size(x, 2), size(x, 0) * size(x, 1), size(x, -1)]);
+    each  = matmul(given, weight, transpose_b = true) shard;
+    return reshape(sum(each, axes = 0), shape = [size(x, 0), size(x, 1), out]);
+}
+
+# x: [batch, places, dim] -> the same, and balance
+cell mixtral_block(x, heads, groups, experts, hidden, k, base = 1000000.0, eps = 1e-5) {
+    input_layernorm = rms_norm(x, eps = eps);
+    self_attn = llama_attention(input_layernorm, heads, groups, base = base);
+    middle = x + self_attn;
+    post_attention_layernorm = rms_norm(middle, eps = eps);
+    block_sparse_moe, balance = mixtral_moe(post_attention_layernorm, experts, hidden, k = k);
+    return middle + block_sparse_moe, balance;
+}
+
+# What MixtralForCausalLM has below its lm_head, and the sum of its blocks' balance. word: [batch, places] -> [batch, places, dim]
+cell mixtral_model(word, words, dim, blocks, heads, groups, experts, hidden, k = 2, base = 1000000.0, eps = 1e-5) {
+    embed_tokens = embedding(word, words, dim, std = 0.02);
+    layers       = embed_tokens;
+    balance      = 0.0;
+    for i in 0..blocks {
+        layers, even = mixtral_block(layers, heads, groups, experts, hidden, k, base = base, eps = eps);
+        balance      = balance + even;
+    }
+    norm = rms_norm(layers, eps = eps);
+    return norm, balance;
+}
+
 # BERT's parts (Devlin et al. 2019), named as Hugging Face's.
 # x: [batch, places, dim], keep: bool[batch, 1, 1, places] -> [batch, places, dim]
 cell bert_self_attention(x, heads, keep) {

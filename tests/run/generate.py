@@ -137,6 +137,11 @@ class Generated(Case):
         self.write("llama.dsl", edited(self.sample("llama_tiny.dsl")))
         self.compare("llama.dsl", "word", "lm_head", self.tokens(16, 64), [(1,), (2,), (4,), (8, "--hints", "llama_tiny_hints.dsl"), (8,), (4, "--search", "auto")])
 
+    def test_mixtral_tiny(self):
+        self.nets("mixtral_tiny_hints.dsl")
+        self.write("mixtral.dsl", edited(self.sample("mixtral_tiny.dsl")))
+        self.compare("mixtral.dsl", "word", "lm_head", self.tokens(16, 64), [(1,), (3,), (8, "--hints", "mixtral_tiny_hints.dsl")])
+
     def test_attention_written_in_other_ways(self):
         for name, body in BODIES.items():
             with self.subTest(name):

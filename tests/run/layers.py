@@ -43,10 +43,14 @@ class Layers(Case):
         return done.losses(None), self.saved("after.safetensors")
 
     def compare(self, made, losses, after):
+        """What the table has as pieces with numbers within their names, experts.0.w1.weight, the net has as one parameter."""
+        expected = {}
+        for key, values in made["after"].items():
+            expected.setdefault(re.sub(r"\.experts\.\d+\.", ".experts.", key), []).extend(values)
         self.assertClose(losses, made["losses"], relative=2e-5, what=str(losses))
-        self.assertEqual({key for key in after if not key.endswith(".momentum")}, set(made["after"]))
-        for key, expected in made["after"].items():
-            self.assertClose(after[key], expected, relative=1e-4, absolute=2e-5, what=key)
+        self.assertEqual({key for key in after if not key.endswith(".momentum")}, set(expected))
+        for key, values in expected.items():
+            self.assertClose(after[key], values, relative=1e-4, absolute=2e-5, what=key)
 
     def test_losses_and_parameters_are_pytorchs(self):
         with open(table.TABLE, encoding="utf-8") as file:
@@ -75,12 +79,13 @@ class Layers(Case):
                 self.compare(made, *self.run_from(made, ranks, *sizes, *options))
 
     def test_language_models_are_hugging_faces(self):
-        """GPT-2 and LLaMA, named as Hugging Face's: on one rank, and on eight by Megatron's hints in two lines a layer for each of attention and feed-forward."""
+        """GPT-2, LLaMA and Mixtral, named as Hugging Face's: on one rank, and on eight by Megatron's hints in two lines a layer for each of attention and feed-forward, or with experts on ranks of their own."""
         with open(table.TABLE, encoding="utf-8") as file:
             nets = json.load(file)["nets"]
         gpt = "--hints", self.sample("gpt2_hints.dsl"), "--shard", "transformer=((4, 1, 1), (2, 1))"
         llama = "--hints", self.sample("llama_tiny_hints.dsl")
-        for name, sample, sizes, hints in ("gpt", "gpt2", table.GPT, gpt), ("llama", "llama_tiny", table.LLAMA, llama):
+        mixtral = "--hints", self.sample("mixtral_tiny_hints.dsl")
+        for name, sample, sizes, hints in ("gpt", "gpt2", table.GPT, gpt), ("llama", "llama_tiny", table.LLAMA, llama), ("mixtral", "mixtral_tiny", table.MIXTRAL, mixtral):
             made, texts = nets[name], [table.text_of(sizes, step) for step in range(table.STEPS)]
             for k, column in enumerate(("word", "next")):
                 self.write(column + ".bin", b"".join(struct.pack("<%di" % len(text[k]), *text[k]) for text in texts))
@@ -91,9 +96,12 @@ class Layers(Case):
             for ranks, more in (1, ()), (3, ()), (8, ()), (8, hints):
                 with self.subTest(net=name, ranks=ranks, options=more):
                     self.compare(made, *self.run_from(made, ranks, *options, *more))
+                    prompt = ",".join(map(str, texts[0][0][:sizes["places"]]))
+                    self.ok(self.local("net.plan", ranks, "--load", "start.safetensors", "--generate", 0, "--prompt-tokens", prompt, "--logits", self.path("logits.csv")))
+                    self.assertClose([float(x) for line in self.read("logits.csv").decode().split() for x in line.split(",")], made["logits"], relative=1e-4, absolute=1e-5)
 
     def test_samples_have_their_parameters(self):
-        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("dlrm", 416475985), ("lstm", 1834), ("unet_tiny", 32699), ("llama_tiny", 19616), ("gpt2", 124439808), ("llama", 8030261248), ("bert_tiny", 4385920 + 258), ("bert_base", 102267648 + 1538):
+        for name, parameters in ("vae", 652824), ("moe_tiny", 309376), ("dlrm", 416475985), ("lstm", 1834), ("unet_tiny", 32699), ("llama_tiny", 19616), ("mixtral_tiny", 29088), ("mixtral", 46702792704), ("gpt2", 124439808), ("llama", 8030261248), ("bert_tiny", 4385920 + 258), ("bert_base", 102267648 + 1538):
             done = self.ok(run([harness.pcc, self.sample(name + ".dsl"), "--ranks", 8, "--search", "sharding_propagation", "--stats", "-o", self.path("net.plan")]))
             self.assertRegex(done.out, r"(?m)^parameters +%d in " % parameters)
         plan = self.read("net.plan").decode()

@@ -24,6 +24,7 @@ OPTIONS = {"mlp": ["-D", "batch=64", "-D", "in_dim=48", "-D", "hidden=96"], "mlp
            "gpt2": ["-D", "batch=4", "-D", "places=8", "-D", "dim=16", "-D", "heads=2", "-D", "layers=2", "-D", "words=48", "-D", "most=9", "-D", "dropped=0.1"],
            "bert_tiny": ["-D", "batch=8", "-D", "places=6", "-D", "dim=16", "-D", "words=48", "-D", "most=8"],
            "llama": ["-D", "batch=4", "-D", "places=8", "-D", "dim=32", "-D", "heads=8", "-D", "groups=2", "-D", "hidden=24", "-D", "layers=2", "-D", "words=48"],
+           "mixtral": ["-D", "batch=4", "-D", "places=8", "-D", "dim=32", "-D", "heads=8", "-D", "groups=2", "-D", "experts=4", "-D", "hidden=12", "-D", "layers=2", "-D", "words=48"],
            "bert_base": ["-D", "batch=4", "-D", "places=6", "-D", "dim=16", "-D", "heads=2", "-D", "layers=2", "-D", "words=48", "-D", "most=8"],
            "vae": ["-D", "batch=16", "-D", "pixels=48", "-D", "hidden=24", "-D", "code=6"], "unet_tiny": ["-D", "batch=8", "-D", "side=8", "-D", "width=4"],
            "lstm": ["-D", "batch=16", "-D", "places=5"], "dlrm": ["-D", "rows=50", "-D", "tables=6", "-D", "batch=32", "-D", "wide=32", "-D", "middle=16", "-D", "narrow=8"], "moe_tiny": ["-D", "places=16", "-D", "dim=32", "-D", "hidden=48"], "lenet": ["-D", "batch=16"], **{net: ["-D", "batch=16", "-D", "side=32", "-D", "width=4", "-D", "classes=10"] for net in ("resnet18", "resnet50")},
@@ -31,7 +32,7 @@ OPTIONS = {"mlp": ["-D", "batch=64", "-D", "in_dim=48", "-D", "hidden=96"], "mlp
            "collectives": ["--replicas", "8"]}
 # Small steps of ResNets: a sum in another order ends on the other side of a relu now and then, and a few images to a norm make much of it. So does a place whose expert is
 # another one.
-MORE = {"moe_tiny": [("lr = 0.01", "lr = 0.001")], **{net: [("lr = 0.1", "lr = 0.000001"), ("steps     = 10", "steps     = 3")] for net in ("resnet18", "resnet50")}, "collectives": [("steps     = 1;", "steps     = 3;")], "ddp_toymodel": [('    log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;\n', "    steps     = 4;\n")],
+MORE = {"moe_tiny": [("lr = 0.01", "lr = 0.001")], "mixtral_tiny": [("lr = 0.01", "lr = 0.001")], **{net: [("lr = 0.1", "lr = 0.000001"), ("steps     = 10", "steps     = 3")] for net in ("resnet18", "resnet50")}, "collectives": [("steps     = 1;", "steps     = 3;")], "ddp_toymodel": [('    log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;\n', "    steps     = 4;\n")],
         "oneflow_ddp": [("[[[1, 2], [2, 3]], [[4, 6], [3, 1]]]", "[%s]" % ", ".join(["[[1, 2], [2, 3]], [[4, 6], [3, 1]]"] * 4)),
                         ("[[[8], [13]], [[26], [9]]]", "[%s]" % ", ".join(["[[8], [13]], [[26], [9]]"] * 4))]}
 

@@ -140,6 +140,28 @@ class Weights(Case):
             self.assertFails(self.local(plan, 2, "--load", "t", option, "fc3.*"), 2, "%s fc3.\\*: the net has no (parameter|matrix) with the path fc3.\\*" % option)
         self.assertFails(self.local(plan, 2, "--load", "t", "--transpose", "**.bias"), 2, "no matrix")
 
+    def test_a_parameter_is_put_together_of_numbered_pieces(self):
+        """Three experts' matrices under a number each, as Mixtral's, on one rank and with experts or rows split, for which each rank reads its part."""
+        body = "h = expert_linear(reshape(x, shape = [batch, 1, 6]), 3, 4)%s; s = reshape(sum(h, axes = 2), shape = [batch, 4]); out = linear(s, 6); loss mean(square(out - y));"
+        pieces, rest = [self.numbers(24) for _ in range(3)], {"out.weight": ("F32", (6, 4), self.numbers(24)), "out.bias": ("F32", (6,), self.numbers(6))}
+        whole = [value for piece in pieces for value in piece]
+        self.tensors("w.safetensors", **{"h.%d.weight" % k: ("BF16" if k else "F32", (4, 6), pieces[k]) for k in (2, 0, 1)}, **rest)
+        self.tensors("turned.safetensors", **{"e.h.%d.weight" % k: ("F32", (6, 4), transposed(pieces[k], 4, 6)) for k in range(3)}, **rest)
+        for ranks, shard in (1, ""), (3, " shard ((1, 1, 1), (3, 1))"), (2, " shard ((1, 1, 1), (2, 1))"), (4, " shard ((1, 1, 2), (2, 2))"), (8, ""):
+            plan = self.net(body % shard, ranks)
+            for options in ("--load", "w.safetensors"), ("--load", "turned.safetensors", "--rename", "h.weight=e.h.weight", "--transpose", "**.weight", "--fresh", "out.*"):
+                done = self.ok(self.local(plan, ranks, *options, "--save", "after"))
+                self.assertEqual(self.saved("after")["h.weight"], ([3, 4, 6], whole), (ranks, shard, options))
+                self.assertNotIn("no parameter for", done.err)
+        self.ok(self.local(plan, 8, "--load", "after"))
+        for name, shapes, error in (("few", [(4, 6)] * 2, r"the 2 tensors 'h\.\*\.weight' are together \[2, 4, 6\], and the net's is \[3, 4, 6\]"), ("many", [(4, 6)] * 4, r"are together \[4, 4, 6\]"),
+                                    ("mixed", [(4, 6), (4, 6), (6, 4)], r"the 3 tensors 'h\.\*\.weight' are of several shapes"), ("turned", [(6, 4)] * 3, r"it fits transposed: --transpose h\.weight"),
+                                    ("none", [], "has no 'h.weight'")):
+            self.tensors("bad.safetensors", **{"h.%d.weight" % k: ("F32", shape, self.numbers(24)) for k, shape in enumerate(shapes)}, **rest)
+            self.assertFails(self.local(plan, 8, "--load", "bad.safetensors"), 3, error)
+        self.tensors("gap.safetensors", **{"h.%d.weight" % k: ("F32", (4, 6), pieces[0]) for k in (0, 2)}, **rest)
+        self.assertFails(self.local(plan, 8, "--load", "gap.safetensors"), 3, r"the 1 tensors? 'h\.\*\.weight' are together")
+
     def test_renames_follow_each_other(self):
         """A norm in an encoder: other names before it and behind it."""
         plan = self.net("encoder = layer_norm(linear(x, 6)); loss mse(encoder, y);", 2)

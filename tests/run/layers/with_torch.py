@@ -179,9 +179,10 @@ def bert_module(torch):
     return net.double(), forward
 
 
-# samples/gpt2.dsl and llama_tiny.dsl with these numbers, nothing dropped: (name, value)
+# samples/gpt2.dsl, llama_tiny.dsl and mixtral_tiny.dsl with these numbers, nothing dropped: (name, value)
 GPT = {"batch": 8, "places": 6, "dim": 12, "heads": 3, "layers": 2, "words": 11, "most": 8}
 LLAMA = {"batch": 8, "places": 6, "dim": 16, "heads": 4, "groups": 2, "hidden": 12, "layers": 2, "words": 11}
+MIXTRAL = {**LLAMA, "experts": 4, "k": 2, "balanced": 0.0}
 
 
 def text_of(sizes, step):
@@ -222,28 +223,56 @@ def gpt_module(torch):
     return net.double(), forward
 
 
-def llama_module(torch):
-    """Hugging Face's LlamaForCausalLM, with its names, of PyTorch's functions (Touvron et al. 2023)."""
+def llama_mlp(torch, linear):
+    """The parts of a feed-forward layer by their names, and what they do."""
+    dim, hidden = LLAMA["dim"], LLAMA["hidden"]
+    return (lambda: {"mlp": of(torch, gate_proj=linear(dim, hidden), up_proj=linear(dim, hidden), down_proj=linear(hidden, dim))},
+            lambda l, y: l.mlp.down_proj(torch.nn.functional.silu(l.mlp.gate_proj(y)) * l.mlp.up_proj(y)))
+
+
+def mixtral_moe(torch, linear):
+    """MixtralSparseMoeBlock (Jiang et al. 2024): each place takes the results of its k most likely experts, by their probabilities scaled to the sum 1; none is dropped."""
+    nn, dim, hidden = torch.nn, MIXTRAL["dim"], MIXTRAL["hidden"]
+
+    def moe():
+        experts = nn.ModuleList(of(torch, w1=linear(dim, hidden), w2=linear(hidden, dim), w3=linear(dim, hidden)) for _ in range(MIXTRAL["experts"]))
+        return {"block_sparse_moe": of(torch, gate=linear(dim, MIXTRAL["experts"]), experts=experts)}
+
+    def forward(l, x):
+        weight, chosen = torch.topk(l.block_sparse_moe.gate(x).softmax(dim=-1), MIXTRAL["k"], dim=-1)
+        weight = weight / weight.sum(dim=-1, keepdim=True)
+        y = torch.zeros_like(x)
+        for e, expert in enumerate(l.block_sparse_moe.experts):
+            of_e = (weight * (chosen == e)).sum(dim=-1, keepdim=True)
+            y = y + of_e * expert.w2(nn.functional.silu(expert.w1(x)) * expert.w3(x))
+        return y
+
+    return moe, forward
+
+
+def llama_module(torch, feed=llama_mlp, base=10000.0):
+    """Hugging Face's LlamaForCausalLM, with its names, of PyTorch's functions (Touvron et al. 2023); MixtralForCausalLM is the same with another feed-forward layer and base."""
     nn, dim, heads, groups = torch.nn, LLAMA["dim"], LLAMA["heads"], LLAMA["groups"]
     width = dim // heads
 
     def linear(n, out):
         return nn.Linear(n, out, bias=False)
 
+    fed, feed_forward = feed(torch, linear)
+
     def norm():
         return nn.RMSNorm(dim, eps=1e-5)
 
     def layer():
         attention = of(torch, q_proj=linear(dim, dim), k_proj=linear(dim, groups * width), v_proj=linear(dim, groups * width), o_proj=linear(dim, dim))
-        mlp = of(torch, gate_proj=linear(dim, LLAMA["hidden"]), up_proj=linear(dim, LLAMA["hidden"]), down_proj=linear(LLAMA["hidden"], dim))
-        return of(torch, input_layernorm=norm(), self_attn=attention, post_attention_layernorm=norm(), mlp=mlp)
+        return of(torch, input_layernorm=norm(), self_attn=attention, post_attention_layernorm=norm(), **fed())
 
     net = of(torch, model=of(torch, embed_tokens=nn.Embedding(LLAMA["words"], dim), layers=nn.ModuleList(layer() for _ in range(LLAMA["layers"])), norm=norm()),
              lm_head=linear(dim, LLAMA["words"]))
 
     def turned(x):
-        """Rotary positions: elements k and k + width / 2 of place p by the angle p 10000^(-2 k / width)."""
-        angle = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * 10000.0 ** (-torch.arange(0, width, 2, dtype=x.dtype) / width)
+        """Rotary positions: elements k and k + width / 2 of place p by the angle p base^(-2 k / width)."""
+        angle = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * base ** (-torch.arange(0, width, 2, dtype=x.dtype) / width)
         low, high = x.chunk(2, dim=-1)
         return torch.cat([low * angle.cos() - high * angle.sin(), high * angle.cos() + low * angle.sin()], dim=-1)
 
@@ -254,11 +283,14 @@ def llama_module(torch):
             q, k, v = (part(y).unflatten(-1, (-1, width)).transpose(1, 2) for part in (l.self_attn.q_proj, l.self_attn.k_proj, l.self_attn.v_proj))
             k, v = (part.repeat_interleave(heads // groups, dim=1) for part in (turned(k), v))
             x = x + l.self_attn.o_proj(nn.functional.scaled_dot_product_attention(turned(q), k, v, is_causal=True).transpose(1, 2).flatten(2))
-            y = l.post_attention_layernorm(x)
-            x = x + l.mlp.down_proj(nn.functional.silu(l.mlp.gate_proj(y)) * l.mlp.up_proj(y))
+            x = x + feed_forward(l, l.post_attention_layernorm(x))
         return net.lm_head(net.model.norm(x))
 
     return net.double(), forward
+
+
+def mixtral_module(torch):
+    return llama_module(torch, mixtral_moe, 1000000.0)
 
 
 def trained(net, loss_of, torch):
@@ -291,13 +323,17 @@ def bert(torch):
 
 
 def language_model(torch, sizes, module):
+    """With the logits of the first row of the first batch."""
     net, forward = module(torch)
+    logits = []
 
     def loss_of(step):
         word, behind = (torch.tensor(x).reshape(sizes["batch"], sizes["places"]) for x in text_of(sizes, step))
-        return torch.nn.functional.cross_entropy(forward(word).flatten(0, 1), behind.flatten())
+        y = forward(word)
+        logits.extend(y[0].flatten().tolist() if step == 0 else [])
+        return torch.nn.functional.cross_entropy(y.flatten(0, 1), behind.flatten())
 
-    return trained(net, loss_of, torch)
+    return {**trained(net, loss_of, torch), "logits": logits}
 
 
 def compute(name, torch):
@@ -313,7 +349,7 @@ def compute(name, torch):
 def main():
     import torch
     made = {"torch": torch.__version__.split("+")[0], "nets": {**{name: compute(name, torch) for name in NETS}, "bert": bert(torch), "gpt": language_model(torch, GPT, gpt_module),
-                                                                    "llama": language_model(torch, LLAMA, llama_module)}}
+                                                                    "llama": language_model(torch, LLAMA, llama_module), "mixtral": language_model(torch, MIXTRAL, mixtral_module)}}
     if "--check" in sys.argv:
         with open(TABLE, encoding="utf-8") as file:
             kept = json.load(file)
