@@ -401,7 +401,8 @@ typedef struct KernelWindows {
     void *out;
     const void *a, *b;
 } KernelWindows;
-LAUNCHED kernels_windows(const KernelWindows *windows, cudaStream_t stream);
+/* scratch: as of kernels_reduce. */
+LAUNCHED kernels_windows(const KernelWindows *windows, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* random.cuh */
 

@@ -17,7 +17,7 @@ static bool windows(const KernelCall *call, WindowsKind kind, Error *error) {
                                .out = call->out[0].data,
                                .a = call->in[0].data,
                                .b = call->nin > 1 ? call->in[1].data : NULL};
-    return cuda_launched(cuda, kernels_windows(&run, cuda->compute), op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_windows(&run, cuda->scratch, SCRATCH_BYTES, cuda->compute), op_table[call->op].name, error);
 }
 
 bool kernel_conv2d(const KernelCall *call, Error *error) {

@@ -464,6 +464,8 @@ void cases_planes(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(3, 4, 1, 2), SHAPE(4, 1, 3, 3), none, one, none, 4);
     convolution(fn, context, SHAPE(2, 2, 3, 3), SHAPE(1, 2, 9, 9), none, (Attr)INTS(3), none, 1);
     convolution(fn, context, SHAPE(1, 300, 12, 13), SHAPE(3, 300, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(3, 70, 9, 8), SHAPE(130, 70, 3, 3), none, one, none, 1); /* several tiles of channels and of places */
+    convolution(fn, context, SHAPE(2, 80, 7, 6), SHAPE(140, 40, 3, 3), (Attr)INTS(2), one, none, 2);
     convolution(fn, context, SHAPE(1, 1, 1, 1), SHAPE(1, 1, 1, 1), none, none, none, 1);
     pool(fn, context, SHAPE(3, 4, 9, 8), (Attr)INTS(2), none, none);
     pool(fn, context, SHAPE(2, 5, 17, 14), (Attr)INTS(3), (Attr)INTS(2), (Attr)INTS(1));
