@@ -157,6 +157,14 @@ function sortableTable(columns, rows, options) {
                 rest > 0 && el("tfoot", {}, el("tr", {}, el("td", { colspan: columns.length }, el("button", { onclick: more }, `${plural(rest, "row")} more`)))));
     };
     draw();
+    table.showRows = (limit) => { /* returns how many it showed before */
+        const before = state.limit;
+        if (rows.length > Math.min(limit, before)) {
+            state.limit = limit;
+            draw();
+        }
+        return before;
+    };
     return table;
 }
 

@@ -71,7 +71,7 @@ function legendOfAxes(plan) {
         el("span", { class: "key" }, el("span", { class: "chip" }, axisCell(plan, [axis], "", "part")), axis.own ? ` axis of ${axis.size}` : ` in ${axis.size} parts (${axis.size}@${axis.stride})`));
     return el("span", { class: "legend" }, axes,
               el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "–")), " whole"),
-              el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "term" }, "Σ")), " a term of a sum"),
+              plan.layouts.some((l) => l.partial.length > 0) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "term" }, "Σ")), " a term of a sum"),
               plan.layouts.some((l) => l.dims.length === 0) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "·")), " a single number"),
               plan.types.some((t) => t.hidden) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "bar" }, "|")), " before it the replicas"),
               plan.layouts.some((l) => l.halos.some((h) => h)) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "+")), " with halos"));

@@ -59,7 +59,7 @@ function compareDraw(view) {
     view.canvas = el("canvas", { style: { height: "106px" }, "aria-label": "both steps on one scale" });
     replace(section, el("h2", {}, "Compare ", el("small", {}, "this plan, A, and another one, B")), commands,
             app.plan.raw.hash !== other.plan.raw.hash && el("p", { class: "bad" }, "The nets are not the same: names may mean different things."),
-            same ? el("p", { class: "good" }, "✓ No difference: figures, communications and layouts are equal.") : el("p", {}, compareVerdict(figures)),
+            same ? el("p", { class: "good" }, "✓ No difference: figures, communications and layouts are equal.") : el("p", {}, compareVerdict(figures), compareMost(differ)),
             el("div", { class: "beside" }, compareTable(figures), el("div", { class: "card lanes" }, view.canvas)),
             el("h3", {}, `Communications that differ: ${differ.length}`), compareCommTable(app, other, differ),
             el("h3", {}, `Layouts and strategies that differ: ${layouts.length}`), compareLayoutTable(app, other, layouts),
@@ -95,6 +95,13 @@ function compareVerdict(figures) {
     if (!step || !step.a) return "";
     const speed = step.a === step.b ? "takes as long" : `is ${words(step, "faster", "slower")}`, room = memory && memory.a ? (memory.a === memory.b ? "needs as much memory" : `needs ${words(memory, "less", "more")} memory`) : "";
     return [el("b", {}, `B ${speed}${room ? `, and ${room}` : ""}`), ` (${step.name}: ${time(step.a)} and ${time(step.b)}).`];
+}
+
+/* Where waiting differs most, more and less. */
+function compareMost(differ) {
+    const said = (r) => `${r.name} ${r.phase} ${r.waited > 0 ? "+" : "−"}${time(Math.abs(r.waited))}`;
+    const most = [differ.reduce((a, b) => (b.waited > a.waited ? b : a), { waited: 0 }), differ.reduce((a, b) => (b.waited < a.waited ? b : a), { waited: 0 })].filter((r) => r.waited !== 0).sort((a, b) => Math.abs(b.waited) - Math.abs(a.waited));
+    return most.length > 0 ? ` Waiting differs most at ${most.map(said).join(", and at ")}.` : "";
 }
 
 function difference(a, b, print) {

@@ -141,9 +141,9 @@ const isShort = (machine, comm) => comm.received.max / machine.rank[1] < machine
 function latencyFindings(app) {
     const machine = app.plan.raw.machine;
     if (!machine || !machine.rank) return [];
-    const short = app.program.role.comms.filter((c) => c.waited > othersWait(c) && isShort(machine, c));
+    const short = app.program.role.comms.filter((c) => c.waited > 0 && stageOfLayout(c.layouts[0]) === stageOfLayout(c.layouts[1]) && isShort(machine, c));
     if (short.length < 3) return [];
-    const ns = waitOf(app, { waited: sum(short, (c) => c.waited), others: sum(short, othersWait), measured: sum(short, (c) => c.measuredWait), late: sum(short, (c) => c.late) }), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
+    const ns = waitOf(app, { waited: sum(short, (c) => c.waited), others: 0, measured: sum(short, (c) => c.measuredWait), late: sum(short, (c) => c.late) }), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
     return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that their messages' latency takes longer than their bytes (${bytes(sum(short, (c) => c.received.total))} in all)`,
               todo: "Fewer conversions help, not smaller ones: keep rows whole between -> layouts, split the batch rather than places or heads, or use fewer ranks." }];
 }

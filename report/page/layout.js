@@ -14,7 +14,7 @@ function layoutSection(app) {
     const step = (by) => el("button", { onclick: () => app.setRank(app.rank + by), title: by < 0 ? "the rank before: [" : "the next rank: ]" }, by < 0 ? "[" : "]");
     return el("section", { id: "layout" },
               el("h2", {}, "Layout ", el("small", {}, "who has which part of the chosen value, and who sends what to whom")),
-              el("div", { class: "controls fixed" }, view.title, el("span", { class: "push group" }, step(-1), el("label", { class: "rank" }, "rank ", view.rankText, view.rank), step(1))),
+              el("div", { class: "controls fixed" }, view.title, app.plan.ranks > 1 && el("span", { class: "push group" }, step(-1), el("label", { class: "rank" }, "rank ", view.rankText, view.rank), step(1))),
               view.tabs, el("div", { class: "scroll resize layout" }, view.figures));
 }
 
@@ -131,7 +131,7 @@ function tensorFigure(app, caption, layout, type, dims, wide) {
         return svg("rect", { class: "mine", x: left + x1 + 1, y: top + y1 + 1, width: Math.max(1, x2 - x1 - 2), height: Math.max(1, y2 - y1 - 2) });
     }));
     if (across !== null) drawing.append(svg("text", { x: left + wide / 2, y: 12, "text-anchor": "middle" }, `dimension ${across}: ${shape[across]}`));
-    if (down !== null) drawing.append(svg("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(12 ${top + height / 2}) rotate(-90)` }, `dimension ${down}: ${shape[down]}`));
+    if (down !== null) drawing.append(svg("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(12 ${top + height / 2}) rotate(-90)` }, height > 100 ? `dimension ${down}: ${shape[down]}` : `${down}: ${shape[down]}`, svg("title", {}, `dimension ${down}: ${shape[down]}`)));
     return el("figure", {}, el("figcaption", {}, caption, " ", chip(app.plan, layout, type)), drawing, otherDims(layout, shape, others, mine), halos && el("p", { class: "dim" }, "halos: boxes overlap where a window sees a neighbour's elements"));
 }
 

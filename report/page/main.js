@@ -33,6 +33,14 @@ function phasesOf(program) {
     return starts;
 }
 
+/* What was read of a program, of a stage, is kept: going back to it is quick. */
+function appOf(plan, run, number, stage) {
+    const made = plan.apps.find((app) => app.number === number && (stage === undefined || app.program.stage === stage));
+    if (made) return made;
+    plan.apps.push(appMake(plan, run, number, stage));
+    return plan.apps[plan.apps.length - 1];
+}
+
 function appMake(plan, run, number, stage) {
     const program = programRead(plan, number, stage);
     const app = { plan, program, run: null, number, chosen: null, rank: program.role.ranks[0], cursor: 0, trail: [] };
@@ -82,7 +90,7 @@ function firstThing(app) {
 /* ---------------------------------------------------------------- the page */
 
 function pageBuild(plan, run, number, stage, shown) {
-    const app = appMake(plan, run, number, stage);
+    const app = appOf(plan, run, number, stage);
     const main = document.getElementById("main");
     app.paneElement = document.getElementById("pane");
     app.waitOf = new Map();
@@ -106,7 +114,7 @@ function pageBuild(plan, run, number, stage, shown) {
     replace(main, app.message, compareSection(app), summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app),
             el("footer", { class: "dim" }, `Written by pcc ${plan.raw.pcc || ""}. Keys: / find, [ ] rank, + − 0 zoom, n next wait, p peak of memory, b back, t light or dark, arrows in the net.`));
     barDraw(app);
-    choose(app, shown || thingNamed(app, decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);
+    choose(app, shown || app.chosen || thingNamed(app, decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);
     if (app.stages) stagesDraw(app.stages);
     return app;
 }
@@ -210,9 +218,32 @@ function pageKey(event) {
     acts[event.key]();
 }
 
-/* Tables and all that is drawn show everything on paper. */
+/* On paper: light colours, what is folded open, tables with all of their rows, and a net of few rows too. */
+const PRINTED_ROWS = 1000, PRINTED_NET = 150;
+let printed = null;
+
 function beforePrint() {
-    for (const details of document.querySelectorAll("details")) details.open = true;
+    const root = document.documentElement, closed = [...document.querySelectorAll("details:not([open])")];
+    if (printed) return;
+    printed = { theme: root.dataset.theme, closed, rows: page.tree.rows.map((row) => row.open), tables: [] };
+    root.dataset.theme = "light";
+    for (const details of closed) details.open = true;
+    for (const table of document.querySelectorAll("table.grid")) if (table.showRows) printed.tables.push([table, table.showRows(PRINTED_ROWS)]);
+    if (page.tree.rows.length <= PRINTED_NET) for (const row of page.tree.rows) row.open = true;
+    netDraw(page.net);
+    redrawCanvases();
+}
+
+function afterPrint() {
+    if (!printed) return;
+    if (printed.theme) document.documentElement.dataset.theme = printed.theme;
+    else delete document.documentElement.dataset.theme;
+    for (const details of printed.closed) details.open = false;
+    for (const [table, rows] of printed.tables) table.showRows(rows);
+    page.tree.rows.forEach((row, i) => (row.open = printed.rows[i]));
+    printed = null;
+    netDraw(page.net);
+    redrawCanvases();
 }
 
 let page = null;
@@ -229,6 +260,7 @@ document.body.append(svg("svg", { width: 0, height: 0, class: "defs", "aria-hidd
 document.addEventListener("keydown", pageKey);
 window.addEventListener("scroll", markSection, { passive: true });
 window.addEventListener("beforeprint", beforePrint);
+window.addEventListener("afterprint", afterPrint);
 window.addEventListener("hashchange", () => {
     const thing = thingNamed(page, decodeURIComponent(location.hash.slice(1)));
     if (thing) page.show(thing);

@@ -96,7 +96,7 @@ function netColumns(app) {
 
 function shareBar(figures, most) {
     if (figures.ns + figures.waited === 0) return "";
-    return el("span", { class: "bar" }, el("b", { class: "computes", style: { width: `${(100 * figures.ns) / most}%` } }), el("b", { class: "waits", style: { width: `${(100 * figures.waited) / most}%` } }));
+    return el("span", { class: "bar" }, figures.ns > 0 && el("b", { class: "computes", style: { width: `${(100 * figures.ns) / most}%` } }), figures.waited > 0 && el("b", { class: "waits", style: { width: `${(100 * figures.waited) / most}%` } }));
 }
 
 function netRow(view, row, columns, most) {

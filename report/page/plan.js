@@ -10,7 +10,7 @@ const FROM = { none: 0, hint: 1, propagated: 2, batch: 3, origin: 4, whole: 5, t
 const DECIDED = ["nothing", "it is the only candidate", "fewest bytes", "fewest FLOPs", "fits its operands better", "splits more of the batch", "the first in order"];
 
 function planRead(raw) {
-    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, layoutNames: new Map() };
+    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, layoutNames: new Map(), apps: [] };
     const text = (i) => (i < 0 || i === undefined ? "" : raw.strings[i]);
     plan.text = text;
     plan.files = raw.files.map((f) => ({ name: text(f[0]), lines: f[1] === null || f[1] === undefined ? null : f[1].split("\n") }));

@@ -11,7 +11,7 @@ function stagesBlock(app) {
     app.stages = view;
     new ResizeObserver(() => stagesDraw(view)).observe(view.canvas);
     return [
-        el("h3", {}, `${stages.length} stages`, el("small", {}, ` forward (f) and backward (b) of each batch, then the update (u). The rest of the page is of stage ${app.program.stage}: a click shows another one`)),
+        el("h3", {}, `${stages.length} stages`, el("small", {}, ` forward (f) and backward (b) of each batch, then the update (u). The rest of the page is of stage ${app.program.stage}`, el("span", { class: "screen" }, ": a click shows another one"))),
         view.lanes.length > 0 && el("div", { class: "card lanes" }, view.canvas),
         el("div", { class: "legend" }, legendKey("computes", "forward"), legendKey("alive3", "backward"), legendKey("alive5", "update"), legendKey("waits", "waits for another stage, or for data")),
         stagesTable(app),

@@ -23,8 +23,7 @@ function stepSection(app) {
                         button("Next wait", "the next wait that nothing hides: n", () => stepNextWait(view)), button("Peak of memory", "where memory is fullest: p", () => stepPeak(view)),
                         el("span", { class: "legend" }, legendKey("computes", "computes"), legendKey("communicates", "communicates"), legendKey("waits", "waits"), role.events.some((e) => e.lane === 1) && role.events.every((e) => e.lane === 0 || e.end === e.begin) && el("span", { class: "dim" }, "predicted: nothing moves but while it is waited for")));
     const section = el("section", { id: "step" },
-                       el("h2", {}, "Step ", el("small", {}, role.events.length > 0 ? "a rank over a step, predicted" : "the plan alone has no times: steps are drawn equally long", view.lanes.length > 0 ? "; under it the ranks as measured" : "",
-                                                 ". A click chooses; drag moves; after a click, or with Ctrl, the wheel zooms")),
+                       el("h2", {}, "Step ", el("small", {}, role.events.length > 0 ? "a rank over a step, predicted" : "the plan alone has no times: steps are drawn equally long", view.lanes.length > 0 ? "; under it the ranks as measured" : "", el("span", { class: "screen" }, ". A click chooses; drag moves; after a click, or with Ctrl, the wheel zooms"))),
                        controls, el("div", { class: "card lanes" }, view.canvas, view.tip),
                        view.aliveHead, el("div", { class: "legend" }, ALIVE_KINDS.map((name, i) => legendKey(`alive${i}`, name))), view.aliveBox,
                        el("h3", {}, "By operator"), operatorTable(app));

@@ -4,7 +4,7 @@ function summarySection(app) {
     const { plan } = app, command = plan.raw.command || plan.raw.options || "";
     return el("section", { id: "summary" },
               el("h2", {}, "Summary ", el("small", {}, command)),
-              el("div", { class: "cards" }, stepCard(app), app.run && measuredCard(app), memoryCard(app), bytesCard(app), ranksCard(app)),
+              el("div", { class: "cards" }, stepCard(app), app.run && measuredCard(app), memoryCard(app), plan.ranks > 1 && bytesCard(app), ranksCard(app)),
               stagesBlock(app),
               proofLine(app), el("h3", {}, "What to look at"), findingsList(app));
 }
@@ -39,8 +39,9 @@ function stageCard(app, p) {
 function measuredCard(app) {
     const run = app.run.raw, late = sum(app.program.role.comms, (c) => c.late), waiting = sum(app.program.role.comms, (c) => c.measuredWait), { mean, median } = run.step;
     const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), rest = Math.max(0, mean - computing - waiting), predicted = app.program.role.predicted;
+    const whole = computing + waiting + rest, parts = run.ranks > 1 ? `, waiting for a later rank ${percent(late / whole)}, moving data ${percent(moving / whole)}` : ""; /* the steps that are measured may be longer than the mean of all */
     return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(median), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", rest, "between kernels"]]),
-                `the median; from ${time(run.step.least)} to ${time(run.step.most)}, mean ${time(mean)}: computing ${percent(computing / mean)}, waiting for a later rank ${percent(late / mean)}, moving data ${percent(moving / mean)}, between kernels ${percent(rest / mean)}`,
+                `the median; from ${time(run.step.least)} to ${time(run.step.most)}, mean ${time(mean)}: computing ${percent(computing / whole)}${parts}, between kernels ${percent(rest / whole)}`,
                 predicted && el("div", { class: "text" }, `${digits3(median / predicted.step)} × predicted; ${run.device}, ${run.transport}`));
 }
 
@@ -69,7 +70,7 @@ function ranksCard(app) {
     const last = plan.mesh.filter((m) => m.own && m.size > 1).pop();
     return card("Ranks", [String(plan.ranks), el("small", {}, ` ${meshText(plan)}`)],
                 drawn.length > 0 && el("div", { class: "ranks small", style: { "--across": last ? Math.min(last.size, 8) : Math.min(plan.ranks, 8) } }, drawn.map((r) => el("span", { class: r >= from && r <= to ? "rank" : "rank other", style: { "--rank": rankColour(r) } }, String(r)))),
-                f ? `${flopsText(f.rank)} on the busiest, ${digits3(over)} × an even share` : "");
+                f ? plan.ranks === 1 ? flopsText(f.rank) : `${flopsText(f.rank)} on the busiest, ${digits3(over)} × an even share` : "");
 }
 
 function proofLine(app) {

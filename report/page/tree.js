@@ -37,11 +37,15 @@ function isScalarConstant(program, node) {
 
 /* What a call returns is named after it, and belongs into it. */
 function callsOfNode(plan) {
-    const byPath = new Map(plan.calls.map((c) => [c.path, c]));
+    const byPath = new Map(plan.calls.map((c) => [c.path, c])), chains = new Array(plan.calls.length);
+    const chain = (c) => {
+        if (c < 0) return NONE;
+        if (!chains[c]) chains[c] = [...chain(plan.calls[c].outer), { key: c, path: plan.calls[c].path, cell: plan.calls[c].cell, call: plan.calls[c] }];
+        return chains[c];
+    };
     return (node) => {
-        const calls = [], returned = byPath.get(node.name);
-        for (let c = returned && returned.outer === node.call ? returned.id : node.call; c >= 0; c = plan.calls[c].outer) calls.unshift({ key: c, path: plan.calls[c].path, cell: plan.calls[c].cell, call: plan.calls[c] });
-        return calls;
+        const returned = byPath.get(node.name);
+        return chain(returned && returned.outer === node.call ? returned.id : node.call);
     };
 }
 
@@ -190,7 +194,7 @@ function figuresAdd(to, from) {
 
 /* Of each node with what is counted under its line: gradients, updates, conversions of its values. */
 function figuresOfNodes(program, peak) {
-    const { role } = program, own = program.nodes.map(figuresNone);
+    const { role } = program, own = program.nodes.map((node) => (node.home === node.id ? figuresNone() : null));
     for (const node of program.nodes) {
         const at = own[node.home];
         at.ns += node.ns;

@@ -341,8 +341,14 @@ function checkPage() {
     for (const button of all("#bar nav button")) button.click();
     for (const row of all("tbody tr")) if (row.onclick !== null) check(row.tabIndex === 0, "a row that can be clicked can be reached by Tab");
     for (const section of all("#main > section:not([hidden])")) checkText(section, `section ${section.id}`);
+    const theme = document.documentElement.dataset.theme;
     window.dispatchEvent(new Event("beforeprint"));
     check(all("details").every((d) => d.open), "paper shows what is folded");
+    check(all("tfoot").length === 0 || all("tbody").some((body) => body.children.length >= PRINTED_ROWS), "paper shows tables whole");
+    check(document.documentElement.dataset.theme === "light", "paper is light");
+    if (page.tree.rows.length <= PRINTED_NET) check(page.net.visible.length === page.tree.rows.length - 1, "paper shows each row of a small net");
+    window.dispatchEvent(new Event("afterprint"));
+    check(document.documentElement.dataset.theme === theme && printed === null, "after printing it is as before");
     for (const name of ["program", "stage"])
         for (const value of all(`#bar select[aria-label=${name}] option`).map((o) => o.value)) {
             const select = all(`#bar select[aria-label=${name}]`)[0];
