@@ -107,7 +107,17 @@ void lanes_action(Lanes *lanes, int driven, int action, bool comm, const double 
     track->now[action] = at[1] - track->begun[action];
 }
 
+/* A step of a program for shorter texts runs none of these actions. */
+static bool ran_any(const Lanes *lanes) {
+    for (int t = 0; t < lanes->ntracks; t++)
+        for (int a = 0; a < nactions(lanes, &lanes->tracks[t]); a++)
+            if (lanes->tracks[t].now[a] >= 0) return true;
+    return false;
+}
+
 void lanes_done(Lanes *lanes, double begin, double wall) {
+    if (!lanes->on) return;
+    lanes->on = ran_any(lanes);
     if (!lanes->on) return;
     for (int t = 0; t < lanes->ntracks; t++)
         for (int a = 0; a < nactions(lanes, &lanes->tracks[t]); a++) {

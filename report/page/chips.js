@@ -20,7 +20,7 @@ function chip(plan, layout, type) {
 }
 
 function arrowChips(plan, from, to, type) {
-    const staged = stageOfLayout(from) !== stageOfLayout(to), side = (layout) => [staged && el("span", { class: "stage" }, layout.pin ? `stage ${layout.pin.value} ` : "all "), chip(plan, layout, type)];
+    const apart = from.held !== to.held, side = (layout) => [apart && el("span", { class: "stage" }, `${layout.held || "all"} `), chip(plan, layout, type)];
     return el("span", { class: "nowrap" }, side(from), " → ", side(to));
 }
 
@@ -33,12 +33,12 @@ function layoutName(plan, layout) {
 function layoutNameMake(plan, layout) {
     const of = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join(".");
     const terms = layout.partial.map((p) => ` +${p.kind}(${of(p.digits)})`).join("");
-    return `[${layout.dims.map((d, i) => (d.length ? of(d) : "-") + (layout.halos[i] ? "+" : "")).join(" ")}]${terms}${layout.pin ? ` stage ${layout.pin.value}` : ""}`;
+    return `[${layout.dims.map((d, i) => (d.length ? of(d) : "-") + (layout.halos[i] ? "+" : "")).join(" ")}]${terms}${layout.held ? ` ${layout.held}` : ""}`;
 }
 
 /* A layout in sentences, one a dimension that is divided. */
 function layoutWords(plan, layout, type) {
-    const words = layout.pin ? [`on the ranks of stage ${layout.pin.value} alone`] : [];
+    const words = layout.pin ? [layout.stage >= 0 ? `on the ranks of ${layout.held} alone` : `on ${layout.held} alone`] : [];
     const named = (digits) => digits.flatMap((d) => digitNamed(plan, d)).map((n) => n.name).join("·");
     const called = (digits) => (plan.mesh.some((m) => m.own) ? ` over ${named(digits)}` : "");
     layout.dims.forEach((digits, dim) => {

@@ -35,7 +35,7 @@ function commGroupsMake(app) {
 
 /* Between stages of a pipeline: what is waited for longer than the communication takes, until the other stage has come to it. */
 function othersWait(comm) {
-    return stageOfLayout(comm.layouts[0]) === stageOfLayout(comm.layouts[1]) ? 0 : Math.max(0, comm.waited - comm.ns);
+    return comm.layouts[0].stage === comm.layouts[1].stage ? 0 : Math.max(0, comm.waited - comm.ns);
 }
 
 /* How long a group, or the sum of some communications, is waited for: measured where a run was, less what is a later rank's. */
@@ -141,7 +141,7 @@ const isShort = (machine, comm) => comm.received.max / machine.rank[1] < machine
 function latencyFindings(app) {
     const machine = app.plan.raw.machine;
     if (!machine || !machine.rank) return [];
-    const short = app.program.role.comms.filter((c) => c.waited > 0 && stageOfLayout(c.layouts[0]) === stageOfLayout(c.layouts[1]) && isShort(machine, c));
+    const short = app.program.role.comms.filter((c) => c.waited > 0 && c.layouts[0].stage === c.layouts[1].stage && isShort(machine, c));
     if (short.length < 3) return [];
     const ns = waitOf(app, { waited: sum(short, (c) => c.waited), others: 0, measured: sum(short, (c) => c.measuredWait), late: sum(short, (c) => c.late) }), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
     return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that their messages' latency takes longer than their bytes (${bytes(sum(short, (c) => c.received.total))} in all)`,

@@ -16,7 +16,8 @@ function planRead(raw) {
     plan.files = raw.files.map((f) => ({ name: text(f[0]), lines: f[1] === null || f[1] === undefined ? null : f[1].split("\n") }));
     plan.mesh = raw.mesh.map((m, i) => ({ name: text(m[0]), size: m[1], stride: m[2], own: i < raw.mesh_axes }));
     plan.types = raw.types.map((t) => ({ dtype: t[0], hidden: !!t[1], shape: t[2], text: typeText(t) }));
-    plan.layouts = raw.layouts.map(layoutOfRow);
+    const staged = raw.programs.some((p) => p.roles.length > 1);
+    plan.layouts = raw.layouts.map((row) => layoutOfRow(row, staged));
     plan.calls = (raw.calls || []).map((c, id) => ({ id, cell: text(c[0]), path: text(c[1]), place: placeAt(c, 2), outer: c[6] }));
     for (const call of plan.calls) if (call.outer >= 0 && /^\.\d/.test(call.path.slice(plan.calls[call.outer].path.length))) call.outer = plan.calls[call.outer].outer; /* h.0 of a loop stands beside the call that h was before */
     plan.hints = (raw.hints || []).map((h, id) => ({ id, place: placeAt(h, 0), to: placeAt(h, 4), node: h[8], name: text(h[9]) }));
@@ -37,7 +38,8 @@ function programNumber(plan, name) {
 const placeAt = (row, i) => ({ file: row[i], line: row[i + 1], column: row[i + 2], length: row[i + 3] });
 const typeText = (t) => `${t[0]}[${t[1] ? [t[2][0] + " |", t[2].slice(1).join(", ")].join(" ") : t[2].join(", ")}]`;
 
-function layoutOfRow(row) {
+/* staged: of a pipeline, where ranks of one stage hold what is pinned; else a single rank does. */
+function layoutOfRow(row, staged) {
     const pairs = (flat) => {
         const made = [];
         for (let i = 0; i < flat.length; i += 2) made.push({ size: flat[i], stride: flat[i + 1] });
@@ -47,6 +49,8 @@ function layoutOfRow(row) {
     ["sum", "max", "min"].forEach((kind, i) => row[1][i] && row[1][i].length > 0 && layout.partial.push({ kind, digits: pairs(row[1][i]) }));
     for (const h of row[2] || []) layout.halos[h[0]] = { kind: ["sees", "seen", "around"][h[1]], of: h[2], stride: h[3], low: h[4], high: h[5] };
     layout.pin = row[3] ? { size: row[3][0], stride: row[3][1], value: row[3][2] } : null;
+    layout.stage = staged && layout.pin ? layout.pin.value : -1;
+    layout.held = !layout.pin ? "" : staged ? `stage ${layout.pin.value}` : `rank ${layout.pin.value * layout.pin.stride}`;
     layout.text = layoutText(layout);
     return layout;
 }
@@ -222,11 +226,6 @@ function digitNamed(plan, d) {
 function meshText(plan) {
     const own = plan.mesh.filter((axis) => axis.own);
     return own.length > 0 ? own.map((axis) => `${axis.name} ${axis.size}`).join(" × ") : "no mesh named";
-}
-
-/* The stage of a pipeline whose ranks alone hold what lies so; -1: all ranks do. */
-function stageOfLayout(layout) {
-    return layout.pin ? layout.pin.value : -1;
 }
 
 /* Of a rank: "dp 0, tp 2". */

@@ -13,7 +13,7 @@ import tempfile
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "run"))
 import harness
-from pages import STAGES, WINDOWS, Pages
+from pages import STAGES, TABLES, WINDOWS, Pages
 
 CHROMIUM = next((path for path in map(shutil.which, ["chromium", "chromium-browser", "google-chrome", "chrome"]) if path), None)
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -98,6 +98,9 @@ class Browser(Pages):
         self.open(page, stats=stats)
         self.ok(self.local("net.plan", 6, "--report", "net.html"))
         self.open(self.read("net.html").decode(), 2560, stats)
+
+    def test_tables(self):
+        self.net(self.write("tables.dsl", TABLES), 4)
 
     def test_windows(self):
         self.net(self.write("windows.dsl", WINDOWS), 4)

@@ -27,6 +27,24 @@ net stages(batch = 24, dim = 16) {
 train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); micro_batches = 4; steps = 30; }
 parallel { stages = 3; search = sharding_propagation; }
 """
+# Tables that lie on one rank each.
+TABLES = """cell table(index, rows, dim) {
+    param weight : f32[rows, dim] = normal(0.1);
+    return embedding(weight, index);
+}
+net tables(batch = 32, rows = 100, dim = 8) {
+    input category : i32[batch, 6];
+    input label    : f32[batch, dim];
+    sum = label * 0;
+    for i in 0..6 {
+        row = table(category[:, i], rows, dim) shard { weight = at(i % 4); };
+        sum = sum + row;
+    }
+    loss mse(tanh(sum), label);
+}
+train { data = uniform(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }
+parallel { search = sharding_propagation; }
+"""
 
 
 def column(data, n):
