@@ -15,12 +15,13 @@ function chip(plan, layout, type) {
         return type && type.hidden && dim === 0 ? [cell, el("i", { class: "bar" }, "|")] : cell;
     });
     if (layout.dims.length === 0) cells.push(el("i", { class: "whole" }, "·"));
+    if (layout.pin && layout.stage < 0) cells.unshift(el("i", { class: "pin" }, `@${layout.pin.value * layout.pin.stride}`));
     for (const p of layout.partial) cells.push(axisCell(plan, p.digits, p.kind === "sum" ? "Σ" : p.kind + " ", "term"));
     return el("span", { class: "chip", title: layoutWords(plan, layout, type).join("\n") + "\n" + layout.text }, cells);
 }
 
 function arrowChips(plan, from, to, type) {
-    const apart = from.held !== to.held, side = (layout) => [apart && el("span", { class: "stage" }, `${layout.held || "all"} `), chip(plan, layout, type)];
+    const apart = from.stage !== to.stage, side = (layout) => [apart && el("span", { class: "stage" }, `${layout.held || "all"} `), chip(plan, layout, type)];
     return el("span", { class: "nowrap" }, side(from), " → ", side(to));
 }
 
@@ -72,6 +73,7 @@ function legendOfAxes(plan) {
     return el("span", { class: "legend" }, axes,
               el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "–")), " whole"),
               plan.layouts.some((l) => l.partial.length > 0) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "term" }, "Σ")), " a term of a sum"),
+              plan.layouts.some((l) => l.pin && l.stage < 0) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "pin" }, "@0")), " on rank 0 alone"),
               plan.layouts.some((l) => l.dims.length === 0) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "·")), " a single number"),
               plan.types.some((t) => t.hidden) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "bar" }, "|")), " before it the replicas"),
               plan.layouts.some((l) => l.halos.some((h) => h)) && el("span", { class: "key" }, el("span", { class: "chip" }, el("i", { class: "whole" }, "+")), " with halos"));

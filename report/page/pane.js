@@ -195,7 +195,7 @@ function paneComm(app, comm) {
             ["the least", `${bytes(comm.least.total)}${comm.least.total > 0 ? `: ${digits3(comm.received.total / comm.least.total)} ×` : ""}`],
             together > 0 ? ["together with", `${plural(together, "other")} in bucket ${comm.bucket}; its time stands at the first`] : null,
         ]),
-        el("section", {}, el("h3", {}, "Why"), el("p", {}, `${causeText(app, comm)}.`), el("p", { class: "todo" }, `→ ${advice.text}`), advice.command && commandLine(advice.command)),
+        el("section", {}, el("h3", {}, "Why"), el("p", {}, `${causeText(app, comm)}.`), el("p", { class: "todo" }, `→ ${advice.text}`), advice.command && commandLine(advice.command), weighedBlock(program, node)),
         el("section", {}, el("h3", {}, "Made by"), el("p", {}, nodeLink(app, node.id, `${node.op} ${node.name}`)), sourceBlock(app, program.nodes[node.home])),
         takers.length > 0 && el("section", {}, el("h3", {}, "Taken by"), el("p", {}, joined(takers.map((n) => nodeLink(app, n.id, `${n.op} ${n.name}`)), 6)), sourceBlock(app, program.nodes[takers[0].home])),
     ];
