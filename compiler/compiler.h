@@ -228,6 +228,8 @@ const struct SearchTaken *parts_decide(const Compilation *c, int parts, double m
 bool stage_count_asked(const Compilation *c);
 /* Of the divisors of the ranks the one with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. NULL: with none the net can be compiled. */
 StageCount *stage_count_choose(Compilation *c);
+/* The same of a net that says nothing of stages and does not fit: NULL where no number of them does. */
+StageCount *stage_count_fitting(Compilation *c);
 void stage_count_say(Compilation *c); /* -v */
 /* "4 of 1, 2, 4, 8, ..." */
 void stage_count_print(Text *text, Compilation *c);

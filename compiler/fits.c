@@ -135,6 +135,8 @@ bool pass_fits(Compilation *c) {
     if (c->micro == NULL && (needed > limit || train->front.measures != NULL)) c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
     if (needed <= limit) return true;
+    if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
+    if (c->stages_again != NULL) return false;
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));

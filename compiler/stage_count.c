@@ -1,12 +1,12 @@
 /* stage_count: as many stages as are best (`stages = auto`). All divisors of the ranks are compiled, each with what the search finds for the ranks of its stages, and with their cuts: what a step then takes
- * is what the plan is predicted to take (oracle.h). */
-#include <math.h>
+ * is what the plan is predicted to take (oracle.h). So it is where a net says nothing of stages, and nothing else fits into the memory that it may need. */
+#include <string.h>
 
 #include "compiler/compiler.h"
 #include "compiler/name.h"
 #include "compiler/search.h"
 
-enum { MOST_STAGES = 64 };
+enum { MOST_STAGES = 64, MOST_NODES = 20000 }; /* stages; nodes of a net for which it is asked though it does not ask */
 
 bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
@@ -28,6 +28,19 @@ static StageTried try_stages(const Compilation *c, int stages, int64_t limit) {
                         .bytes = bytes,
                         .over_bytes = limit > 0 && bytes > limit ? bytes - limit : 0,
                         .broken = cost.broken};
+}
+
+StageCount *stage_count_fitting(Compilation *c) {
+    const Settings *settings = &program_train(c)->front.graph.settings;
+    const bool open =
+        settings->mode == MODE_AUTO && strcmp(settings->search, "auto") == 0 && settings->stages_span.line == 0 && settings->found.n == 0;
+    if (!open || c->stages != NULL || c->options->overrides.nranks == 1 || settings->optimizer == OPTIMIZER_NONE) return NULL;
+    if (program_train(c)->front.graph.nodes.n > MOST_NODES) return NULL;
+    if (settings->lengths.n > 1) return NULL; /* a net in stages takes texts of one length */
+    StageCount *count = stage_count_choose(c);
+    for (int i = 0; i < count->ntried; i++)
+        if (count->tried[i].stages == count->stages && count->stages > 1 && count->tried[i].over_bytes == 0) return count;
+    return NULL;
 }
 
 StageCount *stage_count_choose(Compilation *c) {

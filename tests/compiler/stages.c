@@ -336,6 +336,31 @@ Test(stages, cuts_keep_within_the_memory) {
     cr_expect_lt(layers[1], layers[0]);
 }
 
+/* Where nothing else fits into the memory a net that says nothing of stages gets some, those with which it is fastest; where a net says how many it keeps them. */
+Test(stages, what_does_not_fit_otherwise_gets_stages) {
+    const char *net =
+        "net n(batch = 4, d = 400) { input x : f32[batch, d]; param w : f32[d, d] = normal(0.1); param v : f32[d, d] = normal(0.1);\n"
+        "  param u : f32[d, d] = normal(0.1); param t : f32[d, d] = normal(0.1);\n"
+        "  a = matmul(x, w); b = matmul(tanh(a), v); c = matmul(tanh(b), u); e = matmul(tanh(c), t); loss mean(e); }\n"
+        "hints { a = ((1, 1), (1, 1)); b = ((1, 1), (1, 1)); c = ((1, 1), (1, 1)); e = ((1, 1), (1, 1)); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\nparallel { %s memory = %d; }\n";
+    static const struct {
+        const char *stages;
+        int of_bytes; /* a parameter has 640,000 */
+        int expected; /* 0: it is refused */
+    } cases[] = {{"", 6000000, 1},           {"", 2800000, 4}, {"", 1500000, 4}, {"", 700000, 0}, {"stages = 1;", 2800000, 0},
+                 {"stages = 2;", 1500000, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled x;
+        compiled_init(&x, 4, 2);
+        x.options.overrides.search = NULL;
+        const bool done = compiled_run(&x, arena_printf(&x.arena, net, cases[i].stages, cases[i].of_bytes));
+        cr_expect_eq(done, cases[i].expected > 0, "case %zu: %s", i, compiled_said(&x));
+        if (done) cr_expect_eq(x.b->nroles, cases[i].expected, "case %zu: %d stages", i, x.b->nroles);
+        compiled_finish(&x);
+    }
+}
+
 Test(stages, more_stages_than_operators_are_refused) {
     Compiled x;
     compiled_init(&x, 8, 2);
