@@ -1,54 +1,194 @@
 #!/usr/bin/env python3
-"""docs/from-pytorch.md: its two training loops, as they stand there, print the same. With PyTorch (PEER_PYTHON), on 2 ranks each; without it ours alone runs, from weights that are drawn here."""
+"""docs/from-pytorch.md: its programs and the rows of its tables, as they stand there, print the same on both sides. With PyTorch (PEER_PYTHON); without it ours alone run, from weights that are
+drawn here."""
 import os
 import random
 import re
-import sys
 
 import harness
 from harness import Case, npy, run
+from pairs import EACH, Page, drop, has, numbers, peer, place
 
-SHAPES = {"0.weight": (16, 6), "0.bias": (16,), "2.weight": (3, 16), "2.bias": (3,)}
-SAVE = "import numpy, torch; torch.save({n: torch.from_numpy(numpy.load(n + '.npy')) for n in %r}, 'init.pt')" % sorted(SHAPES)
+SHAPES = {"0.weight": (16, 6), "0.bias": (16,), "2.weight": (3, 16), "2.bias": (3,), "3.weight": (3, 16), "3.bias": (3,)}
+SAVE = "import numpy, torch; torch.save({n: torch.from_numpy(numpy.load(n + '.npy')) for n in NAMES}, 'init.pt')"
+REVIEWS = "天气很好, the Weather is fine", "房间小!", "Größe unbekannt", "早餐 很差 breakfast", "a", "好不好好不好好不好好不好好不好"
 
 
 class FromPytorch(Case):
-    def block(self, name):
-        """The text between ```language NAME and ```."""
-        with open(os.path.join(harness.sources, "docs", "from-pytorch.md"), encoding="utf-8") as file:
-            return re.search(r"(?ms)^```\w+ %s\b[^\n]*\n(.*?)^```$" % re.escape(name), file.read())[1]
-
-    def test_both_loops_print_the_same(self):
-        draw = random.Random(5)
-        x = [draw.gauss(0, 1) for _ in range(200 * 6)]
-        y = [max(range(3), key=lambda c: sum(x[6 * r + k] * ((k + c) % 3 - 1) for k in range(6))) for r in range(200)]
-        self.write("x.npy", npy(x, (200, 6), "f"))
-        self.write("y.npy", npy(y, (200,), "i"))
-        weights = {}
-        for name, shape in SHAPES.items():
-            count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-            weights[name] = "F32", list(shape), [draw.uniform(-0.3, 0.3) for _ in range(count)]
-            self.write(name + ".npy", npy(weights[name][2], shape, "f"))
-        self.write("init.safetensors", harness.safetensors(weights))
-        self.write("loop.dsl", self.block("loop.dsl"))
+    def setUp(self):
+        super().setUp()
+        self.page = Page("from-pytorch.md")
         with open(self.sample("nn.dsl"), "rb") as file:
             self.write("nn.dsl", file.read())
-        plan = self.compile("loop.dsl", "loop.plan", "--ranks", 2)
-        ours = self.ok(run([harness.prun, "--nproc", 2, "--load", "init.safetensors", "--rename", "fc1.*=0.*", "--rename", "logits.*=2.*", plan], cwd=self.folder)).out
-        numbers = lambda text, pattern: [float(number) for number in re.findall(pattern, text)]
-        losses, shares = numbers(ours, r"(?m)^ep: \d, global_step: \d+, loss: (\S+)$"), numbers(ours, r"accuracy is (\S+) \(")
+
+    def data(self, rows):
+        draw = random.Random(5)
+        x = [draw.gauss(0, 1) for _ in range(rows * 6)]
+        y = [max(range(3), key=lambda c: sum(x[6 * r + k] * ((k + c) % 3 - 1) for k in range(6))) for r in range(rows)]
+        self.write("x.npy", npy(x, (rows, 6), "f"))
+        self.write("y.npy", npy(y, (rows,), "i"))
+
+    def weights(self, *names):
+        """What both begin with: init.safetensors, and where PyTorch is init.pt."""
+        draw, made = random.Random(6), {}
+        for name in names:
+            shape = SHAPES[name]
+            made[name] = "F32", list(shape), [draw.uniform(-0.3, 0.3) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
+            self.write(name + ".npy", npy(made[name][2], shape, "f"))
+        self.write("init.safetensors", harness.safetensors(made))
+        if has("torch"):
+            self.ok(run([peer(), "-c", SAVE.replace("NAMES", repr(names))], cwd=self.folder))
+
+    def net(self, name, text, *words, ranks=2):
+        """What our side prints."""
+        self.write(name + ".dsl", text)
+        plan = self.compile(name + ".dsl", name + ".plan", "--ranks", ranks)
+        return self.ok(run([harness.prun, "--nproc", ranks, *words, plan], cwd=self.folder)).out
+
+    def theirs(self, *programs):
+        """What each program prints, all in one process."""
+        self.write("each.py", EACH)
+        names = [os.path.basename(self.write("program%d.py" % i, text)) for i, text in enumerate(programs)]
+        return re.split(r"(?m)^== \d+\n", self.ok(run([peer(), "-W", "ignore", "each.py", *names], cwd=self.folder)).out)[1:]
+
+    def torchrun(self, ranks, name, *words):
+        self.write(name, self.page.block(name))
+        return self.ok(run([peer(), "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, name, *words], cwd=self.folder)).out
+
+    def test_both_loops_print_the_same(self):
+        self.data(200)
+        self.weights("0.weight", "0.bias", "2.weight", "2.bias")
+        ours = self.net("loop", self.page.block("loop.dsl"), "--load", "init.safetensors", "--rename", "fc1.*=0.*", "--rename", "logits.*=2.*")
+        line = r"(?m)^ep: \d, global_step: \d+, loss: (\S+)$"
+        losses, shares = numbers(ours, line), numbers(ours, r"accuracy is (\S+) \(")
         self.assertEqual((len(losses), len(shares)), (7, 3), ours)
         self.assertLess(losses[-1], losses[0])
-        python = os.environ.get("PEER_PYTHON", "python3")
-        if run([python, "-c", "import torch"]).code != 0:
-            print("no PyTorch here", end=" ", file=sys.stderr)
+        if not has("torch"):
             return
-        self.ok(run([python, "-c", SAVE], cwd=self.folder))
-        self.write("loop.py", self.block("loop.py"))
-        theirs = self.ok(run([python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "loop.py"], cwd=self.folder)).out
+        theirs = self.torchrun(2, "loop.py")
         self.assertEqual(re.findall(r"ep: \d, global_step: \d+", theirs), re.findall(r"ep: \d, global_step: \d+", ours))
-        self.assertClose(losses, numbers(theirs, r"(?m)^ep: .*loss: (\S+)$"), relative=1e-4, what="losses")
+        self.assertClose(losses, numbers(theirs, line), relative=1e-4, what="losses")
         self.assertEqual(shares, numbers(theirs, r"accuracy is (\S+)"))
+
+    UPDATE = "loss.backward()", "optimizer.step()", "optimizer.zero_grad()"
+
+    def updates(self):
+        """(our lines, our program, theirs) of the rows of the tables of updates, and how many batches an update takes."""
+        program, net = self.page.block("update.py"), self.page.block("update.dsl")
+        for left, right in self.page.table("Before the loop, and in the train block"):
+            first = next(i for i, line in enumerate(left) if line.startswith(("optimizer", "schedule")))
+            line = "optimizer =" if left[first].startswith("optimizer") else "schedule ="
+            more = net if line == "schedule =" else drop(net, "optimizer =")
+            yield right, place(more, "log ", 'log "{loss}";', *right), place(program, line, *left[:first + 1])
+        for left, right in self.page.table("In place of `loss.backward()` and what follows"):
+            lines = [line for line in left if not line.startswith("no_sync")]
+            yield right, place(net, "log ", 'log "{loss}";', *right), place(drop(program, *self.UPDATE[1:]), self.UPDATE[0], *lines)
+        for left, right in self.page.table("In place of the loss, and in the train block"):
+            line = "fc1 " if right[0].startswith("fc1") else "log "
+            yield right, place(net, line, *([] if line == "fc1 " else ['log "{loss}";']), *right), place(program, "loss =", *left)
+
+    def test_updates_are_pytorchs(self):
+        self.data(80)
+        self.weights("0.weight", "0.bias", "2.weight", "2.bias")
+        rows = list(self.updates())
+        self.assertGreater(len(rows), 12)
+        plain = self.page.block("update.py"), self.page.block("update.dsl")
+        rows.insert(0, ([], plain[1], plain[0]))
+        theirs = self.theirs(*(program for _, _, program in rows)) if has("torch") else [None] * len(rows)
+        printed = []
+        for (right, net, _), their in zip(rows, theirs):
+            with self.subTest(row=right):
+                ours = numbers(self.net("update", net, "--load", "init.safetensors", "--rename", "fc1.*=0.*", "--rename", "logits.*=2.*"), r"(?m)^(\d\.\d+)$")
+                printed.append(ours)
+                self.assertEqual(len(ours), 5 if right == ["accumulate = 2;"] else 10)
+                if their is None:
+                    continue
+                expected = numbers(their)
+                if right == ["accumulate = 2;"]:  # the loss of an update is the mean of its batches'
+                    expected = [(a + b) / 2 for a, b in zip(expected[::2], expected[1::2])]
+                self.assertClose(ours, expected, relative=1e-2 if right == ["precision = bf16;"] else 2e-5, what=str(right))
+        same = [i for i, losses in enumerate(printed) if i > 0 and losses == printed[0]]
+        self.assertEqual([rows[i][0] for i in same], [["fc1 = linear(x, 16) recompute;"]], "all but one change what is computed")
+
+    def test_rows_come_in_pytorchs_order(self):
+        count, epochs = 51, 3
+        self.write("n.npy", npy([float(1 << i % 20) + i for i in range(count)], (count, 1), "d"))
+        frame = """import numpy, torch
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+def loaders():
+    for rank in range(2):
+        rows = TensorDataset(torch.from_numpy(numpy.load("n.npy")))
+        LINES
+        yield loader
+both = list(loaders())
+for epoch in range(%d):
+    for loader in both:
+        if hasattr(loader.sampler, "set_epoch"):
+            loader.sampler.set_epoch(epoch)
+    for parts in zip(*both):
+        print(torch.cat([part[0] for part in parts]).mean().item())
+""" % epochs
+        rows = self.page.table("Both run, on 2 ranks with 4 rows each a step")
+        self.assertGreaterEqual(len(rows), 5)
+        theirs = self.theirs(*(place(frame, "LINES", *left) for left, _ in rows)) if has("torch") else [None] * len(rows)
+        for (_, right), their in zip(rows, theirs):
+            with self.subTest(row=right):
+                ours = numbers(self.net("rows", 'net n(batch = 8) { input x : f64[batch, 1]; param w : f64[1] = ones; loss mean(x * w); } train { data = npy(x = "n.npy"); %s optimizer = sgd(lr = 1e-300); '
+                                        'epochs = %d; log "{loss}"; }' % (" ".join(right), epochs)))
+                self.assertIn(len(ours) // epochs, (6, 7))
+                if their is not None:
+                    self.assertClose(ours, numbers(their), relative=1e-14, what=str(right))
+
+    def test_columns_are_what_pandas_and_transformers_read(self):
+        self.write("f.csv", "name,x,y\na,1.5,2\nb,,3\nc,-4,5\nd,1e3,6\n\"e, f\",7.25,8\n")
+        self.write("vocab.txt", "".join(piece + "\n" for piece in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"天气很好房间小早餐差不!,a", "the", "weather", "Weather", "is", "fine", "break", "##fast", "unbekannt"]))
+        self.write("t.csv", "text\n" + "".join('"%s"\n' % text for text in REVIEWS))
+        rows = self.page.table("Columns, in place of `values`, and of the data")
+        for (left,), (right,) in rows:
+            texts, module = "t.csv" in right, "transformers" if "Tokenizer" in left else "pandas"
+            with self.subTest(row=right):
+                width, dtype = (16, "i32") if texts else (1, "f64")
+                self.net("column", """net n(batch = 1) { input x : %s[batch, %d]; param w : f32[1] = ones; seen = x * 1; loss mean(w) + 0 * mean(cast(seen, to = f32)); }
+                    train { data = %s; optimizer = sgd(lr = 1e-30); steps = 0; } eval { every = never; predict = seen; batch = 2; data = %s; }""" % (dtype, width, right, right), "--predict", self.path("seen.npy"))
+                data = self.read("seen.npy")
+                ours = harness.struct.unpack("<%d%s" % ((len(data) - 128) // (4 if texts else 8), "i" if texts else "d"), data[128:])
+                self.assertEqual(len(ours), len(REVIEWS) * 16 if texts else 5 - ("drop" in right))
+                if not has(module, "numpy"):
+                    continue
+                their, = self.theirs("import numpy, %s\n%stexts = %r\n%s\nprint(*numpy.ravel(values).tolist(), sep='\\n')\n" % (module, "from transformers import BertTokenizer\n" if texts else "", REVIEWS, left))
+                self.assertEqual(list(ours), numbers(their), right)
+
+    def test_running_statistics_are_pytorchs_and_come_back(self):
+        self.data(40)
+        self.weights("0.weight", "0.bias", "3.weight", "3.bias")
+        words = "--load", "init.safetensors", "--rename", "fc1.*=0.*", "--rename", "logits.*=3.*", "--fresh", "bn.**", "--save", "trained.safetensors"
+        ours = self.net("norm", self.page.block("norm.dsl"), *words)
+        losses, states = numbers(ours, r"(?m)^(\d\.\d+)$"), self.saved("trained.safetensors")
+        again = self.ok(run([harness.prun, "--nproc", 2, "--eval", "--load", "trained.safetensors", "norm.plan"], cwd=self.folder)).out
+        evaluated = numbers(again, r"eval: loss is (\S+)")
+        evaluated = [float(str(number).rstrip(",")) for number in evaluated] if evaluated else []
+        self.assertEqual((len(losses), len(evaluated)), (5, 1), ours + again)
+        if not has("torch"):
+            return
+        their, = self.theirs(self.page.block("norm.py"))
+        self.assertClose(losses, numbers(their, r"(?m)^(\d\S+)$"), relative=2e-5, what="losses")
+        self.assertClose(evaluated, numbers(their, r"(?m)^eval (\S+)$"), relative=2e-5, what="the loss with running statistics")
+        for name in "running_mean", "running_var":
+            self.assertClose(states["bn." + name], [float(word) for word in re.search(r"(?m)^%s (.*)$" % name, their)[1].split()], relative=1e-5, absolute=1e-6, what=name)
+
+    def test_what_goes_between_ranks_is_gloos(self):
+        names = re.findall(r"--print (\w+)", self.page.text)
+        self.assertEqual(len(names), 9)
+        plan = self.compile(self.sample("collectives.dsl"), "collectives.plan", "--ranks", 4)
+        self.ok(run([harness.prun, "--nproc", 4, "--save", "states.safetensors", plan], cwd=self.folder))
+        states = self.saved("states.safetensors")
+        self.assertEqual(list(states["total"][:2]), [10, 100])
+        if not has("torch"):
+            return
+        theirs = self.torchrun(4, "collectives.py")
+        for name in names:
+            self.assertEqual(list(states[name]), [float(word) for word in re.search(r"(?m)^%s (.*)$" % name, theirs)[1].split()], name)
 
 
 if __name__ == "__main__":
