@@ -479,7 +479,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
         return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: out of memory for a rank's rows", rows->file.input, rows->path);
     for (int64_t i = 0; i < n; i++)
         rows->held_row[i] = rows->file.first + row[i];
-    if (!stream_rows(rows, rows->held_row, n, hold_row, rows, error)) return false;
+    const bool parsed = rows->file.format == FILE_CSV && table_take_early(&rows->table, rows->held_row, n, rows->held);
+    if (!parsed && !stream_rows(rows, rows->held_row, n, hold_row, rows, error)) return false;
     rows->nheld = n;
     return true;
 }
@@ -584,7 +585,20 @@ static const unsigned char *picture_bytes(Rows *rows, int64_t row, int64_t epoch
     return rows->label;
 }
 
-/* The stored bytes of a part of a row, or NULL. */
+/* So many bytes from a row's `offset` on, as they lie in the file. */
+static bool read_file(Rows *rows, int64_t row, int64_t offset, int64_t bytes, void *to, Error *error) {
+    const int64_t begin = rows->begin + row * rows->row_bytes + offset;
+    for (int64_t done = 0; done < bytes;) {
+        ssize_t got = pread(rows->fd, (char *)to + done, (size_t)(bytes - done), (off_t)(begin + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return rows_fail(rows, error, got < 0 ? strerror(errno) : "has become shorter");
+        done += got;
+    }
+    rows->bytes_read += bytes;
+    return true;
+}
+
+/* The stored bytes of a part of a row, which may go on into rows behind it where the file has random access; or NULL. */
 static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, int64_t offset, int64_t bytes, Error *error) {
     if (rows->pictures) return picture_bytes(rows, row, epoch, offset, error);
     if (rows->streamed) {
@@ -598,15 +612,7 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, i
         rows->scratch = scratch;
         rows->scratch_bytes = (size_t)bytes;
     }
-    for (int64_t done = 0; done < bytes;) {
-        ssize_t got =
-            pread(rows->fd, rows->scratch + done, (size_t)(bytes - done), (off_t)(rows->begin + row * rows->row_bytes + offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return rows_fail(rows, error, got < 0 ? strerror(errno) : "has become shorter"), NULL;
-        done += got;
-    }
-    rows->bytes_read += bytes;
-    return rows->scratch;
+    return read_file(rows, row, offset, bytes, rows->scratch, error) ? rows->scratch : NULL;
 }
 
 /* The number of a row's tokens, and behind it these; which another input may have read. */
@@ -667,6 +673,11 @@ static void read_floats(const Rows *rows, const unsigned char *from, int64_t fir
         memcpy(to, from, (size_t)(n * bytes));
         return;
     }
+    if (plain && text && file->dtype == F32) {
+        for (int64_t i = 0; i < n; i++)
+            ((float *)to)[i] = (float)((const double *)(const void *)from)[i];
+        return;
+    }
     for (int64_t i = 0; i < n; i++, from += bytes) {
         const double value = text ? *(const double *)(const void *)from : stored_element(from, rows->stored),
                      number = plain ? value : changed(rows, value, first + i);
@@ -677,20 +688,15 @@ static void read_floats(const Rows *rows, const unsigned char *from, int64_t fir
     }
 }
 
-bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error) {
+static int64_t number_bytes(const Rows *rows) {
+    return rows->file.format == FILE_CSV ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
+}
+
+/* Elements [first, first + n) of a row (as the file counts rows), of which `from` holds the numbers that they are made of. */
+static bool convert(const Rows *rows, int64_t row, const unsigned char *from, int64_t first, int64_t n, void *to, Error *error) {
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV;
-    const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
-    if (row < 0 || row >= rows_count(rows) || first < 0 || n < 0 || first + n > rows->elements)
-        return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", file->input, (long long)row);
-    if (rows_need_figures(rows) && !rows->pictures && (!rows->figures || !figures_found(rows->figures)))
-        return error_set(error, EXIT_INTERNAL, "input %s: the means of its rows are not known", file->input);
-    row += file->first;
-    if (n == 0) return true;
-    if (file->tokens != TOKENS_NONE) return read_tokens(rows, row, first, n, to, error);
-    const int64_t begin = first / rows->hot, end = (first + n - 1) / rows->hot + 1;
-    const unsigned char *from = part_bytes(rows, row, epoch, begin * bytes, (end - begin) * bytes, error);
-    if (!from) return error_prefix(error, "input %s: ", file->input);
+    const int64_t bytes = number_bytes(rows), begin = first / rows->hot;
     if (rows->stored.kind == STORED_U8 && !text && file->dtype == F32 && file->range == 0 && !file->change.standardize) {
         read_bytes(rows, from, first, n, to);
         return true;
@@ -714,5 +720,51 @@ bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n,
         }
         element_put(to, file->dtype, i, changed(rows, value, first + i));
     }
+    return true;
+}
+
+static bool check_read(const Rows *rows, int64_t row, int64_t n, Error *error) {
+    if (row < 0 || n < 0 || row + n > rows_count(rows))
+        return error_set(error, EXIT_INTERNAL, "input %s has no row %lld", rows->file.input, (long long)row);
+    if (rows_need_figures(rows) && !rows->pictures && (!rows->figures || !figures_found(rows->figures)))
+        return error_set(error, EXIT_INTERNAL, "input %s: the means of its rows are not known", rows->file.input);
+    return true;
+}
+
+bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error) {
+    const int64_t bytes = number_bytes(rows), begin = first / rows->hot, end = (first + n - 1) / rows->hot + 1;
+    if (!check_read(rows, row, 1, error)) return false;
+    if (first < 0 || n < 0 || first + n > rows->elements)
+        return error_set(error, EXIT_INTERNAL, "input %s has rows of fewer elements", rows->file.input);
+    row += rows->file.first;
+    if (n == 0) return true;
+    if (rows->file.tokens != TOKENS_NONE) return read_tokens(rows, row, first, n, to, error);
+    const unsigned char *from = part_bytes(rows, row, epoch, begin * bytes, (end - begin) * bytes, error);
+    if (!from) return error_prefix(error, "input %s: ", rows->file.input);
+    return convert(rows, row, from, first, n, to, error);
+}
+
+/* Whether a row lies in the file as the input has it. */
+static bool is_plain(const Rows *rows) {
+    const RowFile *file = &rows->file;
+    return rows->hot == 1 && file->range == 0 && file->change.scale == 0 && !rows->figures && stored_is_native(rows->stored, file->dtype);
+}
+
+bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error) {
+    const int64_t bytes = rows->elements * dtype_bytes[rows->file.dtype];
+    const bool random_access = rows->fd >= 0;
+    char *at = to;
+    if (!random_access || rows->elements == 0) {
+        for (int64_t i = 0; i < n; i++, at += bytes)
+            if (!rows_read(rows, row + i, epoch, 0, rows->elements, at, error)) return false;
+        return true;
+    }
+    if (!check_read(rows, row, n, error)) return false;
+    row += rows->file.first;
+    if (is_plain(rows)) return read_file(rows, row, 0, n * bytes, to, error) || error_prefix(error, "input %s: ", rows->file.input);
+    const unsigned char *from = part_bytes(rows, row, epoch, 0, n * rows->row_bytes, error);
+    if (!from) return error_prefix(error, "input %s: ", rows->file.input);
+    for (int64_t i = 0; i < n; i++, from += rows->row_bytes, at += bytes)
+        if (!convert(rows, row + i, from, 0, rows->elements, at, error)) return false;
     return true;
 }

@@ -124,6 +124,8 @@ void rows_note(const Rows *rows, bool first, const char *labels, Text *text);
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);
+/* n whole rows that follow one another in the file, at once where it has random access. */
+bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error);
 /* How many tokens a row has, of an input of texts; the row is held. -1: *error. */
 int64_t rows_tokens(Rows *rows, int64_t row, Error *error);
 /* Rows of a CSV's texts, of which another input has another part: `texts` reads them, and lasts longer. NULL with error->code 0: they are not the same texts. */

@@ -517,6 +517,33 @@ static int64_t take_rows(const DataSource *data, const Take *take) {
     return (take->box.end[dim] - take->box.begin[dim]) * (dim ? take->box.end[0] - take->box.begin[0] : 1);
 }
 
+/* The place in the batch of row number k of those of a part. */
+static int64_t take_place(const DataSource *data, const Take *take, int64_t k) {
+    const TensorType *type = &data->graph->inputs.at[take->input].type;
+    const int dim = type->hidden;
+    const int64_t each = take->box.end[dim] - take->box.begin[dim];
+    return (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each;
+}
+
+/* Rows of files. Where a part has whole rows, those that are neighbours in the file too are read at once. */
+static bool fill_files(DataSource *data, const Take *take, int64_t step, void *to, Error *error) {
+    const TensorType *type = &data->graph->inputs.at[take->input].type;
+    const int64_t n = take_rows(data, take);
+    bool whole = true;
+    for (int d = type->hidden + 1; d < take->box.ndim; d++)
+        whole = whole && take->box.begin[d] == 0 && take->box.end[d] == type->shape.dim[d];
+    if (!whole || n == 0) return fill_rows(data, take, step, run_of_file, to, error);
+    const int64_t bytes = box_elements(&take->box) / n * dtype_bytes[type->dtype];
+    for (int64_t k = 0, count; k < n; k += count) {
+        const int64_t row = row_of_file(data, step, take_place(data, take, k));
+        for (count = 1; k + count < n && row_of_file(data, step, take_place(data, take, k + count)) == row + count;)
+            count++;
+        if (!rows_read_run(data->file[source_of(data->graph, take->input)], row, data->sampler.epoch, count, (char *)to + k * bytes, error))
+            return false;
+    }
+    return true;
+}
+
 double data_held_bytes(const DataSource *data, const char **path) {
     double bytes = from_files(data) && data->sampler.shuffle ? (double)data->sampler.rows * sizeof *data->sampler.order : 0, most = 0;
     *path = NULL;
@@ -548,10 +575,8 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
         if (!data->file[i] || data->texts[i] != i || !rows_streamed(data->file[i])) continue;
         for (int t = 0; ok && t < data->takes.n; t++) {
             const Take *take = &data->takes.at[t];
-            const TensorType *type = &data->graph->inputs.at[i].type;
             if (holder_of(data, take->input) != i || take_rows(data, take) == 0) continue;
-            int dim = type->hidden;
-            int64_t each = take->box.end[dim] - take->box.begin[dim], more = data->steps * take_rows(data, take);
+            const int64_t more = data->steps * take_rows(data, take);
             if (n + more > cap) {
                 int64_t *bigger = realloc(row, (size_t)(cap = 2 * (n + more)) * sizeof *row);
                 ok = bigger || error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of a rank's rows");
@@ -559,9 +584,8 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
             }
             for (int64_t step = 0; ok && step < data->steps; step++)
                 for (int64_t k = 0; k < take_rows(data, take); k++)
-                    row[n++] =
-                        row_of_file(data, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
-                                    (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each);
+                    row[n++] = row_of_file(data, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
+                                           take_place(data, take, k));
         }
         int64_t kept = 0;
         if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, rows_compare);
@@ -597,7 +621,7 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
     if (input->kind == INPUT_RANDOM) return fill_rows(data, take, number, run_of_numbers, to, error);
     switch (data->graph->settings.data) {
     case DATA_FILES:
-        return fill_rows(data, take, own, run_of_file, to, error);
+        return fill_files(data, take, own, to, error);
     case DATA_NORMAL:
     case DATA_UNIFORM:
         return fill_rows(data, take, number, run_of_random, to, error);
@@ -619,11 +643,10 @@ static Ahead settle(DataSource *data);
 /* Of the rows that a box takes in a step. */
 static bool most_tokens(DataSource *data, const Take *take, int64_t step, int32_t *most, Error *error) {
     const Input *input = &data->graph->inputs.at[take->input];
-    const int dim = input->type.hidden;
-    const int64_t own = step * batches_of_step(data) + input->micro, each = take->box.end[dim] - take->box.begin[dim];
+    const int64_t own = step * batches_of_step(data) + input->micro;
     for (int64_t k = 0, n = take_rows(data, take); k < n; k++) {
-        const int64_t place = (dim ? take->box.begin[0] + k / each : 0) * input->type.shape.dim[dim] + take->box.begin[dim] + k % each;
-        const int64_t tokens = rows_tokens(data->file[source_of(data->graph, take->input)], row_of_file(data, own, place), error);
+        const int64_t row = row_of_file(data, own, take_place(data, take, k));
+        const int64_t tokens = rows_tokens(data->file[source_of(data->graph, take->input)], row, error);
         if (tokens < 0) return false;
         if (tokens > *most) *most = (int32_t)tokens;
     }
@@ -660,9 +683,10 @@ static void *prepare_ahead(void *context) {
     DataSource *data = context;
     pthread_mutex_lock(&data->lock);
     for (;;) {
-        while (!data->stop && data->ahead != AHEAD_BUSY)
+        while (!data->stop && data->ahead != AHEAD_ASKED)
             pthread_cond_wait(&data->changed, &data->lock);
         if (data->stop) break;
+        data->ahead = AHEAD_BUSY;
         pthread_mutex_unlock(&data->lock);
         bool ok = true;
         for (int t = 0; ok && t < data->takes.n; t++)
@@ -676,9 +700,10 @@ static void *prepare_ahead(void *context) {
     return NULL;
 }
 
-/* Waits until the thread touches nothing. */
+/* Waits until the thread touches nothing. What it has not begun it is not to begin: the caller would wait longer for it to be scheduled than the work takes. */
 static Ahead settle(DataSource *data) {
     pthread_mutex_lock(&data->lock);
+    if (data->ahead == AHEAD_ASKED) data->ahead = AHEAD_NONE;
     while (data->ahead == AHEAD_BUSY)
         pthread_cond_wait(&data->changed, &data->lock);
     Ahead ahead = data->ahead;
@@ -713,7 +738,7 @@ static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
     data->ahead_epoch = step < data->steps ? epoch : epoch + 1;
     data->ahead_step = step < data->steps ? step + 1 : 1;
     data->ahead_group = group;
-    data->ahead = AHEAD_BUSY;
+    data->ahead = AHEAD_ASKED;
     pthread_cond_broadcast(&data->changed);
     pthread_mutex_unlock(&data->lock);
 }

@@ -13,7 +13,7 @@ typedef struct Take {
     void *ready; /* prepared ahead; NULL: nothing is */
 } Take;
 
-typedef enum { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
+typedef enum { AHEAD_NONE, AHEAD_ASKED, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
 
 struct DataSource {
     const Graph *graph;

@@ -234,6 +234,46 @@ bool table_row_bytes(const RowFile *file, int64_t elements, int64_t *bytes) {
     return file->tokens == TOKENS_NONE ? mul_checked(elements, sizeof(double), bytes) : mul_checked(elements + 1, sizeof(int32_t), bytes);
 }
 
+/* Rows that were parsed when they were counted. */
+static int64_t row_bytes(const Table *table) {
+    int64_t bytes = 0;
+    table_row_bytes(table->file, table->elements, &bytes);
+    return bytes;
+}
+
+static void drop_early(Table *table) {
+    free(table->early);
+    table->early = NULL;
+    table->nearly = table->early_room = 0;
+    table->early_over = true;
+}
+
+static void keep_early(Table *table) {
+    enum { MOST_BYTES = 1 << 26, FIRST_ROWS = 256 };
+    const int64_t bytes = row_bytes(table), most = MOST_BYTES / (bytes + 1);
+    if (table->early_over) return;
+    if (table->nearly == table->early_room) {
+        const int64_t twice = table->early_room ? 2 * table->early_room : FIRST_ROWS, room = twice < most ? twice : most;
+        unsigned char *early = room == table->nearly ? NULL : realloc(table->early, (size_t)(room * bytes) + 1);
+        if (!early) {
+            drop_early(table);
+            return;
+        }
+        table->early = early;
+        table->early_room = room;
+    }
+    memcpy(table->early + table->nearly++ * bytes, table->parsed, (size_t)bytes);
+}
+
+bool table_take_early(Table *table, const int64_t *row, int64_t n, unsigned char *to) {
+    const int64_t bytes = row_bytes(table), first = table->file->first;
+    const bool kept = n > 0 && row[n - 1] - first < table->nearly;
+    for (int64_t i = 0; kept && i < n; i++)
+        memcpy(to + i * bytes, table->early + (row[i] - first) * bytes, (size_t)bytes);
+    drop_early(table);
+    return kept;
+}
+
 bool table_open(Table *table, const RowFile *file, const char *path, int64_t elements, Error *error) {
     int64_t bytes;
     *table = (Table){.file = file, .path = path, .elements = elements};
@@ -247,6 +287,7 @@ bool table_open(Table *table, const RowFile *file, const char *path, int64_t ele
 void table_close(Table *table) {
     tokens_close(table->tokens);
     free(table->parsed);
+    drop_early(table);
     table->tokens = NULL;
     table->parsed = NULL;
 }
@@ -317,11 +358,15 @@ static bool count_record(Table *table, const Record *record, int64_t row, void *
         return fail_at(table, record, columns > table->columns ? field.begin : record->text + record->n, error, text);
     }
     if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
-    return *began == 0 || behind < 0 || (table->file->rows > 0 && behind >= table->file->rows) || parse(table, record, error);
+    if (*began == 0 || behind < 0 || (table->file->rows > 0 && behind >= table->file->rows)) return true;
+    if (!parse(table, record, error)) return false;
+    keep_early(table);
+    return true;
 }
 
 bool table_count(Table *table, Stream *stream, Error *error) {
     double began = now_seconds();
+    table->early_over = table->file->find_classes; /* what a name stands for is not known yet */
     return each_record(table, stream, count_record, &began, error);
 }
 

@@ -12,6 +12,9 @@ typedef struct Table {
     int64_t count, dropped;        /* rows; those that were left out, which the others do not count */
     struct Tokens *tokens;         /* of texts, else NULL */
     void *parsed;                  /* room for a row */
+    unsigned char *early;          /* rows that table_count has parsed, from file->first on; NULL: none */
+    int64_t nearly, early_room;    /* how many, and for how many there is room */
+    bool early_over;               /* no more are kept */
     const Figures *figures;        /* the owner's: names of labels, where they are found; NULL: none are */
 } Table;
 /* A row as it is parsed: `elements` doubles, nan where a field is missing whose mean stands for it; of texts how many tokens there are, and `elements` numbers, all int32_t. */
@@ -22,8 +25,10 @@ void table_close(Table *table); /* takes a zeroed one */
 /* The names of labels in the file, in order, one a line; NULL with *error. The caller's to free. */
 char *table_find_classes(Table *table, Stream *stream, Error *error);
 /* Goes through the file once: counts its rows and sees that each is as wide as the first; as far as that goes in a second or less, also that those that are used hold what the
- * input takes, so that a wrong file is said before training. */
+ * input takes, so that a wrong file is said before training. Those are kept, where they take few bytes. */
 bool table_count(Table *table, Stream *stream, Error *error);
+/* The rows with these numbers, ascending, where table_count has kept all of them. They are kept no longer, either way. */
+bool table_take_early(Table *table, const int64_t *row, int64_t n, unsigned char *to);
 /* Takes row number i of those that are asked for, as the file or the parser has it. */
 typedef void RowSink(void *context, int64_t i, const void *row);
 /* Gives the sink the rows with these numbers, ascending. */

@@ -292,12 +292,12 @@ class Data(Case):
             self.assertFails(self.local(self.path("net.plan"), 2, "--predict", self.path("y.npy")), 3, words)
 
     def test_a_text_that_several_inputs_read_is_tokenized_once(self):
-        """What prun has read of the file is its size for counting the rows, and once more for the tokens."""
+        """What prun has read of the file is its size once, for the rows and their tokens."""
         self.write("r.csv", self.REVIEWS)
         size = len(self.REVIEWS)
         plan = self.compile(self.reviews("missing = drop,"), "net.plan")
         # Texts, and the labels beside them.
-        self.assertIn("read from files of rows, for all ranks: %d bytes" % (2 * 2 * size), self.ok(self.local(plan, 1, "-v")).out)
+        self.assertIn("read from files of rows, for all ranks: %d bytes" % (2 * size), self.ok(self.local(plan, 1, "-v")).out)
 
     def test_a_number_stands_for_a_missing_field(self):
         self.write("x.csv", "a,b\n1,2\n,4\n5,nan\n7,8\n")

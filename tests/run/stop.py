@@ -151,14 +151,15 @@ class Stop(Case):
 
     def test_a_checkpoint_is_there_before_its_evaluation(self):
         """The evaluation finds its data gone."""
-        plan = self.plan(more="epochs = 1000000; log_every = 20000; checkpoint every 40000 steps;", rest='eval { data = csv("gone.csv"); every = 40000 steps; }')
-        self.write("gone.csv", self.read("d.csv"))
+        plan = self.plan(more="epochs = 1000000; log_every = 20000; checkpoint every 40000 steps;", rest='eval { data = raw(x = "x.raw", y = "y.raw"); every = 40000 steps; }')
+        for name, columns in ("x", 4), ("y", 2):
+            self.write(name + ".raw", bytes(12 * columns * 4))
         job = harness.started([harness.prun, "--ranks", RANKS, plan], self, cwd=self.folder)
         harness.until(job, b"loss is")
-        os.remove(self.path("gone.csv"))
+        os.truncate(self.path("x.raw"), 0)
         out, err = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 3, err)
-        self.assertIn(b"gone.csv", err)
+        self.assertIn(b"x.raw: has become shorter", err)
         self.assertEqual(self.folder_of(plan), ["step-000040000.safetensors"])
 
     # ------------------------------------------------------------ not finite

@@ -90,6 +90,42 @@ Test(rows, idx_rows_are_read_where_they_stand) {
     rows_close(rows);
 }
 
+Test(rows, neighbours_are_read_at_once_as_one_by_one) {
+    static const float elements[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    Error error = {0};
+    RowFile plain = {.format = FILE_RAW,
+                     .path = write_file("x.raw", elements, sizeof elements, false),
+                     .input = "x",
+                     .row = {1, {2}},
+                     .stored = {STORED_F32, false},
+                     .offset = -1,
+                     .dtype = F32},
+            scaled = plain, integers = plain;
+    scaled.change.scale = 2;
+    integers.dtype = I32, integers.stored.kind = STORED_I32;
+    float got[8];
+    int32_t whole[8];
+    Rows *rows = must_open(&plain), *twice = must_open(&scaled), *ints = must_open(&integers);
+    cr_assert(rows_read_run(rows, 1, 0, 4, got, &error), "%s", error.text);
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(got[i], 3 + (float)i);
+    cr_assert(rows_read_run(twice, 1, 0, 4, got, &error), "%s", error.text);
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(got[i], 2 * (3 + (float)i));
+    cr_assert(rows_read_run(ints, 2, 0, 3, whole, &error), "%s", error.text);
+    cr_assert(memcmp(whole, elements + 4, 6 * sizeof *whole) == 0);
+    cr_assert(!rows_read_run(rows, 3, 0, 4, got, &error) && error.code == EXIT_INTERNAL, "there are 6 rows");
+    rows_close(rows), rows_close(twice), rows_close(ints);
+    unsigned char bytes[64]; /* bytes, and rows of a part of the file */
+    RowFile file = images(write_file("x.idx", bytes, idx_images(bytes), false));
+    file.first = 2;
+    Rows *some = must_open(&file);
+    cr_assert(rows_read_run(some, 1, 0, 2, got, &error), "%s", error.text);
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(got[i], (float)(30 + 10 * (i / 4) + i % 4));
+    rows_close(some);
+}
+
 Test(rows, compressed_files_are_streamed_and_only_a_ranks_rows_are_held) {
     unsigned char bytes[64];
     Error error = {0};
