@@ -89,6 +89,14 @@ static bool eval_log_every(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "log_every", 1, INT32_MAX, &lower->graph->settings.log_every);
 }
 
+/* log_from = 0; */
+static bool eval_log_from(Lower *lower, const Expr *value) {
+    int64_t first = 1;
+    const bool ok = integer_eval(lower, value, "log_from", 0, 1, &first);
+    lower->graph->settings.log_from_zero = first == 0;
+    return ok;
+}
+
 static bool eval_seed(Lower *lower, const Expr *value) {
     int64_t seed = 0;
     bool ok = integer_eval(lower, value, "seed", 0, INT64_MAX, &seed);
@@ -147,6 +155,7 @@ enum {
     EPOCHS,
     STEPS,
     LOG_EVERY,
+    LOG_FROM,
     SEED,
     ORDER,
     LAST,
@@ -176,6 +185,7 @@ const Setting train_settings[] = {[DATA] = {"data", eval_data},
                                   [EPOCHS] = {"epochs", eval_epochs},
                                   [STEPS] = {"steps", eval_steps},
                                   [LOG_EVERY] = {"log_every", eval_log_every},
+                                  [LOG_FROM] = {"log_from", eval_log_from},
                                   [SEED] = {"seed", eval_seed},
                                   [ORDER] = {"order", eval_order},
                                   [LAST] = {"last", eval_last},

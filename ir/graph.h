@@ -381,6 +381,7 @@ typedef struct Settings {
         loss_scale; /* precision F16: what the loss is multiplied by for gradients, at first. Not in texts: the state's initial value says it */
     DType compress; /* of gradients on their way between ranks: BF16, or F32, as they are. Not in texts: the operator compress says it */
     OnNan on_nan;
+    bool log_from_zero;             /* lines of losses, and log_every, count epochs and steps from 0 */
     const char *log;                /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;               /* whose losses it prints; -1: all ranks' */
     bool has_eval;                  /* there is an eval block */

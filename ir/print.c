@@ -321,6 +321,7 @@ static void print_settings(const Printing *printing) {
     put_key(text, "steps", settings->steps);
     if (!printing->net) {
         put_key(text, "log_every", settings->log_every);
+        if (settings->log_from_zero) put(text, " log_from_zero");
         if (settings->log && settings->log[0]) {
             put(text, " log=");
             put_quoted(text, settings->log);

@@ -117,6 +117,7 @@ static bool read_parallel(Reading *reading) {
 }
 
 static bool read_log(Scan *scan, Settings *settings) {
+    settings->log_from_zero = scan_is_keyword(scan, "log_from_zero");
     return !scan_is_key(scan, "log") || (scan_word(scan, &settings->log) && scan_key(scan, "log_rank") &&
                                          scan_integer(scan, "log_rank", -1, INT32_MAX, &settings->log_rank));
 }

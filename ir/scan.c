@@ -71,6 +71,7 @@ static const char *const known[] = {
     "d",
     "ema",
     "log_every",
+    "log_from_zero",
     "strict_divide",
     "log",
     "log_rank",

@@ -271,10 +271,18 @@ int64_t executor_batch(const Executor *executor) {
     return data_batch(executor->data) * (accumulate > 1 ? accumulate : 1);
 }
 
-double executor_rate(const Executor *executor) {
+static double rate_of(const Executor *executor, int64_t update) {
     const Settings *settings = &executor->plan->graph.settings;
-    const int64_t done = executor->updates + executor->schedule_ahead, last = done > 0 ? done : 1;
-    return settings->lr * schedule_rate(&settings->schedule, last, settings->epochs * data_steps(executor->data));
+    return settings->lr * schedule_rate(&settings->schedule, update, settings->epochs * data_steps(executor->data));
+}
+
+double executor_rate(const Executor *executor) {
+    const int64_t done = executor->updates + executor->schedule_ahead;
+    return rate_of(executor, done > 0 ? done : 1);
+}
+
+double executor_next_rate(const Executor *executor) {
+    return rate_of(executor, executor->updates + executor->schedule_ahead + 1);
 }
 
 int64_t executor_updates(const Executor *executor, int64_t *ahead) {

@@ -41,6 +41,7 @@ void executor_order(const Executor *executor, DataOrder *order);         /* of i
 DataSource *executor_data(const Executor *executor);
 const Graph *executor_graph(const Executor *executor);
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
+double executor_next_rate(const Executor *executor);   /* and of the one behind it; behind the last one what the schedule ends with */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
 /* Updates done so far, which the next one's corrections depend on; a run that is resumed, or checked, begins with others. The schedule of the learning rate counts
  * `ahead` more: where a run goes on with another batch size, so many steps of this size, less those that were done. */

@@ -77,7 +77,8 @@ static void put_field(Text *text, const char *at, size_t n, const LogFields *f) 
     const struct {
         const char *name;
         double value;
-    } reals[] = {{"loss", f->loss}, {"lr", f->lr}, {"samples_per_s", f->samples_per_s}, {"grad_norm", f->grad_norm}};
+    } reals[] = {
+        {"loss", f->loss}, {"lr", f->lr}, {"next_lr", f->next_lr}, {"samples_per_s", f->samples_per_s}, {"grad_norm", f->grad_norm}};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (is_field(at, name, integers[i].name)) text_printf(text, "%" PRId64, integers[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -214,11 +215,17 @@ static void show_progress(Run *run, double now, double loss) {
 
 /* ---------------------------------------------------------------- losses */
 
+/* What lines of losses say less than 1 for the first epoch and step. */
+static int64_t numbered_less(const Run *run) {
+    return run->plan.graph.settings.log_from_zero;
+}
+
 static LogFields fields_of(const Run *run, int rank, double loss) {
     const Position *at = &run->position;
-    return (LogFields){.epoch = at->epoch,
-                       .step = at->step,
-                       .global_step = at->global_step,
+    const int64_t less = numbered_less(run);
+    return (LogFields){.epoch = at->epoch - less,
+                       .step = at->step - less,
+                       .global_step = at->global_step - less,
                        .steps = executor_steps(run->executor),
                        .rank = rank,
                        .total_steps = at->global_step + steps_left(run),
@@ -228,6 +235,7 @@ static LogFields fields_of(const Run *run, int rank, double loss) {
                        .pid = run->log->pid[rank],
                        .loss = loss,
                        .lr = executor_rate(run->executor),
+                       .next_lr = executor_next_rate(run->executor),
                        .samples_per_s = run->log->samples_per_s,
                        .grad_norm = run->log->grad_norm};
 }
@@ -243,7 +251,8 @@ static void put_loss(Text *text, const Run *run, const char *who, int number, in
     }
     number_print(digits, loss);
     if (who) text_printf(text, "[%s %d] ", who, number);
-    text_printf(text, "epoch: %" PRId64 " step: %" PRId64 ", loss is %s\n", run->position.epoch, run->position.step, digits);
+    const int64_t less = numbered_less(run);
+    text_printf(text, "epoch: %" PRId64 " step: %" PRId64 ", loss is %s\n", run->position.epoch - less, run->position.step - less, digits);
 }
 
 /* Warns once of a loss that is no number, where training goes on. */
@@ -362,7 +371,7 @@ static bool write_metrics(Run *run, double loss, double now, Error *error) {
 
 static bool is_due(const Run *run, int64_t global_step) {
     const int64_t every = run->plan.graph.settings.log_every;
-    return every <= 0 || global_step % every == 0;
+    return every <= 0 || (global_step - numbered_less(run)) % every == 0;
 }
 
 bool log_wants_loss(const Run *run) {

@@ -28,6 +28,7 @@ train {
     optimizer = adam(lr = 0.00002);
     epochs    = 3;
     log_every = 100;
+    log_from  = 0;
     log "ep: {epoch}, global_step: {global_step}, loss: {loss}";
 }
 

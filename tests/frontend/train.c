@@ -12,7 +12,7 @@ static void compile_settings(Compiled *c, const char *settings) {
 Test(train, settings_are_read) {
     Compiled c;
     compile_settings(&c, "data = numpy_rand(seed = batch, rows = 2); optimizer = momentum(momentum = 0.5, lr = 1 / 4.0); epochs = 3; steps "
-                         "= 7; log_every = 50; seed = 9;");
+                         "= 7; log_every = 50; log_from = 0; seed = 9;");
     expect_accepted(&c);
     const Settings *settings = &c.graph.settings;
     cr_assert_eq(settings->data, DATA_NUMPY_RAND);
@@ -24,6 +24,7 @@ Test(train, settings_are_read) {
     cr_assert_eq(settings->epochs, 3);
     cr_assert_eq(settings->steps, 7);
     cr_assert_eq(settings->log_every, 50);
+    cr_assert(settings->log_from_zero);
     cr_assert_eq(settings->seed, 9);
     compiled_finish(&c);
 }
@@ -35,6 +36,7 @@ Test(train, defaults_are_one_step_of_one_epoch_every_loss_printed) {
     cr_assert_eq(c.graph.settings.epochs, 1);
     cr_assert_eq(c.graph.settings.steps, 1);
     cr_assert_eq(c.graph.settings.log_every, 0);
+    cr_assert(!c.graph.settings.log_from_zero);
     cr_assert_eq(c.graph.settings.data_rows, 0);
     cr_assert_eq(c.graph.settings.optimizer, OPTIMIZER_SGD);
     cr_assert_float_eq(c.graph.settings.lr, 0.1, 0);

@@ -95,6 +95,21 @@ class Log(Case):
         pids = {line.split()[0] for line in done.out.splitlines() if re.match(r"\d+ \d+\.\d$", line)}
         self.assertEqual(len(pids), 2, "a process a rank")
 
+    def test_lines_that_count_from_0(self):
+        more = [("log_every = 50;", "log_every = 50; log_from = 0;")]
+        plan = self.plan('"{epoch} {step} {global_step} {total_steps}"', more)
+        lines = [line for line in self.ok(self.local(plan, 2)).out.splitlines() if re.match(r"\d+ \d+ \d+ 500$", line)]
+        self.assertEqual(lines, ["0 %d %d 500" % (step, step) for step in range(0, 500, 50)])
+        self.write("net.dsl", edited(self.sample("oneflow_ddp.dsl"), *more))  # MindSpore's line
+        done = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", 2), 2, "--metrics", "m.jsonl"))
+        self.assertEqual(re.findall(r"(?m)^\[rank 0\] epoch: (\d) step: (\d+), loss is", done.out), [("0", str(step)) for step in range(0, 500, 50)])
+        self.assertIn(b'"global_step": 51,', self.read("m.jsonl"), "figures count from 1")
+
+    def test_the_rate_of_the_step_that_comes_next(self):
+        plan = self.plan('"{lr} {next_lr}"', [("log_every = 50;", "log_every = 250; schedule = linear();")])
+        lines = [line for line in self.ok(self.local(plan, 2)).out.splitlines() if re.match(r"\S+ \S+$", line) and line[0].isdigit()]
+        self.assertEqual(lines, ["0.00502 0.005", "2e-05 0.0"] if lines[-1].endswith("0.0") else ["0.00502 0.005", "2e-05 0"])
+
     def test_wrong_templates_are_diagnosed(self):
         for template, words in (('"{los}"', "log has no field {los}"), ('"{loss:.4}"', "digits are those of a real number"), ('"{loss"', "not closed"),
                                 ('"{loss}" on rank 2', "the rank is 0 to 1, not 2"), ('"{loss}" on some', "a log is on rank 0"), ("3", "")):
