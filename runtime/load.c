@@ -374,7 +374,13 @@ static bool prepare_request(Executor *executor, const Role *role, int at, Error 
             return error_set(error, EXIT_REJECTED, "a communication with %d sources and %d targets", step->nin, step->nout);
         const Instance *from = &role->instances.at[step->in[0]], *to = &role->instances.at[step->out[0]];
         const Value *value = &graph->values.at[from->value];
-        transfers[i] = (Transfer){step->comm, value->type.dtype, value->type.shape, from->layout, to->layout, value->name};
+        transfers[i] = (Transfer){.kind = step->comm,
+                                  .dtype = value->type.dtype,
+                                  .shape = value->type.shape,
+                                  .from = from->layout,
+                                  .to = to->layout,
+                                  .name = value->name,
+                                  .rounds = graph->nodes.at[value->node].op == OP_compress};
     }
     CommRequest *request = executor->comm->table->prepare(executor->comm, transfers, n, error);
     for (int i = 0; i < n; i++) {

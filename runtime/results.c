@@ -140,7 +140,8 @@ static bool gather_transfer(Executor *executor, int state, void *target, Error *
     if (!executor->gathers->gather[state]) {
         Layout *whole = arena_alloc(&executor->arena, sizeof *whole);
         layout_init(whole, of->type.shape.ndim);
-        Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, whole, of->name};
+        Transfer transfer = {
+            .kind = COMM_EXCHANGE, .dtype = of->type.dtype, .shape = of->type.shape, .from = of->layout, .to = whole, .name = of->name};
         executor->gathers->gather[state] = comm->table->prepare(comm, &transfer, 1, error);
         if (!comm_agree(comm, executor->gathers->gather[state], error)) return false;
     }
@@ -162,7 +163,8 @@ bool executor_rearrange_state(Executor *executor, int state, const Layout *layou
     if (!executor->gathers->rearrange[state]) {
         Layout *to = arena_alloc(&executor->arena, sizeof *to);
         *to = *layout;
-        Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, to, of->name};
+        Transfer transfer = {
+            .kind = COMM_EXCHANGE, .dtype = of->type.dtype, .shape = of->type.shape, .from = of->layout, .to = to, .name = of->name};
         executor->gathers->rearrange[state] = comm->table->prepare(comm, &transfer, 1, error);
         if (!comm_agree(comm, executor->gathers->rearrange[state], error)) return false;
     }

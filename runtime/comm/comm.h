@@ -22,6 +22,7 @@ typedef struct Transfer {
     Shape shape; /* global */
     const Layout *from, *to;
     const char *name; /* of the value, for messages */
+    bool rounds;      /* its sum may be rounded to its type whenever a term is added: gradients that are compressed */
 } Transfer;
 
 typedef struct Comm Comm;

@@ -106,7 +106,8 @@ static bool held_elsewhere(const Layout *from, int nranks) {
 static bool order_left(const Transfer *t, const GroupCall *call, int nranks, bool ordered) {
     if (!dtype_is_float(t->dtype)) return true;
     if (call->reduction != REDUCE_SUM) return false;
-    if (dtype_is_half(t->dtype)) return call->nmembers <= 2; /* the library rounds after each term; our kernels add up as f32 */
+    if (dtype_is_half(t->dtype) && !t->rounds)
+        return call->nmembers <= 2; /* the library rounds after each term; our kernels add up as f32 */
     return call->nmembers <= 2 || (!ordered && !held_elsewhere(t->from, nranks));
 }
 

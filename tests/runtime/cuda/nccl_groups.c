@@ -426,6 +426,24 @@ static Case two_digits(CommKind kind, DType dtype, Shape shape, int from0, int f
     return c;
 }
 
+/* The library rounds to 16 bits whenever it adds a term: that is for gradients that are compressed, of which the user said so. */
+Test(nccl_groups, of_sums_in_16_bits_those_of_compressed_gradients_are_the_librarys) {
+    const Case c = two_digits(COMM_ALL_REDUCE, BF16, SHAPE(8, 8), ROLE_PARTIAL, ROLE_PARTIAL, ROLE_WHOLE, ROLE_WHOLE);
+    Layout from, to;
+    GroupCall call;
+    side_layout(&c, &c.from, &from);
+    side_layout(&c, &c.to, &to);
+    Transfer t = {.kind = c.kind, .dtype = c.dtype, .shape = c.shape, .from = &from, .to = &to, .name = "x"};
+    group_call_find(&t, c.nranks, false, &call);
+    cr_expect_eq(call.kind, GROUP_NONE);
+    t.rounds = true;
+    group_call_find(&t, c.nranks, false, &call);
+    cr_expect_eq(call.kind, GROUP_ALL_REDUCE);
+    cr_expect_eq(call.nmembers, 8);
+    group_call_find(&t, c.nranks, true, &call);
+    cr_expect_eq(call.kind, GROUP_NONE, "in the order of ranks");
+}
+
 Test(nccl_groups, a_gradient_of_a_divided_weight_is_an_all_reduce_of_its_group) {
     GroupCall call;
     Case c = two_digits(COMM_ALL_REDUCE, F32, SHAPE(8, 8), 0, ROLE_PARTIAL, 0, ROLE_WHOLE);
