@@ -88,6 +88,7 @@ function adviceFor(app, comm) {
     const { program, plan } = app, value = program.values[comm.value], maker = program.nodes[value.node], why = maker.why;
     const takers = takersOf(app, comm), asked = [maker, ...takers].find((n) => n.why && n.why.asked >= 0);
     if (asked) return { text: `The -> behind the hint${asked.why.hint >= 0 ? " at " + placeText(plan, plan.hints[asked.why.hint].place) : ""} asks for this conversion.` };
+    if (comm.layouts[0].stage !== comm.layouts[1].stage) return { text: "It is what one stage hands to another: bytes follow from where the net is cut, which another number of stages changes; waiting for it is mostly waiting for the other stage." };
     if (maker.phase === 2) return { text: "Each rank updates a part of the parameter, and the parts are gathered again: with the sum of its gradient that is the traffic of one all_reduce, at a fraction of the optimizer's memory and time." };
     const gradient = comm.layouts[0].partial.length > 0 && (program.role.instances[comm.from].kind === 3 || takers.some((n) => n.phase === 2));
     if (gradient) return { text: "It adds up a parameter's gradient over the ranks that share it: fewer, larger steps (accumulate) or dividing the parameter make it cheaper." };

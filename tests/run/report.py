@@ -7,6 +7,7 @@ import signal
 import unittest
 
 import harness
+import lengths
 from harness import run
 from pages import STAGES, WINDOWS, Pages, elements
 
@@ -394,6 +395,21 @@ class Report(Pages):
             measured = self.check_run(elements(self.read("net.html").decode()), self.path("net.plan"), 6, 30)
             self.assertEqual([lane["role"] for lane in measured["lanes"]], [0, 0, 1, 1, 2, 2])
             self.assertEqual({figure[0] for figure in measured["figures"]}, {0, 1, 2})
+
+    def test_lengths(self):
+        """Steps of a program for shorter texts are none of those that are measured."""
+        self.write("d.csv", "text,label\n" + "".join('"%s",%d\n' % ("ab" * (10 if i % 24 < 8 else 2), i % 2) for i in range(192)))
+        text = lengths.NET.replace("order = shuffle(seed = 0);", "").replace("rows = split(0.8, 0.2, seed = 3);", "rows = split(0.75, 0.25, seed = 3);").replace("epochs = 2", "epochs = 12")
+        for word, by in ("IDS", lengths.LENGTHS), ("MASK", lengths.LENGTHS), ("MOST", "most"), ("OPTIMIZER", "optimizer = sgd(lr = 0.01);"), ("PREDICT", ""), ("PARALLEL", ""):
+            text = text.replace(word, by)
+        plan, _ = self.report(self.write("texts.dsl", text), 2)
+        self.assertEqual([program["name"] for program in plan["programs"]][:3], ["train", "train_6", "train_12"])
+        self.assertIn("steps by length: train ", self.ok(self.local("net.plan", 2, "--report", "net.html")).out)
+        measured = elements(self.read("net.html").decode())["run"]
+        self.assertGreater(measured["measured"], 2)
+        self.assertTrue(all(lane["events"] for lane in measured["lanes"]))
+        for _, _, _, mean, least, most, _ in measured["figures"]:
+            self.assertTrue(least <= mean + 1 and mean <= most + 1, measured["figures"])
 
     def test_usage(self):
         source = self.write("net.dsl", NET % (1, 2))
