@@ -1,5 +1,6 @@
 /* tensors: safetensors files. */
 #include "runtime/tensors.h"
+#include "ir/file.h"
 #include "runtime/element.h"
 #include "runtime/slices.h"
 
@@ -150,8 +151,69 @@ static bool read_header(TensorFile *file, Arena *arena, const char *text, int64_
     return ok;
 }
 
+/* ---------------------------------------------------------------- an index of several files */
+
+static const char index_ending[] = ".index.json";
+
+static bool is_index(const char *path) {
+    const size_t n = strlen(path), ending = sizeof index_ending - 1;
+    return n > ending && strcmp(path + n - ending, index_ending) == 0;
+}
+
+/* The file of this name in the folder of the index, opened once; NULL with *error. */
+static TensorFile *volume_open(TensorFile *index, Arena *arena, const char *name, Error *error) {
+    const char *slash = strrchr(index->path, '/');
+    const char *path = arena_printf(arena, "%.*s%s", slash ? (int)(slash + 1 - index->path) : 0, index->path, name);
+    for (int i = 0; i < index->volumes.n; i++)
+        if (strcmp(index->volumes.at[i]->path, path) == 0) return index->volumes.at[i];
+    TensorFile *volume = arena_alloc(arena, sizeof *volume);
+    if (!tensors_open(volume, arena, path, error)) return NULL;
+    vec_push(arena, &index->volumes, volume);
+    for (int i = 0; i < volume->unread.n; i++)
+        vec_push(arena, &index->unread, volume->unread.at[i]);
+    return volume;
+}
+
+static bool read_entry(TensorFile *index, Arena *arena, const cJSON *item, Error *error) {
+    char words[200];
+    snprintf(words, sizeof words, "its entry for '%.100s' names no file beside it", item->string);
+    text_printable(words);
+    const char *name = cJSON_GetStringValue(item);
+    if (!name || !*name || strchr(name, '/') || is_index(name)) return fail(index, error, words);
+    const TensorFile *volume = volume_open(index, arena, name, error);
+    if (!volume) return false;
+    const int number = tensors_find(volume, item->string);
+    for (int i = 0; number < 0 && i < volume->unread.n; i++)
+        if (strcmp(volume->unread.at[i], item->string) == 0) return true;
+    if (number < 0) {
+        snprintf(words, sizeof words, "it has no '%.100s', which the index says it has", item->string);
+        text_printable(words);
+        return fail(volume, error, words);
+    }
+    StoredTensor tensor = volume->tensors.at[number];
+    tensor.in = volume;
+    tensor.number = number;
+    vec_push(arena, &index->tensors, tensor);
+    return true;
+}
+
+static bool index_open(TensorFile *index, Arena *arena, Error *error) {
+    char *text;
+    size_t n;
+    if (!file_read(arena, index->path, MOST_HEADER_BYTES, &text, &n, error)) return false;
+    cJSON *json = cJSON_ParseWithLength(text, n);
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(json, "weight_map");
+    bool ok = cJSON_IsObject(map) || fail(index, error, "no index of safetensors files: it has no weight_map");
+    for (const cJSON *item = ok ? map->child : NULL; ok && item; item = item->next)
+        ok = read_entry(index, arena, item, error);
+    cJSON_Delete(json);
+    if (!ok) tensors_close(index);
+    return ok;
+}
+
 bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error) {
     *file = (TensorFile){.path = path, .fd = -1};
+    if (is_index(path)) return index_open(file, arena, error);
     struct stat status;
     file->fd = open(path, O_RDONLY | O_NONBLOCK); /* of a pipe too: what is none is refused below */
     if (file->fd < 0 || fstat(file->fd, &status) != 0) return fail_errno(file, error, "cannot be opened");
@@ -253,6 +315,9 @@ bool tensors_commit(TensorFile *file, Error *error) {
 void tensors_close(TensorFile *file) {
     if (file->fd >= 0) close(file->fd);
     file->fd = -1;
+    for (int i = 0; i < file->volumes.n; i++)
+        tensors_close(file->volumes.at[i]);
+    file->volumes.n = 0;
 }
 
 /* ---------------------------------------------------------------- boxes */
@@ -279,6 +344,7 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
     if (stored->dtype != dtype && !(dtype_is_float(stored->dtype) && dtype_is_float(dtype)))
         return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name,
                          dtype_name[stored->dtype], dtype_name[dtype]);
+    if (stored->in) return tensors_read(stored->in, stored->number, box, dtype, to, error);
     if (file->slices && stored->begin < 0) return slices_read(file, tensor, box, dtype, to, error);
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     int size = dtype_bytes[stored->dtype];

@@ -1,5 +1,6 @@
 /* tensors: files of named tensors, in safetensors' format (huggingface/safetensors, README: eight bytes with the length of a JSON header, the header, the elements).
- * Several processes may write one file: each its own boxes, at their places. */
+ * Several processes may write one file: each its own boxes, at their places. Larger models come as several such files and an index, JSON, that says which has which tensor (Hugging Face's
+ * model.safetensors.index.json): it is read as one file. */
 #pragma once
 #include "ir/layout.h"
 
@@ -8,7 +9,9 @@ typedef struct StoredTensor {
     const char *name;
     DType dtype;
     Shape shape;
-    int64_t begin; /* of its elements in the file, bytes */
+    int64_t begin;               /* of its elements in the file, bytes */
+    const struct TensorFile *in; /* of an index: the file that has it, as its tensor `number`; NULL: this one */
+    int number;
 } StoredTensor;
 
 typedef struct Metadata {
@@ -23,6 +26,7 @@ typedef struct TensorFile {
     VEC(StoredTensor) tensors;
     VEC(const char *) unread; /* names of tensors of a type that prun does not know */
     VEC(Metadata) metadata;
+    VEC(struct TensorFile *) volumes; /* of an index: its files, open */
     struct SliceSet *slices; /* slices.h: where the elements lie of a checkpoint that each rank has written a part of; NULL: in this file */
 } TensorFile;
 

@@ -1,6 +1,7 @@
 # Mixtral 8x7B (Jiang et al. 2024): 46,702,792,704 parameters, named as those of Hugging Face's MixtralForCausalLM, whose safetensors load as they are.
 #
-#   pcc mixtral.dsl --ranks 64 --machine gpu64 --stats
+#   pcc mixtral.dsl --ranks 8 --search sharding_propagation --stats
+#   prun --ranks 8 --load model.safetensors.index.json --generate 8 --prompt-tokens 1,733,16289 mixtral.plan
 import "nn.dsl";
 
 net mixtral(batch = 8, places = 2048, dim = 4096, heads = 32, groups = 8, experts = 8, hidden = 14336, k = 2, layers = 32, words = 32000, balanced = 0.01) {

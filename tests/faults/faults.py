@@ -905,6 +905,9 @@ seed(script("weights", "runtime/prun", "Weights.test_a_parameter_is_put_together
      ("a rank reads the pieces of its own part", "read_elements", "match->piece[k]", "match->piece[k - box->begin[0]]"),
      ("all pieces of a parameter are taken", "taken_tensors", "k < match_ntensors(&matches[i])", "k < (matches[i].tensor >= 0)"),
      ("pieces have one shape", "shape_of_pieces", "return (Shape){0};", "break;"))
+seed(script("weights", "runtime/prun", "Weights.test_a_model_in_several_files_is_loaded_by_its_index"),
+     ("of an index each file is opened once", "volume_open", "strcmp(index->volumes.at[i]->path, path) == 0", "true"),
+     ("an index names files beside it", "read_entry", "strchr(name, '/')", "false"))
 seed(unit("runtime", "generate"),
      ("of equal logits the first are among the most likely", "token_draw", "ties-- <= 0", "ties-- < 0"),
      ("the most likely token is the first of those that tie", "token_draw", "logits[i] > logits[most]", "logits[i] >= logits[most]"),

@@ -162,6 +162,27 @@ class Weights(Case):
         self.tensors("gap.safetensors", **{"h.%d.weight" % k: ("F32", (4, 6), pieces[0]) for k in (0, 2)}, **rest)
         self.assertFails(self.local(plan, 8, "--load", "gap.safetensors"), 3, r"the 1 tensors? 'h\.\*\.weight' are together")
 
+    def test_a_model_in_several_files_is_loaded_by_its_index(self):
+        body = "h = expert_linear(reshape(x, shape = [batch, 1, 6]), 3, 4); s = reshape(sum(h, axes = 2), shape = [batch, 4]); out = linear(s, 6); loss mean(square(out - y));"
+        pieces, weight, bias = [self.numbers(24) for _ in range(3)], self.numbers(24), self.numbers(6)
+        os.mkdir(self.path("model"))
+        self.tensors("model/a.safetensors", **{"h.0.weight": ("F32", (4, 6), pieces[0]), "out.bias": ("F32", (6,), bias), "h.1.weight": ("F32", (4, 6), pieces[1])})
+        self.tensors("model/b.safetensors", **{"h.2.weight": ("BF16", (4, 6), pieces[2]), "out.weight": ("F32", (6, 4), weight), "more": ("F32", (1,), [0])})
+        files = {"h.0.weight": "a", "h.1.weight": "a", "h.2.weight": "b", "out.bias": "a", "out.weight": "b", "more": "b"}
+        index = lambda **other: self.write("model/model.safetensors.index.json", json.dumps({"metadata": {"total_size": 1}, "weight_map": {**{name: file + ".safetensors" for name, file in files.items()}, **other}}))
+        for ranks in 1, 3:
+            index()
+            plan = self.net(body, ranks)
+            found, done = self.load(plan, ranks, "--load", "model/model.safetensors.index.json")
+            self.assertEqual(found, {"h.weight": ([3, 4, 6], sum(pieces, [])), "out.weight": ([6, 4], weight), "out.bias": ([6], bias)})
+            self.assertIn("1 tensor that the net has no parameter for: more", done.err)
+        for other, error in (({"out.bias": "c.safetensors"}, "model/c.safetensors: cannot be opened"), ({"out.bias": "b.safetensors"}, "model/b.safetensors: it has no 'out.bias', which the index says it has"),
+                             ({"out.bias": "../a.safetensors"}, "its entry for 'out.bias' names no file beside it"), ({"out.bias": 3}, "its entry for 'out.bias' names no file beside it")):
+            index(**other)
+            self.assertFails(self.local(plan, 3, "--load", "model/model.safetensors.index.json"), 3, error)
+        self.write("model/model.safetensors.index.json", "[1]")
+        self.assertFails(self.local(plan, 3, "--load", "model/model.safetensors.index.json"), 3, "it has no weight_map")
+
     def test_renames_follow_each_other(self):
         """A norm in an encoder: other names before it and behind it."""
         plan = self.net("encoder = layer_norm(linear(x, 6)); loss mse(encoder, y);", 2)
