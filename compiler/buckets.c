@@ -6,7 +6,8 @@
  * A bucket is under way until the end of the backward pass, unless more than two buckets' size would be: then the oldest is waited for first.
  * That bounds the memory that gradients take.
  *
- * Conversions of values are joined too where many small ones are needed at about one time, of the rows that are looked up in 26 tables, say, as long as that is faster by the machine's figures. */
+ * Conversions of values are joined too where many small ones are needed at about one time, of the rows that are looked up in 26 tables, say, as long as that is faster by the machine's figures; and so
+ * is what one stage of a pipeline sends another in a task, for one of its tasks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,7 @@ static char *users_of_converts(const Build *b) {
         users[g->values.at[graph_report(g, k)].node] = BY_OTHER;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
-        bool updates =
-            (node->update > 0 && node->op != OP_write) || node->op == OP_clip || node->op == OP_sum_squares || gradient_changes(g, node);
-        int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : updates ? BY_UPDATE : BY_OTHER;
+        int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : gradient_is_whole(g, node) ? BY_UPDATE : BY_OTHER;
         for (int i = 0; i < node->nin; i++) /* the norm by which gradients are clipped is made of them: it never shares their bucket */
             users[g->values.at[node->in[i]].node] |= (char)(node->op == OP_clip && i > 0 ? BY_OTHER : by);
     }
@@ -150,25 +149,58 @@ enum { FEW = 4, NEAR = 64 }; /* so many are worth a bucket; kernels between its 
 
 typedef struct Joined {
     int node, source, user; /* the convert; positions of the kernel that makes its source, and of its first user */
-    double seconds, end;    /* that it takes; when what of it runs beside kernels is over, if it is alone */
+    double ready_s, use_s;  /* when its source is made and its result used, if nothing is waited for */
+    double seconds, end_s;  /* that it takes; when what of it runs beside kernels is over, if it is alone */
 } Joined;
+
+/* What the conversions are sought in. */
+typedef struct Values {
+    Build *b;
+    Buckets *buckets;
+    int n;
+    const int *order, *position; /* of n kernels */
+    const int *task;             /* of a pipeline; NULL: there are no stages */
+    double **begin_s;            /* [stage + 1][position]: kernels of the stage before it, of -1 all kernels */
+    Joined *joined;              /* room for those of a bucket */
+    bool *taken;                 /* per node: joined, or found to be faster apart */
+} Values;
 
 static int by_user(const void *a, const void *b) {
     const Joined *x = a, *y = b;
     return x->user != y->user ? x->user - y->user : x->source != y->source ? x->source - y->source : x->node - y->node;
 }
 
+/* Of a pipeline the stage whose ranks hold a value; -1: all, or there are no stages. */
+static int stage_of(const Graph *g, int value) {
+    return settings_stages(&g->settings) > 1 ? pin_of(g, value) : -1;
+}
+
+/* What a state holds, or a view of it, is not waited for late (roles.c). */
+static bool is_of_state(const Graph *g, int value) {
+    const Node *root = graph_producer(g, value);
+    while (op_table[root->op].view || root->op == OP_convert)
+        root = graph_producer(g, root->in[0]);
+    return root->op == OP_read;
+}
+
+/* From the ranks of one stage to those of another. */
+static bool is_send(const Graph *g, const Node *convert) {
+    const int from = stage_of(g, convert->in[0]), to = stage_of(g, convert->out[0]);
+    return from >= 0 && to >= 0 && from != to && !layout_is_partial(g->values.at[convert->in[0]].layout) && !is_of_state(g, convert->in[0]);
+}
+
 /* Conversions of what kernels make that are in no bucket, as they are used. */
-static Joined *conversions_of_values(Build *b, const Buckets *buckets, const int *position, int *n) {
-    const Graph *g = &b->spmd.graph;
-    Joined *all = arena_alloc(b->arena, sizeof *all * (size_t)(g->nodes.n + 1));
+static Joined *conversions_of_values(const Values *v, int *n) {
+    const Graph *g = &v->b->spmd.graph;
+    Joined *all = arena_alloc(v->b->arena, sizeof *all * (size_t)(g->nodes.n + 1));
     *n = 0;
     for (int id = 0; id < g->nodes.n; id++) {
         const Node *node = &g->nodes.at[id];
-        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || buckets->of[id] >= 0 || position[id] < 0) continue;
+        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || v->buckets->of[id] >= 0 || v->position[id] < 0) continue;
         const int source = g->values.at[node->in[0]].node;
+        if (stage_of(g, node->in[0]) != stage_of(g, node->out[0]) && !is_send(g, node)) continue;
         if (g->nodes.at[source].op != OP_convert && !node_is_leaf(&g->nodes.at[source]))
-            all[(*n)++] = (Joined){.node = id, .source = position[source], .user = position[id]};
+            all[(*n)++] = (Joined){.node = id, .source = v->position[source], .user = v->position[id]};
     }
     qsort(all, (size_t)*n, sizeof *all, by_user);
     return all;
@@ -179,12 +211,27 @@ static int by_source(const void *a, const void *b) {
     return x->source != y->source ? x->source - y->source : by_user(a, b);
 }
 
+/* The times of n conversions, as they are used. Of what one stage sends another: as if the receiver stood waiting when the first source is made. */
+static void joined_times(const Values *v, Joined *joined, int n) {
+    const Graph *g = &v->b->spmd.graph;
+    const Node *node = &g->nodes.at[joined[0].node];
+    const double *made = v->begin_s[stage_of(g, node->in[0]) + 1], *used = v->begin_s[stage_of(g, node->out[0]) + 1];
+    const double first = made[joined[0].source + 1], shift = made == used ? 0 : first - used[joined[0].user];
+    for (int m = 0; m < n; m++) {
+        joined[m].ready_s = made[joined[m].source + 1];
+        joined[m].use_s = used[joined[m].user] + shift;
+    }
+}
+
 /* Whether less is waited for where n conversions, as they are used, are one: it starts with the last source, and is needed with the first user. As the timeline counts it. */
-static bool is_faster(const Build *b, Joined *joined, int n, const double *begin) {
+static bool is_faster(const Values *v, int n) {
+    const Build *b = v->b;
     const Graph *g = &b->spmd.graph;
     const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
-    const int first_user = joined[0].user;
+    Joined *joined = v->joined;
     double apart = 0, link = 0, together = 0, most = 0;
+    joined_times(v, joined, n);
+    const double use_s = joined[0].use_s;
     qsort(joined, (size_t)n, sizeof *joined, by_source);
     for (int m = 0; m < n; m++) {
         const Node *node = &g->nodes.at[joined[m].node];
@@ -193,50 +240,82 @@ static bool is_faster(const Build *b, Joined *joined, int n, const double *begin
         const MoveSeconds its =
             step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, in > out ? in - out : out, g->nranks);
         joined[m].seconds = move_seconds(its);
-        joined[m].end = link = fmax(link, begin[joined[m].source + 1]) + machine->overlap * joined[m].seconds;
+        joined[m].end_s = link = fmax(link, joined[m].ready_s) + machine->overlap * joined[m].seconds;
         most = fmax(most, its.messages_s);
         together += its.bytes_s;
     }
     together += most;
-    const double end = begin[joined[n - 1].source + 1] + machine->overlap * together, use = begin[first_user];
+    const double end = joined[n - 1].ready_s + machine->overlap * together;
     qsort(joined, (size_t)n, sizeof *joined, by_user);
     for (int m = 0; m < n; m++)
-        apart += fmax(0, joined[m].end - begin[joined[m].user] - apart) + (1 - machine->overlap) * joined[m].seconds;
-    return fmax(0, end - use) + (1 - machine->overlap) * together < apart;
+        apart += fmax(0, joined[m].end_s - joined[m].use_s - apart) + (1 - machine->overlap) * joined[m].seconds;
+    return fmax(0, end - use_s) + (1 - machine->overlap) * together < apart;
+}
+
+/* Of the kernel at a position; behind the last, where results are reported: none. */
+static int task_at(const Values *v, int position) {
+    return position < v->n ? v->task[v->order[position]] : -1;
+}
+
+/* Of one kind, between the same stages, in the same tasks. */
+static bool are_alike(const Values *v, const Joined *a, const Joined *b) {
+    const Graph *g = &v->b->spmd.graph;
+    const Node *x = &g->nodes.at[a->node], *y = &g->nodes.at[b->node];
+    if (x->comm != y->comm || g->values.at[x->in[0]].type.dtype != g->values.at[y->in[0]].type.dtype) return false;
+    if (stage_of(g, x->in[0]) != stage_of(g, y->in[0]) || stage_of(g, x->out[0]) != stage_of(g, y->out[0])) return false;
+    return v->task == NULL || (task_at(v, a->source) == task_at(v, b->source) && task_at(v, a->user) == task_at(v, b->user));
 }
 
 /* The conversions from the first of n on that may be one with it, and are in no other: *bucket, and as they are used. */
-static void gather_bucket(const Build *b, const Joined *all, int n, const bool *taken, Bucket *bucket, Joined *joined) {
+static void gather_bucket(const Values *v, const Joined *all, int n, Bucket *bucket) {
+    const Build *b = v->b;
     const Graph *g = &b->spmd.graph;
     const Node *first = &g->nodes.at[all[0].node];
     *bucket = (Bucket){.kind = first->comm, .dtype = g->values.at[first->in[0]].type.dtype};
     for (int k = 0; k < n && bucket->tensor_bytes < g->settings.bucket_bytes && all[k].user - all[0].user < NEAR; k++) {
         const Node *node = &g->nodes.at[all[k].node];
         const int64_t from = b->spmd.box_bytes[node->in[0]], to = b->spmd.box_bytes[node->out[0]];
-        if (taken[all[k].node] || node->comm != bucket->kind || g->values.at[node->in[0]].type.dtype != bucket->dtype ||
-            all[k].source >= all[0].user)
-            continue;
-        joined[bucket->members.n] = all[k];
+        if (v->taken[all[k].node] || all[k].source >= all[0].user || !are_alike(v, &all[0], &all[k])) continue;
+        v->joined[bucket->members.n] = all[k];
         vec_push(b->arena, &bucket->members, all[k].node);
         bucket->tensor_bytes += from > to ? from : to;
     }
 }
 
-void buckets_of_values(Build *b, Buckets *buckets, const int *order, int n, const int *position) {
+/* When kernels begin, of each stage's by themselves. */
+static double **stages_begin(const Build *b, const int *order, int n) {
+    const Graph *g = &b->spmd.graph;
+    const int nstages = settings_stages(&g->settings) > 1 ? settings_stages(&g->settings) : 0;
+    double **begin_s = arena_alloc(b->arena, sizeof *begin_s * (size_t)(nstages + 1));
+    begin_s[0] = kernels_begin(b, order, n);
+    for (int s = 0; s < nstages; s++) {
+        begin_s[s + 1] = arena_alloc(b->arena, sizeof **begin_s * ((size_t)n + 1));
+        for (int p = 0; p < n; p++) {
+            const Node *node = &g->nodes.at[order[p]];
+            const bool own = node->nout > 0 && stage_of(g, node->out[0]) == s;
+            begin_s[s + 1][p + 1] = begin_s[s + 1][p] + (own ? begin_s[0][p + 1] - begin_s[0][p] : 0);
+        }
+    }
+    return begin_s;
+}
+
+void buckets_of_values(Build *b, Buckets *buckets, const int *order, int n, const int *position, const int *task) {
+    const Graph *g = &b->spmd.graph;
+    Values v = {.b = b, .buckets = buckets, .n = n, .order = order, .position = position, .task = task};
     int nall;
-    const Joined *all = conversions_of_values(b, buckets, position, &nall);
-    if (b->spmd.graph.settings.bucket_bytes == 0 || nall < FEW || b->spmd.graph.settings.stages > 1) return;
-    const double *begin = kernels_begin(b, order, n);
-    Joined *joined = arena_alloc(b->arena, sizeof *joined * (size_t)nall);
-    bool *taken = arena_alloc(b->arena, (size_t)b->spmd.graph.nodes.n + 1); /* joined, or found to be faster apart */
+    const Joined *all = conversions_of_values(&v, &nall);
+    if (g->settings.bucket_bytes == 0 || nall < (task != NULL ? 2 : FEW)) return;
+    v.begin_s = stages_begin(b, order, n);
+    v.joined = arena_alloc(b->arena, sizeof *v.joined * (size_t)nall);
+    v.taken = arena_alloc(b->arena, (size_t)g->nodes.n + 1);
     for (int first = 0; first < nall; first++) {
         Bucket bucket;
-        if (taken[all[first].node]) continue;
-        gather_bucket(b, all + first, nall - first, taken, &bucket, joined);
-        if (bucket.members.n < FEW) continue;
-        const bool faster = is_faster(b, joined, bucket.members.n, begin);
+        if (v.taken[all[first].node]) continue;
+        gather_bucket(&v, all + first, nall - first, &bucket);
+        if (bucket.members.n < (is_send(g, &g->nodes.at[all[first].node]) ? 2 : FEW)) continue;
+        const bool faster = is_faster(&v, bucket.members.n);
         for (int m = 0; m < bucket.members.n; m++) {
-            taken[bucket.members.at[m]] = true;
+            v.taken[bucket.members.at[m]] = true;
             if (faster) buckets->of[bucket.members.at[m]] = buckets->at.n;
         }
         if (faster) vec_push(b->arena, &buckets->at, bucket);

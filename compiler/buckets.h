@@ -23,7 +23,7 @@ void buckets_init(Build *b, Buckets *buckets);
  * end: behind the last one. Sets ready and due. */
 void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end);
 /* Joins conversions of values, of which all sources are there before the first is used, where that is faster: their latencies count once, but none runs behind the kernels between the sources.
- * order[0 .. n): the kernels; position: of each in it, of a convert that of its first user, below 0 without one. */
-void buckets_of_values(Build *b, Buckets *buckets, const int *order, int n, const int *position);
+ * order[0 .. n): the kernels; position: of each in it, of a convert that of its first user, below 0 without one; task: per node, of a pipeline (tasks.h), else NULL. */
+void buckets_of_values(Build *b, Buckets *buckets, const int *order, int n, const int *position, const int *task);
 /* Joins the gathers of states that were updated in parts: key of the updates is known now. */
 void buckets_of_updates(Build *b, Buckets *buckets, const int *key);

@@ -298,6 +298,8 @@ int update_gradient(const Graph *graph,
                     const Node *update); /* the gradient that an update takes, before it was compressed, unscaled, clipped: a value */
 /* Whether a node changes a whole gradient, its operand 0, before anything takes it: it is compressed and widened again, or the loss's scale is taken out. */
 bool gradient_changes(const Graph *graph, const Node *node);
+/* Whether a node takes a whole gradient, of all batches of a step: it changes it, or clips it, or is a part of its norm, or of the update. */
+bool gradient_is_whole(const Graph *graph, const Node *node);
 int graph_as_type(Graph *graph, int value, DType dtype, Span span); /* the value in another element type: itself, or of a cast */
 /* accumulate.c: which nodes depend on an input; in the graph's arena. */
 bool *graph_varies(const Graph *graph);

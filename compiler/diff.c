@@ -113,7 +113,21 @@ static void add_communication(Arena *arena, const Side *side, const Role *role, 
                      bytes > 0 ? bytes_named(arena, bytes) : "");
 }
 
-static void survey_role(Arena *arena, Side *side, const Program *program, int number) {
+/* What several roles do together, or all need. */
+typedef struct Shared {
+    bool *said;     /* per request */
+    int64_t inputs; /* of the rank that holds most */
+} Shared;
+
+/* Whether a communication is to be counted: where the role receives, and no role before it did. */
+static bool is_first(const Role *role, const Communication *made, Shared *shared) {
+    const Step *step = &role->steps.at[made->step];
+    if (step->kind != STEP_START) return true;
+    if (shared->said[step->request] || role->instances.at[made->to].place == PLACE_ELSEWHERE) return false;
+    return shared->said[step->request] = true;
+}
+
+static void survey_role(Arena *arena, Side *side, const Program *program, int number, Shared *shared) {
     const Graph *g = side->graph;
     const Role *role = &program->roles.at[number];
     const char **conversions = arena_alloc(arena, sizeof *conversions * (size_t)(g->values.n + 1));
@@ -123,19 +137,20 @@ static void survey_role(Arena *arena, Side *side, const Program *program, int nu
         if (role->steps.at[s].kind == STEP_KERNEL) add_kernel(arena, side, role, &role->steps.at[s]);
     for (int s = 0, n; s < role->steps.n; s += n)
         if ((n = fused_length(role, s)) > 1) add_fused(arena, side, role, &role->steps.at[s], n);
-    for (int i = 0; i < facts.communications.n; i++)
+    int64_t received = 0;
+    for (int i = 0; i < facts.communications.n; i++) {
+        if (!is_first(role, &facts.communications.at[i], shared)) continue;
         add_communication(arena, side, role, &facts.communications.at[i], conversions);
+        received += facts.communications.at[i].received.total;
+    }
     for (int v = 0; v < g->values.n; v++)
         if (conversions[v] != NULL) add_row(arena, side, ROWS_COMMUNICATIONS, g->values.at[v].name, conversions[v]);
     if (role->arena_bytes > side->total[TOTAL_ARENA]) side->total[TOTAL_ARENA] = role->arena_bytes;
     if (facts.inner > side->total[TOTAL_INNER]) side->total[TOTAL_INNER] = facts.inner;
-    if (number == 0) {
-        side->total[TOTAL_STATES] = facts.states;
-        side->total[TOTAL_INPUTS] += facts.inputs;
-    }
+    if (facts.states > side->total[TOTAL_STATES]) side->total[TOTAL_STATES] = facts.states;
+    if (facts.inputs > shared->inputs) shared->inputs = facts.inputs;
     if (g != &side->plan.graph) return; /* the others are of a step of training */
-    side->total[TOTAL_RECEIVED] += facts.received.total;
-    side->total[TOTAL_COMMUNICATIONS] += facts.all.count;
+    side->total[TOTAL_RECEIVED] += received;
     side->total[TOTAL_STEPS] += role->steps.n;
 }
 
@@ -164,8 +179,11 @@ static void survey(Arena *arena, Side *side) {
         side->prefix = program->graph != NULL ? arena_printf(arena, "%s: ", program->name) : "";
         if (program->graph != NULL) survey_inputs(arena, side);
         if (program->graph == NULL) side->total[TOTAL_SENT] += program->sent_bytes;
+        if (program->graph == NULL) side->total[TOTAL_COMMUNICATIONS] += program_requests(program);
+        Shared shared = {.said = arena_alloc(arena, (size_t)program_requests(program) + 1)};
         for (int r = 0; r < program->roles.n; r++)
-            survey_role(arena, side, program, r);
+            survey_role(arena, side, program, r, &shared);
+        side->total[TOTAL_INPUTS] += shared.inputs;
     }
 }
 

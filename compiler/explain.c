@@ -18,9 +18,8 @@ typedef struct Explain {
     Build *b;
     const Graph *g; /* b->sharded.graph */
     const ExplainIndex *index;
-    const Facts *facts;
-    const Timeline *timeline;
-    int nexplained; /* names that are explained in this call of pcc */
+    const RoleIndex *role; /* that is spoken of */
+    int nexplained;        /* names that are explained in this call of pcc */
 } Explain;
 
 static const char *layout_text(const Explain *e, const Layout *layout, const TensorType *type) {
@@ -146,11 +145,14 @@ static void explain_stage(const Explain *e, int id) {
     const Node *node = &g->nodes.at[id];
     if (front->stage_why == NULL || node_is_leaf(node)) return;
     const StageWhy *why = &front->stage_why[id];
-    const int each = g->nranks, first = (node->stage - 1) * each;
+    const int each = g->nranks, nstages = settings_stages(&g->settings), stage = (node->stage - 1) % nstages, first = stage * each;
     if (why->cause == STAGE_OF_ALL)
         text_printf(e->text, "  stage        none: it is computed of constants alone, by all ranks\n");
     else
-        text_printf(e->text, "  stage        %d, ranks %d to %d: ", node->stage - 1, first, first + each - 1);
+        text_printf(e->text, "  stage        %d, %s", stage, ranks_named(e->b->arena, first, first + each - 1));
+    if (why->cause != STAGE_OF_ALL && settings_parts(&g->settings) > nstages)
+        text_printf(e->text, ", chunk %d (part %d of the net)", (node->stage - 1) / nstages, node->stage - 1);
+    if (why->cause != STAGE_OF_ALL) text_printf(e->text, ": ");
     switch (why->cause) {
     case STAGE_OF_ALL:
         return;
@@ -247,7 +249,8 @@ static void explain_node(const Explain *e, int id) {
             text_printf(text, "  because      its operator, %s, is whole too\n", node_text(e, &g->nodes.at[node->origin]));
         else
             text_printf(text, "  because      %s\n",
-                        g->nranks == 1 ? "there is one rank" : "no hint leads to it, and it has no batch that can be split");
+                        g->nranks == 1 ? settings_stages(&g->settings) > 1 ? "its stage has one rank" : "there is one rank"
+                                       : "no hint leads to it, and it has no batch that can be split");
         return;
     case STRATEGY_NONE:
         return;
@@ -322,51 +325,84 @@ static void explain_bucket(const Explain *e, const Communication *move, const ch
     if (move->bucket == 0) return;
     int others = 0;
     text_printf(e->text, "%s               in bucket %d, together with", indent, move->bucket);
-    each_in(&e->index->buckets, move->bucket, i) {
-        if (e->facts->communications.at[i].step == move->step) continue;
+    each_in(&e->role->buckets, move->bucket, i) {
+        if (e->role->facts->communications.at[i].step == move->step) continue;
         if (++others <= MAX_USERS)
-            text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->facts->communications.at[i].value].name);
+            text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->role->facts->communications.at[i].value].name);
     }
     text_printf(e->text, others > MAX_USERS ? " and %d more\n" : others == 0 ? " nothing else\n" : "\n", others - MAX_USERS);
 }
 
 /* The event in which a step of the plan runs, of a bucket together with others; NULL: it takes no time. */
 static const TimelineEvent *event_of(const Explain *e, int step) {
-    return e->index->event[step] >= 0 ? &e->timeline->events.at[e->index->event[step]] : NULL;
+    return e->role->event[step] >= 0 ? &e->role->timeline->events.at[e->role->event[step]] : NULL;
 }
 
 /* Of its own: another of its bucket has what they wait for together. */
 static void explain_move_time(const Explain *e, int communication, const char *indent) {
-    const Communication *move = &e->facts->communications.at[communication];
+    const Communication *move = &e->role->facts->communications.at[communication];
     const TimelineEvent *event = event_of(e, move->step);
+    const Role *role = e->role->facts->role;
     if (move->kind == COMM_STRIDED_SLICE || event == NULL || event->step != move->step) return;
-    text_printf(e->text, "%s               predicted to keep a step of %.4g ms waiting for %.4g ms\n", indent, 1e3 * e->timeline->step_s,
-                1e3 * e->timeline->exposed_by[communication]);
+    const double waits = 1e3 * e->role->timeline->exposed_by[communication], step = 1e3 * e->role->timeline->step_s;
+    if (e->index->nroles > 1)
+        text_printf(e->text, "%s               predicted to keep %s waiting for %.4g ms of a step of %.4g ms\n", indent,
+                    ranks_named(e->b->arena, role->first_rank, role->last_rank), waits, step);
+    else
+        text_printf(e->text, "%s               predicted to keep a step of %.4g ms waiting for %.4g ms\n", indent, step, waits);
+}
+
+static void explain_move(const Explain *e, int communication, const char *indent) {
+    Text *text = e->text;
+    const Communication *move = &e->role->facts->communications.at[communication];
+    const Instance *instances = e->role->facts->role->instances.at;
+    const TensorType *type = &e->g->values.at[move->value].type;
+    const Layout *from = instances[move->from].layout, *to = instances[move->to].layout;
+    text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type),
+                layout_text(e, to, type), purpose(from, to, move->kind));
+    text_printf(text, "%s               for %s\n", indent, users_text(e, e->role->taken_as[move->to]));
+    if (move->kind != COMM_STRIDED_SLICE)
+        text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
+                    bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
+    explain_move_time(e, communication, indent);
+    explain_bucket(e, move, indent);
+}
+
+/* Whether a conversion is one that a role before has too: it is said of that one. Who only sends leaves it to who receives. */
+static bool said_before(const ExplainIndex *index, int role, const Communication *move) {
+    const Instance *instances = index->role[role].facts->role->instances.at;
+    if (instances[move->to].place == PLACE_ELSEWHERE) return true;
+    for (int r = 0; r < role; r++) {
+        const Instance *others = index->role[r].facts->role->instances.at;
+        each_in(&index->role[r].moves, move->value, i) {
+            const Communication *other = &index->role[r].facts->communications.at[i];
+            if (other->kind == move->kind && others[other->to].place != PLACE_ELSEWHERE &&
+                others[other->from].layout == instances[move->from].layout && others[other->to].layout == instances[move->to].layout)
+                return true;
+        }
+    }
+    return false;
 }
 
 static void explain_moves(const Explain *e, int value, const char *indent) {
-    Text *text = e->text;
-    const Instance *instances = e->facts->role->instances.at;
-    const TensorType *type = &e->g->values.at[value].type;
     int64_t received = 0;
-    int count = 0;
-    each_in(&e->index->moves, value, i) {
-        const Communication *move = &e->facts->communications.at[i];
-        const Layout *from = instances[move->from].layout, *to = instances[move->to].layout;
-        text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type),
-                    layout_text(e, to, type), purpose(from, to, move->kind));
-        text_printf(text, "%s               for %s\n", indent, users_text(e, e->index->taken_as[move->to]));
-        if (move->kind != COMM_STRIDED_SLICE)
-            text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
-                        bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
-        explain_move_time(e, i, indent);
-        explain_bucket(e, move, indent);
-        received += move->received.total;
-        count += move->kind != COMM_STRIDED_SLICE;
+    int count = 0, nroles = 0, least = 0; /* conversions; roles that have some, the last one */
+    for (int r = 0; r < e->index->nroles; r++) {
+        Explain of = *e;
+        const int before = count;
+        of.role = &e->index->role[r];
+        each_in(&of.role->moves, value, i) {
+            const Communication *move = &of.role->facts->communications.at[i];
+            if (said_before(e->index, r, move)) continue;
+            explain_move(&of, i, indent);
+            received += move->received.total;
+            count += move->kind != COMM_STRIDED_SLICE;
+        }
+        if (count > before) nroles++, least = r;
     }
-    if (count > 1)
-        text_printf(text, "%s               together %s; its uses need at least %s\n", indent, bytes_text(e, received),
-                    bytes_text(e, e->facts->least[value].total));
+    if (count > 1 && nroles == 1)
+        text_printf(e->text, "%s               together %s; its uses need at least %s\n", indent, bytes_text(e, received),
+                    bytes_text(e, e->index->role[least].facts->least[value].total));
 }
 
 /* Where the passes of -O2 compute a value otherwise than its strategy says: partial.c and place.c. */
@@ -410,8 +446,8 @@ static void explain_use(const Explain *e, int value, const char *indent) {
 
 /* The fused step that computes a node, and whether what it makes has memory. */
 static void explain_fused(const Explain *e, int id) {
-    const Role *role = e->facts->role;
-    const int at = e->index->step[id];
+    const Role *role = e->role->facts->role;
+    const int at = e->role->step[id];
     int first = at, others = 0;
     if (at < 0 || role->steps.at[at].fused == 0) return;
     while (first > 0 && role->steps.at[first - 1].fused == role->steps.at[at].fused)
@@ -427,16 +463,16 @@ static void explain_fused(const Explain *e, int id) {
 
 /* The kernel's part of a step, and whether the value is there when the arena is fullest. */
 static void explain_cost(const Explain *e, int value) {
-    const Role *role = e->facts->role;
+    const Role *role = e->role->facts->role;
     const int node = e->g->values.at[value].node;
-    const int step = e->index->step[node];
+    const int step = e->role->step[node];
     const TimelineEvent *event = step >= 0 ? event_of(e, step) : NULL;
     if (event != NULL)
         text_printf(e->text, "  predicted    %.4g ms of a step of %.4g ms%s\n", 1e3 * (event->end_s - event->begin_s),
-                    1e3 * e->timeline->step_s, event->nsteps > 1 ? ", together with what is fused with it" : "");
-    if (e->index->is_held[value])
-        text_printf(e->text, "  held         when the arena is fullest: step %d of %d, %s\n", e->index->held.step + 1, role->steps.n,
-                    step_named(e->b->arena, e->facts, e->b->diags, e->index->held.step));
+                    1e3 * e->role->timeline->step_s, event->nsteps > 1 ? ", together with what is fused with it" : "");
+    if (e->role->is_held[value])
+        text_printf(e->text, "  held         when the arena is fullest: step %d of %d, %s\n", e->role->held.step + 1, role->steps.n,
+                    step_named(e->b->arena, e->role->facts, e->b->diags, e->role->held.step));
 }
 
 /* Of an operator for which a strategy is chosen. */
@@ -450,8 +486,18 @@ static void explain_others(const Explain *e, int id) {
 
 /* ---------------------------------------------------------------- what is explained */
 
-static void explain_value(const Explain *e, int value) {
+/* The first role that computes a node; where none does that whose ranks need the most memory. */
+static const RoleIndex *role_of(const ExplainIndex *index, int node) {
+    for (int r = 0; r < index->nroles; r++)
+        if (index->role[r].step[node] >= 0) return &index->role[r];
+    return &index->role[index->fullest];
+}
+
+static void explain_value(const Explain *of, int value) {
+    Explain in = *of;
+    const Explain *e = &in;
     const Value *v = &e->g->values.at[value];
+    in.role = role_of(e->index, v->node);
     const Node *node = &e->g->nodes.at[v->node];
     text_printf(e->text, "%s: %s, made by %s%s\n", v->name, type_text(e, &v->type), op_table[node->op].name, at_text(e, node->span));
     explain_use(e, value, "  ");
@@ -592,8 +638,7 @@ static bool explain_program(Text *text, Build *b, const char *name, Error *error
                  .b = b,
                  .g = &b->sharded.graph,
                  .index = index,
-                 .facts = b->facts,
-                 .timeline = b->timeline,
+                 .role = &index->role[index->fullest],
                  .nexplained = b->options->nexplain};
     const int state = index_state(index, e.g, name), input = index_input(index, e.g, name);
     int value = index_value(index, e.g, name);

@@ -60,28 +60,33 @@ int index_input(const ExplainIndex *index, const Graph *g, const char *name) {
 
 /* ---------------------------------------------------------------- the plan's steps */
 
-static void add_steps(ExplainIndex *x, const Build *b) {
+static void add_role(RoleIndex *x, Build *b, int number) {
+    Arena *arena = b->arena;
+    *x = (RoleIndex){.facts = &b->role_facts[number], .timeline = &b->role_timelines[number]};
+    facts_bounds(x->facts, arena);
+    held_find(&x->held, x->facts, arena);
     const Role *role = x->facts->role;
-    const int *instance = b->role[b->facts - b->role_facts].instance;
-    x->taken_as = ints(x->arena, role->instances.n, 0);
+    const int *instance = b->role[number].instance;
+    const int ncommunications = x->facts->communications.n;
+    x->taken_as = ints(arena, role->instances.n, 0);
     for (int v = 0; v < b->spmd.graph.values.n; v++)
         if (instance[v] >= 0) x->taken_as[instance[v]] = v;
-    x->event = ints(x->arena, role->steps.n, -1);
+    x->event = ints(arena, role->steps.n, -1);
     for (int i = 0; i < x->timeline->events.n; i++) {
         const TimelineEvent *event = &x->timeline->events.at[i];
         for (int s = event->step; s < event->step + event->nsteps; s++)
             if (x->event[s] < 0) x->event[s] = i;
     }
-    x->step = ints(x->arena, x->facts->graph->nodes.n, -1);
+    x->step = ints(arena, x->facts->graph->nodes.n, -1);
     for (int s = role->steps.n - 1; s >= 0; s--)
         if (role->steps.at[s].kind == STEP_KERNEL) x->step[role->steps.at[s].node] = s;
-    lists_init(&x->moves, x->arena, x->facts->graph->values.n, x->facts->communications.n);
-    lists_init(&x->buckets, x->arena, x->facts->communications.n + 1, x->facts->communications.n); /* no more buckets than communications */
-    for (int i = 0; i < x->facts->communications.n; i++) {
+    lists_init(&x->moves, arena, x->facts->graph->values.n, ncommunications);
+    lists_init(&x->buckets, arena, ncommunications + 1, ncommunications); /* no more buckets than communications */
+    for (int i = 0; i < ncommunications; i++) {
         lists_add(&x->moves, x->facts->communications.at[i].value, i);
         lists_add(&x->buckets, x->facts->communications.at[i].bucket, i);
     }
-    x->is_held = arena_alloc(x->arena, (size_t)x->facts->graph->values.n + 1);
+    x->is_held = arena_alloc(arena, (size_t)x->facts->graph->values.n + 1);
     for (int i = 0; i < x->held.values.n; i++)
         x->is_held[x->held.values.at[i]] = true;
 }
@@ -153,14 +158,14 @@ const ExplainIndex *explain_index(Build *b) {
     if (b->explained != NULL) return b->explained;
     const Graph *g = &b->sharded.graph;
     ExplainIndex *x = arena_alloc(b->arena, sizeof *x);
-    facts_bounds(b->facts, b->arena);
     if (b->timeline == NULL) build_time(b);
-    *x = (ExplainIndex){.arena = b->arena, .facts = b->facts, .timeline = b->timeline};
-    held_find(&x->held, b->facts, b->arena);
+    *x = (ExplainIndex){.arena = b->arena, .nroles = b->nroles, .fullest = (int)(b->facts - b->role_facts)};
+    x->role = arena_alloc(b->arena, sizeof *x->role * (size_t)b->nroles);
+    for (int r = 0; r < b->nroles; r++)
+        add_role(&x->role[r], b, r);
     add_names(x, g);
     for (int i = 0; i < b->front.paths.n; i++)
         map_add(x->arena, &x->paths, name_hash(b->front.paths.at[i].path), i);
-    add_steps(x, b);
     add_users(x, &b->spmd.graph);
     add_leaves(x, g);
     add_ways(x, b);

@@ -13,25 +13,31 @@ typedef struct Lists {
 } Lists;
 #define each_in(lists, key, number) for (int number = (lists)->first[key]; number >= 0; number = (lists)->next[number])
 
-typedef struct ExplainIndex {
-    Arena *arena;
+/* What a role of the program does. */
+typedef struct RoleIndex {
     Facts *facts;
     Timeline *timeline;
     Held held;
-    bool *is_held;      /* per value: when the arena is fullest */
-    int *taken_as;      /* per instance of the plan the value of spmd that it is */
-    Map values;         /* of the sharded graph, by name */
-    Map states, inputs; /* likewise */
-    Map paths;          /* of front.paths */
+    bool *is_held; /* per value: when the arena is fullest */
+    int *taken_as; /* per instance of the plan the value of spmd that it is */
+    Lists moves;   /* communications of a value */
+    Lists buckets; /* communications of a bucket */
+    int *event;    /* per step: of the timeline, -1: it takes no time */
+    int *step;     /* per node: the kernel that computes it, -1 */
+} RoleIndex;
+
+typedef struct ExplainIndex {
+    Arena *arena;
+    RoleIndex *role;     /* of all roles */
+    int nroles, fullest; /* the one whose ranks need the most memory */
+    Map values;          /* of the sharded graph, by name */
+    Map states, inputs;  /* likewise */
+    Map paths;           /* of front.paths */
     struct {
         int *first, *user;
     } users;        /* per value of spmd: the nodes that take it are user[first[v]] .. user[first[v + 1] - 1], in order, each once */
-    Lists moves;    /* communications of a value */
-    Lists buckets;  /* communications of a bucket */
     Lists stands;   /* nodes that stand for one of front.chosen */
     Lists reads[2]; /* nodes that read a state; an input */
-    int *event;     /* per step: of the timeline, -1: it takes no time */
-    int *step;      /* per node: the kernel that computes it, -1 */
     int *update;    /* per state: the node that updates it, -1 */
     int *taker[2];  /* per state, per input: the first node that takes it, -1 */
     int *depth;     /* per node of front.chosen: steps from its hint */

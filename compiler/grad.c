@@ -523,6 +523,10 @@ bool gradient_changes(const Graph *g, const Node *node) {
     return (node->op == OP_compress || node->op == OP_cast || node->op == OP_mul) && g->nodes.at[node->origin].op == OP_read;
 }
 
+bool gradient_is_whole(const Graph *g, const Node *node) {
+    return (node->update > 0 && node->op != OP_write) || node->op == OP_clip || node->op == OP_sum_squares || gradient_changes(g, node);
+}
+
 /* As the backward pass made it. */
 static int unchanged(const Graph *g, int gradient) {
     while (gradient_changes(g, graph_producer(g, gradient)))

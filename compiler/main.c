@@ -34,6 +34,7 @@ typedef enum {
     OPT_MACHINE,
     OPT_MEMORY,
     OPT_STAGES,
+    OPT_CHUNKS,
     OPT_SHARD_STATES,
     OPT_REGATHER,
     OPT_OPTIMIZE,
@@ -96,6 +97,8 @@ static const struct OptionSpec {
     [OPT_STAGES] =
         {"--stages", ARGUMENT_REQUIRED, "--stages N",
          "a pipeline: ranks in N stages, each of which has a part of the net;\n                        auto: as many as are best"},
+    [OPT_CHUNKS] = {"--chunks", ARGUMENT_REQUIRED, "--chunks N",
+                    "of a pipeline: each stage has N parts of the net, taken in turn (interleaved 1F1B)"},
     [OPT_SHARD_STATES] = {"--shard-states", ARGUMENT_REQUIRED, "--shard-states WHAT",
                           "what ranks with equal copies share: none, optimizer (default; ZeRO-1),\n"
                           "                        gradients (ZeRO-2), parameters (ZeRO-3, FSDP)"},
@@ -341,6 +344,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_STAGES:
         options->overrides.stages = value;
+        return true;
+    case OPT_CHUNKS:
+        options->overrides.chunks = value;
         return true;
     case OPT_SHARD_STATES:
         options->overrides.shard_states = value;

@@ -120,3 +120,7 @@ const char *node_path(const Graph *g, int id) {
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) return node_path(g, g->values.at[node->in[0]].node);
     return g->nodes.at[node->origin].name;
 }
+
+const char *ranks_named(Arena *arena, int first, int last) {
+    return first == last ? arena_printf(arena, "rank %d", first) : arena_printf(arena, "ranks %d to %d", first, last);
+}

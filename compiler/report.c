@@ -308,6 +308,7 @@ static void more_of_plan(void *context, PlanData *data) {
     const Compilation *c = r->c;
     const Build *train = program_train(c);
     json_text(&data->json, "command", c->options->command);
+    json_int(&data->json, "chunks", settings_parts(&train->front.graph.settings) / settings_stages(&train->front.graph.settings));
     report_machine(&data->json, c->options->machine);
     write_files(data, c);
     write_calls(data, &r->calls);

@@ -263,7 +263,7 @@ bool pass_schedule(Build *b) {
     buckets_init(b, &s.buckets);
     order_kernels(&s);
     first_users(&s);
-    if (b->options->optimize > 1) buckets_of_values(b, &s.buckets, s.at, s.n, s.position);
+    if (b->options->optimize > 1) buckets_of_values(b, &s.buckets, s.at, s.n, s.position, s.task);
     if (b->options->optimize > 0) place_starts(&s);
     for (int p = 0; p < s.n; p++) {
         start_due(&s, p);

@@ -21,7 +21,7 @@ const Strategy *strategy_of_operand(Graph *g, const Node *node, const Layout *la
 const Layout *whole_layout(Graph *g, const Shape *shape);
 /* Fills needs, results and reports from the graph's strategies: of nodes whose strategy was changed since the last time, or all. */
 void sharded_fill(Build *b);
-/* stages.c: the ranks of a stage, counted from 1; of none, 0, or where there are no stages: all ranks. */
+/* stages.c: the ranks of Node.stage; of none, 0, or where there are no stages: all ranks. */
 Pin stage_pin(const Graph *g, int stage);
 /* What must hold of it: legal strategies, operands and results that lie as these say, but for sums that linear operators pass on, and needs that the values can be
  * converted into. False with *error: a bug. */

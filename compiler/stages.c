@@ -1,5 +1,7 @@
 /* stages: which stage of a pipeline runs each operator (`stages` in the parallel block).
  *
+ * With `chunks` the net is cut into so many times as many parts, which the stages have in turn: all that is said of stages here is then of parts, as Node.stage is.
+ *
  * Before: expand; all strategies are of the ranks of one stage. After: Node.stage of every node, and graph.nranks counts the ranks of all stages: a stage is the ranks of
  * one value of their slowest digit. What is computed of constants alone, and inputs that several stages take, belong to no stage: all ranks have them. The operators of
  * a stage follow each other in program order, unless hints (`stage 1`) ask for another one, so what a stage reads is made by it or by one before it, in the forward pass.
@@ -9,6 +11,7 @@
  * (search/chain.h). Gradients are computed where their operators are, parameters and their slots lie where their first user is. */
 #include "compiler/budget.h"
 #include "compiler/sharded.h"
+#include "compiler/tasks.h"
 #include "search/chain.h"
 
 enum { MAX_CUTS = 400 }; /* places where cuts are looked for: of longer nets the best ones of so many runs of operators */
@@ -204,7 +207,7 @@ static void line_asked(Line *line) {
 /* False after a diagnostic. */
 static bool line_init(Line *line, const Build *b, Graph *g, const bool *constant) {
     const size_t n = (size_t)graph_nforward(g) + 2;
-    *line = (Line){.b = b, .g = g, .nstages = settings_stages(&g->settings)};
+    *line = (Line){.b = b, .g = g, .nstages = settings_parts(&g->settings)};
     line->behind = arena_alloc(g->arena, sizeof *line->behind * n);
     line->states = arena_alloc(g->arena, sizeof *line->states * n);
     line->held = arena_alloc(g->arena, sizeof *line->held * n);
@@ -268,8 +271,9 @@ static void line_cuts(Line *line) {
 /* Batches whose values a stage holds at once. */
 static double batches_held(const Settings *settings, int nstages, int stage) {
     const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
-    const bool all = settings->pipeline == PIPELINE_GPIPE || batches < nstages - stage;
-    return all ? (double)batches : nstages - stage;
+    const int p = settings_stages(settings);
+    const Turns turns = {settings->pipeline, .nstages = p, .nchunks = nstages / p, .nbatches = (int)batches, .backward = true};
+    return turns_held(&turns, stage);
 }
 
 /* A ChainRun. Not where hints ask for another stage; in the order of a line they follow each other, so that the first and the last within it say that of all. */
@@ -299,8 +303,13 @@ static bool no_cuts(const Line *line) {
     for (int p = line->next_asked[0]; p < line->n; before = p, stage = asked_at(line, p)->stage, p = line->next_asked[p + 1])
         if (asked_at(line, p)->stage - stage > p - before) return none_left(line, stage + 1, p);
     if (before >= 0 && line->nstages - stage > line->n - before) return none_left(line, stage + 1, before);
-    diag_error(line->b->diags, settings->stages_span, "%d stages of %d operator%s: some would have none", line->nstages, line->n,
-               line->n == 1 ? "" : "s");
+    const int nstages = settings_stages(settings);
+    if (line->nstages > nstages)
+        diag_error(line->b->diags, settings->chunks_span, "%d stages with %lld chunks of %d operator%s: some would have none", nstages,
+                   (long long)settings->chunks, line->n, line->n == 1 ? "" : "s");
+    else
+        diag_error(line->b->diags, settings->stages_span, "%d stages of %d operator%s: some would have none", nstages, line->n,
+                   line->n == 1 ? "" : "s");
     return false;
 }
 
@@ -316,6 +325,7 @@ static StageWhy why(const Line *line, int p, int stage) {
 static bool cut_line(Build *b, Line *line) {
     double *crossing = arena_alloc(line->g->arena, sizeof *crossing * (size_t)line->ncuts);
     int *place = arena_alloc(line->g->arena, sizeof *place * (size_t)(line->nstages + 1));
+    const int nstages = settings_stages(&line->g->settings); /* each has as many parts */
     for (int i = 0; i < line->ncuts; i++)
         crossing[i] = line->bytes[line->cut[i]];
     const Chain chain = {.nplaces = line->ncuts,
@@ -323,7 +333,7 @@ static bool cut_line(Build *b, Line *line) {
                          .run = stage_run,
                          .context = line,
                          .crossing = crossing,
-                         .limit_bytes = (double)budget_limit(b)};
+                         .limit_bytes = (double)budget_limit(b) * nstages / line->nstages};
     if (!chain_cut(&chain, line->g->arena, place)) return no_cuts(line);
     b->front.stage_why = arena_alloc(b->arena, sizeof *b->front.stage_why * (size_t)(b->front.chosen.nodes.n + 1));
     for (int k = 0; k < line->nstages; k++) {
@@ -345,12 +355,22 @@ static bool cut_forward(Build *b, Graph *g, const bool *constant) {
     return cut_line(b, &line);
 }
 
+/* Per state of train the stage that reads and writes it, or holds it; 0: all. */
+static int *stages_of_states(const Graph *g, Arena *arena) {
+    int *of_state = arena_alloc(arena, sizeof *of_state * (size_t)(g->states.n + 1));
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_read || g->nodes.at[n].op == OP_write) of_state[g->nodes.at[n].state] = g->nodes.at[n].stage;
+    for (int s = 0; s < g->states.n; s++)
+        if (of_state[s] == 0 && layout_is_pinned(g->states.at[s].layout)) of_state[s] = g->states.at[s].layout->pin.value + 1;
+    return of_state;
+}
+
 /* What train has too has the stage that it has there (follow); the others are where the last of what they read is. */
 static void follow_forward(Graph *g, const Graph *train, const bool *constant) {
+    const int *of_state = stages_of_states(train, g->arena);
     for (int n = 0; n < graph_nforward(g); n++) {
         Node *node = &g->nodes.at[n];
-        const Pin *pin = node->op == OP_read && node->state < train->states.n ? &train->states.at[node->state].layout->pin : NULL;
-        if (pin != NULL && pin->digit.size > 0) node->stage = pin->value + 1;
+        if (node->op == OP_read && node->state < train->states.n && of_state[node->state] > 0) node->stage = of_state[node->state];
         for (int i = 0; i < node->nin && !constant[n] && !node_is_leaf(node); i++) {
             const Node *maker = graph_producer(g, node->in[i]);
             if (maker->stage > node->stage) node->stage = maker->stage;
@@ -425,5 +445,5 @@ bool pass_stages(Build *b) {
 Pin stage_pin(const Graph *g, int stage) {
     const int nstages = settings_stages(&g->settings);
     if (stage == 0 || nstages < 2) return (Pin){0};
-    return (Pin){.digit = {nstages, g->nranks / nstages}, .value = stage - 1};
+    return (Pin){.digit = {nstages, g->nranks / nstages}, .value = (stage - 1) % nstages};
 }

@@ -121,25 +121,37 @@ static void print_time(Text *text, const Timeline *timeline, const Machine *mach
                     machine->name);
 }
 
+/* Parts of the net that each stage of a pipeline has. */
+static int stage_chunks(const Build *b) {
+    const Settings *settings = &b->front.graph.settings;
+    return settings_parts(settings) / settings_stages(settings);
+}
+
+/* The part of a step in which the stages compute nothing, if they take equally long and messages take no time. */
+static double bubble_of(const Build *b) {
+    const Settings *settings = &b->front.graph.settings;
+    const double batches = settings->accumulate > 1 ? (double)settings->accumulate : 1;
+    return (b->nroles - 1) / (stage_chunks(b) * batches + b->nroles - 1);
+}
+
 /* Of a pipeline: each stage, and for how much of a step it computes nothing. */
 static void print_stages(Text *text, Build *b, Arena *arena) {
     const Settings *settings = &b->front.graph.settings;
-    const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
     if (b->nroles < 2) return;
     timeline_of(b);
     for (int r = 0; r < b->nroles; r++) {
         const Facts *facts = &b->role_facts[r];
         const Timeline *timeline = &b->role_timelines[r];
-        text_printf(text, "stage %-8d ranks %d to %d: %s a rank, of it states %s and arena %s; kernels %.4g ms, waits %.4g ms\n", r,
-                    facts->role->first_rank, facts->role->last_rank, bytes_named(arena, facts->rank_bytes),
+        text_printf(text, "stage %-8d %s: %s a rank, of it states %s and arena %s; kernels %.4g ms, waits %.4g ms\n", r,
+                    ranks_named(arena, facts->role->first_rank, facts->role->last_rank), bytes_named(arena, facts->rank_bytes),
                     bytes_named(arena, facts->states), bytes_named(arena, facts->role->arena_bytes), 1e3 * timeline->kernel_s,
                     1e3 * timeline->exposed_s);
     }
-    text_printf(
-        text,
-        "bubble         %.3g %% of the step no kernel runs, on average of the stages; %d equal stages and %lld batches, nothing else: %.3g %%\n",
-        100 * timelines_idle(b->role_timelines, b->nroles), b->nroles, (long long)batches,
-        100.0 * (b->nroles - 1) / (double)(batches + b->nroles - 1));
+    const int64_t chunks = stage_chunks(b), batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    text_printf(text, "bubble         %.3g %% of the step no kernel runs, on average of the stages; %d equal stages",
+                100 * timelines_idle(b->role_timelines, b->nroles), b->nroles);
+    if (chunks > 1) text_printf(text, " of %lld chunks", (long long)chunks);
+    text_printf(text, " and %lld batches, nothing else: %.3g %%\n", (long long)batches, 100 * bubble_of(b));
 }
 
 /* What computing values again saves and costs: the program is compiled once more without. False: no value is. */
@@ -171,10 +183,25 @@ static void print_saved(Text *text, Build *b, Arena *arena) {
                 saved.bytes < 0 ? "more" : "less", 1e3 * fabs(saved.seconds), saved.seconds < 0 ? "less" : "more");
 }
 
+/* Of the roles of a program the most. */
+static int most_steps(const Program *program) {
+    int steps = 0;
+    for (int r = 0; r < program->roles.n; r++)
+        steps = program->roles.at[r].steps.n > steps ? program->roles.at[r].steps.n : steps;
+    return steps;
+}
+
+static int64_t most_arena(const Program *program) {
+    int64_t bytes = 0;
+    for (int r = 0; r < program->roles.n; r++)
+        bytes = program->roles.at[r].arena_bytes > bytes ? program->roles.at[r].arena_bytes : bytes;
+    return bytes;
+}
+
 /* A program beside train, in a line. */
 static void print_program(Text *text, const Compilation *c, const Build *b, const char *more) {
-    text_printf(text, "%-14s %d steps, %s/rank/step sent, arena %s%s\n", b->name, b->program->roles.at[0].steps.n,
-                bytes_named(c->arena, b->program->sent_bytes), bytes_named(c->arena, b->program->roles.at[0].arena_bytes), more);
+    text_printf(text, "%-14s %d steps, %s/rank/step sent, arena %s%s\n", b->name, most_steps(b->program),
+                bytes_named(c->arena, b->program->sent_bytes), bytes_named(c->arena, most_arena(b->program)), more);
 }
 
 /* Of a rank, the largest. */
@@ -197,9 +224,9 @@ static int64_t places_of(const Build *prompt) {
 
 static void json_program(Json *json, const Build *b) {
     json_object(json, b->name);
-    json_int(json, "steps", b->program->roles.at[0].steps.n);
+    json_int(json, "steps", most_steps(b->program));
     json_int(json, "sent", b->program->sent_bytes);
-    json_int(json, "arena", b->program->roles.at[0].arena_bytes);
+    json_int(json, "arena", most_arena(b->program));
 }
 
 void stats_print(Text *text, Compilation *c) {
@@ -407,6 +434,8 @@ static void json_stages(Json *json, Build *b) {
     }
     json_end(json);
     json_real(json, "idle", timelines_idle(b->role_timelines, b->nroles));
+    json_int(json, "chunks", stage_chunks(b));
+    json_real(json, "bubble", bubble_of(b));
 }
 
 static void json_stage_count(Json *json, const StageCount *count) {
@@ -454,7 +483,7 @@ void stats_json(Text *text, Compilation *c) {
     json_text(&json, "net", train->front.graph.name);
     json_text(&json, "plan", c->options->no_plan ? NULL : c->options->output);
     json_int(&json, "ranks", train->front.graph.nranks);
-    json_int(&json, "steps", c->plan.programs.at[0].roles.at[0].steps.n);
+    json_int(&json, "steps", most_steps(&c->plan.programs.at[0]));
     if (program_eval(c) != NULL) {
         json_program(&json, program_eval(c));
         json_end(&json);
@@ -527,11 +556,12 @@ void stats_json(Text *text, Compilation *c) {
 }
 
 void stats_summary(Text *text, Compilation *c) {
-    const Facts *facts = program_train(c)->facts;
-    const int nranks = facts->graph->nranks;
-    text_printf(text, "%s: %d rank%s, %d steps, %d communication%s, %s/rank/step sent, ", c->options->output, nranks,
-                nranks == 1 ? "" : "s", facts->role->steps.n, facts->all.count, facts->all.count == 1 ? "" : "s",
-                bytes_named(c->arena, facts->all.sent));
+    const Program *program = program_train(c)->program;
+    const int nranks = program_train(c)->front.graph.nranks, ncommunications = program_requests(program);
+    text_printf(text, "%s: %d rank%s", c->options->output, nranks, nranks == 1 ? "" : "s");
+    if (program->roles.n > 1) text_printf(text, " in %d stages", program->roles.n);
+    text_printf(text, ", %d steps, %d communication%s, %s/rank/step sent, ", most_steps(program), ncommunications,
+                ncommunications == 1 ? "" : "s", bytes_named(c->arena, program->sent_bytes));
     if (c->options->prove)
         text_printf(text, "proved in %.1f ms\n", 1e3 * c->proof.seconds);
     else

@@ -1,6 +1,24 @@
-/* tasks: the forward or the backward pass of one batch of a step in one stage, and the order of all of them. */
+/* tasks: the forward or the backward pass of one batch of a step in one part of the net, and the order of all of them. */
 #pragma once
 #include "compiler/build.h"
+
+/* What a stage does in its turn. */
+typedef struct Turn {
+    int part, batch; /* from 0 */
+    bool backward;
+} Turn;
+
+/* p stages of which each has v parts of the net, and m batches a step. */
+typedef struct Turns {
+    Pipeline order;
+    int nstages, nchunks, nbatches;
+    bool backward; /* there are backward passes */
+} Turns;
+
+/* The k-th task of a stage. False: it has no more. */
+bool turn_of(const Turns *turns, int stage, int k, Turn *turn);
+/* Batches whose activations a part holds when its stage holds most. */
+int turns_held(const Turns *turns, int part);
 
 /* Per node of spmd the number of the task that it belongs to, in the order in which tasks begin; what belongs to no stage is part of the task that it waits for.
  * NULL: there are no stages. */

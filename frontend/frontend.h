@@ -51,7 +51,8 @@ typedef struct Overrides {
     int nranks;
     int replicas;      /* 0: not given */
     int micro_batches; /* in the place of train's; 0: not given */
-    const char *mode, *search, *dataset, *gradients, *batch_norm, *memory, *shard_states, *regather, *stages; /* as written; checked here */
+    const char *mode, *search, *dataset, *gradients, *batch_norm, *memory, *shard_states, *regather, *stages,
+        *chunks;     /* as written; checked here */
     int auto_stages; /* the stages of `stages = auto`, or of a net that says none; 0: not found yet */
     bool strict_divide;
     int nfolders; /* where imports are looked for that are not beside the file: -I, the installed library */

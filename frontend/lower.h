@@ -182,11 +182,12 @@ typedef struct Lower {
     int rank;    /* in mode manual: the value that is each rank's number */
     VEC(RankGroup) groups;
     VEC(Sent) sent;
-    int nresults;      /* that the outermost operator of the statement must have */
-    bool full;         /* the net has as many nodes as it may have */
-    bool warned_shard; /* that strategies have no effect in this mode */
-    bool warned_stage; /* that stages have none */
-    int64_t nstages;   /* as said, on one rank too; 0: not, or they are to be found */
+    int nresults;       /* that the outermost operator of the statement must have */
+    bool full;          /* the net has as many nodes as it may have */
+    bool warned_shard;  /* that strategies have no effect in this mode */
+    bool warned_stage;  /* that stages have none */
+    Span pipeline_span; /* where pipeline_scheduler is said; line 0: it is not */
+    int64_t nstages;    /* as said, on one rank too; 0: not, or they are to be found */
     const Block *blocks;
     Span loss_span; /* line 0: no loss yet */
     BlockKind of;   /* the net is lowered for this block of it: train, eval or generate */
@@ -436,8 +437,9 @@ bool hints_matched(Lower *lower);
 /* ---------------------------------------------------------------- parallel.c, train.c */
 
 bool parallel_lower(Lower *lower, const Block *block); /* NULL: there is none. Before the net */
-bool dataset_lower(Lower *lower);                      /* after the net */
-bool train_lower(Lower *lower, const Block *block);    /* after the net */
+bool batches_check(Lower *lower); /* behind all that says how many batches a step has: whether stages can take them in their order */
+bool dataset_lower(Lower *lower); /* after the net */
+bool train_lower(Lower *lower, const Block *block); /* after the net */
 
 /* ---------------------------------------------------------------- asserts.c: settings of the parallel block */
 

@@ -123,7 +123,8 @@ static int64_t stages_found(const Lower *lower) {
 /* `auto`: as many as the compiler has found to be best (compiler/pipes.c), which begins with one. */
 static bool stages_auto(Lower *lower) {
     Graph *graph = lower->graph;
-    const int64_t found = stages_found(lower);
+    const int64_t parts = stages_found(lower), chunks = graph->settings.chunks;
+    const int64_t found = parts > 1 && chunks > 1 ? parts / chunks : parts;
     graph->settings.stages_auto = found == 0;
     if (found > 0 && graph->nranks % found == 0 && graph->settings.stages == 0) divide_ranks(graph, found);
     return true;
@@ -154,9 +155,15 @@ static bool eval_stages(Lower *lower, const Expr *value) {
 /* Of `stage 2` in this compilation. */
 static bool stage_exists(Lower *lower, int64_t stage, Span span) {
     const Settings *settings = &lower->graph->settings;
-    const int64_t n = lower->nstages > 0 ? lower->nstages : lower->overrides->auto_stages;
+    const int64_t stages = lower->nstages > 0 ? lower->nstages : lower->overrides->auto_stages;
+    const int64_t n = stages > 1 && settings->chunks > 1 ? stages * settings->chunks : stages;
     if (n == 0 || stage < n) return true;
-    diag_error(lower->diags, span, "there is no stage %lld: the net has %lld stage%s", (long long)stage, (long long)n, n == 1 ? "" : "s");
+    if (n > stages)
+        diag_error(lower->diags, span, "there is no stage %lld: %lld stages with %lld chunks are %lld parts of the net, which hints count",
+                   (long long)stage, (long long)stages, (long long)settings->chunks, (long long)n);
+    else
+        diag_error(lower->diags, span, "there is no stage %lld: the net has %lld stage%s", (long long)stage, (long long)n,
+                   n == 1 ? "" : "s");
     if (settings->stages_span.line) diag_note(lower->diags, settings->stages_span, "they are said here");
     if (n == 1)
         diag_hint(lower->diags, "the first stage is stage 0; parallel { stages = 2; } makes a second one");
@@ -205,16 +212,69 @@ static bool stages_check(const Lower *lower) {
     return false;
 }
 
+static const char *const pipeline_name[NPIPELINES] = {
+    [PIPELINE_1F1B] = "1f1b", [PIPELINE_GPIPE] = "gpipe", [PIPELINE_INTERLEAVED] = "interleaved"};
+
 static bool eval_pipeline(Lower *lower, const Expr *value) {
-    static const char *const names[NPIPELINES] = {[PIPELINE_1F1B] = "1f1b", [PIPELINE_GPIPE] = "gpipe"};
-    const int order = choice(lower, "pipeline_scheduler", value, names, NPIPELINES);
+    const int order = choice(lower, "pipeline_scheduler", value, pipeline_name, NPIPELINES);
+    lower->pipeline_span = lower_span(lower, value->loc);
     if (order >= 0) lower->graph->settings.pipeline = (Pipeline)order;
     return order >= 0;
+}
+
+static bool eval_chunks(Lower *lower, const Expr *value) {
+    Settings *settings = &lower->graph->settings;
+    settings->chunks_span = lower_span(lower, value->loc);
+    return integer_eval(lower, value, "chunks", 1, MAX_RANKS, &settings->chunks);
+}
+
+/* Several chunks are interleaved, and nothing else is. */
+static bool chunks_check(Lower *lower) {
+    Settings *settings = &lower->graph->settings;
+    const bool several = settings->chunks > 1, said = lower->pipeline_span.line > 0;
+    if (several && said && settings->pipeline != PIPELINE_INTERLEAVED) {
+        diag_error(lower->diags, settings->chunks_span, "chunks are for pipeline_scheduler = interleaved, and this is %s",
+                   pipeline_name[settings->pipeline]);
+        diag_note(lower->diags, lower->pipeline_span, "it is said here");
+        return false;
+    }
+    if (!several && settings->pipeline == PIPELINE_INTERLEAVED) {
+        diag_error(lower->diags, lower->pipeline_span,
+                   "interleaved is of stages that have several parts of the net each: chunks says how many");
+        diag_hint(lower->diags, "chunks = 2; or --chunks 2");
+        return false;
+    }
+    if (several) settings->pipeline = PIPELINE_INTERLEAVED;
+    if (several && settings->stages_span.line == 0 && lower->overrides->auto_stages == 0) {
+        diag_warning(lower->diags, WARN_NO_EFFECT, settings->chunks_span, "chunks has no effect: the net has no stages");
+        diag_hint(lower->diags, "parallel { stages = 2; } or --stages 2");
+    }
+    return true;
+}
+
+bool batches_check(Lower *lower) {
+    const Settings *settings = &lower->graph->settings;
+    const int stages = settings_stages(settings);
+    const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    int64_t parts = settings->micro_batches > 1 ? settings->micro_batches : 1;
+    const int64_t others = batches / parts;
+    if (settings_parts(settings) == stages || batches % stages == 0 || lower->overrides->micro_batches > 0)
+        return true; /* parts of batches that fit do too */
+    diag_error(
+        lower->diags, settings->chunks_span,
+        "a step has %lld batch%s, which is no multiple of %d stages: interleaved takes as many batches as there are stages at a time",
+        (long long)batches, batches == 1 ? "" : "es", stages);
+    if (settings->micro_span.line > 0) diag_note(lower->diags, settings->micro_span, "micro_batches is said here");
+    while (others * parts % stages != 0)
+        parts++;
+    diag_hint(lower->diags, "train { micro_batches = %lld; }", (long long)parts);
+    return false;
 }
 
 /* In the order in which they are read: the mesh is judged by the mode, and by the ranks of a stage. */
 enum {
     MODE,
+    CHUNKS,
     STAGES,
     PIPELINE,
     SEARCH,
@@ -234,6 +294,7 @@ enum {
     NPARALLEL
 };
 const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
+                                     [CHUNKS] = {"chunks", eval_chunks},
                                      [STAGES] = {"stages", eval_stages},
                                      [PIPELINE] = {"pipeline_scheduler", eval_pipeline},
                                      [SEARCH] = {"search", eval_search},
@@ -385,11 +446,14 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->shard_states = SHARD_OPTIMIZER;
     settings->shard_bytes = SHARD_BYTES;
     settings->strict_divide = flags->strict_divide;
-    bool given[NPARALLEL] = {[MODE] = flags->mode,           [SEARCH] = flags->search, [DATASET] = flags->dataset,
-                             [GRADIENTS] = flags->gradients, [MEMORY] = flags->memory, [SHARD_STATES] = flags->shard_states,
-                             [REGATHER] = flags->regather,   [STAGES] = flags->stages, [BATCH_NORM] = flags->batch_norm};
+    bool given[NPARALLEL] = {[MODE] = flags->mode,         [SEARCH] = flags->search,
+                             [DATASET] = flags->dataset,   [GRADIENTS] = flags->gradients,
+                             [MEMORY] = flags->memory,     [SHARD_STATES] = flags->shard_states,
+                             [REGATHER] = flags->regather, [STAGES] = flags->stages,
+                             [CHUNKS] = flags->chunks,     [BATCH_NORM] = flags->batch_norm};
     if (flags->auto_stages > 0) divide_ranks(lower->graph, flags->auto_stages);
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
+    ok &= flag_lower(lower, "--chunks", flags->chunks, eval_chunks);
     ok &= flag_lower(lower, "--stages", flags->stages, eval_stages);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
     ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
@@ -404,7 +468,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
     if (ok) warn_search(lower);
     if (ok && block) warn_manual(lower, block);
-    ok = ok && stages_check(lower);
+    ok = ok && stages_check(lower) && chunks_check(lower);
     return replicas_lower(lower) && ok && groups_check(lower);
 }
 

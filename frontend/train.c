@@ -230,7 +230,7 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
-    ok &= gradients_complete(lower, block, given[LOSS_SCALE]) && scales_matched(lower) && micro_complete(lower);
+    ok &= gradients_complete(lower, block, given[LOSS_SCALE]) && scales_matched(lower) && micro_complete(lower) && batches_check(lower);
     if (settings->restore_best && !settings->watch[WATCH_BEST].metric) {
         diag_error(lower->diags, lower_span(lower, block->loc), "restore best, and no checkpoint is the best one");
         diag_hint(lower->diags, "checkpoint every epoch best f1;");

@@ -74,7 +74,7 @@ struct Node {
     bool recompute; /* a forward node whose results are not kept: gradients take those of a copy (compiler/recompute.c). Not in texts */
     int copy_of;    /* computes once more what this node does; 0: none, as node 0 is a leaf */
     int micro;      /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
-    int stage;      /* of the ranks that run it, from 1; 0: all ranks do. Of forward nodes, behind pass stages. Not in texts */
+    int stage; /* the part of the net that it is of, from 1, which says the ranks that run it (stage_pin); 0: all ranks do. Of forward nodes, behind pass stages. Not in texts */
     const StageHint *asked; /* a forward node: the stage that the user, or `hints found`, wants it in; NULL: any. Not in texts */
     int update;             /* part of the update of state `update` - 1, which lies as that does; 0: of none. Not in texts */
     CommKind comm;          /* op convert: which; from and to are the layouts of in[0] and out[0] */
@@ -324,8 +324,9 @@ typedef struct FoundHint {
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
 #define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
-/* The order of the batches of a step in stages: each backward pass as soon as it can be; all forward passes before the first backward pass. */
-typedef enum { PIPELINE_1F1B, PIPELINE_GPIPE, NPIPELINES } Pipeline;
+/* The order of the batches of a step in stages: each backward pass as soon as it can be; all forward passes before the first backward pass; as the first, of stages that have several parts
+ * of the net (compiler/tasks.c). */
+typedef enum { PIPELINE_1F1B, PIPELINE_GPIPE, PIPELINE_INTERLEAVED, NPIPELINES } Pipeline;
 /* Places of texts: the net is compiled for each length, as with a -D of this number of its head (`length = [32, 64, 128]` of a csv). Not in texts. */
 enum { MAX_LENGTHS = 6 };
 typedef struct TextLengths {
@@ -408,8 +409,9 @@ typedef struct Settings {
     double regather_share;                   /* of the parameters, those first in the net; 0: all */
     int64_t stages;                          /* of the ranks, one behind the other; 0, 1: one. Not in texts: roles and layouts say it */
     bool stages_auto;                        /* they are to be found. Not in texts */
+    int64_t chunks;                          /* parts of the net that each stage has; 0, 1: one. Not in texts */
     Pipeline pipeline;                       /* the order of the batches of a step in the stages */
-    Span stages_span;                        /* where they are said */
+    Span stages_span, chunks_span;           /* where they are said */
     bool recompute_none;                     /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                  /* not in texts */
     VEC(Forbidden) forbids;
@@ -420,6 +422,11 @@ typedef struct Settings {
 /* Parts of the ranks, and of the net; 1 where there is no pipeline. */
 static inline int settings_stages(const Settings *settings) {
     return settings->stages > 1 ? (int)settings->stages : 1;
+}
+/* Parts of the net, each behind the one before it: stage s has parts s, s + p, s + 2 p .. of p stages. */
+static inline int settings_parts(const Settings *settings) {
+    const int stages = settings_stages(settings);
+    return stages > 1 && settings->chunks > 1 ? stages * (int)settings->chunks : stages;
 }
 /* The axes that strategies can name: those of the mesh, then those of hints blocks. */
 static inline int settings_naxes(const Settings *settings) {

@@ -418,7 +418,8 @@ static bool load_communication(Executor *executor, Cursor *cursor, int at, Actio
     const Step *step = &cursor->role->steps.at[at];
     const Prepared *prepared = &executor->prepared[step->request];
     *n = bucket_length(cursor->role, at);
-    bool same = *n == prepared->n && step->bucket == prepared->first->bucket;
+    bool same =
+        *n == prepared->n && (step->bucket == prepared->first->bucket || cursor->role != prepared->role); /* each role counts its buckets */
     for (int i = 0; same && i < *n; i++)
         same = step[i].request == prepared->first[i].request;
     if (!same)

@@ -72,6 +72,24 @@ Test(diff, fused_steps_are_said_with_their_members_and_what_has_no_memory) {
     unlink(a), unlink(b);
 }
 
+/* What one stage sends another is one communication, and a rank holds what its stage does. */
+Test(diff, roles_are_counted_once) {
+    static const char net[] =
+        "net n(batch = 64) { input x : f32[batch, 64]; param w1 : f32[64, 128] = normal(0.1); param w2 : f32[128, 16] = normal(0.1);\n"
+        "  h = tanh(matmul(x, w1)); y = tanh(matmul(h, w2)); loss mean(y * y); }\n"
+        "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.01); micro_batches = 2; }\n"
+        "parallel { stages = 2; %s }\nhints { h = stage 0; y.matmul = stage 1; }\n";
+    char a[64], b[64], out[OUTPUT_BYTES], text[1024];
+    snprintf(text, sizeof text, net, "");
+    make(a, "a", text, 2, 2);
+    snprintf(text, sizeof text, net, "pipeline_scheduler = gpipe;");
+    make(b, "b", text, 2, 2);
+    cr_expect_eq(run(a, b, NULL, out), EXIT_REJECTED, "%s", out);
+    cr_expect(strstr(out, "communications               5\n") != NULL, "two activations, two gradients, the loss: %s", out);
+    cr_expect(strstr(out, "states of a rank             32.0 KiB\n") != NULL, "%s", out);
+    unlink(a), unlink(b);
+}
+
 Test(diff, json_has_both_sides_of_every_change) {
     char a[64], b[64], out[OUTPUT_BYTES], other[2048];
     /* the same net under another strategy */

@@ -167,6 +167,19 @@ Test(explain, what_is_computed_otherwise_than_its_strategy_says) {
     compiled_finish(&x);
 }
 
+/* Each stage has steps of its own: what is said is of the one that computes the value, and of the one that receives it. */
+Test(explain, of_a_pipeline_the_stage_of_each_value_is_asked) {
+    static const char staged[] =
+        "net n(batch = 64) { input x : f32[batch, 64]; param w1 : f32[64, 64] = normal(0.1); param w2 : f32[64, 64] = normal(0.1);\n"
+        "  h1 = tanh(matmul(x, w1)); h2 = tanh(matmul(h1, w2)); loss mean(h2 * h2); }\n"
+        "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.01); micro_batches = 2; }\n"
+        "parallel { stages = 2; }\nhints { h1 = stage 0; h2.matmul = stage 1; }\n";
+    EXPECT(staged, 4, "h1", "stage        0, ranks 0 to 1: its hint", "fused        in one step with matmul h1.matmul", "predicted    ",
+           "conversion   exchange  ", "for matmul h2.matmul", "8.0 KiB received by all ranks, 4.0 KiB by the busiest; the least is 8.0 KiB",
+           "predicted to keep ranks 2 to 3 waiting for ");
+    EXPECT(staged, 4, "h2", "stage        1, ranks 2 to 3: ", "fused        in one step with matmul h2.matmul", "predicted    ");
+}
+
 Test(explain, an_unknown_name_is_answered_with_the_nearest) {
     static const struct {
         const char *name, *message;

@@ -5,6 +5,7 @@
 
 #include "compiler/facts.h"
 #include "compiler/oracle.h"
+#include "compiler/tasks.h"
 #include "compiler/timeline.h"
 
 #define LAYERS "h1 = tanh(matmul(x, w1)); h2 = tanh(matmul(h1, w2)); h3 = tanh(matmul(h2, w3)); h4 = tanh(matmul(h3, w4));"
@@ -96,6 +97,122 @@ Test(stages, batches_come_in_the_order_of_1f1b) {
     compiled(&x, NET_OF("micro_batches = 4; ", "stages = 4; pipeline_scheduler = gpipe;"), 4, 2);
     for (int r = 0; r < 4; r++)
         cr_expect_str_eq(order_of(&x, r), "F0 F1 F2 F3 B0 B1 B2 B3");
+    compiled_finish(&x);
+}
+
+/* The same, with the layer: "F1.0" is the forward pass of h1 for batch 0. */
+static const char *passes_of(Compiled *x, int role) {
+    const Role *r = &x->c.plan.programs.at[0].roles.at[role];
+    const char *order = "";
+    int batches[2][10] = {{0}};
+    for (int s = 0; s < r->steps.n; s++) {
+        const OpCode op = r->steps.at[s].op;
+        if (r->steps.at[s].kind != STEP_KERNEL || (op != OP_tanh && op != OP_tanh_grad)) continue;
+        const int layer = x->graph->nodes.at[r->steps.at[s].node].name[1] - '0';
+        order = arena_printf(&x->arena, "%s%s%c%d.%d", order, *order ? " " : "", op == OP_tanh ? 'F' : 'B', layer,
+                             batches[op != OP_tanh][layer]++);
+    }
+    return order;
+}
+
+/* As Megatron's: as many batches as stages through a chunk, then the same through the next one. */
+Test(stages, batches_come_in_the_order_of_interleaved_1f1b) {
+    Compiled x;
+    compiled(&x, NET_OF("micro_batches = 4; ", "stages = 2; chunks = 2;"), 2, 2);
+    cr_expect_str_eq(passes_of(&x, 0), "F1.0 F1.1 F3.0 F3.1 F1.2 B3.0 F1.3 B3.1 F3.2 B1.0 F3.3 B1.1 B3.2 B3.3 B1.2 B1.3");
+    cr_expect_str_eq(passes_of(&x, 1), "F2.0 F2.1 F4.0 B4.0 F4.1 B4.1 F2.2 B2.0 F2.3 B2.1 F4.2 B4.2 F4.3 B4.3 B2.2 B2.3");
+    compiled_finish(&x);
+}
+
+/* Whether all lists come to their ends where each task waits for the one before it. */
+static bool lists_end(const Turns *turns) {
+    enum { MOST = 8 * 4 * 32 };
+    static bool done[MOST][2];
+    int next[8] = {0}, ndone = 0;
+    const int nparts = turns->nstages * turns->nchunks;
+    memset(done, 0, sizeof done);
+    for (bool any = true; any;) {
+        any = false;
+        for (int s = 0; s < turns->nstages; s++) {
+            Turn turn;
+            while (turn_of(turns, s, next[s], &turn)) {
+                const int at = turn.part * turns->nbatches + turn.batch,
+                          other = turn.backward ? at + turns->nbatches : at - turns->nbatches;
+                cr_assert(turn.part % turns->nstages == s && !done[at][turn.backward]);
+                if (turn.backward ? !done[at][false] || (turn.part + 1 < nparts && !done[other][true])
+                                  : turn.part > 0 && !done[other][false])
+                    break;
+                done[at][turn.backward] = any = true;
+                next[s]++, ndone++;
+            }
+        }
+    }
+    return ndone == nparts * turns->nbatches * (turns->backward ? 2 : 1);
+}
+
+Test(stages, no_list_of_turns_waits_for_ever) {
+    for (int order = 0; order < NPIPELINES; order++)
+        for (int p = 2; p <= 6; p++)
+            for (int v = 1; v <= (order == PIPELINE_INTERLEAVED ? 4 : 1); v++)
+                for (int m = 1; m <= 4 * p; m++)
+                    for (int backward = 0; backward < 2; backward++) {
+                        const Turns turns = {(Pipeline)order, p, v, m, backward};
+                        if (order == PIPELINE_INTERLEAVED && backward && m % p != 0) continue; /* an error */
+                        cr_expect(lists_end(&turns), "order %d, %d stages, %d chunks, %d batches", order, p, v, m);
+                    }
+}
+
+Test(stages, a_part_holds_what_is_under_way) {
+    const Turns plain = {PIPELINE_1F1B, 4, 1, 8, true}, all = {PIPELINE_GPIPE, 4, 1, 8, true},
+                chunks = {PIPELINE_INTERLEAVED, 4, 2, 8, true};
+    for (int s = 0; s < 4; s++) {
+        cr_expect_eq(turns_held(&plain, s), 4 - s);
+        cr_expect_eq(turns_held(&all, s), 8);
+    }
+    cr_expect_eq(turns_held(&chunks, 0), 7); /* 10 forward passes and one more: 4 of each chunk, then 3 of the first */
+    cr_expect_eq(turns_held(&chunks, 4), 4);
+    cr_expect_eq(turns_held(&chunks, 3) + turns_held(&chunks, 7), 5);
+}
+
+Test(stages, a_stage_has_every_other_part) {
+    Compiled x;
+    compiled(&x, NET_OF("micro_batches = 2; ", "stages = 2; chunks = 2;"), 4, 2);
+    for (int k = 0; k < 4; k++) {
+        static const char *const layers[] = {"h1", "h2", "h3", "h4"}, *const parameters[] = {"w1", "w2", "w3", "w4"};
+        cr_expect_eq(stage_of(x.graph, layers[k]), k + 1);
+        const int state = graph_producer(x.graph, value_named(x.graph, parameters[k]))->state;
+        cr_expect_eq(x.graph->states.at[state].layout->pin.value, k % 2, "%s", parameters[k]);
+    }
+    compiled_finish(&x);
+}
+
+/* Two values that the second stage takes of the first: one message where latency is what they cost. */
+static int buckets_of_sends(Compiled *x, double latency_s) {
+    static Machine machine;
+    machine = machine_cpu;
+    machine.rank.latency_s = machine.node.latency_s = latency_s;
+    compiled_init(x, 2, 2);
+    x->options.machine = &machine;
+    cr_assert(
+        compiled_run(
+            x, "net n(batch = 64) { input x : f32[batch, 64]; param w1 : f32[64, 64] = normal(0.1); param w2 : f32[64, 64] = normal(0.1);\n"
+               "  a = tanh(matmul(x, w1)); b = relu(a); y = tanh(matmul(a, w2) * b); loss mean(y * b); }\n"
+               "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.01); micro_batches = 2; }\n"
+               "parallel { stages = 2; }\nhints { b = stage 0; y = stage 1; }\n"),
+        "%s", x->c.error.text);
+    const Role *role = &x->c.plan.programs.at[0].roles.at[1];
+    int n = 0;
+    for (int s = 0; s < role->steps.n; s++)
+        n += role->steps.at[s].kind == STEP_START && role->steps.at[s].bucket > 0 &&
+             role->instances.at[role->steps.at[s].in[0]].place == PLACE_ELSEWHERE;
+    return n;
+}
+
+Test(stages, sends_that_start_together_are_one_where_that_is_faster) {
+    Compiled x;
+    cr_expect_eq(buckets_of_sends(&x, 1e-3), 4, "two of each batch");
+    compiled_finish(&x);
+    cr_expect_eq(buckets_of_sends(&x, 0), 0);
     compiled_finish(&x);
 }
 
@@ -357,6 +474,20 @@ Test(stages, what_does_not_fit_otherwise_gets_stages) {
         const bool done = compiled_run(&x, arena_printf(&x.arena, net, cases[i].stages, cases[i].of_bytes));
         cr_expect_eq(done, cases[i].expected > 0, "case %zu: %s", i, compiled_said(&x));
         if (done) cr_expect_eq(x.b->nroles, cases[i].expected, "case %zu: %d stages", i, x.b->nroles);
+        compiled_finish(&x);
+    }
+}
+
+/* With v chunks (p - 1) / (v m + p - 1). */
+Test(stages, chunks_make_the_bubble_smaller) {
+    for (int batches = 2; batches <= 16; batches *= 2) {
+        Compiled x;
+        compiled_init(&x, 2, 2);
+        x.options.machine = &machine_gpu8;
+        cr_assert(compiled_run(&x, large_net(&x, batches, "stages = 2; chunks = 2;")));
+        build_time(x.b);
+        const double idle = timelines_idle(x.b->role_timelines, 2), formula = 1.0 / (2 * batches + 1);
+        cr_expect_lt(fabs(idle - formula), 0.02, "%d batches: %g, by the formula %g", batches, idle, formula);
         compiled_finish(&x);
     }
 }

@@ -37,6 +37,7 @@ static void read_flags(Arena *arena, const char *text, Overrides *flags) {
         if (!strcmp(flag, "--dataset")) flags->dataset = value;
         if (!strcmp(flag, "--gradients")) flags->gradients = value;
         if (!strcmp(flag, "--stages")) flags->stages = value;
+        if (!strcmp(flag, "--chunks")) flags->chunks = value;
         if (!strcmp(flag, "--shard") && flags->nshards < MAX_WORDS) shards[flags->nshards++] = value;
         if (!strcmp(flag, "--hints") && flags->nhint_files < MAX_WORDS) hints[flags->nhint_files++] = value;
         if (strcmp(flag, "-D") != 0 || !equals || flags->ndefines == MAX_WORDS) continue;

@@ -199,6 +199,7 @@ static void put_blocks(Text *text, const FuzzNet *net) {
                 mode_name[net->mode]);
     if (net->search != NULL && net->mode == MODE_AUTO) text_printf(text, "    search = %s;\n", net->search);
     if (net->stages > 1) text_printf(text, "    stages = %d;\n", net->stages);
+    if (net->chunks > 1) text_printf(text, "    chunks = %d;\n", net->chunks);
     if (net->naxes > 0) {
         text_printf(text, "    mesh (");
         for (int a = 0; a < net->naxes; a++)

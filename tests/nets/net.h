@@ -58,6 +58,7 @@ typedef struct FuzzNet {
     Regather regather;  /* as is said; what it is by default is not */
     int memory_percent; /* a rank may need so much of what it needs without this limit, if that is possible; 0: no limit */
     int stages;         /* of a pipeline; 1: none */
+    int chunks;         /* parts that each of them has */
     /* command line */
     int nranks, replicas; /* nranks: of a stage; replicas: mode data_parallel, else 0 */
     int optimize;

@@ -133,11 +133,14 @@ static void fix_integers(Make *make) {
 static void draw_stages(FuzzNet *net) {
     uint64_t random = net->seed + 2;
     int operators = 0;
-    net->stages = 1;
+    net->stages = net->chunks = 1;
     for (int i = 0; i < net->items.n; i++)
         operators += net->items.at[i].kind == FUZZ_OP;
     if (mode_hides(net->mode) || net->nranks > 6 || operators < 6 || !fuzz_chance(&random, 30)) return;
     net->stages = 2 + fuzz_below(&random, 2);
+    if (operators < 3 * net->stages || !fuzz_chance(&random, 40)) return;
+    net->chunks = 2; /* of as many batches as there are stages, or twice as many */
+    net->accumulate = net->stages * (1 + fuzz_below(&random, 2));
 }
 
 void draw_dataset(Make *make) {

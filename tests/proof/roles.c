@@ -103,6 +103,32 @@ Test(proof_roles, roles_that_wait_for_each_other_are_found) {
     refused(&f, "waits for ever");
 }
 
+/* What is one message for the sender is no two for the receiver. */
+Test(proof_roles, what_is_sent_together_is_received_together) {
+    static const char two[] =
+        "net n(batch = 16) { input x : f32[batch, 8]; param w1 : f32[8, 8] = normal(0.3); param w2 : f32[8, 8] = normal(0.3);\n"
+        "  a = tanh(matmul(x, w1)); b = relu(a); y = tanh(matmul(a, w2) * b); loss mean(y * b); }\n"
+        "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.1); micro_batches = 2; }\n"
+        "parallel { stages = 2; }\nhints { b = stage 0; y = stage 1; }\n";
+    Fixture f;
+    Error error;
+    arena_init(&f.arena);
+    plan_of(two, 2, &f.arena, &f.plan);
+    f.role = plan_role(&f.plan);
+    cr_assert(proved(&f.plan, &error), "%s", error.text);
+    Role *role = other(&f);
+    int joined = 0;
+    for (int s = 0; joined == 0 && s < role->steps.n; s++)
+        if (role->steps.at[s].kind == STEP_START && role->instances.at[role->steps.at[s].in[0]].place == PLACE_ELSEWHERE)
+            joined = role->steps.at[s].bucket;
+    cr_assert_gt(joined, 0);
+    for (int s = 0; s < role->steps.n; s++) {
+        Step *step = &role->steps.at[s];
+        step->bucket = step->bucket == joined ? 0 : step->bucket > joined ? step->bucket - 1 : step->bucket;
+    }
+    refused(&f, "it runs as one with other communications than in another role");
+}
+
 Test(proof_roles, what_ranks_hold_is_not_elsewhere) {
     Fixture f;
     begin(&f);

@@ -64,7 +64,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     case 5:
         net->shard_states = SHARD_OPTIMIZER;
         net->regather = REGATHER_NONE;
-        net->stages = 1;
+        net->stages = net->chunks = 1;
         break;
     case 6:
         net->redistribution = REDISTRIBUTE_AUTO;

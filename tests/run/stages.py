@@ -43,8 +43,9 @@ class Stages(Case):
         common = [*SMALL_GPT, "-I", os.path.join(harness.sources, "samples")]
         one = self.plan(self.path("gpt.dsl"), "one.plan", "--ranks", 1, *common)
         whole = self.prun(1, one, "--save", self.path("one.safetensors"))
-        for options in (["--search", "sharding_propagation"], ["--search", "sharding_propagation", "-O0"], ["--machine", "gpu8"]):
-            staged = self.plan(self.path("gpt.dsl"), "staged.plan", "--ranks", 8, "--stages", 4, *common, *options)
+        plain, chunks = ["--search", "sharding_propagation", "--stages", 4], ["--search", "sharding_propagation", "--stages", 4, "--chunks", 2]
+        for options in (plain, [*plain, "-O0"], ["--machine", "gpu8", "--stages", 4], chunks, [*chunks, "-O0"], ["--machine", "gpu8", "--stages", 2, "--chunks", 4]):
+            staged = self.plan(self.path("gpt.dsl"), "staged.plan", "--ranks", 8, *common, *options)
             found = self.prun(8, staged, "--save", self.path("staged.safetensors"))
             self.expect_equal(whole.losses(), found.losses())
             expected, trained = self.saved("one.safetensors"), self.saved("staged.safetensors")
@@ -62,31 +63,48 @@ class Stages(Case):
 
     def test_every_communicator_computes_the_same(self):
         one = self.prun(1, self.small("one", 1, 1))
-        plan = self.small("staged", 2, 4)
-        found = self.prun(4, plan)
-        self.expect_equal(one.losses(), found.losses())
-        self.assertEqual(found.texts(), self.ok(run([harness.prun, "--nproc", 4, plan], cwd=self.folder)).texts())
+        for parallel in ("", "chunks = 2;"):
+            plan = self.small("staged", 2, 4, parallel=parallel)
+            found = self.prun(4, plan)
+            self.expect_equal(one.losses(), found.losses())
+            self.assertEqual(found.texts(), self.ok(run([harness.prun, "--nproc", 4, plan], cwd=self.folder)).texts())
+            for way in ("shared", "messages", "nodes:2"):
+                self.assertEqual(found.texts(), self.ok(self.mpi(plan, 4, env={"PRUN_COMM": way})).texts(), way)
+
+    def test_what_two_stages_send_together_arrives(self):
+        """A second value of the first stage goes with the first in one message; the roles count their buckets each by itself."""
+        self.small("data", 1, 1)
+        self.write("branches.dsl", NET.replace("y = matmul(g, w3);", "c = h * 0.5 stage 0; y = matmul(g + c, w3);").replace("g = relu(matmul(h, w2));", "g = relu(matmul(h, w2)) stage 1;") % ("", 2, ""))
+        one, two = (self.plan(self.path("branches.dsl"), "b%d.plan" % ranks, "--ranks", ranks) for ranks in (1, 4))
+        self.assertRegex(self.read("b4.plan").decode(), r"start exchange \d+ \(\d+\) -> \(\d+\) stream=1 bucket=")
+        whole = self.prun(1, one).losses()
         for way in ("shared", "messages", "nodes:2"):
-            self.assertEqual(found.texts(), self.ok(self.mpi(plan, 4, env={"PRUN_COMM": way})).texts(), way)
+            self.expect_equal(whole, self.ok(self.mpi(two, 4, env={"PRUN_COMM": way})).losses())
+        self.expect_equal(whole, self.prun(4, two).losses())
+        self.assertRegex(self.ok(run([harness.pcc, "check", two], cwd=self.folder)).out, r"sent: program train sends \d+ bytes a step in the role that sends most, as it says")
 
     def test_an_evaluation_is_that_of_one_rank(self):
-        one, two = self.small("one", 1, 1), self.small("staged", 3, 6)
-        evaluations = [re.findall(r"eval: loss is (\S+), accuracy is (\S+) \((\d+) rows\)", self.prun(ranks, plan).out) for ranks, plan in ((1, one), (6, two))]
+        for stages, ranks, parallel in ((3, 6, ""), (2, 4, "chunks = 2;")):
+            self.expect_evaluated(ranks, self.small("staged", stages, ranks, parallel=parallel))
+
+    def expect_evaluated(self, nranks, two):
+        one = self.small("one", 1, 1)
+        evaluations = [re.findall(r"eval: loss is (\S+), accuracy is (\S+) \((\d+) rows\)", self.prun(ranks, plan).out) for ranks, plan in ((1, one), (nranks, two))]
         self.assertEqual(len(evaluations[0]), 3)
         for a, b in zip(*evaluations):
             self.expect_equal([float(a[0])], [float(b[0])])
             self.assertEqual(a[1:], b[1:])
         self.prun(1, one, "--save", self.path("w.safetensors"))
-        for ranks, plan, file in ((1, one, "one.npy"), (6, two, "staged.npy")):
+        for ranks, plan, file in ((1, one, "one.npy"), (nranks, two, "staged.npy")):
             self.prun(ranks, plan, "--eval", "--load", self.path("w.safetensors"), "--predict", self.path(file))
         self.assertEqual(self.read("one.npy"), self.read("staged.npy"))
 
     def test_a_checkpoint_goes_on_in_other_stages_and_on_other_ranks(self):
         whole = self.prun(1, self.small("one", 1, 1)).losses()
         for settings in ("", " per_rank"):
-            for number, (first, then) in enumerate((((2, 4), (3, 6)), ((4, 4), (1, 2)), ((1, 2), (2, 4)))):
+            for number, (first, then, parallel) in enumerate((((2, 4), (3, 6), ""), ((4, 4), (1, 2), ""), ((1, 2), (2, 4), ""), ((2, 4), (4, 4), "chunks = 2;"))):
                 kept = "kept%d%s" % (number, settings.strip())
-                begun = self.small("begun", *first, train="checkpoint every 5 steps%s;" % settings)
+                begun = self.small("begun", *first, train="checkpoint every 5 steps%s;" % settings, parallel=parallel)
                 self.prun(first[1], begun, "--checkpoint-dir", kept)
                 taken = [name for name in os.listdir(self.path(kept)) if "000000005" in name]
                 self.assertEqual(len(taken), 1, os.listdir(self.path(kept)))
