@@ -1,5 +1,5 @@
 /* attention: softmax(scale q k^T) v without the matrix of scores: its rule, its gradient, and what stands for it where a strategy splits the keys. Beside y it gives
- * of each query the largest score and the sum of exp(score - largest): what its gradient needs to compute the scores again. Where keys are split, each rank has the
+ * of each query the largest score and the sum of exp(score - largest), f32 where q has 16 bits: what its gradient needs to compute the scores again. Where keys are split, each rank has the
  * largest of its own and then sums over its own: a maximum, a sum and a product are completed, a row of v for each query. Tensors:
  *   q [lead.., share, m, d], k [lead.., n, d], v [lead.., n, e], y [lead.., share, m, e], numbers a query [lead.., share, m, 1], mask: broadcast to [lead.., share, m, n]
  * share, the queries' heads that have one head of keys and values, is left out where q has as many dimensions as k. (Milakov and Gimelshein, "Online normalizer
@@ -237,7 +237,8 @@ void split_attention(Graph *graph, const Node *node, int *out) {
         const int none = expand_emit(graph, node, OP_equal, sum, zero, NULL, "none");
         divisor = graph_emit(graph, OP_where, (int[]){none, one, sum}, 3, NULL, arena_printf(graph->arena, "%s.divisor", name), node->span);
     }
-    out[0] = expand_emit(graph, node, OP_div, product, divisor, NULL, "div");
+    out[0] = expand_cast(graph, node, expand_emit(graph, node, OP_div, product, divisor, NULL, "div"),
+                         graph->values.at[node->in[Q]].type.dtype, "y");
     out[1] = most;
     out[2] = sum;
 }
@@ -245,6 +246,7 @@ void split_attention(Graph *graph, const Node *node, int *out) {
 /* The same operator: the keys are a factor like others of it. Its origin is, of the forward expansion, what gives the sums. */
 void split_attention_grad(Graph *graph, const Node *node, int *out) {
     const Node *quotient = &graph->nodes.at[node->origin];
+    if (quotient->op == OP_cast) quotient = graph_producer(graph, quotient->in[0]);
     const Node *sums = graph_producer(graph, quotient->in[0]);
     assert(quotient->op == OP_div && sums->op == OP_attention_sums);
     const GradParts parts = {0, 1, 2, PART_OUT + 1, 3, PART_OUT, 4};

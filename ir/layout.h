@@ -40,6 +40,10 @@ static inline bool dtype_is_float(DType dtype) {
 static inline bool dtype_is_half(DType dtype) {
     return dtype == F16 || dtype == BF16;
 }
+/* What numbers that are computed of elements in 16 bits are kept in: f32. */
+static inline DType dtype_widened(DType dtype) {
+    return dtype_is_half(dtype) ? F32 : dtype;
+}
 
 /* ---------------------------------------------------------------- layout.c  (docs/architecture.md) */
 

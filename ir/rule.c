@@ -328,11 +328,6 @@ static bool turned_round(OpCode op, const TensorType *in, int nin, int at) {
     return false;
 }
 
-/* What 16 bits are added up in. */
-static DType wide_type(DType dtype) {
-    return dtype_is_half(dtype) ? F32 : dtype;
-}
-
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
     const Op *row = &op_table[op];
     int first = -1; /* of those that have one type */
@@ -340,7 +335,7 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
         char letter = op_type(op, false, i);
         if (letter == 't' && first >= 0 && in[i].dtype != in[first].dtype) return types_differ(in, first, i, error);
         if (letter == 't' && first < 0) first = i;
-        if (letter == 'w' && in[i].dtype != wide_type(in[first].dtype)) return types_differ(in, first, i, error);
+        if (letter == 'w' && in[i].dtype != dtype_widened(in[first].dtype)) return types_differ(in, first, i, error);
     }
     for (int i = 0; i < nin; i++) {
         unsigned accepted = op_dtypes(op, i);
@@ -394,7 +389,7 @@ static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *a
             if (op_type(op, false, i) == letter) *dtype = in[i].dtype;
         if (letter == 'b') *dtype = BOOL;
         if (letter == 'n') *dtype = I32;
-        if (letter == 'w') *dtype = wide_type(in[0].dtype);
+        if (letter == 'w') *dtype = dtype_widened(in[0].dtype);
         if (letter != 'a') continue;
         int to = op_attr(op, "to");
         const char *name = attr[to].given && attr[to].text ? attr[to].text : "f32";

@@ -1,5 +1,5 @@
-/* norm: layer_norm, rms_norm and their gradients over the field. The root of a row is the hash that stands for rsqrt, of the mean of squares plus eps; all else is
- * arithmetic: y = n weight (+ bias) with n = (x - mean) root. With g = dy weight the gradient of x is (g - n mean(g n) - mean(g)) root, for rms_norm without the last mean. */
+/* norm: layer_norm, rms_norm and their gradients over the field. The root of a row is the hash that stands for rsqrt, of the mean of squares plus eps; it is a result, and
+ * so is the mean of layer_norm, both of which the gradient takes as it is given them. All else is arithmetic: y = n weight (+ bias) with n = (x - mean) root. With g = dy weight the gradient of x is (g - n mean(g n) - mean(g)) root, for rms_norm without the last mean. */
 #include <stdlib.h>
 
 #include "proof/walk.h"
@@ -41,15 +41,33 @@ static Fe mean_of(const Rows *rows, const Fe *a, const Fe *b) {
     return fe_mul(sum, rows->inverse);
 }
 
-/* normalised: the row less its mean, times the root, which is returned. */
-static Fe normalise(const Rows *rows, const Fe *x, Fe *normalised) {
-    const Fe mean = rows->centered ? mean_of(rows, x, NULL) : 0;
+/* A row less its mean, times the root. */
+static void normalise(const Rows *rows, const Fe *x, Fe mean, Fe root, Fe *normalised) {
     for (int64_t k = 0; k < rows->n; k++)
-        normalised[k] = fe_sub(x[k], mean);
-    const Fe root = fe_hash(OP_rsqrt, fe_add(mean_of(rows, normalised, normalised), rows->eps));
-    for (int64_t k = 0; k < rows->n; k++)
-        normalised[k] = fe_mul(normalised[k], root);
-    return root;
+        normalised[k] = fe_mul(fe_sub(x[k], mean), root);
+}
+
+/* The mean of a row, 0 where it stays, and its root. */
+static void numbers_of(const Rows *rows, const Fe *x, Fe *mean, Fe *root, Fe *room) {
+    *mean = rows->centered ? mean_of(rows, x, NULL) : 0;
+    normalise(rows, x, *mean, 1, room);
+    *root = fe_hash(OP_rsqrt, fe_add(mean_of(rows, room, room), rows->eps));
+}
+
+/* Tensors of a number for each of the rows that x holds. */
+static bool numbers_fit(const Rows *rows, const FieldTensor *x, const FieldTensor *numbers, int n) {
+    bool fit = true;
+    for (int k = 0; fit && k < n; k++) {
+        int64_t count = 1;
+        fit = numbers[k].global.ndim == x->global.ndim;
+        for (int d = 0; fit && d < x->global.ndim; d++) {
+            const bool whole = numbers[k].global.dim[d] == 1;
+            count *= numbers[k].box.end[d] - numbers[k].box.begin[d];
+            fit = whole || (numbers[k].box.begin[d] == x->box.begin[d] && numbers[k].box.end[d] == x->box.end[d]);
+        }
+        fit = fit && count == rows->rows;
+    }
+    return fit;
 }
 
 static bool same_box(const FieldTensor *a, const FieldTensor *b) {
@@ -69,13 +87,16 @@ static Fe *room_for(const Rows *rows, char *why, size_t n) {
 bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     Rows rows;
     if (!rows_open(node, &in[0], &in[1], &rows, why, n)) return false;
-    if (!same_box(&in[0], &out[0]) || (rows.centered && !same_box(&in[1], &in[2])))
+    if (!same_box(&in[0], &out[0]) || (rows.centered && !same_box(&in[1], &in[2])) ||
+        !numbers_fit(&rows, &in[0], out + 1, 1 + rows.centered))
         return field_fail(why, n, "operands and result hold different boxes");
     Fe *normalised = room_for(&rows, why, n);
     for (int64_t row = 0; normalised && row < rows.rows; row++) {
         const int64_t slice = row / rows.together * rows.n;
-        Fe *y = out[0].at + row * rows.n;
-        normalise(&rows, in[0].at + row * rows.n, normalised);
+        Fe *y = out[0].at + row * rows.n, mean, *root = &out[1 + rows.centered].at[row];
+        numbers_of(&rows, in[0].at + row * rows.n, &mean, root, normalised);
+        if (rows.centered) out[1].at[row] = mean;
+        normalise(&rows, in[0].at + row * rows.n, mean, *root, normalised);
         for (int64_t k = 0; k < rows.n; k++) {
             y[k] = fe_mul(normalised[k], in[1].at[slice + k]);
             if (rows.centered) y[k] = fe_add(y[k], in[2].at[slice + k]);
@@ -90,13 +111,15 @@ bool norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
     if (!rows_open(node, &in[0], &in[2], &rows, why, n)) return false;
     bool same =
         same_box(&in[0], &in[1]) && same_box(&in[0], &out[0]) && same_box(&in[2], &out[1]) && (!rows.centered || same_box(&in[2], &out[2]));
-    if (!same) return field_fail(why, n, "operands and results hold different boxes");
+    if (!same || !numbers_fit(&rows, &in[0], in + 3, 1 + rows.centered))
+        return field_fail(why, n, "operands and results hold different boxes");
     for (int k = 1; k < node->nout; k++)
         tensor_fill(&out[k], 0);
     Fe *normalised = room_for(&rows, why, n), *g = normalised ? normalised + rows.n : NULL;
     for (int64_t row = 0; normalised && row < rows.rows; row++) {
         const int64_t slice = row / rows.together * rows.n, at = row * rows.n;
-        const Fe root = normalise(&rows, in[0].at + at, normalised), *dy = in[1].at + at;
+        const Fe root = in[3 + rows.centered].at[row], *dy = in[1].at + at;
+        normalise(&rows, in[0].at + at, rows.centered ? in[3].at[row] : 0, root, normalised);
         for (int64_t k = 0; k < rows.n; k++) {
             Fe *dweight = &out[1].at[slice + k];
             g[k] = fe_mul(dy[k], in[2].at[slice + k]);
@@ -111,15 +134,16 @@ bool norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
     return normalised != NULL;
 }
 
-/* dy = dn weight + n dweight + dbias, and dn = root (dc - n mean(n dc)) with c = x less its mean, as the derivative of the root is -root^3 mean(c dc). */
+/* Mean and root are for the gradient alone, and have no derivative here. dy = dn weight + n dweight + dbias, and dn = root (dc - n mean(n dc)) with c = x less its mean, as the derivative of the root is -root^3 mean(c dc). */
 bool norm_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
     Rows rows;
     if (!rows_open(node, &in[0], &in[1], &rows, why, n)) return false;
     Fe *normalised = room_for(&rows, why, n), *moved = normalised ? normalised + rows.n : NULL;
     for (int64_t row = 0; normalised && row < rows.rows; row++) {
         const int64_t slice = row / rows.together * rows.n, at = row * rows.n;
-        const Fe root = normalise(&rows, in[0].at + at, normalised),
-                 mean = din[0].at && rows.centered ? mean_of(&rows, din[0].at + at, NULL) : 0;
+        Fe own, root, mean = din[0].at && rows.centered ? mean_of(&rows, din[0].at + at, NULL) : 0;
+        numbers_of(&rows, in[0].at + at, &own, &root, normalised);
+        normalise(&rows, in[0].at + at, own, root, normalised);
         for (int64_t k = 0; k < rows.n; k++)
             moved[k] = din[0].at ? fe_sub(din[0].at[at + k], mean) : 0;
         const Fe along = mean_of(&rows, normalised, moved);

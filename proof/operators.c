@@ -222,7 +222,18 @@ static int64_t axis_given(const Node *node) {
     return node->attr[0].given ? node->attr[0].i : -1;
 }
 
-/* x and what has its shape; the others have the shape of operand `weight`, x's last dimensions, along which rows are needed whole: these have no letter. */
+/* Operands and results that are numbers of rows or queries, or terms of these, are f32 where the others have 16 bits. */
+static bool is_wide(const Node *node, bool result, int k) {
+    if (node->op == OP_layer_norm || node->op == OP_rms_norm || node->op == OP_dot_product_attention) return result && k > 0;
+    if (node->op == OP_layer_norm_grad || node->op == OP_rms_norm_grad) return !result && k > 2;
+    if (node->op == OP_attention_grad) return !result && (k == 5 || k == 6);
+    if (node->op == OP_cross_entropy_rows) return result;
+    if (node->op == OP_cross_entropy_rows_grad) return !result && k > 0;
+    return node->op == OP_attention_sums ? result || k == 3 : node->op == OP_attention_most && result;
+}
+
+/* x and what has its shape; numbers of its rows, of size 1 along these; the others have the shape of operand `weight`, x's last dimensions, along which rows are needed
+ * whole: these have no letter. */
 static bool normalising(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n) {
     const Plain x = plain_of(graph, node->in[0]), w = plain_of(graph, node->in[weight]);
     const int lead = x.ndim - w.ndim;
@@ -234,11 +245,13 @@ static bool normalising(const Graph *graph, const Node *node, int weight, Letter
     for (int part = 0; part < node->nin + node->nout; part++) {
         const bool is_in = part < node->nin;
         const int k = is_in ? part : part - node->nin;
-        const bool wide = is_in ? k < weight : k == 0;
-        const Plain own = plain_of(graph, is_in ? node->in[k] : node->out[k]), like = wide ? x : w;
-        if (own.ndim != like.ndim || memcmp(own.dim, like.dim, sizeof *own.dim * (size_t)own.ndim))
-            return fail(why, n, "operand or result of another shape than the rows or their weight");
-        for (int d = 0; wide && d < lead; d++)
+        const bool number = is_wide(node, !is_in, k), along = number || (is_in ? k < weight : k == 0);
+        const Plain own = plain_of(graph, is_in ? node->in[k] : node->out[k]), like = along ? x : w;
+        bool fits = own.ndim == like.ndim;
+        for (int d = 0; fits && d < own.ndim; d++)
+            fits = own.dim[d] == (number && d >= lead ? 1 : like.dim[d]);
+        if (!fits) return fail(why, n, "operand or result of another shape than the rows, their numbers or their weight");
+        for (int d = 0; along && d < lead; d++)
             (is_in ? letters->in[k] : letters->out[k])[own.hidden + d] = (int8_t)(first + d);
     }
     return true;
@@ -390,10 +403,10 @@ static bool arity_fits(const Node *node) {
         [OP_attention_grad] = {8, 3},
         [OP_attention_most] = {3, 1},
         [OP_attention_sums] = {5, 2},
-        [OP_layer_norm] = {3, 1},
-        [OP_rms_norm] = {2, 1},
-        [OP_layer_norm_grad] = {3, 3},
-        [OP_rms_norm_grad] = {3, 2},
+        [OP_layer_norm] = {3, 3},
+        [OP_rms_norm] = {2, 2},
+        [OP_layer_norm_grad] = {5, 3},
+        [OP_rms_norm_grad] = {4, 2},
         [OP_batch_norm] = {3, 3},
         [OP_batch_norm_grad] = {5, 3},
         [OP_conv2d] = {2, 1},
@@ -432,7 +445,7 @@ static bool result_fits(const Node *node, int result, DType dtype, DType common)
     if (is_comparison(node->op)) return dtype == BOOL;
     if (node->op == OP_first || (node->op == OP_topk && result == 1)) return dtype == I32;
     if (node->op == OP_einsum && node->attr[op_attr(OP_einsum, "wide")].i) return dtype_is_half(common) && dtype == F32;
-    if (node->op == OP_cross_entropy_rows) return dtype == (dtype_is_half(common) ? F32 : common);
+    if (is_wide(node, true, result)) return dtype == dtype_widened(common);
     if (node->op != OP_cast && node->op != OP_compress && node->op != OP_one_hot) return dtype == common;
     const Attr *to = &node->attr[op_attr(node->op, "to")];
     return (node->op != OP_compress || dtype_is_float(dtype)) && strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
@@ -449,7 +462,7 @@ static bool types_fit(const Graph *graph, const Node *node) {
     DType common = graph->values.at[node->in[node->op == OP_where ? 1 : 0]].type.dtype;
     for (int i = 0; i < node->nin; i++) {
         DType dtype = graph->values.at[node->in[i]].type.dtype;
-        const DType own = node->op == OP_cross_entropy_rows_grad && i > 0 && dtype_is_half(common) ? F32 : common; /* numbers a row */
+        const DType own = is_wide(node, false, i) ? dtype_widened(common) : common;
         if (i == index ? dtype != I32 && dtype != I64 : i == condition ? dtype != BOOL : dtype != own) return false;
     }
     for (int k = 0; k < node->nout; k++)

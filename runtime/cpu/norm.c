@@ -1,4 +1,5 @@
-/* norm: layer_norm, rms_norm and their gradients. Rows are contiguous: the dimensions that are normalised are the last ones, and whole here. The gradients of weight
+/* norm: layer_norm, rms_norm and their gradients, which take mean and root of each row as the operator gives them. Rows are contiguous: the dimensions that are normalised
+ * are the last ones, and whole here. The gradients of weight
  * and bias are sums over this rank's rows: of blocks of rows, and then of those in their order, so that they do not depend on the number of threads. */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,10 @@ static void forward_part(void *context, int64_t begin, int64_t end) {
 static bool forward(const KernelCall *call, Error *error) {
     NormRun run;
     if (!norm_open(call, 1, &run, error)) return false;
-    run.rows.bias = call->nin > 2 ? call->in[2].data : NULL;
+    const bool centered = call->op == OP_layer_norm;
+    run.rows.bias = centered ? call->in[2].data : NULL;
+    run.rows.mean = centered ? call->out[1].data : NULL;
+    run.rows.root = call->out[1 + centered].data;
     pool_run(call_pool(call), run.nrows, 1 + GRAIN / (3 * run.rows.n), forward_part, &run);
     return true;
 }
@@ -79,9 +83,12 @@ FOR_FLOATS(ADD_BLOCKS)
 static bool gradient(const KernelCall *call, Error *error) {
     NormRun run;
     if (!norm_open(call, 2, &run, error)) return false;
+    const bool centered = call->op == OP_layer_norm_grad;
     run.rows.dy = call->in[1].data;
+    run.rows.mean = centered ? call->in[3].data : NULL;
+    run.rows.root = call->in[3 + centered].data;
     run.dweight = call->out[1].data;
-    run.dbias = call->nout > 2 ? call->out[2].data : NULL;
+    run.dbias = centered ? call->out[2].data : NULL;
     run.nsums = run.rows.n * (call->nout - 1);
     run.block = (run.nrows + MOST_BLOCKS - 1) / MOST_BLOCKS;
     if (run.block < LEAST_ROWS) run.block = LEAST_ROWS;

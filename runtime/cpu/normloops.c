@@ -45,6 +45,8 @@ enum { LANES = 16 };
             const T *x = (const T *)run->x + row * n;                                                                                      \
             T *out = (T *)run->out + row * n;                                                                                              \
             const T mean = row_mean_##suffix(x, n, centered), root = row_root_##suffix(x, mean, n, run->eps);                              \
+            if (centered) ((T *)run->mean)[row] = mean;                                                                                    \
+            ((T *)run->root)[row] = root;                                                                                                  \
             if (centered) {                                                                                                                \
                 _Pragma("omp simd") for (int64_t k = 0; k < n; k++) out[k] = (x[k] - mean) * root * weight[k] + bias[k];                   \
             } else {                                                                                                                       \
@@ -59,7 +61,7 @@ enum { LANES = 16 };
         for (int64_t row = begin; row < end; row++) {                                                                                      \
             const T *x = (const T *)run->x + row * n, *dy = (const T *)run->dy + row * n;                                                  \
             T *dx = (T *)run->out + row * n;                                                                                               \
-            const T mean = row_mean_##suffix(x, n, centered), root = row_root_##suffix(x, mean, n, run->eps);                              \
+            const T mean = centered ? ((const T *)run->mean)[row] : 0, root = ((const T *)run->root)[row];                                 \
             double all = 0, along;                                                                                                         \
             if (centered) SUM(all, dy[k] * weight[k])                                                                                      \
             SUM(along, (double)(dy[k] * weight[k]) * ((x[k] - mean) * root))                                                               \

@@ -23,6 +23,8 @@ static void plain_norm(const KernelCall *call, bool centered) {
         row_numbers(call, i / n, n, centered, &mean, &root);
         const double scaled = (element_get(x, i) - mean) * root * element_get(weight, i % n);
         element_set(&call->out[0], i, centered ? scaled + element_get(&call->in[2], i % n) : scaled);
+        if (centered) element_set(&call->out[1], i / n, mean);
+        element_set(&call->out[1 + centered], i / n, root);
     }
 }
 
@@ -37,9 +39,11 @@ bool reference_rms_norm(const KernelCall *call, Error *error) {
 static void plain_norm_grad(const KernelCall *call, bool centered) {
     const Operand *x = &call->in[0], *dy = &call->in[1], *weight = &call->in[2];
     const int64_t n = shape_elements(&weight->local), rows = shape_elements(&x->local) / n;
+#define MEAN(row) (centered ? element_get(&call->in[3], row) : 0)
+#define ROOT(row) element_get(&call->in[3 + centered], row)
     for (int64_t i = 0; i < rows * n; i++) {
-        double mean, root, all = 0, along = 0;
-        row_numbers(call, i / n, n, centered, &mean, &root);
+        double all = 0, along = 0;
+        const double mean = MEAN(i / n), root = ROOT(i / n);
         for (int64_t k = 0; k < n; k++) {
             const int64_t j = i / n * n + k;
             const double g = element_get(dy, j) * element_get(weight, k);
@@ -52,14 +56,14 @@ static void plain_norm_grad(const KernelCall *call, bool centered) {
     for (int64_t k = 0; k < n; k++) {
         double dweight = 0, dbias = 0;
         for (int64_t row = 0; row < rows; row++) {
-            double mean, root;
-            row_numbers(call, row, n, centered, &mean, &root);
-            dweight += element_get(dy, row * n + k) * (element_get(x, row * n + k) - mean) * root;
+            dweight += element_get(dy, row * n + k) * (element_get(x, row * n + k) - MEAN(row)) * ROOT(row);
             dbias += element_get(dy, row * n + k);
         }
         element_set(&call->out[1], k, dweight);
         if (centered) element_set(&call->out[2], k, dbias);
     }
+#undef ROOT
+#undef MEAN
 }
 
 bool reference_layer_norm_grad(const KernelCall *call, Error *error) {

@@ -20,12 +20,13 @@ typedef struct SumLoops {
 } SumLoops;
 enum { SUM_RUN = 1024 }; /* what is longer is added up in halves */
 
-/* Rows of n elements for layer_norm, rms_norm, and of their gradients dy; out: of those dx. */
+/* Rows of n elements for layer_norm, rms_norm, and of their gradients dy; out: of those dx. mean, root: a number a row, which the operators give and their gradients
+ * take; mean is of layer_norm alone. */
 typedef struct NormRows {
     int64_t n;
     double eps;
     const void *x, *dy, *weight, *bias;
-    void *out;
+    void *out, *mean, *root;
 } NormRows;
 /* Rows [begin, end). Of gradients what they add to weight's, then bias's, is added to sums. */
 typedef void NormLoop(const NormRows *rows, int64_t begin, int64_t end, double *sums);

@@ -54,6 +54,14 @@ __device__ __forceinline__ double attention_gather(double own, bool largest, dou
     return all;
 }
 
+/* An element of y, or of attention_sums a term of one. */
+template <class T> __device__ __forceinline__ void attention_put(const KernelAttention &a, int64_t at, Number<T> number) {
+    if (a.given != NULL)
+        ((Number<T> *)a.y)[at] = number;
+    else
+        ((T *)a.y)[at] = (T)number;
+}
+
 /* most, sum, y: results, NULL where there is none; given: the largest scores, of attention_sums. */
 template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const __grid_constant__ KernelAttention a) {
     __shared__ double room[BLOCK];
@@ -65,16 +73,15 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const
                 most = score > most ? score : most;
             }
             most = (double)(Number<T>)attention_gather(most, true, room);
-            if (threadIdx.x == 0) ((T *)a.most)[query] = (T)most;
+            if (threadIdx.x == 0) ((Number<T> *)a.most)[query] = (Number<T>)most;
         } else {
-            most = (double)((const T *)a.given)[query];
+            most = (double)((const Number<T> *)a.given)[query];
         }
         if (a.sum == NULL) continue;
-        T *y = (T *)a.y + query * a.e;
         for (int64_t j = threadIdx.x; j < a.n; j += BLOCK)
             sum += attention_power(attention_score<T>(a, query, j), most);
         sum = attention_gather(sum, false, room);
-        if (threadIdx.x == 0) ((T *)a.sum)[query] = (T)sum;
+        if (threadIdx.x == 0) ((Number<T> *)a.sum)[query] = (Number<T>)sum;
         for (int64_t first = 0; first < a.e; first += BLOCK) {
             const int64_t x = first + threadIdx.x;
             double product = 0;
@@ -86,7 +93,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const
                 for (int64_t k = 0; k < left && x < a.e; k++)
                     product += room[k] * (double)((const T *)a.v)[attention_key(a, query, tile + k) * a.e + x];
             }
-            if (x < a.e) y[x] = (T)(a.given != NULL ? product : sum == 0 ? 0 : product / sum);
+            if (x < a.e) attention_put<T>(a, query * a.e + x, a.given != NULL ? product : sum == 0 ? 0 : product / sum);
         }
         __syncthreads();
     }
@@ -94,8 +101,8 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const
 
 /* p of a query and a key, and the slope of its score. */
 template <class T> __device__ __forceinline__ double attention_slope(const KernelAttention &a, int64_t query, int64_t j, double *p) {
-    const double sum = (double)((const T *)a.sum)[query];
-    *p = sum == 0 ? 0 : attention_power(attention_score<T>(a, query, j), (double)((const T *)a.most)[query]) / sum;
+    const double sum = (double)((const Number<T> *)a.sum)[query];
+    *p = sum == 0 ? 0 : attention_power(attention_score<T>(a, query, j), (double)((const Number<T> *)a.most)[query]) / sum;
     if (*p == 0) return 0;
     const double moved = attention_dot<T>(a.dy, query, a.v, attention_key(a, query, j), a.e) - attention_dot<T>(a.dy, query, a.y, query, a.e);
     return *p * moved * a.scale;
@@ -276,7 +283,7 @@ template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS
         for (int i = 0; i < TILE_EACH; i++) {
             const int64_t at = query + (row + i < left ? row + i : 0);
             own[i] = tile_query(a, at);
-            most[i] = a.given ? (float)((const T *)a.given)[at] : -(float)INFINITY;
+            most[i] = a.given ? (float)((const Number<T> *)a.given)[at] : -(float)INFINITY;
         }
         for (int64_t j = 0; j < end; j += TILE) {
             float score[TILE_EACH][TILE_EACH];
@@ -308,11 +315,11 @@ template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS
 #pragma unroll
         for (int i = 0; i < TILE_EACH; i++) {
             if (row + i >= left) continue;
-            if (column == 0 && !a.given) ((T *)a.most)[query + row + i] = (T)most[i];
-            if (column == 0 && a.sum) ((T *)a.sum)[query + row + i] = (T)sum[i];
+            if (column == 0 && !a.given) ((Number<T> *)a.most)[query + row + i] = most[i];
+            if (column == 0 && a.sum) ((Number<T> *)a.sum)[query + row + i] = sum[i];
             for (int c = 0; a.sum && c < COLUMNS; c++)
                 if (column + c * TILE_ACROSS < a.e)
-                    ((T *)a.y)[(query + row + i) * a.e + column + c * TILE_ACROSS] = (T)(a.given ? y[i][c] : sum[i] == 0 ? 0 : y[i][c] / sum[i]);
+                    attention_put<T>(a, (query + row + i) * a.e + column + c * TILE_ACROSS, a.given ? y[i][c] : sum[i] == 0 ? 0 : y[i][c] / sum[i]);
         }
     }
 }
@@ -325,7 +332,7 @@ template <class T> __device__ __forceinline__ TileSlope tile_slope(const KernelA
     float moved = 0;
     for (int64_t x = threadIdx.x % TILE_ACROSS; x < a.e; x += TILE_ACROSS)
         moved = fmaf((float)((const T *)a.dy)[query * a.e + x], (float)((const T *)a.y)[query * a.e + x], moved);
-    return {(float)((const T *)a.most)[query], (float)((const T *)a.sum)[query], tile_gather(moved, false)};
+    return {(float)((const Number<T> *)a.most)[query], (float)((const Number<T> *)a.sum)[query], tile_gather(moved, false)};
 }
 
 /* p of a query and a key, and the slope of its score: dot and gradient are q k^T and dy v^T. */

@@ -209,7 +209,7 @@ LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows,
 /* attention.cuh */
 
 /* queries, keys: of all heads; `group` heads of m queries share a head of n keys. y, most, sum: results, NULL where there is none, of a gradient operands; given: what
- * attention_sums is given as most, else NULL. dy NULL: no gradient. Query i of a head sees key j up to before + i where it is causal, and where the mask is not 0: it
+ * attention_sums is given as most, else NULL: then y is a term of a sum. Such terms, most, sum and given are of f32 where elements have 16 bits. dy NULL: no gradient. Query i of a head sees key j up to before + i where it is causal, and where the mask is not 0: it
  * lies along the leading dimensions of queries, then queries and keys. d, e: widths of q and k, of v and y, above 0. Types of reals. */
 typedef struct KernelAttention {
     const void *q, *k, *v, *dy, *given;
@@ -238,11 +238,11 @@ LAUNCHED kernels_rope(const KernelRope *rope, cudaStream_t stream);
 
 /* norm.cuh */
 
-/* rows of n elements, neither of them 0 but for rows of a gradient. bias NULL: rms_norm, whose mean is not taken off. Of a gradient dy is not NULL, out is that of x, and
- * dbias is NULL for rms_norm. Types of reals. */
+/* rows of n elements, neither of them 0 but for rows of a gradient. mean NULL: rms_norm, whose mean is not taken off. mean, root: a number a row, of f32 where elements
+ * have 16 bits: results, which a gradient takes. Of that dy is not NULL, and out is that of x. Types of reals. */
 typedef struct KernelNorm {
     const void *x, *dy, *weight, *bias;
-    void *out, *dweight, *dbias;
+    void *out, *mean, *root, *dweight, *dbias;
     int64_t rows, n;
     double eps;
     int dtype;

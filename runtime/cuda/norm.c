@@ -6,11 +6,14 @@ static bool norm(const KernelCall *call, bool centered, bool gradient, Error *er
     CudaContext *cuda = call->context;
     const Operand *x = &call->in[0], *weight = &call->in[gradient ? 2 : 1];
     const int64_t n = shape_elements(&weight->local);
+    const Operand *numbers = gradient ? &call->in[3] : &call->out[1]; /* the mean, where there is one, and the root */
     const KernelNorm args = {.x = x->data,
                              .dy = gradient ? call->in[1].data : NULL,
                              .weight = weight->data,
                              .bias = centered && !gradient ? call->in[2].data : NULL,
                              .out = call->out[0].data,
+                             .mean = centered ? numbers[0].data : NULL,
+                             .root = numbers[centered].data,
                              .dweight = gradient ? call->out[1].data : NULL,
                              .dbias = centered && gradient ? call->out[2].data : NULL,
                              .rows = shape_elements(&x->local) / n,

@@ -1,6 +1,5 @@
 /* norm: layer_norm, rms_norm and their gradients over contiguous rows. A row is a warp's, or a block's where it is long. The gradients of weight and bias are sums over
- * rows: a second kernel adds them up, for which the first leaves each row's mean and root in scratch memory. Every sum is of doubles, in one order, which follows from
- * sizes alone. */
+ * rows: a second kernel adds them up. Every sum is of doubles, in one order, which follows from sizes alone. */
 #pragma once
 
 enum { LONG_NORM = 1024 };
@@ -21,19 +20,33 @@ template <int THREADS> __device__ __forceinline__ double norm_sum(double sum) {
     return sum;
 }
 
-/* Rows [first, last). numbers: of a gradient, the mean and the root of each. */
-template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(const __grid_constant__ KernelNorm norm, int64_t first, int64_t last, Number<T> *numbers) {
+template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(const __grid_constant__ KernelNorm norm) {
     typedef Number<T> N;
     enum { EACH = BLOCK / THREADS };
-    const bool gradient = norm.dy != NULL, centered = gradient ? norm.dbias != NULL : norm.bias != NULL;
+    const bool gradient = norm.dy != NULL, centered = norm.mean != NULL;
     const int lane = threadIdx.x % THREADS;
     const double length = (double)norm.n;
     const T *weight = (const T *)norm.weight, *bias = (const T *)norm.bias;
-    for (int64_t base = first + (int64_t)blockIdx.x * EACH; base < last; base += (int64_t)gridDim.x * EACH) {
-        const int64_t row = base + threadIdx.x / THREADS, n = row < last ? norm.n : 0, at = n > 0 ? row * norm.n : 0;
+    for (int64_t base = (int64_t)blockIdx.x * EACH; base < norm.rows; base += (int64_t)gridDim.x * EACH) {
+        const int64_t row = base + threadIdx.x / THREADS, n = row < norm.rows ? norm.n : 0, at = n > 0 ? row * norm.n : 0;
         const T *x = (const T *)norm.x + at;
         T *out = (T *)norm.out + at;
-        N mean = 0;
+        N mean = 0, root = 0;
+        if (gradient) {
+            const T *dy = (const T *)norm.dy + at;
+            if (centered && n > 0) mean = ((const N *)norm.mean)[row];
+            if (n > 0) root = ((const N *)norm.root)[row];
+            double all = 0, along = 0;
+            for (int64_t k = lane; k < n; k += THREADS) {
+                const N g = (N)dy[k] * (N)weight[k];
+                all += (double)g;
+                along += (double)g * (double)(((N)x[k] - mean) * root);
+            }
+            const N share = (N)(norm_sum<THREADS>(along) / length), shift = centered ? (N)(norm_sum<THREADS>(all) / length) : (N)0;
+            for (int64_t k = lane; k < n; k += THREADS)
+                out[k] = (T)(((N)dy[k] * (N)weight[k] - ((N)x[k] - mean) * root * share - shift) * root);
+            continue;
+        }
         double sum = 0;
         if (centered) {
             for (int64_t k = lane; k < n; k += THREADS)
@@ -43,46 +56,32 @@ template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_ro
         sum = 0;
         for (int64_t k = lane; k < n; k += THREADS)
             sum += (double)((N)x[k] - mean) * (double)((N)x[k] - mean);
-        const N root = (N)(1 / sqrt(norm_sum<THREADS>(sum) / length + norm.eps));
-        if (!gradient) {
-            for (int64_t k = lane; k < n; k += THREADS)
-                out[k] = (T)(((N)x[k] - mean) * root * (N)weight[k] + (centered ? (N)bias[k] : (N)0));
-            continue;
-        }
-        const T *dy = (const T *)norm.dy + at;
-        double all = 0, along = 0;
-        for (int64_t k = lane; k < n; k += THREADS) {
-            const N g = (N)dy[k] * (N)weight[k];
-            all += (double)g;
-            along += (double)g * (double)(((N)x[k] - mean) * root);
-        }
-        const N share = (N)(norm_sum<THREADS>(along) / length), shift = centered ? (N)(norm_sum<THREADS>(all) / length) : (N)0;
+        root = (N)(1 / sqrt(norm_sum<THREADS>(sum) / length + norm.eps));
         for (int64_t k = lane; k < n; k += THREADS)
-            out[k] = (T)(((N)dy[k] * (N)weight[k] - ((N)x[k] - mean) * root * share - shift) * root);
+            out[k] = (T)(((N)x[k] - mean) * root * (N)weight[k] + (centered ? (N)bias[k] : (N)0));
         if (lane == 0 && n > 0) {
-            numbers[2 * (row - first)] = mean;
-            numbers[2 * (row - first) + 1] = root;
+            if (centered) ((N *)norm.mean)[row] = mean;
+            ((N *)norm.root)[row] = root;
         }
     }
 }
 
-/* What rows [first, last) add to the gradients of weight and bias: a warp's columns a block, whose other threads divide the rows among them, as blocks do that share the
- * columns (y of the grid). */
+/* The gradients of weight and bias: a warp's columns a block, whose other threads divide the rows among them, as blocks do that share the columns (y of the grid). */
 template <class T>
-__global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ KernelNorm norm, int64_t first, int64_t last, const Number<T> *numbers, ReduceParts parts, bool more) {
+__global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ KernelNorm norm, ReduceParts parts) {
     typedef Number<T> N;
     enum { DOWN = BLOCK / WARP };
     __shared__ double sums[2][BLOCK];
     const int x = threadIdx.x % WARP, y = threadIdx.x / WARP;
-    const int64_t n = norm.n, tiles = (n + WARP - 1) / WARP, each = (last - first + parts.parts - 1) / parts.parts;
+    const int64_t n = norm.n, tiles = (n + WARP - 1) / WARP, each = (norm.rows + parts.parts - 1) / parts.parts;
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const int64_t column = tile * WARP + x, begin = first + blockIdx.y * each, end = begin + each < last ? begin + each : last;
+        const int64_t column = tile * WARP + x, begin = blockIdx.y * each, end = begin + each < norm.rows ? begin + each : norm.rows;
         const bool inside = column < n;
         double dweight = 0, dbias = 0;
         if (inside)
             for (int64_t row = begin + y; row < end; row += DOWN) {
                 const N dy = (N)((const T *)norm.dy)[row * n + column];
-                dweight += (double)(dy * (((N)((const T *)norm.x)[row * n + column] - numbers[2 * (row - first)]) * numbers[2 * (row - first) + 1]));
+                dweight += (double)(dy * (((N)((const T *)norm.x)[row * n + column] - (norm.mean ? ((const N *)norm.mean)[row] : (N)0)) * ((const N *)norm.root)[row]));
                 dbias += (double)dy;
             }
         for (int half = DOWN / 2; half > 0; half /= 2) { /* rows y and y + half are added, as a tree */
@@ -110,46 +109,27 @@ __global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ Ke
                 }
         }
         if (!inside || y != 0) continue;
-        T *to = (T *)norm.dweight + column;
-        *to = (T)(dweight + (more ? (double)*to : 0));
-        if (!norm.dbias) continue;
-        to = (T *)norm.dbias + column;
-        *to = (T)(dbias + (more ? (double)*to : 0));
+        ((T *)norm.dweight)[column] = (T)dweight;
+        if (norm.dbias) ((T *)norm.dbias)[column] = (T)dbias;
     }
 }
 
-template <class T> static cudaError_t norm_launch_rows(const KernelNorm &norm, int64_t first, int64_t last, Number<T> *numbers, cudaStream_t stream) {
-    if (last == first) return cudaSuccess;
-    if (norm.n <= LONG_NORM)
-        LAUNCH((norm_rows<T, WARP>), blocks_for((last - first) * WARP, 1), BLOCK, 0, stream, norm, first, last, numbers);
-    else
-        LAUNCH((norm_rows<T, BLOCK>), blocks_for((last - first) * BLOCK, 1), BLOCK, 0, stream, norm, first, last, numbers);
-    return cudaGetLastError();
-}
-
-/* Scratch memory: counters, half of the rest for partial sums, half for the numbers of as many rows as fit. */
+/* Scratch memory: counters, and partial sums. */
 template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
-    if (!norm.dy) return norm_launch_rows<T>(norm, 0, norm.rows, NULL, stream);
-    const int64_t half = (scratch_bytes - SCRATCH_COUNTERS * (int64_t)sizeof(unsigned)) / 2 / 16 * 16, room = half / (2 * (int64_t)sizeof(Number<T>));
-    const int64_t tiles = (norm.n + WARP - 1) / WARP;
-    char *partial = (char *)scratch + SCRATCH_COUNTERS * sizeof(unsigned);
-    Number<T> *numbers = (Number<T> *)(partial + half);
-    int64_t first = 0;
-    do {
-        const int64_t last = norm.rows - first < room ? norm.rows : first + room;
-        cudaError_t status = norm_launch_rows<T>(norm, first, last, numbers, stream);
-        if (status != cudaSuccess) return status;
-        int64_t want = 8 * (int64_t)processors() / tiles, most = (last - first) / 64, fits = half / (tiles * 2 * WARP * (int64_t)sizeof(double));
-        want = want < most ? want : most;
-        want = want < fits ? want : fits;
-        const int parts = tiles > SCRATCH_COUNTERS || want < 1 ? 1 : (int)want;
-        dim3 grid(tiles > 1 << 20 ? 1u << 20 : (unsigned)tiles, (unsigned)parts);
-        LAUNCH((norm_columns<T>), grid, BLOCK, 0, stream, norm, first, last, numbers, ReduceParts{(unsigned *)scratch, partial, parts}, first > 0);
-        status = cudaGetLastError();
-        if (status != cudaSuccess) return status;
-        first = last;
-    } while (first < norm.rows);
-    return cudaSuccess;
+    if (norm.rows > 0 && norm.n <= LONG_NORM)
+        LAUNCH((norm_rows<T, WARP>), blocks_for(norm.rows * WARP, 1), BLOCK, 0, stream, norm);
+    else if (norm.rows > 0)
+        LAUNCH((norm_rows<T, BLOCK>), blocks_for(norm.rows * BLOCK, 1), BLOCK, 0, stream, norm);
+    const cudaError_t status = cudaGetLastError();
+    if (!norm.dy || status != cudaSuccess) return status;
+    const int64_t counters = SCRATCH_COUNTERS * (int64_t)sizeof(unsigned), tiles = (norm.n + WARP - 1) / WARP;
+    int64_t want = 8 * (int64_t)processors() / tiles, most = norm.rows / 64, fits = (scratch_bytes - counters) / (tiles * 2 * WARP * (int64_t)sizeof(double));
+    want = want < most ? want : most;
+    want = want < fits ? want : fits;
+    const int parts = tiles > SCRATCH_COUNTERS || want < 1 ? 1 : (int)want;
+    dim3 grid(tiles > 1 << 20 ? 1u << 20 : (unsigned)tiles, (unsigned)parts);
+    LAUNCH((norm_columns<T>), grid, BLOCK, 0, stream, norm, ReduceParts{(unsigned *)scratch, (char *)scratch + counters, parts});
+    return cudaGetLastError();
 }
 
 extern "C" cudaError_t kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {

@@ -330,10 +330,12 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
         run_softmax(true, &attr[0], &in[0], op == OP_log_softmax ? NULL : &in[1], out);
     else if (op == OP_softmax || op == OP_softmax_grad)
         run_softmax(false, &attr[0], &in[0], op == OP_softmax ? NULL : &in[1], out);
-    else if (op == OP_layer_norm || op == OP_rms_norm || op == OP_layer_norm_grad || op == OP_rms_norm_grad)
-        run_norm(op == OP_layer_norm || op == OP_layer_norm_grad, op == OP_layer_norm_grad || op == OP_rms_norm_grad, attr[0].f,
-                 (const double *const[]){in[0].at, in[1].at, in[2].at}, count(&in[0].shape), count(&in[nin - 1].shape), result, out->at);
-    else if (op == OP_batch_norm || op == OP_batch_norm_grad)
+    else if (op == OP_layer_norm || op == OP_rms_norm || op == OP_layer_norm_grad || op == OP_rms_norm_grad) {
+        const bool gradient = op == OP_layer_norm_grad || op == OP_rms_norm_grad;
+        run_norm(op == OP_layer_norm || op == OP_layer_norm_grad, gradient, attr[0].f,
+                 (const double *const[]){in[0].at, in[1].at, in[2].at, in[3].at, in[4].at}, count(&in[0].shape),
+                 count(&in[gradient ? 2 : 1].shape), result, out->at);
+    } else if (op == OP_batch_norm || op == OP_batch_norm_grad)
         run_batch_norm(op == OP_batch_norm_grad, attr[0].f, (const double *const[]){in[0].at, in[1].at, in[2].at, in[3].at, in[4].at},
                        count(&in[0].shape), in[0].shape.dim[1], count(&in[0].shape) / in[0].shape.dim[0] / in[0].shape.dim[1], result,
                        out->at);

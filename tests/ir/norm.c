@@ -18,8 +18,38 @@ Test(norm, factors_are_those_of_x_and_normalised_ones_have_reductions) {
         for (int i = 1; i < 3 && d > 0; i++)
             cr_expect_eq(rule.in[i][d - 1], rule.in[0][d]);
     }
+    cr_expect_eq(rule.nout, 3);
+    for (int o = 1; o < 3; o++) {
+        cr_expect(shape_equal(&rule.result[o].shape, &(Shape){3, {4, 1, 1}}), "a number a row");
+        cr_expect_eq(rule.out[o][0], rule.in[0][0]);
+        cr_expect_eq(rule.out[o][1], -1);
+    }
     cr_assert(infer(OP_rms_norm, eps, &rule, NULL, (Shape){2, {4, 6}}, (Shape){1, {6}}, (Shape){0}));
     cr_expect_eq(rule.factor[rule.in[0][1]].reductions, 1);
+    cr_expect_eq(rule.nout, 2);
+}
+
+Test(norm, numbers_of_rows_are_f32_where_rows_have_16_bits) {
+    for (DType dtype = 0; dtype < NDTYPES; dtype++) {
+        if (!dtype_is_float(dtype)) continue;
+        Rule rule;
+        RuleError error;
+        const DType wide = dtype_is_half(dtype) ? F32 : dtype, other = wide == F64 ? F32 : F64;
+        const Shape x = {2, {4, 6}}, w = {1, {6}}, row = {2, {4, 1}};
+        TensorType in[] = {{dtype, false, x}, {dtype, false, x}, {dtype, false, w}, {wide, false, row}, {wide, false, row}};
+        cr_assert(rule_infer(OP_layer_norm_grad, in, 5, eps, &rule, &error), "%s", error.text);
+        cr_expect_eq(rule.result[1].dtype, dtype);
+        in[4].dtype = other;
+        cr_expect_not(rule_infer(OP_layer_norm_grad, in, 5, eps, &rule, &error));
+        in[4] = (TensorType){wide, false, x};
+        cr_expect_not(rule_infer(OP_layer_norm_grad, in, 5, eps, &rule, &error));
+        cr_expect_str_eq(error.text, "%4 is not a number for each row of %0");
+        const TensorType forward[] = {{dtype, false, x}, {dtype, false, w}, {dtype, false, w}};
+        cr_assert(rule_infer(OP_layer_norm, forward, 3, eps, &rule, &error));
+        cr_expect_eq(rule.result[0].dtype, dtype);
+        cr_expect_eq(rule.result[1].dtype, wide);
+        cr_expect_eq(rule.result[2].dtype, wide);
+    }
 }
 
 /* Rows that are split make the gradients of weight and bias partial sums, and that of x none. */
@@ -27,7 +57,9 @@ Test(norm, gradients_of_weight_and_bias_lack_the_factors_of_rows) {
     for (int centered = 0; centered < 2; centered++) {
         Rule rule;
         const OpCode op = centered ? OP_layer_norm_grad : OP_rms_norm_grad;
-        cr_assert(infer(op, eps, &rule, NULL, (Shape){3, {4, 6, 3}}, (Shape){3, {4, 6, 3}}, (Shape){1, {3}}));
+        const Shape x = {3, {4, 6, 3}}, row = {3, {4, 6, 1}};
+        const TensorType in[] = {{F32, false, x}, {F32, false, x}, {F32, false, {1, {3}}}, {F32, false, row}, {F32, false, row}};
+        cr_assert(rule_infer(op, in, 4 + centered, eps, &rule, NULL));
         cr_expect_eq(rule.nout, 2 + centered);
         for (int o = 0; o < rule.nout; o++)
             for (int f = 0; f < 3; f++)
@@ -105,17 +137,23 @@ Test(norm, expansions_give_every_result) {
                 : "square(x) mean(y.square) constant() add(y.variance y.eps) rsqrt(y.raised) mul(x y.rsqrt) mul(y.normalised w)");
         const int last = graph.values.at[out[0]].node;
         cr_expect_eq(last, graph.nodes.n - 1);
-        node = (Node){.op = centered ? OP_layer_norm_grad : OP_rms_norm_grad, .nin = 3, .in = {x, dy, w}, .name = "g", .origin = last};
+        for (int k = 1; k <= 1 + centered; k++)
+            cr_expect(shape_equal(&graph.values.at[out[k]].type.shape, &(Shape){2, {4, 1}}), "number %d of a row", k);
+        node = (Node){.op = centered ? OP_layer_norm_grad : OP_rms_norm_grad,
+                      .nin = 4 + centered,
+                      .in = {x, dy, w, out[1], out[2]},
+                      .name = "g",
+                      .origin = last};
         own_attrs(&graph, &node)[0] = eps[0];
         first = graph.nodes.n;
         op_table[node.op].expand_split(&graph, &node, out);
         expansion_expect(
             &graph, first,
             centered
-                ? "mul(dy w) mul(g.mul y.normalised) mean(g.along) mul(y.normalised g.share) sub(g.mul g.taken) mean(g.mul) sub(g.sub g.mean) "
-                  "mul(g.centered y.rsqrt) mul(dy y.normalised) sum_to(g.turned) sum_to(dy)"
-                : "mul(dy w) mul(g.mul y.normalised) mean(g.along) mul(y.normalised g.share) sub(g.mul g.taken) mul(g.sub y.rsqrt) "
-                  "mul(dy y.normalised) sum_to(g.turned)");
+                ? "sub(x y.mean) mul(g.center y.rsqrt) mul(dy w) mul(g.mul g.normalised) mean(g.along) mul(g.normalised g.share) "
+                  "sub(g.mul g.taken) mean(g.mul) sub(g.sub g.mean) mul(g.centered y.rsqrt) mul(dy g.normalised) sum_to(g.turned) sum_to(dy)"
+                : "mul(x y.rsqrt) mul(dy w) mul(g.mul g.normalised) mean(g.along) mul(g.normalised g.share) sub(g.mul g.taken) "
+                  "mul(g.sub y.rsqrt) mul(dy g.normalised) sum_to(g.turned)");
         for (int k = 0; k <= 1 + centered; k++)
             cr_expect(shape_equal(&graph.values.at[out[k]].type.shape, k == 0 ? &(Shape){2, {4, 6}} : &(Shape){1, {6}}), "result %d", k);
         arena_finish(&arena);

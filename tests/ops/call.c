@@ -10,7 +10,7 @@
 
 DType call_dtype(OpCode op, int operand, DType dtype) {
     char letter = op_type(op, false, operand);
-    return letter == 'i' ? (dtype == F32 ? I32 : I64) : letter == 'b' ? BOOL : letter == 'w' && dtype_is_half(dtype) ? F32 : dtype;
+    return letter == 'i' ? (dtype == F32 ? I32 : I64) : letter == 'b' ? BOOL : letter == 'w' ? dtype_widened(dtype) : dtype;
 }
 
 static void open_operand(Operand *operand, const TensorType *type, Box box) {

@@ -136,11 +136,14 @@ void cases_norms(CaseFn *fn, void *context) {
             Shape weight = {.ndim = x[s].ndim - lead};
             memcpy(weight.dim, x[s].dim + lead, sizeof *weight.dim * (size_t)weight.ndim);
             const double n = (double)shape_elements(&weight), length = n + (double)shape_elements(&x[s]) / n;
+            Shape numbers = x[s];
+            for (int d = lead; d < x[s].ndim; d++)
+                numbers.dim[d] = 1;
             for (int centered = 0; centered < 2; centered++) {
                 CASE(.op = centered ? OP_layer_norm : OP_rms_norm, .nin = 2 + centered, .in = {x[s], weight, weight},
                      .attr = {NUMBER(1e-3)}, .length = n, .size = 8);
-                CASE(.op = centered ? OP_layer_norm_grad : OP_rms_norm_grad, .nin = 3, .in = {x[s], x[s], weight}, .attr = {NUMBER(1e-3)},
-                     .length = length, .size = 40 + length);
+                CASE(.op = centered ? OP_layer_norm_grad : OP_rms_norm_grad, .nin = 4 + centered,
+                     .in = {x[s], x[s], weight, numbers, numbers}, .attr = {NUMBER(1e-3)}, .length = length, .size = 40 + length);
             }
         }
 }
@@ -558,10 +561,10 @@ void cases_timed(CaseFn *fn, void *context) {
     CASE(.op = OP_sum_to, .nin = 1, .in = {x}, .attr = {INTS(1024)}, .length = 1024);
     row(fn, context, scores, -1);
     CASE(.op = OP_layer_norm, .nin = 3, .in = {SHAPE(4096, 256), SHAPE(256), SHAPE(256)}, .attr = {NUMBER(1e-5)}, .length = 256, .size = 8);
-    CASE(.op = OP_layer_norm_grad, .nin = 3, .in = {SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(256)}, .attr = {NUMBER(1e-5)}, .length = 4096,
-         .size = 4096);
-    CASE(.op = OP_rms_norm_grad, .nin = 3, .in = {SHAPE(1024, 4096), SHAPE(1024, 4096), SHAPE(4096)}, .attr = {NUMBER(1e-5)},
-         .length = 4096, .size = 4096);
+    CASE(.op = OP_layer_norm_grad, .nin = 5, .in = {SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(256), SHAPE(4096, 1), SHAPE(4096, 1)},
+         .attr = {NUMBER(1e-5)}, .length = 4096, .size = 4096);
+    CASE(.op = OP_rms_norm_grad, .nin = 4, .in = {SHAPE(1024, 4096), SHAPE(1024, 4096), SHAPE(4096), SHAPE(1024, 1)},
+         .attr = {NUMBER(1e-5)}, .length = 4096, .size = 4096);
     const Shape planes[] = {SHAPE(64, 64, 16, 16), SHAPE(64, 512, 1, 1)};
     for (size_t p = 0; p < COUNT(planes); p++) {
         const Shape c = SHAPE(planes[p].dim[1]);

@@ -66,27 +66,32 @@ Test(kernels, norms_are_pytorchs) {
     static const double dweight[2][4] = {{1.662662467916304, 2.0687278486033063, 1.3573962535157384, 0.38382796336686326},
                                          {-0.5235284787344612, 2.6213963915787803, 2.0311734099408785, 1.250024543904893}},
                         dbias[4] = {-0.5, 1.125, 0.25, 3.25};
-    const Shape rows = {2, {3, 4}}, row = {1, {4}};
+    const Shape rows = {2, {3, 4}}, row = {1, {4}}, numbers = {2, {3, 1}};
     const Attr eps[MAX_ATTRS] = {{.given = true, .f = 1e-5}};
     for (int rms = 0; rms < 2; rms++) {
-        double out[3][12];
+        double out[3][12], number[2][3]; /* of each row its mean, where there is one, and its root */
         Error error;
         KernelCall call = {
             .op = rms ? OP_rms_norm : OP_layer_norm,
             .attr = eps,
             .nin = 3 - rms,
-            .nout = 1,
+            .nout = 3 - rms,
             .in = {{(void *)x, F64, rows, rows, {0}}, {(void *)weight, F64, row, row, {0}}, {(void *)bias, F64, row, row, {0}}},
-            .out = {{out[0], F64, rows, rows, {0}}}};
+            .out = {{out[0], F64, rows, rows, {0}}, {number[0], F64, numbers, numbers, {0}}, {number[1], F64, numbers, numbers, {0}}}};
         cr_assert(backend_cpu.kernels[call.op](&call, &error));
+        cr_expect_float_eq(number[0][0], rms ? 0.8284457542 : 0.34375, 1e-9, "rms %d: %.17g", rms, number[0][0]);
         for (int i = 0; i < 12; i++)
             cr_expect_float_eq(out[0][i], y[rms][i], 1e-13 * (1 + fabs(y[rms][i])), "rms %d, y[%d] is %.17g", rms, i, out[0][i]);
         call = (KernelCall){
             .op = rms ? OP_rms_norm_grad : OP_layer_norm_grad,
             .attr = eps,
-            .nin = 3,
+            .nin = 5 - rms,
             .nout = 3 - rms,
-            .in = {{(void *)x, F64, rows, rows, {0}}, {(void *)dy, F64, rows, rows, {0}}, {(void *)weight, F64, row, row, {0}}},
+            .in = {{(void *)x, F64, rows, rows, {0}},
+                   {(void *)dy, F64, rows, rows, {0}},
+                   {(void *)weight, F64, row, row, {0}},
+                   {number[0], F64, numbers, numbers, {0}},
+                   {number[1], F64, numbers, numbers, {0}}},
             .out = {{out[0], F64, rows, rows, {0}}, {out[1], F64, row, row, {0}}, {out[2], F64, row, row, {0}}}};
         cr_assert(backend_cpu.kernels[call.op](&call, &error));
         for (int i = 0; i < 12; i++)
