@@ -3,9 +3,9 @@
  *
  * Before: simplify (no composites), no gradients. After: of the operators in f32
  * - a cross_entropy takes its logits as they are, and computes with them in f32;
- * - a matrix product takes its operands in 16 bits;
+ * - a matrix product, a convolution, an attention take their operands in 16 bits;
  * - what only moves elements, and elementwise arithmetic, takes them in 16 bits where all of them are that already, but for constants and parameters;
- * - all else takes them in f32: sums, norms, softmax, losses, powers, exponentials and logarithms, attention.
+ * - all else takes them in f32: sums, norms, softmax, losses, powers, exponentials and logarithms.
  * A cast is made once for each value, and is no operator that a user named: hints stay where they are. */
 #include <assert.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static bool gives_way(const Precision *p, int value) {
 /* The type in which a node takes its real operands; NDTYPES: as they are. */
 static DType type_for(const Precision *p, const Node *node) {
     bool narrow = true, half = false, real = false;
-    const bool product = op_table[node->op].product && node->nout == 1;
+    const bool product = op_table[node->op].product;
     if (node_is_leaf(node) || node->op == OP_cast || node->op == OP_cross_entropy_rows) return NDTYPES;
     for (int i = 0; i < node->nin; i++) {
         const DType dtype = dtype_at(p, node->in[i]);

@@ -63,10 +63,10 @@ static bool fits_cell(const Block *cell, const Expr *call) {
     }
     int i = 0;
     for (const Entry *entry = cell->entries; entry; entry = entry->next, i++) {
-        bool given = i < without_name || entry->value;
-        for (const Expr *item = call->items; item && !given; item = item->next)
-            given = item->kind == EXPR_KEYWORD && strcmp(entry->name, item->text) == 0;
-        if (!given) return false;
+        int given = i < without_name;
+        for (const Expr *item = call->items; item; item = item->next)
+            given += item->kind == EXPR_KEYWORD && strcmp(entry->name, item->text) == 0;
+        if (given > 1 || (given == 0 && !entry->value)) return false;
     }
     return without_name <= i;
 }

@@ -118,7 +118,8 @@ ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax
 
 /* ---- norm.c */
 
-RuleFn rule_layer_norm;      /* {eps}: x: [.., n..], weight, bias: [n..] -> x's, and mean and root of its rows, [.., 1..]; factors are x's dimensions, those of n.. with reductions */
+RuleFn
+    rule_layer_norm; /* {eps}: x: [.., n..], weight, bias: [n..] -> x's, and mean and root of its rows, [.., 1..]; factors are x's dimensions, those of n.. with reductions */
 RuleFn rule_rms_norm;        /* {eps}: x, weight likewise, without a mean */
 RuleFn rule_layer_norm_grad; /* {eps}: x, dy, weight, mean, root -> the gradients of x, weight and bias; the factors are the same */
 RuleFn rule_rms_norm_grad;   /* {eps}: x, dy, weight, root -> the gradients of x and weight */

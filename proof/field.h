@@ -3,7 +3,7 @@
  *
  *   field.c      arithmetic; the values that leaves begin with
  *   walk.c       loops over boxes; contraction.c: products over letters
- *   semantics.c  one hand-written function an operator; lookup.c: those that take indices; loss.c: those of cross_entropy, their letters too; norm.c: layer_norm, rms_norm; batchnorm.c: batch_norm, its letters too; attention.c, likewise; rope.c; updates.c: those of optimizers
+ *   semantics.c  one hand-written function an operator; lookup.c: those that take indices; loss.c: those of cross_entropy, their letters too; norm.c: layer_norm, rms_norm, batchnorm.c: batch_norm, attention.c, likewise; rope.c; updates.c: those of optimizers
  *   tangent.c    one hand-written derivative an operator: the reference of autodiff
  *   graphs.c     whole graphs: evaluation, sameness of two graphs, gradients against tangents
  *   adjoints.c   the gradient of each operator of a graph alone, at small sizes

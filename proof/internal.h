@@ -120,6 +120,7 @@ static inline int letter_new(Letters *letters, int64_t size) {
 bool put_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n); /* of put, likewise */
 bool along_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                    size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
+bool norm_letters(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n);     /* norm.c */
 bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters *letters, char *why, size_t n); /* batchnorm.c */
 /* attention.c: attention and what it is taken apart into. */
 bool attention_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);

@@ -2,7 +2,37 @@
  * so is the mean of layer_norm, both of which the gradient takes as it is given them. All else is arithmetic: y = n weight (+ bias) with n = (x - mean) root. With g = dy weight the gradient of x is (g - n mean(g n) - mean(g)) root, for rms_norm without the last mean. */
 #include <stdlib.h>
 
+#include "proof/internal.h"
 #include "proof/walk.h"
+
+/* ---------------------------------------------------------------- letters */
+
+/* x, and what has its shape, before operand `weight`; the first result is as these. Behind them what has the shape of the weight, x's last dimensions, along which rows are
+ * needed whole: these have no letter. Numbers of rows, of size 1 there, are the operator's further results, and the last operands of its gradient. */
+bool norm_letters(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n) {
+    const TensorType *x = &graph->values.at[node->in[0]].type, *w = &graph->values.at[node->in[weight]].type;
+    const bool gradient = weight > 1;
+    const int hidden = x->hidden, ndim = x->shape.ndim - hidden, nw = w->shape.ndim - hidden, lead = ndim - nw, first = letters->n;
+    if ((int)w->hidden != hidden || nw < 1 || lead < 0) return field_fail(why, n, "weight is not of the rows");
+    for (int d = 0; d < lead; d++)
+        letters->size[letters->n++] = x->shape.dim[hidden + d];
+    for (int part = 0; part < node->nin + node->nout; part++) {
+        const bool is_in = part < node->nin;
+        const int k = is_in ? part : part - node->nin;
+        const bool rows = is_in ? k < weight : k == 0, number = !rows && (is_in ? gradient && k > weight : !gradient);
+        const TensorType *own = &graph->values.at[is_in ? node->in[k] : node->out[k]].type;
+        const int from = rows || number ? 0 : lead; /* the dimension of x that the first of these is */
+        bool fits = (int)own->hidden == hidden && own->shape.ndim - hidden == ndim - from;
+        for (int d = from; fits && d < ndim; d++)
+            fits = own->shape.dim[hidden + d - from] == (number && d >= lead ? 1 : x->shape.dim[hidden + d]);
+        if (!fits) return field_fail(why, n, "operand or result of another shape than the rows, their numbers or their weight");
+        for (int d = from; d < lead; d++)
+            (is_in ? letters->in[k] : letters->out[k])[hidden + d] = (int8_t)(first + d);
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- values */
 
 typedef struct Rows {
     int64_t rows, n;  /* of this box */

@@ -232,31 +232,6 @@ static bool is_wide(const Node *node, bool result, int k) {
     return node->op == OP_attention_sums ? result || k == 3 : node->op == OP_attention_most && result;
 }
 
-/* x and what has its shape; numbers of its rows, of size 1 along these; the others have the shape of operand `weight`, x's last dimensions, along which rows are needed
- * whole: these have no letter. */
-static bool normalising(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n) {
-    const Plain x = plain_of(graph, node->in[0]), w = plain_of(graph, node->in[weight]);
-    const int lead = x.ndim - w.ndim;
-    if (w.ndim < 1 || lead < 0 || memcmp(x.dim + lead, w.dim, sizeof *w.dim * (size_t)w.ndim))
-        return fail(why, n, "weight is not of the rows");
-    for (int d = 0; d < lead; d++)
-        letter_new(letters, x.dim[d]);
-    const int first = letters->n - lead;
-    for (int part = 0; part < node->nin + node->nout; part++) {
-        const bool is_in = part < node->nin;
-        const int k = is_in ? part : part - node->nin;
-        const bool number = is_wide(node, !is_in, k), along = number || (is_in ? k < weight : k == 0);
-        const Plain own = plain_of(graph, is_in ? node->in[k] : node->out[k]), like = along ? x : w;
-        bool fits = own.ndim == like.ndim;
-        for (int d = 0; fits && d < own.ndim; d++)
-            fits = own.dim[d] == (number && d >= lead ? 1 : like.dim[d]);
-        if (!fits) return fail(why, n, "operand or result of another shape than the rows, their numbers or their weight");
-        for (int d = 0; along && d < lead; d++)
-            (is_in ? letters->in[k] : letters->out[k])[own.hidden + d] = (int8_t)(first + d);
-    }
-    return true;
-}
-
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
     return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb || op == OP_adafactor ||
@@ -620,11 +595,11 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return attention_letters(graph, node, letters, why, n);
     case OP_layer_norm:
     case OP_rms_norm:
-        return normalising(graph, node, 1, letters, why, n);
+        return norm_letters(graph, node, 1, letters, why, n);
     case OP_layer_norm_grad:
     case OP_rms_norm_grad:
         letters->linear = LINEAR_IN_SECOND;
-        return normalising(graph, node, 2, letters, why, n);
+        return norm_letters(graph, node, 2, letters, why, n);
     case OP_batch_norm:
         return batch_norm_letters(graph, node, 1, letters, why, n);
     case OP_batch_norm_grad:

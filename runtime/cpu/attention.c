@@ -12,84 +12,40 @@ enum { MOST_QUERIES = 128, MOST_KEYS = 256 }; /* of a block */
 
 /* Rows and columns of a block, and what of it is seen. */
 typedef struct Attention {
+    AttentionCall of;
     OpCode op;
-    DType dtype;
-    int64_t bytes;              /* of an element */
-    int64_t heads, group, m, n; /* heads of keys, queries' heads that share one, queries and keys of each */
-    int64_t d, e;               /* widths of q and k, of v and y */
-    int64_t block_m, block_n;
-    int64_t before; /* keys that query 0 sees beside its own where attention is causal: its index less that of key 0 */
-    bool causal;
-    double scale;
+    int64_t bytes; /* of an element */
     const char *q, *k, *v;
-    const uint8_t *mask; /* NULL: none */
-    int mask_ndim;       /* of the leading dimensions of queries, m left out */
-    int64_t mask_size[MAX_NDIM], mask_stride[MAX_NDIM], mask_m, mask_n;
+    int64_t block_m, block_n;
     Multiplier by;
     AttentionLoops loops;
 } Attention;
 
-/* Strides of the mask along the leading dimensions of the scores, the queries and the keys. */
-static void open_mask(Attention *a, const Operand *q, const Operand *mask) {
-    const int ndim = q->local.ndim; /* of the scores */
-    int64_t stride = 1;
-    a->mask = mask->data;
-    a->mask_ndim = ndim - 2;
-    for (int d = 0; d < ndim - 2; d++)
-        a->mask_size[d] = q->local.dim[d];
-    for (int d = mask->local.ndim - 1; d >= 0; d--) {
-        const int at = d + ndim - mask->local.ndim;
-        int64_t *own = at == ndim - 1 ? &a->mask_n : at == ndim - 2 ? &a->mask_m : &a->mask_stride[at];
-        *own = mask->global.dim[d] == 1 ? 0 : stride;
-        stride *= mask->local.dim[d];
-    }
-}
-
 static double score_count(const Attention *a) {
-    return (double)a->heads * (double)a->group * (double)a->m * (double)a->n;
+    return (double)a->of.heads * (double)a->of.group * (double)a->of.m * (double)a->of.n;
 }
 
 /* One library for all products of the call: what a block multiplies. */
 static bool open_library(const KernelCall *call, Attention *a, Error *error) {
     const int64_t m = a->block_m, n = a->block_n;
-    const ProductSize sizes[] = {{false, true, m, n, a->d},
-                                 {false, false, m, a->e, n},
-                                 {true, false, n, a->e, m},
-                                 {true, false, n, a->d, m},
-                                 {false, false, m, a->d, n}};
+    const ProductSize sizes[] = {{false, true, m, n, a->of.d},
+                                 {false, false, m, a->of.e, n},
+                                 {true, false, n, a->of.e, m},
+                                 {true, false, n, a->of.d, m},
+                                 {false, false, m, a->of.d, n}};
     const int count = a->op == OP_attention_grad ? 5 : a->op == OP_attention_most ? 1 : 2;
-    return multiplier_open(call, sizes, count, score_count(a) * (double)(a->d + a->e), &a->by, error);
+    return multiplier_open(call, sizes, count, score_count(a) * (double)(a->of.d + a->of.e), &a->by, error);
 }
 
 static bool attention_open(const KernelCall *call, Attention *a, Error *error) {
-    const bool gradient = call->op == OP_attention_grad;
-    const int keys = gradient ? 2 : 1, named = gradient                               ? 7
-                                               : call->op == OP_dot_product_attention ? 3
-                                               : call->op == OP_attention_most        ? 2
-                                                                                      : 4;
-    const Operand *q = &call->in[0], *k = &call->in[keys], *v = call->op == OP_attention_most ? k : k + 1;
-    const int queries = q->local.ndim - 2, lead = k->local.ndim - 2;
-    *a = (Attention){.op = call->op,
-                     .dtype = q->dtype,
-                     .bytes = dtype_bytes[q->dtype],
-                     .heads = 1,
-                     .group = queries > lead ? q->local.dim[lead] : 1,
-                     .m = q->local.dim[queries],
-                     .n = k->local.dim[lead],
-                     .d = q->local.dim[queries + 1],
-                     .e = v->local.dim[lead + 1],
-                     .causal = call->attr[0].i != 0,
-                     .before = q->box.begin[queries] - k->box.begin[lead],
-                     .q = q->data,
-                     .k = k->data,
-                     .v = v->data,
-                     .loops = vector_variant(vector_variants() - 1)->attention(q->dtype)};
-    for (int d = 0; d < lead; d++)
-        a->heads *= k->local.dim[d];
-    a->scale = call->attr[1].given ? call->attr[1].f : 1 / sqrt((double)a->d);
-    a->block_m = least(a->m, MOST_QUERIES);
-    a->block_n = least(a->n, MOST_KEYS);
-    if (call->nin > named) open_mask(a, q, &call->in[named]);
+    const DType dtype = call->in[0].dtype;
+    *a = (Attention){.of = attention_call(call),
+                     .op = call->op,
+                     .bytes = dtype_bytes[dtype],
+                     .loops = vector_variant(vector_variants() - 1)->attention(dtype)};
+    a->q = a->of.q, a->k = a->of.k, a->v = a->of.v;
+    a->block_m = least(a->of.m, MOST_QUERIES);
+    a->block_n = least(a->of.n, MOST_KEYS);
     return open_library(call, a, error);
 }
 
@@ -98,10 +54,10 @@ static MatrixAt matrix_at(const void *at, bool transposed, int64_t leading) {
 }
 
 static double number_at(const Attention *a, const void *numbers, int64_t i) {
-    return a->dtype == F32 ? (double)((const float *)numbers)[i] : ((const double *)numbers)[i];
+    return a->of.dtype == F32 ? (double)((const float *)numbers)[i] : ((const double *)numbers)[i];
 }
 static void number_put(const Attention *a, void *numbers, int64_t i, double number) {
-    if (a->dtype == F32)
+    if (a->of.dtype == F32)
         ((float *)numbers)[i] = (float)number;
     else
         ((double *)numbers)[i] = number;
@@ -109,8 +65,8 @@ static void number_put(const Attention *a, void *numbers, int64_t i, double numb
 
 /* Keys that the query may see, of the first n. */
 static int64_t seen_by(const Attention *a, int64_t query, int64_t n) {
-    if (!a->causal) return n;
-    const int64_t seen = a->before + query + 1;
+    if (!a->of.causal) return n;
+    const int64_t seen = a->of.before + query + 1;
     return seen < 0 ? 0 : least(seen, n);
 }
 
@@ -122,34 +78,35 @@ typedef struct Block {
 
 /* Where the mask of a head begins. */
 static const uint8_t *mask_of(const Attention *a, int64_t head) {
-    const uint8_t *mask = a->mask;
-    for (int d = a->mask_ndim - 1; d >= 0; d--) {
-        mask += head % a->mask_size[d] * a->mask_stride[d];
-        head /= a->mask_size[d];
+    const uint8_t *mask = a->of.mask;
+    for (int d = a->of.mask_ndim - 1; d >= 0; d--) {
+        mask += head % a->of.mask_size[d] * a->of.mask_stride[d];
+        head /= a->of.mask_size[d];
     }
     return mask;
 }
 
 /* Keys of the blocks that queries [query, query + rows) of a head see, of the first n: behind them is none that the mask leaves. */
 static int64_t blocks_seen(const Attention *a, int64_t head, int64_t query, int64_t rows, int64_t n) {
-    if (a->mask == NULL || a->mask_n == 0 || n == 0) return n;
-    const uint8_t *mask = mask_of(a, head) + query * a->mask_m;
+    if (a->of.mask == NULL || a->of.mask_n == 0 || n == 0) return n;
+    const uint8_t *mask = mask_of(a, head) + query * a->of.mask_m;
     int64_t seen = 0;
-    for (int64_t i = 0; i < (a->mask_m == 0 ? 1 : rows); i++)
+    for (int64_t i = 0; i < (a->of.mask_m == 0 ? 1 : rows); i++)
         for (int64_t j = n; j > seen; j--)
-            if (mask[i * a->mask_m + (j - 1) * a->mask_n]) seen = j;
+            if (mask[i * a->of.mask_m + (j - 1) * a->of.mask_n]) seen = j;
     return least((seen + a->block_n - 1) / a->block_n * a->block_n, n);
 }
 
 /* scores: row by row, block_n apart; what is not seen of a row is -infinity, or behind its seen ones. */
 static void block_scores(const Attention *a, const Block *b, char *scores) {
-    const char *q = a->q + (b->head * a->m + b->query) * a->d * a->bytes,
-               *k = a->k + (b->head / a->group * a->n + b->key) * a->d * a->bytes;
-    multiply(&a->by, matrix_at(q, false, a->d), matrix_at(k, true, a->d), b->rows, b->columns, a->d, a->scale, false, scores, a->block_n);
-    if (a->mask == NULL) return;
-    const uint8_t *mask = mask_of(a, b->head) + b->query * a->mask_m + b->key * a->mask_n;
+    const char *q = a->q + (b->head * a->of.m + b->query) * a->of.d * a->bytes,
+               *k = a->k + (b->head / a->of.group * a->of.n + b->key) * a->of.d * a->bytes;
+    multiply(&a->by, matrix_at(q, false, a->of.d), matrix_at(k, true, a->of.d), b->rows, b->columns, a->of.d, a->of.scale, false, scores,
+             a->block_n);
+    if (a->of.mask == NULL) return;
+    const uint8_t *mask = mask_of(a, b->head) + b->query * a->of.mask_m + b->key * a->of.mask_n;
     for (int64_t i = 0; i < b->rows; i++)
-        a->loops.hide(scores + i * a->block_n * a->bytes, mask + i * a->mask_m, a->mask_n, b->columns);
+        a->loops.hide(scores + i * a->block_n * a->bytes, mask + i * a->of.mask_m, a->of.mask_n, b->columns);
 }
 
 /* How many keys of the block row i of it sees. */
@@ -195,7 +152,7 @@ static void forward_row(const Forward *f, const Block *b, int64_t i, char *row, 
         if (y != NULL && most > old) {
             const double factor = exp(old - most);
             running->sum[i] *= factor;
-            a->loops.scale(y, a->e, factor);
+            a->loops.scale(y, a->of.e, factor);
         }
     }
     running->sum[i] += a->loops.powers(row, seen, shift_of(running->most[i]), 1);
@@ -215,28 +172,29 @@ static void forward_end(const Forward *f, int64_t first, int64_t rows, const Run
         if (f->most != NULL) number_put(a, f->most, first + i, running->most[i]);
         if (f->sum == NULL) continue;
         number_put(a, f->sum, first + i, running->sum[i]);
-        if (f->given == NULL) a->loops.scale(y + i * a->e * a->bytes, a->e, running->sum[i] == 0 ? 0 : 1 / running->sum[i]);
+        if (f->given == NULL) a->loops.scale(y + i * a->of.e * a->bytes, a->of.e, running->sum[i] == 0 ? 0 : 1 / running->sum[i]);
     }
 }
 
 static void forward_block(const Forward *f, int64_t item, char *scores, Running *running) {
     const Attention *a = &f->a;
     Block b = {.head = item / f->blocks, .query = item % f->blocks * a->block_m};
-    b.rows = least(a->block_m, a->m - b.query);
-    const int64_t first = b.head * a->m + b.query, n = blocks_seen(a, b.head, b.query, b.rows, seen_by(a, b.query + b.rows - 1, a->n));
-    char *y = f->y != NULL ? f->y + first * a->e * a->bytes : NULL;
+    b.rows = least(a->block_m, a->of.m - b.query);
+    const int64_t first = b.head * a->of.m + b.query,
+                  n = blocks_seen(a, b.head, b.query, b.rows, seen_by(a, b.query + b.rows - 1, a->of.n));
+    char *y = f->y != NULL ? f->y + first * a->of.e * a->bytes : NULL;
     forward_begin(f, first, b.rows, running);
     for (b.key = 0; b.key < n; b.key += b.columns) {
         b.columns = least(a->block_n, n - b.key);
         block_scores(a, &b, scores);
         for (int64_t i = 0; i < b.rows; i++)
-            forward_row(f, &b, i, scores + i * a->block_n * a->bytes, running, y != NULL && b.key > 0 ? y + i * a->e * a->bytes : NULL);
-        const char *v = a->v + (b.head / a->group * a->n + b.key) * a->e * a->bytes;
+            forward_row(f, &b, i, scores + i * a->block_n * a->bytes, running, y != NULL && b.key > 0 ? y + i * a->of.e * a->bytes : NULL);
+        const char *v = a->v + (b.head / a->of.group * a->of.n + b.key) * a->of.e * a->bytes;
         if (f->sum != NULL)
-            multiply(&a->by, matrix_at(scores, false, a->block_n), matrix_at(v, false, a->e), b.rows, a->e, b.columns, 1, b.key > 0, y,
-                     a->e);
+            multiply(&a->by, matrix_at(scores, false, a->block_n), matrix_at(v, false, a->of.e), b.rows, a->of.e, b.columns, 1, b.key > 0,
+                     y, a->of.e);
     }
-    for (int64_t i = 0; n == 0 && f->sum != NULL && i < b.rows * a->e; i++)
+    for (int64_t i = 0; n == 0 && f->sum != NULL && i < b.rows * a->of.e; i++)
         number_put(a, y, i, 0);
     forward_end(f, first, b.rows, running, y);
 }
@@ -246,7 +204,7 @@ static void forward_part(void *context, int64_t begin, int64_t end) {
     const Forward *f = context;
     for (int64_t w = begin; w < end; w++) {
         Running *running = (Running *)(f->room + w * f->worker_bytes);
-        for (int64_t item = w; item < f->a.heads * f->a.group * f->blocks; item += f->workers)
+        for (int64_t item = w; item < f->a.of.heads * f->a.of.group * f->blocks; item += f->workers)
             forward_block(f, item, (char *)(running + 1), running);
     }
 }
@@ -257,33 +215,30 @@ static int64_t workers_for(const KernelCall *call, double work, int64_t items) {
     return least(least(pool_threads(call_pool(call)), worth), items > 0 ? items : 1);
 }
 
-static bool forward(const KernelCall *call, Forward *f, Error *error) {
-    Attention *a = &f->a;
+static bool forward(const KernelCall *call, Error *error) {
+    Forward f;
+    Attention *a = &f.a;
     if (shape_elements(&call->out[0].local) == 0) return true;
     if (!attention_open(call, a, error)) return false;
-    f->blocks = parts_of(a->m, a->block_m);
-    f->worker_bytes = ((int64_t)sizeof(Running) + a->block_m * a->block_n * a->bytes + 63) / 64 * 64;
-    f->workers = workers_for(call, score_count(a) * (double)(a->d + a->e), a->heads * a->group * f->blocks);
-    f->room = aligned_alloc(64, (size_t)(f->workers * f->worker_bytes));
-    if (!f->room) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a block of scores of %s", op_table[call->op].name);
-    pool_run(call_pool(call), f->workers, 1, forward_part, f);
-    free(f->room);
+    f.given = a->of.given, f.y = a->of.y, f.most = a->of.most, f.sum = a->of.sum;
+    f.blocks = parts_of(a->of.m, a->block_m);
+    f.worker_bytes = ((int64_t)sizeof(Running) + a->block_m * a->block_n * a->bytes + 63) / 64 * 64;
+    f.workers = workers_for(call, score_count(a) * (double)(a->of.d + a->of.e), a->of.heads * a->of.group * f.blocks);
+    f.room = aligned_alloc(64, (size_t)(f.workers * f.worker_bytes));
+    if (!f.room) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a block of scores of %s", op_table[call->op].name);
+    pool_run(call_pool(call), f.workers, 1, forward_part, &f);
+    free(f.room);
     return multiplier_done(&a->by, error);
 }
 
 bool kernel_dot_product_attention(const KernelCall *call, Error *error) {
-    Forward f = {.y = call->out[0].data, .most = call->out[1].data, .sum = call->out[2].data};
-    return forward(call, &f, error);
+    return forward(call, error);
 }
-
 bool kernel_attention_most(const KernelCall *call, Error *error) {
-    Forward f = {.most = call->out[0].data};
-    return forward(call, &f, error);
+    return forward(call, error);
 }
-
 bool kernel_attention_sums(const KernelCall *call, Error *error) {
-    Forward f = {.given = call->in[3].data, .sum = call->out[0].data, .y = call->out[1].data};
-    return forward(call, &f, error);
+    return forward(call, error);
 }
 
 /* ---------------------------------------------------------------- gradient */
@@ -302,13 +257,13 @@ typedef struct Backward {
 /* powers: p of a block, from its scores. slopes: dy v^T of it, which become the slopes of the scores, times scale. */
 static void backward_rows(const Backward *g, const Block *b, char *powers, char *slopes) {
     const Attention *a = &g->a;
-    const int64_t first = b->head * a->m + b->query;
+    const int64_t first = b->head * a->of.m + b->query;
     for (int64_t i = 0; i < b->rows; i++) {
         char *p = powers + i * a->block_n * a->bytes, *slope = slopes + i * a->block_n * a->bytes;
         const double sum = number_at(a, g->sum, first + i);
         const int64_t seen = sum == 0 ? 0 : row_seen(a, b, i);
         a->loops.powers(p, seen, shift_of(number_at(a, g->most, first + i)), 1 / sum);
-        a->loops.slopes(p, slope, seen, g->along[first + i], a->scale);
+        a->loops.slopes(p, slope, seen, g->along[first + i], a->of.scale);
         clear_unseen(a, b, p, seen);
         clear_unseen(a, b, slope, seen);
     }
@@ -317,19 +272,19 @@ static void backward_rows(const Backward *g, const Block *b, char *powers, char 
 /* dq: of the head of queries. fresh: nothing is in the gradients of these keys yet; first: nor in that of these queries. */
 static void backward_block(const Backward *g, const Block *b, bool fresh, bool first, char *dq, char *powers) {
     const Attention *a = &g->a;
-    const int64_t row = b->head * a->m + b->query, key = b->head / a->group * a->n + b->key;
-    const char *q = a->q + row * a->d * a->bytes, *dy = g->dy + row * a->e * a->bytes;
+    const int64_t row = b->head * a->of.m + b->query, key = b->head / a->of.group * a->of.n + b->key;
+    const char *q = a->q + row * a->of.d * a->bytes, *dy = g->dy + row * a->of.e * a->bytes;
     char *slopes = powers + a->block_m * a->block_n * a->bytes;
     block_scores(a, b, powers);
-    multiply(&a->by, matrix_at(dy, false, a->e), matrix_at(a->v + key * a->e * a->bytes, true, a->e), b->rows, b->columns, a->e, 1, false,
-             slopes, a->block_n);
+    multiply(&a->by, matrix_at(dy, false, a->of.e), matrix_at(a->v + key * a->of.e * a->bytes, true, a->of.e), b->rows, b->columns, a->of.e,
+             1, false, slopes, a->block_n);
     backward_rows(g, b, powers, slopes);
-    multiply(&a->by, matrix_at(powers, true, a->block_n), matrix_at(dy, false, a->e), b->columns, a->e, b->rows, 1, !fresh,
-             g->dv + key * a->e * a->bytes, a->e);
-    multiply(&a->by, matrix_at(slopes, true, a->block_n), matrix_at(q, false, a->d), b->columns, a->d, b->rows, 1, !fresh,
-             g->dk + key * a->d * a->bytes, a->d);
-    multiply(&a->by, matrix_at(slopes, false, a->block_n), matrix_at(a->k + key * a->d * a->bytes, false, a->d), b->rows, a->d, b->columns,
-             1, !first, dq + b->query * a->d * a->bytes, a->d);
+    multiply(&a->by, matrix_at(powers, true, a->block_n), matrix_at(dy, false, a->of.e), b->columns, a->of.e, b->rows, 1, !fresh,
+             g->dv + key * a->of.e * a->bytes, a->of.e);
+    multiply(&a->by, matrix_at(slopes, true, a->block_n), matrix_at(q, false, a->of.d), b->columns, a->of.d, b->rows, 1, !fresh,
+             g->dk + key * a->of.d * a->bytes, a->of.d);
+    multiply(&a->by, matrix_at(slopes, false, a->block_n), matrix_at(a->k + key * a->of.d * a->bytes, false, a->of.d), b->rows, a->of.d,
+             b->columns, 1, !first, dq + b->query * a->of.d * a->bytes, a->of.d);
 }
 
 static void clear(const Attention *a, char *at, int64_t n) {
@@ -340,84 +295,79 @@ static void clear(const Attention *a, char *at, int64_t n) {
 /* One part of the keys of a head of keys, with all the queries that see them. */
 static void backward_item(const Backward *g, int64_t item, char *room) {
     const Attention *a = &g->a;
-    const int64_t head = item / g->parts, part = item % g->parts, begin = part * g->part_n, end = least(a->n, begin + g->part_n);
-    char *dq = part == 0 ? g->dq : g->terms + (part - 1) * a->heads * a->group * a->m * a->d * a->bytes;
-    if (a->causal || begin >= end) clear(a, dq + head * a->group * a->m * a->d * a->bytes, a->group * a->m * a->d);
+    const int64_t head = item / g->parts, part = item % g->parts, begin = part * g->part_n, end = least(a->of.n, begin + g->part_n);
+    char *dq = part == 0 ? g->dq : g->terms + (part - 1) * a->of.heads * a->of.group * a->of.m * a->of.d * a->bytes;
+    if (a->of.causal || begin >= end) clear(a, dq + head * a->of.group * a->of.m * a->of.d * a->bytes, a->of.group * a->of.m * a->of.d);
     Block b;
     for (b.key = begin; b.key < end; b.key += b.columns) {
         bool fresh = true;
         b.columns = least(a->block_n, end - b.key);
-        for (b.head = head * a->group; b.head < (head + 1) * a->group; b.head++)
-            for (b.query = 0; b.query < a->m; b.query += b.rows) {
-                b.rows = least(a->block_m, a->m - b.query);
-                if (seen_by(a, b.query + b.rows - 1, a->n) <= b.key) continue;
-                backward_block(g, &b, fresh, !a->causal && b.key == begin, dq + b.head * a->m * a->d * a->bytes, room);
+        for (b.head = head * a->of.group; b.head < (head + 1) * a->of.group; b.head++)
+            for (b.query = 0; b.query < a->of.m; b.query += b.rows) {
+                b.rows = least(a->block_m, a->of.m - b.query);
+                if (seen_by(a, b.query + b.rows - 1, a->of.n) <= b.key) continue;
+                backward_block(g, &b, fresh, !a->of.causal && b.key == begin, dq + b.head * a->of.m * a->of.d * a->bytes, room);
                 fresh = false;
             }
         if (!fresh) continue;
-        clear(a, g->dk + (head * a->n + b.key) * a->d * a->bytes, b.columns * a->d);
-        clear(a, g->dv + (head * a->n + b.key) * a->e * a->bytes, b.columns * a->e);
+        clear(a, g->dk + (head * a->of.n + b.key) * a->of.d * a->bytes, b.columns * a->of.d);
+        clear(a, g->dv + (head * a->of.n + b.key) * a->of.e * a->bytes, b.columns * a->of.e);
     }
 }
 
 static void backward_part(void *context, int64_t begin, int64_t end) {
     const Backward *g = context;
     for (int64_t w = begin; w < end; w++)
-        for (int64_t item = w; item < g->a.heads * g->parts; item += g->workers)
+        for (int64_t item = w; item < g->a.of.heads * g->parts; item += g->workers)
             backward_item(g, item, g->room + w * g->worker_bytes);
 }
 
 /* Ranges are of queries. */
 static void along_part(void *context, int64_t begin, int64_t end) {
     const Backward *g = context;
-    const int64_t row = g->a.e * g->a.bytes;
+    const int64_t row = g->a.of.e * g->a.bytes;
     for (int64_t i = begin; i < end; i++)
-        g->along[i] = g->a.loops.along(g->dy + i * row, g->y + i * row, g->a.e);
+        g->along[i] = g->a.loops.along(g->dy + i * row, g->y + i * row, g->a.of.e);
 }
 static void terms_part(void *context, int64_t begin, int64_t end) {
     const Backward *g = context;
-    const int64_t row = g->a.d * g->a.bytes, all = g->a.heads * g->a.group * g->a.m * row;
+    const int64_t row = g->a.of.d * g->a.bytes, all = g->a.of.heads * g->a.of.group * g->a.of.m * row;
     for (int64_t part = 1; part < g->parts; part++)
-        g->a.loops.add(g->dq + begin * row, g->terms + (part - 1) * all + begin * row, (end - begin) * g->a.d);
+        g->a.loops.add(g->dq + begin * row, g->terms + (part - 1) * all + begin * row, (end - begin) * g->a.of.d);
 }
 
 /* Parts of the keys so that each of so many threads has one, where they are worth it. */
 static void choose_parts(Backward *g, int nthreads) {
     const Attention *a = &g->a;
-    const double work = score_count(a) * (double)(a->d + a->e);
-    int64_t parts = a->heads > 0 ? parts_of(nthreads, a->heads) : 1;
-    parts = least(least(parts, parts_of(a->n, a->block_n)), 1 + (int64_t)(work / (1 << 22)));
-    g->part_n = parts_of(parts_of(a->n, a->block_n), parts) * a->block_n;
-    g->parts = parts_of(a->n, g->part_n);
+    const double work = score_count(a) * (double)(a->of.d + a->of.e);
+    int64_t parts = a->of.heads > 0 ? parts_of(nthreads, a->of.heads) : 1;
+    parts = least(least(parts, parts_of(a->of.n, a->block_n)), 1 + (int64_t)(work / (1 << 22)));
+    g->part_n = parts_of(parts_of(a->of.n, a->block_n), parts) * a->block_n;
+    g->parts = parts_of(a->of.n, g->part_n);
 }
 
 bool kernel_attention_grad(const KernelCall *call, Error *error) {
-    Backward g = {.dy = call->in[1].data,
-                  .y = call->in[4].data,
-                  .most = call->in[5].data,
-                  .sum = call->in[6].data,
-                  .dq = call->out[0].data,
-                  .dk = call->out[1].data,
-                  .dv = call->out[2].data};
+    Backward g;
     Attention *a = &g.a;
     if (!attention_open(call, a, error)) return false;
-    const int64_t queries = a->heads * a->group * a->m;
-    if (queries == 0 || a->n == 0) {
+    g.dy = a->of.dy, g.y = a->of.y, g.most = a->of.most, g.sum = a->of.sum, g.dq = a->of.dq, g.dk = a->of.dk, g.dv = a->of.dv;
+    const int64_t queries = a->of.queries;
+    if (queries == 0 || a->of.n == 0) {
         for (int o = 0; o < 3; o++)
             clear(a, call->out[o].data, shape_elements(&call->out[o].local));
         return true;
     }
     choose_parts(&g, call_most_threads(call));
-    g.workers = workers_for(call, 2 * score_count(a) * (double)(a->d + a->e), a->heads * g.parts);
+    g.workers = workers_for(call, 2 * score_count(a) * (double)(a->of.d + a->of.e), a->of.heads * g.parts);
     g.worker_bytes = (2 * a->block_m * a->block_n * a->bytes + 63) / 64 * 64;
-    const int64_t terms = (g.parts - 1) * queries * a->d * a->bytes;
+    const int64_t terms = (g.parts - 1) * queries * a->of.d * a->bytes;
     g.room = aligned_alloc(64, (size_t)(g.workers * g.worker_bytes + (queries * (int64_t)sizeof(double) + terms + 63) / 64 * 64));
     if (!g.room) return error_set(error, EXIT_ENVIRONMENT, "out of memory for blocks of scores of %s", op_table[call->op].name);
     g.along = (double *)(g.room + g.workers * g.worker_bytes);
     g.terms = (char *)(g.along + queries);
-    pool_run(call_pool(call), queries, 1 + GRAIN / a->e, along_part, &g);
+    pool_run(call_pool(call), queries, 1 + GRAIN / a->of.e, along_part, &g);
     pool_run(call_pool(call), g.workers, 1, backward_part, &g);
-    if (g.parts > 1) pool_run(call_pool(call), queries, 1 + GRAIN / a->d, terms_part, &g);
+    if (g.parts > 1) pool_run(call_pool(call), queries, 1 + GRAIN / a->of.d, terms_part, &g);
     free(g.room);
     return multiplier_done(&a->by, error);
 }

@@ -6,6 +6,9 @@
 
 enum { LANES = 16, COLUMNS = 256 };
 
+/* Elements of a channel. */
+#define COUNT(run) ((double)((run)->n * (run)->s))
+
 /* lane[..] += term, of element k of a row of run->s. */
 #define ADD_ROW(lane, term)                                                                                                                \
     {                                                                                                                                      \
@@ -28,7 +31,7 @@ enum { LANES = 16, COLUMNS = 256 };
         return lane[0];                                                                                                                                          \
     }                                                                                                                                                            \
     /* Channels [begin, end), one after the other. */                                                                                                            \
-    static void planes_##suffix(const BatchNorm *run, int64_t begin, int64_t end) {                                                                              \
+    static void planes_##suffix(const BatchNormCall *run, int64_t begin, int64_t end) {                                                                          \
         const int64_t s = run->s, step = run->c * s;                                                                                                             \
         for (int64_t c = begin; c < end; c++) {                                                                                                                  \
             const T *at = (const T *)run->x + c * s, *x;                                                                                                         \
@@ -36,11 +39,11 @@ enum { LANES = 16, COLUMNS = 256 };
             x = at;                                                                                                                                              \
             for (int64_t row = 0; row < run->n; row++, x += step)                                                                                                \
                 ADD_ROW(sums, x[k])                                                                                                                              \
-            const T mean = (T)(lanes_##suffix(sums) / run->count);                                                                                               \
+            const T mean = (T)(lanes_##suffix(sums) / COUNT(run));                                                                                               \
             x = at;                                                                                                                                              \
             for (int64_t row = 0; row < run->n; row++, x += step)                                                                                                \
                 ADD_ROW(squares, (double)(x[k] - mean) * (x[k] - mean))                                                                                          \
-            const T variance = (T)(lanes_##suffix(squares) / run->count);                                                                                        \
+            const T variance = (T)(lanes_##suffix(squares) / COUNT(run));                                                                                        \
             const T scale = (T)(1 / sqrt((double)variance + run->eps)) * ((const T *)run->weight)[c], bias = ((const T *)run->bias)[c];                          \
             T *y = (T *)run->out + c * s;                                                                                                                        \
             x = at;                                                                                                                                              \
@@ -51,7 +54,7 @@ enum { LANES = 16, COLUMNS = 256 };
             ((T *)run->variance)[c] = variance;                                                                                                                  \
         }                                                                                                                                                        \
     }                                                                                                                                                            \
-    static void planes_grad_##suffix(const BatchNorm *run, int64_t begin, int64_t end) {                                                                         \
+    static void planes_grad_##suffix(const BatchNormCall *run, int64_t begin, int64_t end) {                                                                     \
         const int64_t s = run->s, step = run->c * s;                                                                                                             \
         for (int64_t c = begin; c < end; c++) {                                                                                                                  \
             const T *x = (const T *)run->x + c * s, *dy = (const T *)run->dy + c * s;                                                                            \
@@ -62,7 +65,7 @@ enum { LANES = 16, COLUMNS = 256 };
                 ADD_ROW(along, dy[k] * ((x[k] - mean) * root))                                                                                                   \
             }                                                                                                                                                    \
             const double dbias = lanes_##suffix(sums), dweight = lanes_##suffix(along);                                                                          \
-            const T shift = (T)(dbias / run->count), share = (T)(dweight / run->count) * root, scale = ((const T *)run->weight)[c] * root;                       \
+            const T shift = (T)(dbias / COUNT(run)), share = (T)(dweight / COUNT(run)) * root, scale = ((const T *)run->weight)[c] * root;                       \
             T *dx = (T *)run->out + c * s;                                                                                                                       \
             x = (const T *)run->x + c * s, dy = (const T *)run->dy + c * s;                                                                                      \
             for (int64_t row = 0; row < run->n; row++, x += step, dy += step, dx += step) {                                                                      \
@@ -83,7 +86,7 @@ enum { LANES = 16, COLUMNS = 256 };
             sum += column[j];                                                                                                                                    \
         return sum;                                                                                                                                              \
     }                                                                                                                                                            \
-    static void columns_##suffix(const BatchNorm *run, int64_t first, int64_t channels) {                                                                        \
+    static void columns_##suffix(const BatchNormCall *run, int64_t first, int64_t channels) {                                                                    \
         const int64_t s = run->s, step = run->c * s, width = channels * s;                                                                                       \
         const T *at = (const T *)run->x + first * s, *x = at, *weight = (const T *)run->weight + first,                                                          \
                 *bias = (const T *)run->bias + first;                                                                                                            \
@@ -93,14 +96,14 @@ enum { LANES = 16, COLUMNS = 256 };
             _Pragma("omp simd") for (int64_t j = 0; j < width; j++) sums[j] += x[j];                                                                             \
         }                                                                                                                                                        \
         for (int64_t c = 0; c < channels; c++)                                                                                                                   \
-            ((T *)run->mean)[first + c] = number[c] = (T)(fold_##suffix(sums, c, s) / run->count);                                                               \
+            ((T *)run->mean)[first + c] = number[c] = (T)(fold_##suffix(sums, c, s) / COUNT(run));                                                               \
         spread_##suffix(mean, number, width, s);                                                                                                                 \
         x = at;                                                                                                                                                  \
         for (int64_t row = 0; row < run->n; row++, x += step) {                                                                                                  \
             _Pragma("omp simd") for (int64_t j = 0; j < width; j++) squares[j] += (double)(x[j] - mean[j]) * (x[j] - mean[j]);                                   \
         }                                                                                                                                                        \
         for (int64_t c = 0; c < channels; c++) {                                                                                                                 \
-            const T variance = ((T *)run->variance)[first + c] = (T)(fold_##suffix(squares, c, s) / run->count);                                                 \
+            const T variance = ((T *)run->variance)[first + c] = (T)(fold_##suffix(squares, c, s) / COUNT(run));                                                 \
             number[c] = (T)(1 / sqrt((double)variance + run->eps)) * weight[c];                                                                                  \
         }                                                                                                                                                        \
         spread_##suffix(scale, number, width, s);                                                                                                                \
@@ -111,7 +114,7 @@ enum { LANES = 16, COLUMNS = 256 };
             _Pragma("omp simd") for (int64_t j = 0; j < width; j++) y[j] = (x[j] - mean[j]) * scale[j] + shift[j];                                               \
         }                                                                                                                                                        \
     }                                                                                                                                                            \
-    static void columns_grad_##suffix(const BatchNorm *run, int64_t first, int64_t channels) {                                                                   \
+    static void columns_grad_##suffix(const BatchNormCall *run, int64_t first, int64_t channels) {                                                               \
         const int64_t s = run->s, step = run->c * s, width = channels * s;                                                                                       \
         const T *x = (const T *)run->x + first * s, *dy = (const T *)run->dy + first * s;                                                                        \
         const T *weight = (const T *)run->weight + first, *variance = (const T *)run->variance + first;                                                          \
@@ -129,8 +132,8 @@ enum { LANES = 16, COLUMNS = 256 };
         }                                                                                                                                                        \
         for (int64_t c = 0; c < channels; c++) {                                                                                                                 \
             const double dbias = fold_##suffix(sums, c, s), dweight = fold_##suffix(along, c, s);                                                                \
-            number[1][c] = (T)(dbias / run->count);                                                                                                              \
-            number[2][c] = (T)(dweight / run->count) * number[0][c];                                                                                             \
+            number[1][c] = (T)(dbias / COUNT(run));                                                                                                              \
+            number[2][c] = (T)(dweight / COUNT(run)) * number[0][c];                                                                                             \
             number[0][c] = weight[c] * number[0][c];                                                                                                             \
             ((T *)run->dweight)[first + c] = (T)dweight;                                                                                                         \
             ((T *)run->dbias)[first + c] = (T)dbias;                                                                                                             \
@@ -144,7 +147,7 @@ enum { LANES = 16, COLUMNS = 256 };
             _Pragma("omp simd") for (int64_t j = 0; j < width; j++) dx[j] = (dy[j] - shift[j] - (x[j] - mean[j]) * share[j]) * scale[j];                         \
         }                                                                                                                                                        \
     }                                                                                                                                                            \
-    static void batch_norm_##suffix(const BatchNorm *run, int64_t begin, int64_t end) {                                                                          \
+    static void batch_norm_##suffix(const BatchNormCall *run, int64_t begin, int64_t end) {                                                                      \
         if (run->s >= LANES) {                                                                                                                                   \
             (run->dy ? planes_grad_##suffix : planes_##suffix)(run, begin, end);                                                                                 \
             return;                                                                                                                                              \

@@ -9,7 +9,7 @@
 enum { LEAST_COLUMNS = 64 };
 
 typedef struct BatchRun {
-    BatchNorm norm;
+    BatchNormCall norm;
     BatchNormLoop *loop;
 } BatchRun;
 
@@ -18,62 +18,40 @@ static void channels_part(void *context, int64_t begin, int64_t end) {
     run->loop(&run->norm, begin, end);
 }
 
-/* x's box as [n, c, s]. */
-static BatchNorm batch_of(const KernelCall *call) {
-    const Operand *x = &call->in[0];
-    BatchNorm norm = {.n = x->local.dim[0], .c = x->local.dim[1], .s = 1, .eps = call->attr[0].f, .x = x->data, .out = call->out[0].data};
-    for (int d = 2; d < x->local.ndim; d++)
-        norm.s *= x->local.dim[d];
-    norm.count = (double)(norm.n * norm.s);
-    return norm;
-}
-
-static bool batch_norm(const KernelCall *call, BatchNorm norm, Error *error) {
+static bool batch_norm(const KernelCall *call, Error *error) {
     const DType dtype = call->in[0].dtype;
-    BatchRun run = {norm, vector_variant(vector_variants() - 1)->batch(dtype)};
+    const BatchRun run = {batch_norm_call(call), vector_variant(vector_variants() - 1)->batch(dtype)};
     if (!run.loop) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[dtype]);
-    int64_t least = 1 + GRAIN / (4 * norm.n * norm.s);
-    if (least * norm.s < LEAST_COLUMNS) least = LEAST_COLUMNS / norm.s; /* neighbours' columns go side by side */
-    pool_run(call_pool(call), norm.c, least, channels_part, &run);
+    int64_t least = 1 + GRAIN / (4 * run.norm.n * run.norm.s);
+    if (least * run.norm.s < LEAST_COLUMNS) least = LEAST_COLUMNS / run.norm.s; /* neighbours' columns go side by side */
+    pool_run(call_pool(call), run.norm.c, least, channels_part, (void *)&run);
     return true;
 }
 
 bool kernel_batch_norm(const KernelCall *call, Error *error) {
-    BatchNorm norm = batch_of(call);
-    norm.weight = call->in[1].data;
-    norm.bias = call->in[2].data;
-    norm.mean = call->out[1].data;
-    norm.variance = call->out[2].data;
-    return batch_norm(call, norm, error);
+    return batch_norm(call, error);
 }
-
 bool kernel_batch_norm_grad(const KernelCall *call, Error *error) {
-    BatchNorm norm = batch_of(call);
-    norm.dy = call->in[1].data;
-    norm.weight = call->in[2].data;
-    norm.mean = call->in[3].data;
-    norm.variance = call->in[4].data;
-    norm.dweight = call->out[1].data;
-    norm.dbias = call->out[2].data;
-    return batch_norm(call, norm, error);
+    return batch_norm(call, error);
 }
 
 /* ---------------------------------------------------------------- plain */
 
 /* Element i of a channel. */
-static int64_t place_of(const BatchNorm *norm, int64_t channel, int64_t i) {
+static int64_t place_of(const BatchNormCall *norm, int64_t channel, int64_t i) {
     return (i / norm->s * norm->c + channel) * norm->s + i % norm->s;
 }
 
 bool reference_batch_norm(const KernelCall *call, Error *error) {
-    const BatchNorm norm = batch_of(call);
+    const BatchNormCall norm = batch_norm_call(call);
+    const double count = (double)(norm.n * norm.s);
     (void)error;
     for (int64_t c = 0; c < norm.c; c++) {
         double mean = 0, variance = 0;
         for (int64_t i = 0; i < norm.n * norm.s; i++)
-            mean += element_get(&call->in[0], place_of(&norm, c, i)) / norm.count;
+            mean += element_get(&call->in[0], place_of(&norm, c, i)) / count;
         for (int64_t i = 0; i < norm.n * norm.s; i++)
-            variance += pow(element_get(&call->in[0], place_of(&norm, c, i)) - mean, 2) / norm.count;
+            variance += pow(element_get(&call->in[0], place_of(&norm, c, i)) - mean, 2) / count;
         for (int64_t i = 0; i < norm.n * norm.s; i++) {
             const double normalised = (element_get(&call->in[0], place_of(&norm, c, i)) - mean) / sqrt(variance + norm.eps);
             element_set(&call->out[0], place_of(&norm, c, i), normalised * element_get(&call->in[1], c) + element_get(&call->in[2], c));
@@ -85,7 +63,8 @@ bool reference_batch_norm(const KernelCall *call, Error *error) {
 }
 
 bool reference_batch_norm_grad(const KernelCall *call, Error *error) {
-    const BatchNorm norm = batch_of(call);
+    const BatchNormCall norm = batch_norm_call(call);
+    const double count = (double)(norm.n * norm.s);
     (void)error;
     for (int64_t c = 0; c < norm.c; c++) {
         const double mean = element_get(&call->in[3], c), deviation = sqrt(element_get(&call->in[4], c) + norm.eps);
@@ -98,7 +77,7 @@ bool reference_batch_norm_grad(const KernelCall *call, Error *error) {
         for (int64_t i = 0; i < norm.n * norm.s; i++) {
             const int64_t at = place_of(&norm, c, i);
             const double normalised = (element_get(&call->in[0], at) - mean) / deviation;
-            const double rest = element_get(&call->in[1], at) - dbias / norm.count - normalised * dweight / norm.count;
+            const double rest = element_get(&call->in[1], at) - dbias / count - normalised * dweight / count;
             element_set(&call->out[0], at, rest * element_get(&call->in[2], c) / deviation);
         }
         element_set(&call->out[1], c, dweight);

@@ -38,7 +38,7 @@ enum { LANES = 16 };
         SUM(sum, (double)(x[k] - mean) * (x[k] - mean))                                                                                    \
         return (T)(1 / sqrt(sum / (double)n + eps));                                                                                       \
     }                                                                                                                                      \
-    static inline void norm_rows_##suffix(const NormRows *run, int64_t begin, int64_t end, bool centered) {                                \
+    static inline void norm_rows_##suffix(const NormCall *run, int64_t begin, int64_t end, bool centered) {                                \
         const int64_t n = run->n;                                                                                                          \
         const T *weight = run->weight, *bias = run->bias;                                                                                  \
         for (int64_t row = begin; row < end; row++) {                                                                                      \
@@ -54,7 +54,7 @@ enum { LANES = 16 };
             }                                                                                                                              \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    static inline void norm_grad_rows_##suffix(const NormRows *run, int64_t begin, int64_t end, double *sums, bool centered) {             \
+    static inline void norm_grad_rows_##suffix(const NormCall *run, int64_t begin, int64_t end, double *sums, bool centered) {             \
         const int64_t n = run->n;                                                                                                          \
         const T *weight = run->weight;                                                                                                     \
         double *dweight = sums, *dbias = sums + n;                                                                                         \
@@ -82,16 +82,16 @@ enum { LANES = 16 };
             }                                                                                                                              \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    static void layer_norm_##suffix(const NormRows *run, int64_t begin, int64_t end, double *sums) {                                       \
+    static void layer_norm_##suffix(const NormCall *run, int64_t begin, int64_t end, double *sums) {                                       \
         (void)sums, norm_rows_##suffix(run, begin, end, true);                                                                             \
     }                                                                                                                                      \
-    static void rms_norm_##suffix(const NormRows *run, int64_t begin, int64_t end, double *sums) {                                         \
+    static void rms_norm_##suffix(const NormCall *run, int64_t begin, int64_t end, double *sums) {                                         \
         (void)sums, norm_rows_##suffix(run, begin, end, false);                                                                            \
     }                                                                                                                                      \
-    static void layer_norm_grad_##suffix(const NormRows *run, int64_t begin, int64_t end, double *sums) {                                  \
+    static void layer_norm_grad_##suffix(const NormCall *run, int64_t begin, int64_t end, double *sums) {                                  \
         norm_grad_rows_##suffix(run, begin, end, sums, true);                                                                              \
     }                                                                                                                                      \
-    static void rms_norm_grad_##suffix(const NormRows *run, int64_t begin, int64_t end, double *sums) {                                    \
+    static void rms_norm_grad_##suffix(const NormCall *run, int64_t begin, int64_t end, double *sums) {                                    \
         norm_grad_rows_##suffix(run, begin, end, sums, false);                                                                             \
     }
 NORM(f32, float)

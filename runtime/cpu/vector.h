@@ -2,6 +2,7 @@
  * functions they call (functions.h) and the order of their sums do not depend on the width, so that ranks on unlike processors compute
  * alike. */
 #pragma once
+#include "runtime/calls.h"
 #include "ir/window.h"
 #include "runtime/cpu/elements.h"
 
@@ -20,26 +21,11 @@ typedef struct SumLoops {
 } SumLoops;
 enum { SUM_RUN = 1024 }; /* what is longer is added up in halves */
 
-/* Rows of n elements for layer_norm, rms_norm, and of their gradients dy; out: of those dx. mean, root: a number a row, which the operators give and their gradients
- * take; mean is of layer_norm alone. */
-typedef struct NormRows {
-    int64_t n;
-    double eps;
-    const void *x, *dy, *weight, *bias;
-    void *out, *mean, *root;
-} NormRows;
 /* Rows [begin, end). Of gradients what they add to weight's, then bias's, is added to sums. */
-typedef void NormLoop(const NormRows *rows, int64_t begin, int64_t end, double *sums);
+typedef void NormLoop(const NormCall *rows, int64_t begin, int64_t end, double *sums);
 
-/* batch_norm of x [n, c, s], whose channels are each `count` elements; dy NULL: forward, which gives mean and variance. Of the gradient out is that of x. */
-typedef struct BatchNorm {
-    int64_t n, c, s;
-    double count, eps;
-    const void *x, *dy, *weight, *bias;
-    void *out, *mean, *variance, *dweight, *dbias;
-} BatchNorm;
 /* Channels [begin, end). */
-typedef void BatchNormLoop(const BatchNorm *norm, int64_t begin, int64_t end);
+typedef void BatchNormLoop(const BatchNormCall *norm, int64_t begin, int64_t end);
 
 /* A row of n scores of attention. */
 typedef struct AttentionLoops {

@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- plainly */
 
-__device__ __forceinline__ bool attention_sees(const KernelAttention &a, int64_t query, int64_t j) {
+__device__ __forceinline__ bool attention_sees(const AttentionCall &a, int64_t query, int64_t j) {
     if (a.causal && j > a.before + query % a.m) return false;
     if (a.mask == NULL) return true;
     int64_t at = query % a.m * a.mask_m + j * a.mask_n, head = query / a.m;
@@ -24,11 +24,11 @@ template <class T> __device__ __forceinline__ double attention_dot(const void *x
     return sum;
 }
 
-__device__ __forceinline__ int64_t attention_key(const KernelAttention &a, int64_t query, int64_t j) {
+__device__ __forceinline__ int64_t attention_key(const AttentionCall &a, int64_t query, int64_t j) {
     return query / (a.m * a.group) * a.n + j;
 }
 
-template <class T> __device__ __forceinline__ double attention_score(const KernelAttention &a, int64_t query, int64_t j) {
+template <class T> __device__ __forceinline__ double attention_score(const AttentionCall &a, int64_t query, int64_t j) {
     return attention_sees(a, query, j) ? a.scale * attention_dot<T>(a.q, query, a.k, attention_key(a, query, j), a.d) : -INFINITY;
 }
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ double attention_gather(double own, bool largest, dou
 }
 
 /* An element of y, or of attention_sums a term of one. */
-template <class T> __device__ __forceinline__ void attention_put(const KernelAttention &a, int64_t at, Number<T> number) {
+template <class T> __device__ __forceinline__ void attention_put(const AttentionCall &a, int64_t at, Number<T> number) {
     if (a.given != NULL)
         ((Number<T> *)a.y)[at] = number;
     else
@@ -63,7 +63,7 @@ template <class T> __device__ __forceinline__ void attention_put(const KernelAtt
 }
 
 /* most, sum, y: results, NULL where there is none; given: the largest scores, of attention_sums. */
-template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const __grid_constant__ KernelAttention a) {
+template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const __grid_constant__ AttentionCall a) {
     __shared__ double room[BLOCK];
     for (int64_t query = blockIdx.x; query < a.queries; query += gridDim.x) {
         double most = -INFINITY, sum = 0;
@@ -100,7 +100,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_rows(const
 }
 
 /* p of a query and a key, and the slope of its score. */
-template <class T> __device__ __forceinline__ double attention_slope(const KernelAttention &a, int64_t query, int64_t j, double *p) {
+template <class T> __device__ __forceinline__ double attention_slope(const AttentionCall &a, int64_t query, int64_t j, double *p) {
     const double sum = (double)((const Number<T> *)a.sum)[query];
     *p = sum == 0 ? 0 : attention_power(attention_score<T>(a, query, j), (double)((const Number<T> *)a.most)[query]) / sum;
     if (*p == 0) return 0;
@@ -108,7 +108,7 @@ template <class T> __device__ __forceinline__ double attention_slope(const Kerne
     return *p * moved * a.scale;
 }
 
-template <class T> __global__ void __launch_bounds__(BLOCK) attention_queries_grad(const __grid_constant__ KernelAttention a) {
+template <class T> __global__ void __launch_bounds__(BLOCK) attention_queries_grad(const __grid_constant__ AttentionCall a) {
     __shared__ double room[BLOCK];
     for (int64_t query = blockIdx.x; query < a.queries; query += gridDim.x)
         for (int64_t first = 0; first < a.d; first += BLOCK) {
@@ -128,7 +128,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_queries_gr
 }
 
 /* keys: of all heads. The queries of a key are those of its head, in a row. */
-template <class T> __global__ void __launch_bounds__(BLOCK) attention_keys_grad(const __grid_constant__ KernelAttention a) {
+template <class T> __global__ void __launch_bounds__(BLOCK) attention_keys_grad(const __grid_constant__ AttentionCall a) {
     __shared__ double slopes[BLOCK], powers[BLOCK];
     const int64_t each = a.m * a.group, width = a.d > a.e ? a.d : a.e;
     for (int64_t key = blockIdx.x; key < a.keys; key += gridDim.x)
@@ -242,7 +242,7 @@ struct TileQuery {
     int64_t last; /* the last key, where attention is causal */
     int64_t mask; /* where its row of the mask begins */
 };
-__device__ __forceinline__ TileQuery tile_query(const KernelAttention &a, int64_t query) {
+__device__ __forceinline__ TileQuery tile_query(const AttentionCall &a, int64_t query) {
     const int64_t i = query % a.m;
     int64_t head = query / a.m;
     TileQuery own = {a.causal ? a.before + i : a.n - 1, i * a.mask_m};
@@ -252,7 +252,7 @@ __device__ __forceinline__ TileQuery tile_query(const KernelAttention &a, int64_
     }
     return own;
 }
-__device__ __forceinline__ bool tile_sees(const KernelAttention &a, const TileQuery &query, int64_t j) {
+__device__ __forceinline__ bool tile_sees(const AttentionCall &a, const TileQuery &query, int64_t j) {
     return j < a.n && j <= query.last && (a.mask == NULL || a.mask[query.mask + j * a.mask_n] != 0);
 }
 
@@ -263,13 +263,13 @@ __device__ __forceinline__ float tile_power(float score, float most) {
 __device__ __forceinline__ int tile_left(int64_t n) { return n < TILE ? (int)n : (int)TILE; }
 
 /* Keys that some query of a tile of one head may see. */
-__device__ __forceinline__ int64_t tile_end(const KernelAttention &a, int64_t first) {
+__device__ __forceinline__ int64_t tile_end(const AttentionCall &a, int64_t first) {
     const int64_t end = a.causal ? a.before + first + TILE : a.n;
     return end < a.n ? end : a.n;
 }
 
 /* As attention_rows. */
-template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_tiles(const __grid_constant__ KernelAttention a) {
+template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_tiles(const __grid_constant__ AttentionCall a) {
     __shared__ float chunk[TILE_CHUNK];
     __shared__ TileRows powers;
     const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
@@ -328,7 +328,7 @@ template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS
 struct TileSlope {
     float most, sum, moved; /* moved: dy times y */
 };
-template <class T> __device__ __forceinline__ TileSlope tile_slope(const KernelAttention &a, int64_t query) {
+template <class T> __device__ __forceinline__ TileSlope tile_slope(const AttentionCall &a, int64_t query) {
     float moved = 0;
     for (int64_t x = threadIdx.x % TILE_ACROSS; x < a.e; x += TILE_ACROSS)
         moved = fmaf((float)((const T *)a.dy)[query * a.e + x], (float)((const T *)a.y)[query * a.e + x], moved);
@@ -336,13 +336,13 @@ template <class T> __device__ __forceinline__ TileSlope tile_slope(const KernelA
 }
 
 /* p of a query and a key, and the slope of its score: dot and gradient are q k^T and dy v^T. */
-__device__ __forceinline__ float tile_share(const KernelAttention &a, const TileQuery &own, const TileSlope &slope, int64_t j, float dot, float gradient, float *moves) {
+__device__ __forceinline__ float tile_share(const AttentionCall &a, const TileQuery &own, const TileSlope &slope, int64_t j, float dot, float gradient, float *moves) {
     const float p = slope.sum == 0 || !tile_sees(a, own, j) ? 0 : expf((float)a.scale * dot - slope.most) / slope.sum;
     *moves = p == 0 ? 0 : p * (gradient - slope.moved) * (float)a.scale;
     return p;
 }
 
-template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_query_tiles_grad(const __grid_constant__ KernelAttention a) {
+template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_query_tiles_grad(const __grid_constant__ AttentionCall a) {
     __shared__ float chunk[TILE_CHUNK];
     __shared__ TileRows slopes;
     const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
@@ -379,7 +379,7 @@ template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS
 }
 
 /* A block has TILE keys of a head, whose queries are those of `group` heads, in a row. */
-template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_key_tiles_grad(const __grid_constant__ KernelAttention a) {
+template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_key_tiles_grad(const __grid_constant__ AttentionCall a) {
     __shared__ float chunk[TILE_CHUNK];
     __shared__ TileRows slopes, powers;
     const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
@@ -430,7 +430,7 @@ static unsigned tile_blocks(int64_t heads, int64_t rows) {
     return blocks > 1 << 20 ? 1u << 20 : (unsigned)blocks;
 }
 
-template <class T, int COLUMNS> static cudaError_t tiles_launch(const KernelAttention &a, cudaStream_t stream) {
+template <class T, int COLUMNS> static cudaError_t tiles_launch(const AttentionCall &a, cudaStream_t stream) {
     if (a.dy == NULL) {
         LAUNCH((attention_tiles<T, COLUMNS>), tile_blocks(a.queries / a.m, a.m), BLOCK, 0, stream, a);
         return cudaGetLastError();
@@ -440,7 +440,7 @@ template <class T, int COLUMNS> static cudaError_t tiles_launch(const KernelAtte
     return cudaGetLastError();
 }
 
-template <class T> static cudaError_t attention_launch(const KernelAttention &a, cudaStream_t stream) {
+template <class T> static cudaError_t attention_launch(const AttentionCall &a, cudaStream_t stream) {
     const int64_t width = a.d > a.e ? a.d : a.e;
     if constexpr (sizeof(T) < sizeof(double)) {
         if (width <= TILE_WIDTH / 2) return tiles_launch<T, TILE_WIDTH / 2 / TILE_ACROSS>(a, stream);
@@ -455,7 +455,7 @@ template <class T> static cudaError_t attention_launch(const KernelAttention &a,
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t kernels_attention(const KernelAttention *attention, cudaStream_t stream) {
+extern "C" cudaError_t kernels_attention(const AttentionCall *attention, cudaStream_t stream) {
     WITH_REAL(attention->dtype, T, return attention_launch<T>(*attention, stream))
     return cudaErrorInvalidValue;
 }

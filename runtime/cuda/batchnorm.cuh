@@ -2,7 +2,7 @@
  * added in their order, and then those of threads, so that they follow from sizes alone. */
 #pragma once
 
-template <class T> __global__ void __launch_bounds__(BLOCK) batch_norm_channels(const __grid_constant__ KernelBatchNorm norm) {
+template <class T> __global__ void __launch_bounds__(BLOCK) batch_norm_channels(const __grid_constant__ BatchNormCall norm) {
     typedef Number<T> N;
     const int64_t s = norm.s, n = norm.n * s, step = norm.c * s;
     const double count = (double)n;
@@ -47,12 +47,12 @@ template <class T> __global__ void __launch_bounds__(BLOCK) batch_norm_channels(
     }
 }
 
-template <class T> static cudaError_t batch_norm_launch(const KernelBatchNorm &norm, cudaStream_t stream) {
+template <class T> static cudaError_t batch_norm_launch(const BatchNormCall &norm, cudaStream_t stream) {
     LAUNCH((batch_norm_channels<T>), (unsigned)(norm.c < 1 << 20 ? norm.c : 1 << 20), BLOCK, 0, stream, norm);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t kernels_batch_norm(const KernelBatchNorm *norm, cudaStream_t stream) {
+extern "C" cudaError_t kernels_batch_norm(const BatchNormCall *norm, cudaStream_t stream) {
     WITH_REAL(norm->dtype, T, return batch_norm_launch<T>(*norm, stream))
     return cudaErrorInvalidValue;
 }

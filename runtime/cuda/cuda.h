@@ -5,7 +5,7 @@
  *   graph.c      captured steps, marks, ranges
  *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
  *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms
- *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, batchnorm.c, move.c, lookup.c, gather.c, random.c   the host halves of our own kernels
+ *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c, random.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
  *   comm.c       communicators: how ranks on devices talk
  *   errors.c     what to try

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "ir/window.h"
+#include "runtime/calls.h"
 
 /* Element types, in the order of DType. */
 enum { KERNEL_F32, KERNEL_F64, KERNEL_I32, KERNEL_I64, KERNEL_BOOL, KERNEL_F16, KERNEL_BF16 };
@@ -208,21 +209,8 @@ LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows,
 
 /* attention.cuh */
 
-/* queries, keys: of all heads; `group` heads of m queries share a head of n keys. y, most, sum: results, NULL where there is none, of a gradient operands; given: what
- * attention_sums is given as most, else NULL: then y is a term of a sum. Such terms, most, sum and given are of f32 where elements have 16 bits. dy NULL: no gradient. Query i of a head sees key j up to before + i where it is causal, and where the mask is not 0: it
- * lies along the leading dimensions of queries, then queries and keys. d, e: widths of q and k, of v and y, above 0. Types of reals. */
-typedef struct KernelAttention {
-    const void *q, *k, *v, *dy, *given;
-    void *y, *most, *sum, *dq, *dk, *dv;
-    int64_t queries, keys, group, m, n, d, e, before;
-    const uint8_t *mask; /* NULL: none */
-    int mask_ndim;
-    int64_t mask_size[KERNEL_NDIM], mask_stride[KERNEL_NDIM], mask_m, mask_n;
-    double scale;
-    bool causal;
-    int dtype;
-} KernelAttention;
-LAUNCHED kernels_attention(const KernelAttention *attention, cudaStream_t stream);
+/* d and e above 0. */
+LAUNCHED kernels_attention(const AttentionCall *attention, cudaStream_t stream);
 
 /* rope.cuh */
 
@@ -238,28 +226,13 @@ LAUNCHED kernels_rope(const KernelRope *rope, cudaStream_t stream);
 
 /* norm.cuh */
 
-/* rows of n elements, neither of them 0 but for rows of a gradient. mean NULL: rms_norm, whose mean is not taken off. mean, root: a number a row, of f32 where elements
- * have 16 bits: results, which a gradient takes. Of that dy is not NULL, and out is that of x. Types of reals. */
-typedef struct KernelNorm {
-    const void *x, *dy, *weight, *bias;
-    void *out, *mean, *root, *dweight, *dbias;
-    int64_t rows, n;
-    double eps;
-    int dtype;
-} KernelNorm;
-LAUNCHED kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
+/* Rows and their elements are there, but for rows of a gradient. */
+LAUNCHED kernels_norm(const NormCall *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* batchnorm.cuh */
 
-/* x [n, c, s], none of them 0. dy NULL: forward, which gives mean and variance; of the gradient out is that of x. Types of reals. */
-typedef struct KernelBatchNorm {
-    const void *x, *dy, *weight, *bias;
-    void *out, *mean, *variance, *dweight, *dbias;
-    int64_t n, c, s;
-    double eps;
-    int dtype;
-} KernelBatchNorm;
-LAUNCHED kernels_batch_norm(const KernelBatchNorm *norm, cudaStream_t stream);
+/* Of channels none is empty. */
+LAUNCHED kernels_batch_norm(const BatchNormCall *norm, cudaStream_t stream);
 
 /* move.cuh */
 

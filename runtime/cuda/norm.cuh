@@ -20,7 +20,7 @@ template <int THREADS> __device__ __forceinline__ double norm_sum(double sum) {
     return sum;
 }
 
-template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(const __grid_constant__ KernelNorm norm) {
+template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(const __grid_constant__ NormCall norm) {
     typedef Number<T> N;
     enum { EACH = BLOCK / THREADS };
     const bool gradient = norm.dy != NULL, centered = norm.mean != NULL;
@@ -68,7 +68,7 @@ template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_ro
 
 /* The gradients of weight and bias: a warp's columns a block, whose other threads divide the rows among them, as blocks do that share the columns (y of the grid). */
 template <class T>
-__global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ KernelNorm norm, ReduceParts parts) {
+__global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ NormCall norm, ReduceParts parts) {
     typedef Number<T> N;
     enum { DOWN = BLOCK / WARP };
     __shared__ double sums[2][BLOCK];
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(BLOCK) norm_columns(const __grid_constant__ Ke
 }
 
 /* Scratch memory: counters, and partial sums. */
-template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
+template <class T> static cudaError_t norm_launch(const NormCall &norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
     if (norm.rows > 0 && norm.n <= LONG_NORM)
         LAUNCH((norm_rows<T, WARP>), blocks_for(norm.rows * WARP, 1), BLOCK, 0, stream, norm);
     else if (norm.rows > 0)
@@ -132,7 +132,7 @@ template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
+extern "C" cudaError_t kernels_norm(const NormCall *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
     WITH_REAL(norm->dtype, T, return norm_launch<T>(*norm, scratch, scratch_bytes, stream))
     return cudaErrorInvalidValue;
 }

@@ -140,12 +140,12 @@ seed(unit("ir", "attention"),
 seed(unit("runtime", "attention"),
      ("what has been summed is scaled down where a larger score comes", "forward_row", "running->sum[i] *= factor", "(void)factor"),
      ("a gradient of keys adds up over its head's queries", "backward_block",
-      "a->d, b->rows, 1, !fresh", "a->d, b->rows, 1, false"))
+      "a->of.d, b->rows, 1, !fresh", "a->of.d, b->rows, 1, false"))
 seed(unit("runtime", "multiply"),
      ("oneDNN transposes what is transposed", "multiply", "b.matrix.transposed ? 'T'", "b.matrix.transposed ? 'N'"),
      ("a deep product is OpenBLAS's", "onednn_is_faster", "p->k > SHORT_DEPTH", "p->k > 8 * SHORT_DEPTH"))
 seed(OPS,
-     ("a rank's keys have their indices in the whole", "runtime/cpu:attention_open",
+     ("a rank's keys have their indices in the whole", "attention_call",
       "q->box.begin[queries] - k->box.begin[lead]", "q->box.begin[queries]"))
 seed(unit("ir", "cut"),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
@@ -758,7 +758,7 @@ seed(script("updates", "compiler/pcc", "Updates.test_every_optimizer_computes_wh
      ("of several patterns the last holds", "settings_scale", "            factor = settings->scales.at[i].factor;", "            return settings->scales.at[i].factor;"))
 seed(script("functions", "compiler/pcc", "Functions.test_conv1d_and_operators_that_cells_have_the_names_of"),
      ("a call that fits an operator alone is the operator's", "cell_called", "!fits_cell(cell, call)", "false"),
-     ("a cell's parameter without a default is given", "fits_cell", "if (!given) return false;", ""))
+     ("a cell's parameter without a default is given", "fits_cell", "|| (given == 0 && !entry->value)", ""))
 seed(script("functions", "compiler/pcc", "Functions.test_cells_refuse_numbers_that_mean_nothing"),
      ("what a cell requires holds", "require_lower", "if (holds) return true;", "return true;"),
      ("behind what does not hold nothing is looked at", "statements_lower", "statement->kind == STATEMENT_REQUIRE", "false"))
@@ -958,6 +958,14 @@ seed(unit("compiler", "expand", "expand/batch_norm_of_a_split_batch_reduces_numb
 seed(unit("compiler", "expand", "expand/batch_norm_of_split_channels_is_one_operator"),
      ("batch_norm's gradient takes the mean of dy off", "batch_norm_grad_kernel", "fe_add(dbias, fe_mul(normalised, dweight))", "fe_mul(normalised, dweight)"),
      ("the derivative of a variance is twice a mean of products", "batch_norm_tangent", "fe_mul(2, along)", "along"))
+seed(unit("ir", "norm"),
+     ("numbers of rows are f32 where rows have 16 bits", "result_types", "dtype_widened(in[0].dtype)", "in[0].dtype"),
+     ("a norm's gradient takes a number for each row", "norm_grad_rule", "!shape_equal(&in[i].shape, &shape)", "false"))
+seed(script("formulas", "compiler/pcc", "Formulas.test_losses_in_16_bits_are_those_of_autocast"),
+     ("an attention takes its operands in 16 bits", "type_for", "op_table[node->op].product;", "op_table[node->op].product && node->nout == 1;"),
+     ("what is kept of a query is f32, for the proof too", "is_wide", "return !result && (k == 5 || k == 6);", "return false;"))
+seed(script("formulas", "compiler/pcc", "Formulas.test_values_and_gradients_are_pytorchs"),
+     ("an argument that is given twice does not fit a cell", "fits_cell", "given > 1 ||", ""))
 seed(script("states", "compiler/pcc", "States.test_replicas_share_statistics_where_the_net_says_so"),
      ("statistics are of all replicas' rows where the net says so", "over_replicas", "return hidden ?", "return false ?"),
      ("of all replicas' rows each rank has its own", "decide_as_operands", "|| rule->factor[f].whole)", "|| factor_stays_whole(&rule->factor[f]))"))

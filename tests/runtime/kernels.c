@@ -82,17 +82,16 @@ Test(kernels, norms_are_pytorchs) {
         cr_expect_float_eq(number[0][0], rms ? 0.8284457542 : 0.34375, 1e-9, "rms %d: %.17g", rms, number[0][0]);
         for (int i = 0; i < 12; i++)
             cr_expect_float_eq(out[0][i], y[rms][i], 1e-13 * (1 + fabs(y[rms][i])), "rms %d, y[%d] is %.17g", rms, i, out[0][i]);
-        call = (KernelCall){
-            .op = rms ? OP_rms_norm_grad : OP_layer_norm_grad,
-            .attr = eps,
-            .nin = 5 - rms,
-            .nout = 3 - rms,
-            .in = {{(void *)x, F64, rows, rows, {0}},
-                   {(void *)dy, F64, rows, rows, {0}},
-                   {(void *)weight, F64, row, row, {0}},
-                   {number[0], F64, numbers, numbers, {0}},
-                   {number[1], F64, numbers, numbers, {0}}},
-            .out = {{out[0], F64, rows, rows, {0}}, {out[1], F64, row, row, {0}}, {out[2], F64, row, row, {0}}}};
+        call = (KernelCall){.op = rms ? OP_rms_norm_grad : OP_layer_norm_grad,
+                            .attr = eps,
+                            .nin = 5 - rms,
+                            .nout = 3 - rms,
+                            .in = {{(void *)x, F64, rows, rows, {0}},
+                                   {(void *)dy, F64, rows, rows, {0}},
+                                   {(void *)weight, F64, row, row, {0}},
+                                   {number[0], F64, numbers, numbers, {0}},
+                                   {number[1], F64, numbers, numbers, {0}}},
+                            .out = {{out[0], F64, rows, rows, {0}}, {out[1], F64, row, row, {0}}, {out[2], F64, row, row, {0}}}};
         cr_assert(backend_cpu.kernels[call.op](&call, &error));
         for (int i = 0; i < 12; i++)
             cr_expect_float_eq(out[0][i], dx[rms][i], 1e-12 * (1 + fabs(dx[rms][i])), "rms %d, dx[%d] is %.17g", rms, i, out[0][i]);
