@@ -301,8 +301,21 @@ def check_nccl(gpu):
     result = gpu.verified(two, one, 2, "--comm", "nccl", mpi=True, env=env)
     if not re.search(r"^rank 1: .*NCCL \d", result.out, re.M):
         raise Failed("the ranks did not talk through NCCL")
+    check_compressed(gpu, options, env)
     graph = re.search(r"^steps are .*$", result.out, re.M)
     return graph[0] if graph else ""
+
+
+def check_compressed(gpu, options, env):
+    """Gradients of 4 ranks that the library adds up in bf16: losses agree with those of sums of our own to three digits."""
+    plan = gpu.compile(copy_sample(gpu, "mlp_small.dsl", [("optimizer = sgd", "compress  = bf16;\n    optimizer = sgd")]), "compressed.plan", 4, *options)
+    losses = {}
+    for comm in "nccl", "host":
+        result = gpu.train(plan, 4, "--comm", comm, mpi=True, env=env)
+        losses[comm] = [float(loss) for loss in re.findall(r"^epoch: .*, loss is (\S+)$", result.out, re.M)]
+    worst = max((abs(a - b) / abs(b) for a, b in zip(losses["nccl"], losses["host"])), default=1)
+    if len(losses["nccl"]) != len(losses["host"]) or worst > 5e-3:
+        raise Failed("compressed gradients through NCCL: losses are off by %.2g: %s" % (worst, losses))
 
 
 def check_communications(gpu, way, said):
