@@ -194,6 +194,14 @@ static bool ends_arrow(const Format *format, int i, int first) {
     return i == first + 2 && is(&format->pieces.at[i - 1], "<") && is(&format->pieces.at[i], "-");
 }
 
+/* `stage (i + 1) / 2` at the end of a statement: what stands before the word ends an expression, and is no keyword but recompute or shard. */
+static bool says_stage(const Format *format, int i, int first) {
+    if (i - 1 <= first || !is(&format->pieces.at[i], "stage")) return false;
+    const Lexeme *before = &format->pieces.at[i - 1];
+    const bool mark = is(before, "recompute") || is(before, "shard");
+    return mark || is_one(before, ")]}") || (!is_keyword(before) && (is_word(before) || strchr("0123456789", before->at[before->n - 1])));
+}
+
 static bool is_between(const Format *format, int i, int first) {
     const Lexeme *a = &format->pieces.at[i - 1], *b = &format->pieces.at[i];
     if (ends_arrow(format, i, first)) return false;
@@ -206,7 +214,7 @@ static bool is_between(const Format *format, int i, int first) {
     if (is_one(b, "([")) {
         bool settings = is_word(a) && i - 1 == first && is(b, "(");        /* mesh (dp = 2) */
         bool method = i - 1 > first && is(&format->pieces.at[i - 2], "."); /* .shard(...) */
-        return settings || (is_keyword(a) && !method) || !(is_word(a) || is_one(a, ")]"));
+        return settings || (is_keyword(a) && !method) || says_stage(format, i - 1, first) || !(is_word(a) || is_one(a, ")]"));
     }
     return true;
 }
