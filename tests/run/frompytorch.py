@@ -6,6 +6,7 @@ import random
 import re
 
 import harness
+from ddp import LINE
 from harness import Case, npy, run
 from pairs import EACH, Page, drop, has, numbers, peer, place
 
@@ -189,6 +190,33 @@ for epoch in range(%d):
         theirs = self.torchrun(4, "collectives.py")
         for name in names:
             self.assertEqual(list(states[name]), [float(word) for word in re.search(r"(?m)^%s (.*)$" % name, theirs)[1].split()], name)
+
+
+    def test_the_toymodel_steps_from_what_rank_0_saved(self):
+        shapes, ranks, draw, made = {"0.weight": (10, 10), "0.bias": (10,), "2.weight": (5, 10), "2.bias": (5,)}, 4, random.Random(8), {}
+        for name, columns in ("x", 10), ("label", 5):
+            self.write(name + ".npy", npy([draw.gauss(0, 1) for _ in range(20 * ranks * columns)], (20 * ranks, columns), "f"))
+        for name, shape in shapes.items():
+            made[name] = "F32", list(shape), [draw.uniform(-0.3, 0.3) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
+            self.write(name + ".npy", npy(made[name][2], shape, "f"))
+        self.write("m.safetensors", harness.safetensors(made))
+        ours = self.net("toymodel", self.page.block("toymodel.dsl"), "--load", "m.safetensors", "--rename", "net1.*=0.*", "--rename", "net2.*=2.*", "--save", "next.safetensors",
+                        "--check-replicas", ranks=ranks)
+        losses = {rank: float(loss) for _, rank, _, loss in LINE.findall(ours)}
+        self.assertEqual(sorted(losses), [str(rank) for rank in range(ranks)])
+        self.assertIn("all equal bit for bit", ours)
+        if not has("torch"):
+            return
+        self.ok(run([peer(), "-c", SAVE.replace("NAMES", repr(tuple(shapes)))], cwd=self.folder))
+        theirs = self.torchrun(ranks, "toymodel.py")
+        expected = {rank: float(loss) for _, rank, _, loss in LINE.findall(theirs)}
+        self.assertClose([losses[rank] for rank in sorted(losses)], [expected[rank] for rank in sorted(expected)], relative=1e-5, what="losses")
+        after = self.saved("next.safetensors")
+        for ours, their in ("net1", "0"), ("net2", "2"):
+            for part in "weight", "bias":
+                numbers_there = [float(word) for word in re.search(r"(?m)^%s\.%s (.*)$" % (their, part), theirs)[1].split()]
+                self.assertClose(list(after["%s.%s" % (ours, part)]), numbers_there, relative=1e-5, absolute=1e-7, what=ours + part)
+        self.assertFalse(os.path.exists(self.path("model.pt")), "rank 0 has deleted it")
 
 
 if __name__ == "__main__":
