@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/checkpoint.h"
+#include "runtime/comm/wire.h"
 
 static const double grace_s = 1.5; /* for the others when one has failed */
 
@@ -38,13 +39,18 @@ static void kill_all(void) {
         if (children[i].process > 0) kill(children[i].process, SIGKILL);
 }
 
-/* One that nobody has now. */
-static int free_port(Error *error) {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+/* One that nobody has now, 0: any; where the ranks meet at this node. */
+static int free_port(int wanted, Error *error) {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons((uint16_t)wanted)};
     socklen_t n = sizeof any;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    if (fd >= 0 && wanted > 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && getsockname(fd, (struct sockaddr *)&any, &n) == 0;
-    if (!ok) error_set(error, EXIT_ENVIRONMENT, "no port where the ranks could meet: %s", strerror(errno));
+    const char *why = !ok && errno == EADDRINUSE ? "it is taken by another process" : strerror(errno);
+    if (!ok && wanted > 0)
+        error_set(error, EXIT_ENVIRONMENT, "port %d, where the ranks are to meet (MASTER_PORT): %s", wanted, why);
+    else if (!ok)
+        error_set(error, EXIT_ENVIRONMENT, "no port where the ranks could meet: %s", why);
     if (fd >= 0) close(fd);
     return ok ? ntohs(any.sin_port) : 0;
 }
@@ -61,6 +67,16 @@ static void set_environment(const LaunchOptions *launch, int local, int port) {
     set_number("WORLD_SIZE", launch->nnodes * launch->nproc);
     set_number("MASTER_PORT", port);
     setenv("MASTER_ADDR", launch->master_address ? launch->master_address : "127.0.0.1", 1);
+}
+
+/* So that a rank of another launch at the same port is none of this one's. On several nodes there are as many launches, which do not know each other. */
+static void name_launch(const LaunchOptions *launch) {
+    char name[64];
+    struct timespec now;
+    if (launch->nnodes > 1) return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(name, sizeof name, "%ld-%lld-%ld", (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
+    setenv(LAUNCH_NAME, name, 1);
 }
 
 /* In the new process: true. */
@@ -151,13 +167,14 @@ int launch(RunOptions *options) {
         fprintf(stderr, "prun: no memory for %d ranks\n", launch->nproc);
         return EXIT_ENVIRONMENT;
     }
+    name_launch(launch);
     sigaction(SIGINT, &handler, NULL);
     sigaction(SIGTERM, &handler, NULL);
     sigaction(SIGUSR1, &handler, NULL);
     sigaction(SIGUSR2, &handler, NULL);
     for (int restart = 0;; restart++) {
         Error error = {0};
-        int running = 0, port = launch->master_port > 0 ? launch->master_port : free_port(&error);
+        int running = 0, port = launch->node_rank == 0 ? free_port(launch->master_port, &error) : launch->master_port;
         nchildren = launch->nproc;
         for (int i = 0; i < launch->nproc; i++)
             children[i] = (Child){.rank = launch->node_rank * launch->nproc + i};

@@ -1,6 +1,7 @@
 /* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other rank connects there, sends its number and the address where it
  * listens itself, and gets the addresses of the others. Then each connects with those of lower numbers. */
 #include "ir/layout.h"
+#include "ir/map.h"
 #include "runtime/comm/meeting.h"
 
 #include <arpa/inet.h>
@@ -17,11 +18,12 @@
 #include <unistd.h>
 
 static const double say_every_s = 10, retry_s = 0.05, hello_s = 10;
-static const char magic[8] = "prun 2";
+static const char magic[8] = "prun 3";
 
 /* What a rank says of itself. */
 typedef struct Hello {
     char magic[8];
+    uint64_t launch; /* LAUNCH_NAME, hashed; 0: there is none */
     int32_t rank, nranks, port;
 } Hello;
 
@@ -203,6 +205,17 @@ static void set_port(struct sockaddr_storage *address, int port) {
         ((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
 }
 
+static uint64_t launch_hash(void) {
+    const char *name = getenv(LAUNCH_NAME);
+    return name ? hash_bytes(name, strlen(name)) : 0;
+}
+
+static Hello hello_of(const Meeting *meeting) {
+    Hello hello = {.launch = launch_hash(), .rank = meeting->rank, .nranks = meeting->nranks};
+    memcpy(hello.magic, magic, sizeof magic);
+    return hello;
+}
+
 /* ---------------------------------------------------------------- rank 0 */
 
 /* "1, 3 to 5 and 9 more" */
@@ -220,6 +233,7 @@ static void put_missing(Text *text, const int *sockets, int nranks) {
 }
 
 static const char *refuse(const Hello *hello, const Meeting *meeting, const int *sockets) {
+    if (hello->launch != launch_hash()) return "it is of another launch (is this the port of another job?)";
     if (hello->nranks != meeting->nranks) return "its job has another number of ranks (is this the port of another job?)";
     if (hello->rank < 1 || hello->rank >= meeting->nranks) return "there is no such rank in this job";
     return sockets[hello->rank] >= 0 ? "that rank has come already (is this the port of another job?)" : NULL;
@@ -369,8 +383,7 @@ static int reach(const Place *place, const Place *first) {
 
 static bool join_lower(const Meeting *meeting, const Place *places, const Place *first, int *sockets, Error *error) {
     for (int r = 1; r < meeting->rank; r++) {
-        Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
-        memcpy(hello.magic, magic, sizeof magic);
+        Hello hello = hello_of(meeting);
         sockets[r] = reach(&places[r], first);
         if (sockets[r] < 0 || !move_all(sockets[r], true, &hello, sizeof hello, now_seconds() + hello_s))
             return error_set(error, EXIT_ENVIRONMENT, "rank %d cannot reach rank %d: %s", meeting->rank, r, strerror(errno));
@@ -397,14 +410,13 @@ static bool await_higher(const Meeting *meeting, int listening, int *sockets, Er
 }
 
 static bool attend_meeting(Meeting *meeting, int *sockets, Error *error) {
-    Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
+    Hello hello = hello_of(meeting);
     Answer answer;
     Place first = {0};
     int port = 0;
     const double until = meeting->timeout_s > 0 ? now_seconds() + meeting->timeout_s : 0;
     const int listening = listen_at(&port, meeting->nranks);
     if (listening < 0) return error_set(error, EXIT_ENVIRONMENT, "no port to listen at: %s", strerror(errno));
-    memcpy(hello.magic, magic, sizeof magic);
     hello.port = port;
     Place *places = calloc((size_t)meeting->nranks, sizeof *places);
     bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);

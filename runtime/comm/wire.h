@@ -37,6 +37,9 @@ static inline bool wire_gone(int rank, Error *error) {
 /* MPI_Init_thread. */
 Wire *wire_mpi_open(int *argc, char ***argv, double timeout_s, Error *error);
 
+/* In the environment of a job's ranks: the same for all of them, and another for every other job; not there: nobody knows. */
+#define LAUNCH_NAME "PRUN_LAUNCH"
+
 /* Where the ranks of a job without MPI find each other: rank 0 listens there. */
 typedef struct Meeting {
     int rank, nranks;

@@ -90,8 +90,9 @@ class Launch(Case):
             other.listen()
             port = other.getsockname()[1]
             result = self.nproc(self.plan(2), 2, "--master-port", port, "--start-timeout", 2)
-        self.assertEqual(result.code, 3)
-        self.assertIn("prun: port %d, where the ranks are to meet (MASTER_PORT): it is taken by another process\n" % port, result.err)
+            self.assertFails(result, 3, r"^prun: port %d, where the ranks are to meet \(MASTER_PORT\): it is taken by another process\n$" % port)
+            alone = run([harness.prun, self.plan(2)], env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)})
+            self.assertFails(alone, 3, r"^prun: port %d, where the ranks are to meet \(MASTER_PORT\): it is taken by another process\n$" % port)
 
     def test_a_rank_of_another_job_is_refused_and_this_one_goes_on(self):
         plan, port = self.plan(2), free_port()
@@ -99,6 +100,8 @@ class Launch(Case):
         first = started([harness.prun, plan], self, env=settings(0, 2), cwd=self.folder)
         stranger = run([harness.prun, plan], cwd=self.folder, env=settings(3, 4))
         self.assertFails(stranger, 3, r"^prun: rank 3 is refused at localhost:\d+: its job has another number of ranks")
+        stranger = run([harness.prun, plan], cwd=self.folder, env={**settings(1, 2), "PRUN_LAUNCH": "another"})
+        self.assertFails(stranger, 3, r"^prun: rank 1 is refused at localhost:\d+: it is of another launch")
         with socket.create_connection(("localhost", port)) as noise:
             noise.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
         second = started([harness.prun, plan], self, env=settings(1, 2), cwd=self.folder)
