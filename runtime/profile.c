@@ -6,7 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "ir/file.h"
 #include "runtime/exec.h"
 #include "runtime/lanes.h"
 
@@ -422,8 +424,9 @@ static void put_names(const Profile *profile, Text *text) {
     }
 }
 
-static bool append(const char *path, const char *mode, const Text *text, Error *error) {
-    FILE *file = fopen(path, mode);
+/* To a file that becomes the one at path. */
+static bool append(const char *part, const char *path, const char *mode, const Text *text, Error *error) {
+    FILE *file = fopen(part, mode);
     bool ok = file && fwrite(text->at, 1, text->n, file) == text->n;
     int failed = errno;
     if (file && fclose(file) != 0 && ok) ok = false, failed = errno;
@@ -443,13 +446,18 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
     for (int i = 0; i < profile->events.n; i++)
         put_event(profile, &profile->events.at[i], &text);
     if (last) text_printf(&text, "{\"name\": \"end\", \"ph\": \"M\", \"pid\": %d, \"args\": {}}\n]}\n", profile->executor->cursors[0].rank);
-    for (int p = 0; p < comm->nprocesses; p++) { /* in turn */
-        if (p == comm->process) ok = append(path, first ? "w" : "a", &text, error);
-        if (!comm_agree(comm, ok, error)) {
-            text_finish(&text);
-            return false;
-        }
+    /* The name appears when the file is whole. */
+    Text part = {0};
+    text_printf(&part, file_kind(path) ? "%s" : "%s.tmp", path);
+    bool all = true;
+    for (int p = 0; all && p < comm->nprocesses; p++) { /* in turn */
+        if (p == comm->process) ok = append(part.at, path, first ? "w" : "a", &text, error);
+        if (p == comm->process && ok && last && strcmp(part.at, path) != 0)
+            ok = rename(part.at, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+        all = comm_agree(comm, ok, error);
     }
+    if (!all && first && strcmp(part.at, path) != 0) unlink(part.at);
+    text_finish(&part);
     text_finish(&text);
-    return true;
+    return all;
 }

@@ -2,6 +2,7 @@
 """prun --profile and --trace: the table's times add up to the step's, and the trace tells every operator and communication of every rank."""
 import json
 import os
+import resource
 import re
 import unittest
 
@@ -70,6 +71,16 @@ class Profile(Case):
             result = run(self.plan(), 4, "--trace", "/nowhere/trace.json")
             self.assertEqual(result.code, 3, result)
             self.assertEqual(result.err.count("cannot write /nowhere/trace.json"), 1, result)
+
+    def test_a_trace_that_is_not_whole_does_not_stay(self):
+        """No file grows beyond 4 KiB."""
+        plan, trace = self.plan(), self.write("trace.json", "that of before")
+        for ranks in ["--ranks", "4"], ["--nproc", "4"]:
+            result = harness.run([harness.prun, *ranks, "--trace", trace, plan], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+            self.assertEqual(result.code, 3, result)
+            self.assertEqual(result.err.count("cannot write %s: File too large" % trace), 1, result)
+            self.assertEqual([name for name in os.listdir(self.folder) if "trace" in name], ["trace.json"])
+            self.assertEqual(self.read("trace.json"), b"that of before")
 
 
 if __name__ == "__main__":
