@@ -131,6 +131,14 @@ static bool eval_per_rank(Lower *lower, const Expr *value) {
 
 /* ---------------------------------------------------------------- random rows */
 
+bool input_can_be_drawn(Lower *lower, const Expr *value, const Input *input) {
+    if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || range_known(input->index)) return true;
+    diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text,
+               input->name, dtype_name[input->type.dtype]);
+    diag_note(lower->diags, input->span, "%s is declared here", input->name);
+    return false;
+}
+
 static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     static const char *const parameters[] = {"seed"};
     const Expr *argument[1];
@@ -141,12 +149,7 @@ static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     }
     settings->data = kind;
     for (int i = 0; i < graph_declared(lower->graph); i++) {
-        const Input *input = &lower->graph->inputs.at[i];
-        if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || range_known(input->index)) continue;
-        diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text,
-                   input->name, dtype_name[input->type.dtype]);
-        diag_note(lower->diags, input->span, "%s is declared here", input->name);
-        return false;
+        if (!input_can_be_drawn(lower, value, &lower->graph->inputs.at[i])) return false;
     }
     return integer_eval(lower, argument[0], "seed", 0, INT64_MAX, &settings->data_seed);
 }

@@ -159,11 +159,12 @@ typedef enum {
     ARG_STANDARDIZE,
     ARG_ONE_HOT,
     ARG_LENGTH,
+    ARG_SEED,
     NARGUMENTS
 } Argument;
-static const char *const argument_name[NARGUMENTS] = {"path",   "first", "rows", "column",    "separator",   "missing", "classes",
-                                                      "tokens", "give",  "type", "offset",    "resize",      "pad",     "crop",
-                                                      "flip",   "scale", "mean", "deviation", "standardize", "one_hot", "length"};
+static const char *const argument_name[NARGUMENTS] = {
+    "path",   "first", "rows", "column", "separator", "missing", "classes",   "tokens",      "give",    "type",   "offset",
+    "resize", "pad",   "crop", "flip",   "scale",     "mean",    "deviation", "standardize", "one_hot", "length", "seed"};
 /* Those that a format has, in the order in which they may stand without their names. */
 static const Argument arguments_of[NFILE_FORMATS][NARGUMENTS + 1] = {
     [FILE_NPY] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
@@ -176,6 +177,8 @@ static const Argument arguments_of[NFILE_FORMATS][NARGUMENTS + 1] = {
                       ARG_ONE_HOT, NARGUMENTS},
     [FILE_PICTURES] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_CLASSES, ARG_RESIZE, ARG_PAD, ARG_CROP, ARG_FLIP, ARG_SCALE, ARG_MEAN,
                        ARG_DEVIATION, ARG_ONE_HOT, NARGUMENTS},
+    [FILE_NORMAL] = {ARG_SEED, NARGUMENTS},
+    [FILE_UNIFORM] = {ARG_SEED, NARGUMENTS},
 };
 
 static bool eval_argument(Lower *lower, Argument argument, const Expr *value, DataFile *file) {
@@ -226,6 +229,8 @@ static bool eval_argument(Lower *lower, Argument argument, const Expr *value, Da
         return eval_truth(lower, name, value, &change->standardize);
     case ARG_ONE_HOT:
         return eval_truth(lower, name, value, &change->one_hot);
+    case ARG_SEED:
+        return integer_eval(lower, value, name, 0, INT64_MAX, &file->seed);
     case ARG_PATH:
     case ARG_LENGTH: /* lengths_fit: of the input's places */
     case NARGUMENTS:
@@ -399,7 +404,7 @@ static bool format_has(FileFormat format, Argument argument) {
 /* What is said of all files together, beside what each says itself. */
 static bool take_common(Lower *lower, FileFormat format, const Expr *const *common, const Expr **argument) {
     for (int i = 0; i < NARGUMENTS; i++) {
-        if (!common[i]) continue;
+        if (!common[i] || file_is_drawn(format)) continue;
         if (!format_has(format, (Argument)i)) {
             diag_error(lower->diags, lower_span(lower, common[i]->loc), "%s has no argument '%s', which is said of all files",
                        file_format_name[format], argument_name[i]);
@@ -423,6 +428,7 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const 
         if (named == NFILE_FORMATS || (format != FILE_NONE && named != (int)format)) {
             diag_error(lower->diags, lower_span(lower, value->loc),
                        "a file of rows is npy(..), idx(..), csv(..), raw(..), cifar10(..) or pictures(..), not %s(..)", value->text);
+            if (named < NFILE_FORMATS) diag_hint(lower->diags, "several kinds stand in files(x = npy(\"x.npy\"), z = normal(seed = 1))");
             return false;
         }
         format = (FileFormat)named;
@@ -435,6 +441,10 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const 
         for (int i = 0; i < n; i++)
             argument[arguments_of[format][i]] = own[i];
         path = argument[ARG_PATH];
+        if (file_is_drawn(format)) {
+            *file = (DataFile){.format = format, .offset = -1};
+            return eval_argument(lower, ARG_SEED, argument[ARG_SEED], file) && input_can_be_drawn(lower, value, input);
+        }
     }
     if (path->kind != EXPR_STRING || path->text[0] == '\0') {
         diag_error(lower->diags, lower_span(lower, path->loc), "the path of a file is a text: \"x.npy\"");
@@ -537,5 +547,11 @@ bool eval_files(Lower *lower, const Expr *value) {
         diag_note(lower->diags, input->span, "%s is declared here", input->name);
         ok = false;
     }
-    return ok;
+    bool any = false;
+    for (int i = 0; i < graph_declared(graph); i++)
+        any = any || (graph->inputs.at[i].file.format != FILE_NONE && !file_is_drawn(graph->inputs.at[i].file.format));
+    if (!ok || any || !value->items) return ok;
+    diag_error(lower->diags, lower_span(lower, value->loc), "no input is of a file, which would say how many rows there are");
+    diag_hint(lower->diags, "data = normal(seed = 1); draws all inputs, without an end");
+    return false;
 }

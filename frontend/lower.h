@@ -477,9 +477,10 @@ bool eval_data(Lower *lower, const Expr *value);
 bool eval_order(Lower *lower, const Expr *value);
 bool eval_last(Lower *lower, const Expr *value);
 bool eval_uneven(Lower *lower, const Expr *value);
-bool eval_split(Lower *lower, const Expr *value);   /* rows = split(..) */
-Input *input_find(Graph *graph, const char *name);  /* of those that the net declares; NULL: there is none */
-bool unknown_input(Lower *lower, const Expr *item); /* false after a diagnostic: x = .. names no input */
+bool eval_split(Lower *lower, const Expr *value);                             /* rows = split(..) */
+Input *input_find(Graph *graph, const char *name);                            /* of those that the net declares; NULL: there is none */
+bool input_can_be_drawn(Lower *lower, const Expr *value, const Input *input); /* real, bool, or an index: else false and a diagnostic */
+bool unknown_input(Lower *lower, const Expr *item);                           /* false after a diagnostic: x = .. names no input */
 /* Settings that only make sense together; before them the block's are evaluated. steps_given: the block says how many. */
 bool data_complete(Lower *lower, const Block *block, bool steps_given);
 

@@ -125,13 +125,27 @@ static inline bool state_is_own(const State *state) {
     return state->trainable || state->written;
 }
 
-/* Files of rows: the first dimension of what they hold counts rows. */
-typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, FILE_CIFAR10, FILE_PICTURES, NFILE_FORMATS } FileFormat;
+/* Files of rows: the first dimension of what they hold counts rows. FILE_NORMAL, FILE_UNIFORM: no file, random numbers for each row of the other inputs' files. */
+typedef enum {
+    FILE_NONE,
+    FILE_NPY,
+    FILE_IDX,
+    FILE_CSV,
+    FILE_RAW,
+    FILE_CIFAR10,
+    FILE_PICTURES,
+    FILE_NORMAL,
+    FILE_UNIFORM,
+    NFILE_FORMATS
+} FileFormat;
 extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
 enum { NFILE_ELEMENTS = 9 };
 extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "bf16" */
 static inline bool file_has_pictures(FileFormat format) {
     return format == FILE_CIFAR10 || format == FILE_PICTURES;
+}
+static inline bool file_is_drawn(FileFormat format) {
+    return format == FILE_NORMAL || format == FILE_UNIFORM;
 }
 /* CSV: a field that is missing is an error; has its whole row left out; is the mean of its column in the rows of training; is a number. */
 typedef enum { MISSING_ERROR, MISSING_DROP, MISSING_MEAN, MISSING_FILL, NMISSINGS } Missing;
@@ -163,7 +177,8 @@ typedef struct PictureChange {
 } PictureChange;
 typedef struct DataFile {
     FileFormat format;
-    const char *path;    /* the source's directory joined; relative to where prun is started, else beside the plan */
+    const char *path;    /* the source's directory joined; relative to where prun is started, else beside the plan. NULL: it is drawn */
+    int64_t seed;        /* where it is drawn */
     int64_t first, rows; /* those of its rows that are used: from this one on, so many; 0: all behind it */
     int64_t column;      /* CSV: first column, behind that of this name; as many as a row has elements. -1: the last column, and so on */
     const char *heading; /* CSV: the name of a column, in the first line; NULL or "": columns are counted from the first */

@@ -13,7 +13,7 @@ const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "nor
 const char *const file_element_name[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64", "f16", "bf16"};
 const char *const missing_name[] = {"error", "drop", "mean", "fill"}, *const token_part_name[] = {"none", "ids", "mask", "types"};
 const char *const tokenizer_name[] = {"wordpiece", "bytes", "characters"};
-const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw", "cifar10", "pictures"};
+const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw", "cifar10", "pictures", "normal", "uniform"};
 const char *const input_kind_name[] = {"data", "row_weight", "rate", "update", "random", "token", "place"};
 const char *const shard_states_name[] = {"none", "optimizer", "gradients", "parameters"};
 const char *const regather_name[] = {"none", "parameters", "all"};
@@ -447,7 +447,12 @@ static void print_picture(Text *text, const PictureChange *picture) {
 }
 
 static void print_file(Text *text, const DataFile *file) {
-    text_printf(text, " file=%s ", file_format_name[file->format]);
+    text_printf(text, " file=%s", file_format_name[file->format]);
+    if (file_is_drawn(file->format)) {
+        put_key(text, "seed", file->seed);
+        return;
+    }
+    put(text, " ");
     put_quoted(text, file->path);
     if (file->first > 0) put_key(text, "first", file->first);
     if (file->rows > 0) put_key(text, "rows", file->rows);

@@ -404,7 +404,11 @@ static bool read_input_source(Scan *scan, Input *input) {
     input->kind = (InputKind)kind;
     if (!read_index(scan, input->type.dtype, &input->index)) return false;
     if (!scan_is_key(scan, "file")) return true;
-    if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
+    if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format)) return false;
+    input->file.format = (FileFormat)format;
+    input->file.offset = -1;
+    if (file_is_drawn(input->file.format)) return scan_key(scan, "seed") && scan_integer(scan, "a seed", 0, INT64_MAX, &input->file.seed);
+    if (!scan_word(scan, &input->file.path) ||
         (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||
         (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) || !scan_key(scan, "column") ||
         !scan_integer(scan, "column", INT32_MIN, INT32_MAX, &input->file.column) ||
@@ -412,10 +416,8 @@ static bool read_input_source(Scan *scan, Input *input) {
         (scan_is_key(scan, "separator") && !scan_int(scan, "a separator", 1, 127, &input->file.separator)) ||
         !read_fields(scan, &input->file) || !read_change(scan, &input->file.change))
         return false;
-    input->file.format = (FileFormat)format;
     if (file_has_pictures(input->file.format) && !read_picture(scan, &input->file.picture)) return false;
     if (format == FILE_NONE) return scan_fail(scan, "a file of no format");
-    input->file.offset = -1;
     if (scan_is_key(scan, "offset") && !scan_integer(scan, "offset", 0, INT64_MAX / 16, &input->file.offset)) return false;
     if (!scan_is_key(scan, "stored")) return true;
     if (!scan_choice(scan, "type of the file's elements", file_element_name, NFILE_ELEMENTS, &element)) return false;

@@ -82,7 +82,7 @@ static bool other_data(Evaluation *evaluation, const RunOptions *options, Error 
             return error_set(error, EXIT_USAGE, "--data %s: the net has no such input; it has %s", word,
                              input_names(graph, &evaluation->arena));
         const DataFile *planned_file = &planned.inputs.at[input - graph->inputs.at].file;
-        if (planned_file->format == FILE_NONE)
+        if (planned_file->format == FILE_NONE || file_is_drawn(planned_file->format))
             return error_set(error, EXIT_USAGE, "--data %s: the eval block does not say how a file of it is read", word);
         input->file = *planned_file;
         input->file.path = is + 1;
@@ -98,7 +98,7 @@ static int input_without_data(Evaluation *evaluation, const char *plan_directory
     const bool *needed = report_inputs(graph, evaluation->prediction, &evaluation->arena);
     for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input->kind != INPUT_DATA || input->micro > 0 || needed[i]) continue;
+        if (input->kind != INPUT_DATA || input->micro > 0 || needed[i] || file_is_drawn(input->file.format)) continue;
         if (input->file.format == FILE_NONE || access(file_find(input->file.path, plan_directory, &evaluation->arena), R_OK) != 0) return i;
     }
     return -1;

@@ -162,7 +162,7 @@ static bool is_window(const Input *a, const Input *b) {
 static bool open_files(DataSource *data, const bool *used, const char *plan_directory, Error *error) {
     const Graph *graph = data->graph;
     const Settings *settings = &graph->settings;
-    int first = -1;
+    int first = -1, drawn = -1;
     int64_t rows = INT64_MAX;
     data->file = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->file);
     data->texts = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->texts);
@@ -171,6 +171,8 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->kind != INPUT_DATA || input->micro > 0 || (used && !used[i])) continue;
+        if (file_is_drawn(input->file.format)) drawn = i;
+        if (drawn == i) continue;
         if (!open_file(data, i, plan_directory, error)) return false;
         if (first < 0) first = i;
         if (input_batch(input) != data->batch)
@@ -182,7 +184,10 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
                              input->file.path, (long long)rows_count(data->file[i]), graph->inputs.at[first].file.path,
                              graph->inputs.at[first].name, (long long)rows_count(data->file[first]));
     }
+    if (first < 0 && drawn >= 0)
+        return error_set(error, EXIT_USAGE, "input %s is drawn for the rows of a file, and no file is read", graph->inputs.at[drawn].name);
     if (first < 0) return true;
+    data->whole = rows;
     if (settings->split.nshares > 0) {
         const int64_t whole = rows;
         data->part = split_part(&settings->split, whole, &rows);
@@ -273,7 +278,8 @@ int data_take(DataSource *data, int group, int input, const Box *box) {
 }
 
 bool data_has(const DataSource *data, int input) {
-    return !from_files(data) || data->graph->inputs.at[input].kind != INPUT_DATA || data->file[source_of(data->graph, input)];
+    const Input *in = &data->graph->inputs.at[source_of(data->graph, input)];
+    return !from_files(data) || in->kind != INPUT_DATA || file_is_drawn(in->file.format) || data->file[source_of(data->graph, input)];
 }
 
 void data_groups(DataSource *data, int64_t epoch, const unsigned char *group) {
@@ -438,15 +444,13 @@ static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t pl
     return true;
 }
 
-static bool run_of_random(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+/* Elements [first, first + n) of a row, the row counted over all epochs. */
+static void draw_row(const DataSource *data, int input, int64_t seed, bool is_normal, uint64_t row, int64_t first, int64_t n, void *to) {
     const Input *in = &data->graph->inputs.at[input];
-    const Settings *settings = &data->graph->settings;
-    uint64_t key = random_key((uint64_t)settings->data_seed, data->graph->inputs.at[source_of(data->graph, input)].name);
-    uint64_t row = (uint64_t)(step * input_batch(in) + place), elements = 1;
+    uint64_t key = random_key((uint64_t)seed, data->graph->inputs.at[source_of(data->graph, input)].name), elements = 1;
     const IndexRange range = in->type.dtype == BOOL ? (IndexRange){0, 2} : in->index;
-    const bool integers = range_known(range), normal = settings->data == DATA_NORMAL && !integers;
+    const bool integers = range_known(range), normal = is_normal && !integers;
     double pair[2];
-    (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
     for (int64_t i = 0; i < n; i++) {
@@ -457,6 +461,22 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
         double number = pair[index % 2];
         element_put(to, in->type.dtype, i, integers ? (double)range.begin + floor(number * (double)(range.end - range.begin)) : number);
     }
+}
+
+static bool run_of_random(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+    const Settings *settings = &data->graph->settings;
+    const int64_t row = step * input_batch(&data->graph->inputs.at[input]) + place;
+    (void)error;
+    draw_row(data, input, settings->data_seed, settings->data == DATA_NORMAL, (uint64_t)row, first, n, to);
+    return true;
+}
+
+/* Beside files: of the row of the files and the epoch. */
+static bool run_beside_files(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+    const DataFile *file = &data->graph->inputs.at[source_of(data->graph, input)].file;
+    const int64_t row = data->sampler.epoch * data->whole + row_of_file(data, step, place);
+    (void)error;
+    draw_row(data, input, file->seed, file->format == FILE_NORMAL, (uint64_t)row, first, n, to);
     return true;
 }
 
@@ -621,6 +641,8 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
     if (input->kind == INPUT_RANDOM) return fill_rows(data, take, number, run_of_numbers, to, error);
     switch (data->graph->settings.data) {
     case DATA_FILES:
+        if (file_is_drawn(data->graph->inputs.at[source_of(data->graph, take->input)].file.format))
+            return fill_rows(data, take, own, run_beside_files, to, error);
         return fill_files(data, take, own, to, error);
     case DATA_NORMAL:
     case DATA_UNIFORM:

@@ -25,6 +25,7 @@ struct DataSource {
     Figures *figures;      /* per input: of its rows, where they need some and this source has found them */
     const Figures **known; /* per input: those that hold, maybe another source's */
     int64_t *part;         /* of a split: which row of the files is row i of the data; NULL: that one */
+    int64_t whole;         /* rows of the files, of all parts */
     Sampler sampler;
     int64_t batch, steps;
     VEC(Take) takes;

@@ -811,6 +811,9 @@ seed(script("changes", "runtime/prun", "Changes.test_classes_that_are_found_are_
 seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_an_alphabet", "Data.test_a_text_that_several_inputs_read_is_tokenized_once"),
      ("a text of several inputs is tokenized once", "same_texts", "b->tokens == TOKENS_IDS", "false"),
      ("the places behind a text's characters hold none of them", "tokens_encode", "tokens->kind == TOKENIZER_CHARACTERS ? tokens->nletters : 0", "0"))
+seed(script("data", "runtime/prun", "Data.test_noise_beside_files_is_of_the_row_and_the_epoch"),
+     ("noise beside files is another in each epoch", "run_beside_files", "data->sampler.epoch * data->whole + ", ""),
+     ("noise beside files is of the row", "run_beside_files", "row_of_file(data, step, place)", "step * data->batch + place"))
 seed(script("pictures", "runtime/prun", "Pictures.test_an_eval_has_the_classes_of_training"),
      ("an eval's pictures have the classes of training", "class_number", "strlen(name) == n && memcmp(at, name, n) == 0", "number == label"),
      ("classes of pictures are kept with the parameters", "load_input", "input->file.format == FILE_PICTURES", "false"))

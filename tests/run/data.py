@@ -349,6 +349,32 @@ class Data(Case):
         self.write("net.dsl", harness.edited(self.path("net.dsl"), ("rows =", "last = pad; rows =")) + "eval { metrics = loss; }")
         self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"x.csv has 3 rows, and part 1 of the split \(from 0\) none of them")
 
+    def test_noise_beside_files_is_of_the_row_and_the_epoch(self):
+        """On any ranks the same, in another order too; each epoch has others, an eval always the same."""
+        self.write("x.npy", harness.npy(range(43), (43, 1), "f"))
+        net = """net n(batch = 8) { input x : f32[batch, 1]; input z : f32[batch, 2]; input k : i32[batch]; param t : f32[5, 2] = ones; loss mean(z) + mean(x) * 0.0 + 0.0 * mean(embedding(t, k)); y = z + 0 * embedding(t, k) + 0 * x; }
+            train { data = files(x = npy("x.npy"), z = normal(seed = 1), k = uniform(seed = 2)); %s optimizer = sgd(lr = 0.1); epochs = 2; last = short; checkpoint every epoch; }
+            eval { every = never; data = files(x = npy("x.npy"), z = normal(seed = 1), k = uniform(seed = 2)); predict = y; }"""
+        sums, found = [], []
+        for ranks, order in (1, ""), (3, ""), (1, "order = shuffle(seed = 5);"), (3, "order = shuffle(seed = 5);"):
+            self.write("net.dsl", net % order)
+            plan = self.compile("net.dsl", "net%d.plan" % ranks, "--ranks", ranks)
+            losses = self.ok(self.local(plan, ranks, "--overwrite")).losses()
+            sums.append([sum(loss * (8 if i < 5 else 3) for i, loss in enumerate(losses[at:at + 6])) for at in (0, 6)])
+            self.assertClose(sums[-1], sums[0], absolute=1e-4, what="the same rows in any order")
+            at = os.path.join(plan + ".checkpoints", "step-000000006.safetensors")
+            self.assertEqual(self.ok(self.local(plan, ranks, "--resume", at, "--checkpoint-dir", self.path("other%d%s" % (ranks, order[:5])))).losses(), losses[6:])
+            self.ok(self.local(plan, ranks, "--predict", self.path("y.npy")))
+            found.append(self.read("y.npy"))
+        self.assertEqual(found[1:], found[:1] * 3)
+        self.assertGreater(abs(sums[0][0] - sums[0][1]), 1e-2, "another epoch has other noise")
+        drawn = struct.unpack("<86f", found[0][-86 * 4:])
+        self.assertLess(abs(sum(drawn)) / 86, 0.4)
+        self.assertLess(abs(sum(number * number for number in drawn) / 86 - 1), 0.5)
+        self.assertEqual(len(set(drawn)), 86)
+        self.write("none.dsl", (net % "").replace('npy("x.npy")', "normal(seed = 3)"))
+        self.assertFails(harness.run(harness.compiling(self.path("none.dsl"), "-o", self.path("none.plan"))), 1, "no input is of a file, which would say how many rows there are")
+
     def test_what_is_wrong_with_a_file_is_said_once(self):
         """However many ranks read it, and when in training they come to it."""
         self.files()
