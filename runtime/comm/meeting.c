@@ -1,7 +1,6 @@
 /* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other rank connects there, sends its number and the address where it
  * listens itself, and gets the addresses of the others. Then each connects with those of lower numbers. */
 #include "ir/layout.h"
-#include "ir/map.h"
 #include "runtime/comm/meeting.h"
 
 #include <arpa/inet.h>
@@ -23,7 +22,7 @@ static const char magic[8] = "prun 3";
 /* What a rank says of itself. */
 typedef struct Hello {
     char magic[8];
-    uint64_t launch; /* LAUNCH_NAME, hashed; 0: there is none */
+    char launch[48]; /* LAUNCH_NAME; "": there is none */
     int32_t rank, nranks, port;
 } Hello;
 
@@ -205,14 +204,11 @@ static void set_port(struct sockaddr_storage *address, int port) {
         ((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
 }
 
-static uint64_t launch_hash(void) {
-    const char *name = getenv(LAUNCH_NAME);
-    return name ? hash_bytes(name, strlen(name)) : 0;
-}
-
 static Hello hello_of(const Meeting *meeting) {
-    Hello hello = {.launch = launch_hash(), .rank = meeting->rank, .nranks = meeting->nranks};
+    Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
+    const char *name = getenv(LAUNCH_NAME);
     memcpy(hello.magic, magic, sizeof magic);
+    if (name) snprintf(hello.launch, sizeof hello.launch, "%s", name);
     return hello;
 }
 
@@ -233,7 +229,8 @@ static void put_missing(Text *text, const int *sockets, int nranks) {
 }
 
 static const char *refuse(const Hello *hello, const Meeting *meeting, const int *sockets) {
-    if (hello->launch != launch_hash()) return "it is of another launch (is this the port of another job?)";
+    const Hello own = hello_of(meeting);
+    if (memcmp(hello->launch, own.launch, sizeof own.launch) != 0) return "it is of another launch (is this the port of another job?)";
     if (hello->nranks != meeting->nranks) return "its job has another number of ranks (is this the port of another job?)";
     if (hello->rank < 1 || hello->rank >= meeting->nranks) return "there is no such rank in this job";
     return sockets[hello->rank] >= 0 ? "that rank has come already (is this the port of another job?)" : NULL;

@@ -352,7 +352,7 @@ class Data(Case):
     def test_noise_beside_files_is_of_the_row_and_the_epoch(self):
         """On any ranks the same, in another order too; each epoch has others, an eval always the same."""
         self.write("x.npy", harness.npy(range(43), (43, 1), "f"))
-        net = """net n(batch = 8) { input x : f32[batch, 1]; input z : f32[batch, 2]; input k : i32[batch]; param t : f32[5, 2] = ones; loss mean(z) + mean(x) * 0.0 + 0.0 * mean(embedding(t, k)); y = z + 0 * embedding(t, k) + 0 * x; }
+        net = """net n(batch = 8) { input x : f32[batch, 1]; input z : f32[batch, 2]; input k : i32[batch]; param t : f32[5, 2] = ones; loss mean(z * x * 0.1) + 0.0 * mean(embedding(t, k)); y = z + 0 * embedding(t, k) + 0 * x; }
             train { data = files(x = npy("x.npy"), z = normal(seed = 1), k = uniform(seed = 2)); %s optimizer = sgd(lr = 0.1); epochs = 2; last = short; checkpoint every epoch; }
             eval { every = never; data = files(x = npy("x.npy"), z = normal(seed = 1), k = uniform(seed = 2)); predict = y; }"""
         sums, found = [], []
