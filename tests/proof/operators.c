@@ -160,7 +160,6 @@ Test(proof_operators, lines_of_sums_and_rows_of_the_largest_are_whole) {
     arena_finish(&f.arena);
 }
 
-/* Each rank puts what falls into its part; rows and indices are whole along the axis. */
 /* The largest logit of a row and the sum of exponentials are of all classes; with these two the gradient of each class is computed alone. */
 Test(proof_operators, the_classes_of_a_loss_are_whole_those_of_its_gradient_are_not) {
     Fixture f;
@@ -179,6 +178,7 @@ Test(proof_operators, the_classes_of_a_loss_are_whole_those_of_its_gradient_are_
     arena_finish(&f.arena);
 }
 
+/* Each rank puts what falls into its part; rows and indices are whole along the axis. */
 Test(proof_operators, rows_are_put_into_any_part_of_a_tensor) {
     Fixture f;
     Attr attr[MAX_ATTRS] = {{.given = true, .i = 0}};

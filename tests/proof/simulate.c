@@ -420,13 +420,15 @@ static bool step_kernel(Simulated *m, Rank *rank, const Step *step) {
     if (node->op != step->op) return wrong(m, rank, "another operator than its node");
     const int at = (int)(step - rank->role->steps.at);
     if (step->fused > 0 && (at == 0 || step[-1].fused != step->fused)) fused_begin(rank, step, fused_length(rank->role, at));
-    /* A result over an operand is ruined, unless both are the same elements and the kernel goes element by element, reshapes, or makes or sums one replica. */
+    /* A result over an operand is ruined, unless both are the same elements and the kernel goes element by element (the gradient of a loss through its logits),
+     * reshapes, or makes or sums one replica. */
     for (int o = 0; o < step->nout; o++)
         for (int i = 0; i < step->nin; i++) {
             const SimTensor *x = &rank->tensor[step->in[i]], *y = &rank->tensor[step->out[o]];
             bool same = rank->place[step->in[i]] == rank->place[step->out[o]] && bytes_of(x) == bytes_of(y) && x->dtype == y->dtype;
             bool keeps = node->op == OP_reshape || op_table[node->op].boundary ||
-                         (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
+                         (shape_equal(&x->local, &y->local) &&
+                          (simulate_elementwise(node->op) || (node->op == OP_cross_entropy_rows_grad && i == 0)));
             if (overlap(rank, step->in[i], step->out[o]) && !(same && keeps)) poison(rank, step->out[o]);
             const int base = viewed(rank, step->in[i]);
             if (base != step->in[i] && overlap(rank, base, step->out[o])) poison(rank, step->out[o]);
