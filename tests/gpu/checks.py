@@ -308,7 +308,9 @@ def check_nccl(gpu):
 
 def check_compressed(gpu, options, env):
     """Gradients of 4 ranks that the library adds up in bf16: losses agree with those of sums of our own to three digits."""
-    plan = gpu.compile(copy_sample(gpu, "mlp_small.dsl", [("optimizer = sgd", "compress  = bf16;\n    optimizer = sgd")]), "compressed.plan", 4, *options)
+    products = ["matmul(x, w1)", "matmul(h1, w2)", "matmul(h2, w3)"] # by rows, so that each weight's gradient is a sum over all ranks
+    edits = [(product, "(%s shard ((4, 1), (1, 1)))" % product) for product in products] + [("optimizer = sgd", "compress  = bf16;\n    optimizer = sgd")]
+    plan = gpu.compile(copy_sample(gpu, "mlp_small.dsl", edits), "compressed.plan", 4, *options)
     losses = {}
     for comm in "nccl", "host":
         result = gpu.train(plan, 4, "--comm", comm, mpi=True, env=env)
