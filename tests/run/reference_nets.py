@@ -67,6 +67,31 @@ class ReferenceNets(Case):
             self.assertRegex(result.out, r"\nbest: f1 is \S+ after step \d+, restored from \S+\n")
             self.assertEqual(len([name for name in os.listdir(self.path("net.plan.checkpoints")) if name.endswith(".safetensors")]), 3)
 
+    def test_names_of_a_pretrained_bert_load_and_its_head_is_new(self):
+        """A file as hfl/rbt3's is: three layers, the head of its first training and no classifier, positions as integers."""
+        self.reviews()
+        self.sample_here("bert_chnsenticorp")
+        dim, words, made = 16, 16, {}
+        layer = {"attention.self.query": (dim, dim), "attention.self.key": (dim, dim), "attention.self.value": (dim, dim), "attention.output.dense": (dim, dim), "intermediate.dense": (4 * dim, dim), "output.dense": (dim, 4 * dim)}
+        tables = {"word": words, "position": 16, "token_type": 2}
+        weights = {"bert.embeddings.%s_embeddings.weight" % name: (rows, dim) for name, rows in tables.items()}
+        linear = {"bert.encoder.layer.%d.%s" % (i, name): shape for i in range(3) for name, shape in layer.items()} | {"bert.pooler.dense": (dim, dim), "cls.predictions.transform.dense": (dim, dim)}
+        norms = ["bert.embeddings.LayerNorm", "cls.predictions.transform.LayerNorm"] + ["bert.encoder.layer.%d.%s.LayerNorm" % (i, part) for i in range(3) for part in ("attention.output", "output")]
+        for name, shape in linear.items():
+            weights |= {name + ".weight": shape, name + ".bias": shape[:1]}
+        for name in norms:
+            weights |= {name + ".weight": (dim,), name + ".bias": (dim,)}
+        for name, shape in (weights | {"cls.predictions.bias": (words,)}).items():
+            made[name] = "F32", list(shape), [0.01 * (i % 7) + name.endswith("Norm.weight") for i in range(math.prod(shape))]
+        made["bert.embeddings.position_ids"] = "I64", [1, 16], list(range(16))
+        self.write("rbt3.safetensors", harness.safetensors(made))
+        options = [word.replace("layers=1", "layers=3") for word in self.SMALL]
+        plan = self.compile("bert_chnsenticorp.dsl", "net.plan", "--ranks", 2, *options)
+        done = self.ok(self.local(plan, 2, "--load", "rbt3.safetensors", "--fresh", "classifier.*", "--save", "w.safetensors"))
+        self.assertRegex(done.err, r"cls\.predictions")
+        self.assertRegex(done.err, r"classifier\.weight")
+        self.assertEqual({name for name in self.saved("w.safetensors")} - {name for name in made}, {"classifier.weight", "classifier.bias"})
+
 
 if __name__ == "__main__":
     harness.main()
