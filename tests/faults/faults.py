@@ -797,7 +797,7 @@ seed(unit("runtime", "sampler"),
      ("uneven = pad fills the shares of an epoch up", "sampler_even", "sampler->rows + sampler->world - odd", "sampler->rows + odd"))
 seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_are_the_same_on_any_ranks_and_others_in_each_epoch"),
      ("parts of pictures are others in each epoch", "change_picture", "(uint64_t)epoch * (uint64_t)pictures->count + (uint64_t)row", "(uint64_t)row"),
-     ("parts of pictures are by the row, not by the place in a batch", "run_of_file", "data->sampler.epoch, first", "data->sampler.epoch * data->batch + place, first"),
+     ("parts of pictures are by the row, not by the place in a batch", "fill_files", "data->sampler.epoch, count", "data->sampler.epoch * data->batch + k, count"),
      ("a picture that is ready is that of the row", "pictures_read", "pictures->ready_row == row", "pictures->ready_row >= 0"))
 seed(script("pictures", "runtime/prun", "Pictures.test_a_picture_that_is_damaged_is_named"),
      ("pictures are looked at before training", "open_pictures", "rows->pictures && pictures_look(rows->pictures, error)", "rows->pictures != NULL"),
@@ -814,6 +814,14 @@ seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_
 seed(script("data", "runtime/prun", "Data.test_noise_beside_files_is_of_the_row_and_the_epoch"),
      ("noise beside files is another in each epoch", "run_beside_files", "data->sampler.epoch * data->whole + ", ""),
      ("noise beside files is of the row", "run_beside_files", "row_of_file(data, step, place)", "step * data->batch + place"))
+seed(unit("runtime", "rows"),
+     ("neighbours are counted from the first row that is used", "rows_read_run", "row += rows->file.first;", ""),
+     ("numbers that are changed do not lie in the file as they are", "is_plain", "file->change.scale == 0 && ", ""))
+seed(script("data", "runtime/prun", "Data.test_rows_are_split_alike_on_all_ranks_and_an_eval_has_the_rest"),
+     ("what was parsed early is found by its row", "table_take_early", "(row[i] - first) * bytes", "i * bytes"))
+seed(script("log", "runtime/prun", "Log.test_lines_that_count_from_0", "Log.test_the_rate_of_the_step_that_comes_next"),
+     ("lines count from 0 where they are asked to", "numbered_less", "run->plan.graph.settings.log_from_zero", "0"),
+     ("the next rate is the next step's", "executor_next_rate", "executor->schedule_ahead + 1", "executor->schedule_ahead"))
 seed(script("pictures", "runtime/prun", "Pictures.test_an_eval_has_the_classes_of_training"),
      ("an eval's pictures have the classes of training", "class_number", "strlen(name) == n && memcmp(at, name, n) == 0", "number == label"),
      ("classes of pictures are kept with the parameters", "load_input", "input->file.format == FILE_PICTURES", "false"))
