@@ -218,6 +218,7 @@ static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     const Shape *result = &g->values.at[node->out[0]].type.shape;
     Layout sums = partial_sums(layout), out;
     Strategy strategy;
+    if (!pin_equal(&layout->pin, &edit->s->strategy[deferral->node]->pin)) return false; /* its other operands are not where the term is */
     if (!layout_is_partial(&sums) ||
         layout_count(&sums, REDUCE_SUM) != layout->start[layout->ndim + NREDUCTIONS] - layout->start[layout->ndim])
         return false;

@@ -492,6 +492,29 @@ Test(stages, chunks_make_the_bubble_smaller) {
     }
 }
 
+/* A gradient of a number that one stage has and another one takes stays with its operator, whose result it takes too, though its term is a sum over the batch elsewhere. */
+Test(stages, gradients_of_numbers_stay_in_their_stage) {
+    for (int nstages = 2; nstages <= 6; nstages++) {
+        Compiled x;
+        compiled_init(&x, 4 * nstages, 2);
+        x.options.overrides.search = NULL;
+        const char *net = "net fuzz { input x0 : f64[8, 16]; param w1 : f64[16, 12] = normal(1) shard ((a, -)); param w3 : f64[8, 1] = "
+                          "normal(0.3); param w6 : f64[] = uniform(0.5, 1.5); const c13 : i32[8] = [0, 0, 0, 0, 0, 0, 0, 0]; const c16 : "
+                          "f64[] = 0.6373; param w19 : f64[8, 16] = uniform(0.5, 1.5); v2 = matmul(x0, w1) shard ((-, -), (-, a)) "
+                          "recompute; v4 = sigmoid(w3) recompute; v5 = mean(v2, axes = [1]) shard ((b, a)) recompute; v7 = w6 * w6 "
+                          "recompute; v9 = v7 + 0.5 recompute; v10 = rsqrt(v9) recompute; v11 = pad(v10, before = [], after = []) "
+                          "recompute; v12 = cast(v11, to = f64) recompute; v14 = pick(v4, c13) shard ((a, -), (a)) recompute; v15 = "
+                          "less(v14, v5) recompute; v17 = where(v15, c16, v12) shard ((b), (), ()) -> (b) recompute; v18 = reshape(v17, "
+                          "shape = [1, 8]) shard ((b.a)) recompute; v20 = matmul(v18, w19) shard ((-, b), (b, -)) recompute; v21 = v20 * "
+                          "v20 shard ((-, a.b), (-, a.b)) recompute; v22 = mean(v21) recompute; loss v22; } train { data = normal(seed = "
+                          "29); optimizer = sgd(lr = 0.01, weight_decay = 0.25); schedule = cosine(warmup = 1, end = 0.5); accumulate = "
+                          "3; steps = 2; seed = 575; } parallel { mode = auto; search = recursive_programming; stages = %d; mesh (a = 2, "
+                          "b = 2); dataset = data_parallel; shard_states = parameters; regather = all; }";
+        cr_expect(compiled_run(&x, arena_printf(&x.arena, net, nstages)), "%d stages: %s%s", nstages, x.c.error.text, compiled_said(&x));
+        compiled_finish(&x);
+    }
+}
+
 Test(stages, more_stages_than_operators_are_refused) {
     Compiled x;
     compiled_init(&x, 8, 2);
