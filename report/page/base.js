@@ -112,6 +112,14 @@ function lowerBound(list, wanted, key) {
     return low;
 }
 
+/* Long work is a generator that yields between pieces of it. This runs what is left of it at once. */
+function finished(work) {
+    for (;;) {
+        const { done, value } = work.next();
+        if (done) return value;
+    }
+}
+
 /* A map from key(item) to the list of items, in order of first appearance. */
 function groupBy(list, key) {
     const groups = new Map();
@@ -129,7 +137,7 @@ const patterns = new Map();
 function pattern(name) {
     let made = patterns.get(name);
     if (made === undefined) {
-        made = name.replace(/\.\d+(?=[._]|$)/g, ".*");
+        made = name.replace(/\.\d+(?=[._]|$)/g, ".*").replace(/^(generate\.[a-z]+)_\d+$/, "$1_*");
         patterns.set(name, made);
     }
     return made;

@@ -10,15 +10,19 @@ function dataOf(id) {
 }
 
 /* What follows from a plan's program. */
-function appDerive(app) {
+function* appDerive(app) {
     const { program } = app, { role } = program;
     linksMake(program);
+    yield;
     app.alive = aliveMake(role);
+    yield;
     app.begins = stepTimes(role);
     app.commInto = new Map(role.comms.map((c) => [c.to, c]));
+    yield;
     app.under = groupBy(program.nodes, (n) => n.home);
     app.commsUnder = groupBy(role.comms, (c) => program.nodes[program.values[c.value].node].home);
     app.fused = groupBy(role.steps.filter((step) => step.fused > 0 && step.node >= 0), (step) => step.fused);
+    yield;
     app.eventOfStep = new Array(role.steps.length).fill(null);
     for (const e of role.events) for (let i = 0; i < e.n; i++) app.eventOfStep[e.step + i] = e;
     app.phases = phasesOf(program);
@@ -37,17 +41,39 @@ function phasesOf(program) {
 function appOf(plan, run, number, stage) {
     const made = plan.apps.find((app) => app.number === number && (stage === undefined || app.program.stage === stage));
     if (made) return made;
-    plan.apps.push(appMake(plan, run, number, stage));
+    const begun = stage === undefined ? plan.begun.get(number) : undefined;
+    plan.begun.delete(number);
+    plan.apps.push(finished(begun || appPieces(plan, run, number, stage)));
     return plan.apps[plan.apps.length - 1];
 }
 
-function appMake(plan, run, number, stage) {
-    const program = programRead(plan, number, stage);
+/* When the browser is idle the programs that are not shown are read, a piece at a time: the first choice of one is quick then. */
+function prepareOthers(plan, run) {
+    const number = plan.programs.findIndex((_, i) => !plan.apps.some((app) => app.number === i));
+    if (number < 0) return;
+    if (!plan.begun.has(number)) plan.begun.set(number, appPieces(plan, run, number));
+    const { done, value } = plan.begun.get(number).next();
+    if (done) {
+        plan.apps.push(value);
+        plan.begun.delete(number);
+    }
+    whenIdle(() => prepareOthers(plan, run));
+}
+
+function whenIdle(act) {
+    if (window.requestIdleCallback) requestIdleCallback(act);
+    else setTimeout(act, 50);
+}
+
+function* appPieces(plan, run, number, stage) {
+    const program = yield* programPieces(plan, number, stage);
     const app = { plan, program, run: null, number, chosen: null, rank: program.role.ranks[0], cursor: 0, trail: [] };
     if (run && number === 0 && run.checksum === plan.raw.checksum) app.run = runRead(run, program);
-    appDerive(app);
+    yield* appDerive(app);
+    yield;
     app.tree = treeMake(plan, program, app.alive.peak);
     if (app.run) for (const comm of program.role.comms) measuredAdd(app.tree, program.nodes[program.values[comm.value].node].home, comm.measuredWait);
+    yield;
     app.findings = findingsMake(app);
     return app;
 }
@@ -267,5 +293,9 @@ window.addEventListener("hashchange", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCanvases);
 const planData = dataOf("plan");
-if (planData.format === PAGE_FORMAT) start(planRead(planData), dataOf("run"), 0);
-else document.getElementById("main").append(`This page reads format ${PAGE_FORMAT} of reports; the data in it are of format ${planData.format}.`);
+if (planData.format === PAGE_FORMAT) {
+    start(planRead(planData), dataOf("run"), 0);
+    whenIdle(() => prepareOthers(page.plan, page.runData));
+} else {
+    document.getElementById("main").append(`This page reads format ${PAGE_FORMAT} of reports; the data in it are of format ${planData.format}.`);
+}

@@ -10,7 +10,7 @@ const FROM = { none: 0, hint: 1, propagated: 2, batch: 3, origin: 4, whole: 5, t
 const DECIDED = ["nothing", "it is the only candidate", "fewest bytes", "fewest FLOPs", "fits its operands better", "splits more of the batch", "the first in order"];
 
 function planRead(raw) {
-    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, layoutNames: new Map(), apps: [] };
+    const plan = { raw, net: raw.net, ranks: raw.ranks, strings: raw.strings, layoutNames: new Map(), apps: [], begun: new Map() };
     const text = (i) => (i < 0 || i === undefined ? "" : raw.strings[i]);
     plan.text = text;
     plan.files = raw.files.map((f) => ({ name: text(f[0]), lines: f[1] === null || f[1] === undefined ? null : f[1].split("\n") }));
@@ -70,22 +70,30 @@ function stateOfRow(plan, s, id) {
 
 /* Program number `number` as the ranks of one role see it; role undefined: of the role whose ranks need most memory, as --stats. */
 function programRead(plan, number, role) {
+    return finished(programPieces(plan, number, role));
+}
+
+function* programPieces(plan, number, role) {
     const text = plan.text, p = plan.raw.programs[number], program = { plan, name: p.name, loss: p.loss };
     const memory = (r) => (r.memory ? r.memory.rank : r.arena), at = role ?? p.roles.reduce((most, r, i) => (memory(r) > memory(p.roles[most]) ? i : most), 0);
     program.states = [...plan.states, ...(p.states || []).map((s, i) => stateOfRow(plan, s, plan.states.length + i))];
     program.inputs = p.inputs.map((s) => ({ name: text(s[0]), type: plan.types[s[1]], layout: plan.layouts[s[2]], kind: text(s[3]), bytes: s[4], place: placeAt(s, 5) }));
     program.values = rowsOf(ValueRow, columnsOf(p.values), plan);
+    yield;
     columnsOf(p.nodes).why = p.why ? columnsOf(p.why) : null;
     program.nodes = rowsOf(NodeRow, p.nodes, plan);
+    yield;
     program.decisions = p.decisions ? columnsOf(p.decisions) : null;
     program.weighed = p.weighed ? columnsOf(p.weighed) : null;
     program.stages = p.roles.map((r, i) => ({ number: i, ranks: r.ranks, arena: r.arena, memory: r.memory, totals: r.totals || null, predicted: r.predicted || null, raw: r }));
     program.stage = at;
-    program.role = roleRead(plan, program, p.roles[at]);
+    program.role = yield* rolePieces(plan, program, p.roles[at]);
     for (const instance of program.role.instances) listAdd(program.values[instance.value], "instances", instance.id);
     program.reads = new Map(); /* state -> the node that reads it */
     for (const node of program.nodes) if (node.op === "read" && !program.reads.has(node.state)) program.reads.set(node.state, node.id);
+    yield;
     for (const node of program.nodes) node.home = homeOf(program, node);
+    yield;
     attribute(program);
     return program;
 }
@@ -107,12 +115,16 @@ function weighedFor(program, id) {
     return at === undefined ? undefined : { strategies: w.strategies[at], alternatives: listAt(w.alternatives, at).map((s, i) => ({ strategy: program.plan.text(s), ns: listAt(w.ns, at)[i] })) };
 }
 
-function roleRead(plan, program, r) {
+function* rolePieces(plan, program, r) {
     const role = { ranks: r.ranks, arena: r.arena, fullest: r.fullest, memory: r.memory, totals: r.totals || null, flops: r.flops || null, predicted: r.predicted || null };
     role.instances = rowsOf(InstanceRow, columnsOf(r.instances), plan);
+    yield;
     role.steps = rowsOf(StepRow, columnsOf(r.steps), plan);
+    yield;
     role.comms = r.comms ? commsRead(plan, program, role, columnsOf(r.comms)) : [];
+    yield;
     role.events = r.events ? rowsOf(EventRow, columnsOf(r.events), plan) : [];
+    yield;
     return role;
 }
 

@@ -115,10 +115,10 @@ function fold(row, signs) {
     return row;
 }
 
-/* The number of the iteration from which a row is, null: it is in no loop. */
+/* The number of the iteration from which a row is, null: it is in no loop. What pcc adds for each attention of a program that generates is generate.seen, generate.seen_2, .. */
 function iterationOf(row) {
-    const m = row.name.match(/^(?:[^.]*\.)?(\d+)(?=\.|$)/);
-    return m ? Number(m[1]) : null;
+    const m = row.name.match(/^(?:[^.]*\.)?(\d+)(?=\.|$)/), added = m ? null : row.name.match(/^generate\.[a-z]+(?:_(\d+))?$/);
+    return m ? Number(m[1]) : added ? Number(added[1] || 1) : null;
 }
 
 function foldSiblings(rows, signs) {
@@ -159,7 +159,7 @@ function loopRow(group, signs) {
         merged[0].iterations = numbers;
         return merged[0];
     }
-    for (const row of merged) row.name = row.name.replace(/\.\d+(?=\.|$)/, "");
+    for (const row of merged) row.name = row.name.replace(/\.\d+(?=\.|$)|(?<=^generate\.[a-z]+)_\d+$/, "");
     return { kind: "loop", name: "", path: "", iterations: numbers, children: merged, nodes: [], count: group.length, signature: numbered(signs, `l ${merged.map((r) => r.signature).join(",")} ${group.length}`) };
 }
 

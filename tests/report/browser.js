@@ -332,6 +332,16 @@ function checkCompare() {
     check(refused.includes("no report"), "a file that is no report is refused");
 }
 
+/* Programs that are not shown are read when the browser is idle, in pieces that are short. */
+function checkPrepared() {
+    const { plan } = page, begun = performance.now();
+    while (plan.apps.length < plan.programs.length && performance.now() - begun < 20000) timed("a piece read when idle", () => prepareOthers(plan, page.runData));
+    for (const number of plan.programs.keys()) {
+        const ready = plan.apps.find((app) => app.number === number);
+        check(ready && appOf(plan, page.runData, number) === ready && ready.tree.rows.length > 1, `program ${number} is ready before it is chosen`);
+    }
+}
+
 function checkPage() {
     const root = document.documentElement;
     check(root.scrollWidth <= window.innerWidth, `nothing is wider than the window: ${root.scrollWidth} of ${window.innerWidth}`);
@@ -371,7 +381,7 @@ function checkPage() {
 }
 
 function runChecks() {
-    for (const act of [() => checkFigures(expected.stats), checkPieces, checkLanesOfPlan, checkFindings, checkChoosing, checkKeys, checkNet, checkLayout, checkStep, checkCommunication, checkSorting, checkPage, checkCompare]) {
+    for (const act of [() => checkFigures(expected.stats), checkPieces, checkLanesOfPlan, checkFindings, checkChoosing, checkKeys, checkNet, checkLayout, checkStep, checkCommunication, checkSorting, checkPrepared, checkPage, checkCompare]) {
         try {
             act();
         } catch (error) {
