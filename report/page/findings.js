@@ -151,16 +151,17 @@ function latencyFindings(app) {
 
 /* ---------------------------------------------------------------- stages of a pipeline */
 
+/* As measured where a run was. */
 function stageFindings(app) {
-    const { stages } = app.program;
-    if (stages.length < 2 || !stages[0].predicted) return [];
-    const step = stages[0].predicted.step, busy = stages.map((s) => s.predicted.kernels), mean = sum(busy) / stages.length, most = Math.max(...busy), slowest = stages[busy.indexOf(most)], found = [];
+    const { stages } = app.program, { predicted } = stages[0];
+    if (stages.length < 2 || (!app.run && !predicted)) return [];
+    const step = stepLength(app), busy = app.run ? app.run.stages : stages.map((s) => s.predicted.kernels), mean = sum(busy) / stages.length, most = Math.max(...busy), slowest = stages[busy.indexOf(most)], found = [];
     const batches = 1 + app.program.nodes.reduce((most, n) => Math.max(most, n.batch), 0), chunks = app.plan.raw.chunks;
     const idle = (batches, chunks) => percent((stages.length - 1) / (chunks * batches + stages.length - 1));
     if (step - mean > 0.02 * step)
-        found.push({ kind: "waits", ns: step - mean, thing: null, stage: null, text: `of a step a stage computes nothing, on average of ${stages.length}: ${percent(1 - mean / step)}${chunks ? `; with ${plural(batches, "batch", "batches")} in equal stages${chunks > 1 ? ` of ${chunks} chunks` : ""} it would be ${idle(batches, chunks)}` : ""}`,
+        found.push({ kind: "waits", ns: step - mean, thing: null, stage: null, text: `of a step a stage computes nothing, on average of ${stages.length}: ${percent(1 - mean / step)}${app.run && predicted ? ` as measured, predicted ${percent(1 - sum(stages, (s) => s.predicted.kernels) / stages.length / predicted.step)}` : ""}${chunks ? `; with ${plural(batches, "batch", "batches")} in equal stages${chunks > 1 ? ` of ${chunks} chunks` : ""} it would be ${idle(batches, chunks)}` : ""}`,
                      todo: batches < 4 * stages.length ? `More micro_batches (or accumulate) keep stages busy: of ${stages.length} stages with ${4 * stages.length} batches ${idle(4 * stages.length, chunks || 1)} are idle${chunks === 1 && batches % stages.length === 0 ? `. So does --chunks 2, interleaved: ${idle(batches, 2)} with as many batches as there are` : ""}.` : "Batches are many enough: what is left is stages that are not equal, and what they send each other." });
-    if (most > 1.1 * mean) found.push({ kind: "computes", ns: most - mean, thing: null, stage: slowest.number, text: `stage ${slowest.number} computes ${digits3(most / mean)} times the mean of all: the others wait for it`, todo: "Each batch waits for the slowest stage. Another number of stages cuts the net elsewhere; a strategy that divides what this one computes makes it faster." });
+    if (most > 1.1 * mean) found.push({ kind: "computes", ns: most - mean, thing: null, stage: slowest.number, text: `stage ${slowest.number} computes ${digits3(most / mean)} times the mean of all${app.run ? ", as measured" : ""}: the others wait for it`, todo: "Each batch waits for the slowest stage. Another number of stages cuts the net elsewhere; a strategy that divides what this one computes makes it faster." });
     return found;
 }
 

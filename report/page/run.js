@@ -21,5 +21,12 @@ function runRead(raw, program) {
         const compute = laneMake(events.filter((e) => e.lane === 0)), comm = laneMake(events.filter((e) => e.lane === 1));
         return { rank: lane.rank, compute, comm, end: events.reduce((most, e) => Math.max(most, e.end), 0) };
     });
-    return { raw, lanes };
+    return { raw, lanes, stages: stagesMeasured(raw, program) };
+}
+
+/* How long a rank of each stage computes in a step. */
+function stagesMeasured(raw, program) {
+    const f = columnsOf(raw.figures), computing = program.stages.map(() => 0), kinds = program.stages.map((s) => columnsOf(s.raw.steps).kind);
+    for (let i = 0; i < f.rows; i++) if (STEP_KINDS[kinds[f.role[i]][f.step[i]]] !== "start" && STEP_KINDS[kinds[f.role[i]][f.step[i]]] !== "wait") computing[f.role[i]] += f.mean[i];
+    return computing;
 }

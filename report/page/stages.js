@@ -32,6 +32,7 @@ function stagesTable(app) {
                      { head: "received by the busiest", class: "num", cell: (s) => bytes(s.totals.received.max), sort: (s) => s.totals.received.max },
                      { head: "memory of a rank", class: "num", cell: (s) => bytes(s.memory.rank), sort: (s) => s.memory.rank },
                      { head: "states", class: "num", cell: (s) => bytes(s.memory.states), sort: (s) => s.memory.states });
+    if (app.run) columns.push({ head: "computes, measured", class: "num", title: "mean over ranks and steps", cell: (s) => time(app.run.stages[s.number]), sort: (s) => app.run.stages[s.number] });
     columns.push({ head: "arena", class: "num", cell: (s) => bytes(s.arena), sort: (s) => s.arena });
     return el("div", { class: "scroll" }, sortableTable(columns, stages, { sorted: 0, up: true, class: "compact", row: (s) => ({ ...pressable(() => app.toStage(s.number)), class: s.number === app.program.stage ? "chosen" : null }) }));
 }

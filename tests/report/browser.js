@@ -375,6 +375,9 @@ function checkPage() {
         check(page.program.stage === other && page.rank === page.program.role.ranks[0], "a click on a stage shows it");
         check(page.stages.lanes.every((l) => l.events.every((e, i) => i === 0 || e.begin >= l.events[i - 1].end - 1)), "what a stage does follows each other");
         const batches = new Set(page.stages.lanes[0].events.filter((e) => e.phase === 1).map((e) => e.batch));
+        const finding = page.findings.find((f) => f.text.includes("a stage computes nothing")), mean = page.run ? sum(page.run.stages) / page.run.stages.length : 0;
+        if (page.run) near(page.run.stages[other], sum(page.program.nodes, (n) => n.measured), "what a stage is measured to compute is what its operators are");
+        if (page.run && finding) near(finding.ns, page.run.raw.step.median - mean, "what a stage does not compute is measured where a run was");
         check(batches.size === new Set(page.program.nodes.map((n) => n.batch)).size, "the backward pass of each batch is there");
         start(planRead(planData), dataOf("run"), 0);
     }
