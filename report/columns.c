@@ -55,26 +55,58 @@ static int length_of(int64_t value) {
     return n;
 }
 
-/* As it is, or as differences from row to row, where these are shorter. */
-static void write_column(Json *json, const char *key, const int64_t *at, int n) {
-    int64_t plain = 0, apart = 0;
-    bool alike = n > 0;
-    for (int i = 0; i < n; i++) {
-        alike = alike && at[i] == at[0];
-        plain += length_of(at[i]);
-        apart += length_of(at[i] - (i > 0 ? at[i - 1] : 0));
+/* A number of a column as it is, or its difference from the one before. */
+static int64_t item(const int64_t *at, int i, bool apart) {
+    return at[i] - (apart && i > 0 ? at[i - 1] : 0);
+}
+
+/* How many equal items begin here. */
+static int run_of(const int64_t *at, int n, int i, bool apart) {
+    int end = i + 1;
+    while (end < n && item(at, end, apart) == item(at, i, apart))
+        end++;
+    return end - i;
+}
+
+static int64_t length_as(const int64_t *at, int n, bool apart, bool runs) {
+    int64_t length = 0;
+    for (int i = 0, k; i < n; i += k) {
+        k = runs ? run_of(at, n, i, apart) : 1;
+        length += length_of(item(at, i, apart)) + (runs ? length_of(k) : 0);
     }
-    if (alike) {
+    return length;
+}
+
+static void write_items(Json *json, const char *key, const int64_t *at, int n, bool apart, bool runs) {
+    if (runs) json_row(json, key);
+    json_list(json, runs ? "runs" : key);
+    for (int i = 0, k; i < n; i += k) {
+        k = runs ? run_of(at, n, i, apart) : 1;
+        json_int(json, NULL, item(at, i, apart));
+        if (runs) json_int(json, NULL, k);
+    }
+    json_end(json);
+    if (runs) json_end(json);
+}
+
+/* As it is; or as differences from row to row, as runs of equal numbers, as runs of equal differences, where these are shorter. */
+static void write_column(Json *json, const char *key, const int64_t *at, int n) {
+    bool apart = false, runs = false;
+    int64_t shortest = length_as(at, n, false, false) * 9 / 10;
+    if (n > 0 && run_of(at, n, 0, false) == n) {
         json_int(json, key, at[0]);
         return;
     }
-    const bool differences = apart < plain * 9 / 10;
-    if (differences) json_row(json, key);
-    json_list(json, differences ? "differences" : key);
-    for (int i = 0; i < n; i++)
-        json_int(json, NULL, at[i] - (differences && i > 0 ? at[i - 1] : 0));
-    json_end(json);
-    if (differences) json_end(json);
+    for (int as = 1; as < 4; as++) {
+        const int64_t length = length_as(at, n, as & 1, as & 2);
+        if (length >= shortest) continue;
+        apart = as & 1;
+        runs = as & 2;
+        shortest = length;
+    }
+    if (apart) json_row(json, key);
+    write_items(json, apart ? "differences" : key, at, n, apart, runs);
+    if (apart) json_end(json);
 }
 
 void columns_write(Json *json, const char *key, ColumnTable *columns) {

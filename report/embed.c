@@ -1,5 +1,6 @@
 /* embed: writes the page as C, when pcc is built.
  *     embed OUT.c PAGE.html FILE..     lines `@include FILE` of the page are replaced by the file; before the line `@data` is page_head, behind it page_tail
+ * Four spaces at the beginning of a line become a tab: every report has the page in it.
  * Arrays of numbers, as a literal of this length is more than C asks of a compiler. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,16 @@ static int fail(const char *what, const char *name) {
     exit(1);
 }
 
-static void put_text(const char *text) {
-    for (; *text; text++) {
-        fprintf(out, "%d,", (unsigned char)*text);
-        if (++column % 32 == 0) fputs("\n", out);
-    }
+static void put(char c) {
+    fprintf(out, "%d,", (unsigned char)c);
+    if (++column % 32 == 0) fputs("\n", out);
+}
+
+static void put_line(const char *text) {
+    for (; strncmp(text, "    ", 4) == 0; text += 4)
+        put('\t');
+    while (*text)
+        put(*text++);
 }
 
 static void begin(const char *name) {
@@ -54,7 +60,7 @@ static void put_file(const char *path, char **files, int n) {
             if (i == n) fail("report/page/meson.build does not list", name);
             put_file(files[i], files, n);
         } else {
-            put_text(line);
+            put_line(line);
         }
     }
     fclose(in);

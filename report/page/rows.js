@@ -1,6 +1,6 @@
 /* Rows of the data's tables. A plan has tens of thousands of them: a row holds what is computed of it, and reads the rest from its columns when asked. */
 
-/* A table of the data: a column is one number for all rows, an array, or differences from row to row; one of lists has lengths and members. It is decoded once, in its place:
+/* A table of the data: a column is one number for all rows, an array, or {differences} from row to row, or {runs} of equal ones; one of lists has lengths and members. It is decoded once, in its place:
  * to an array, of lists to {start, members}: those of row i are members[start[i]] .. members[start[i + 1] - 1]. */
 function columnsOf(table) {
     if (decodedTables.has(table)) return table;
@@ -16,9 +16,17 @@ const decodedTables = new WeakSet();
 
 function columnDecoded(column, n) {
     if (typeof column === "number") return new Array(n).fill(column);
-    const numbers = column.differences;
-    if (!numbers) return column;
+    if (column.runs) return runsDecoded(column.runs, n);
+    if (!column.differences) return column;
+    const numbers = columnDecoded(column.differences, n);
     for (let i = 1; i < numbers.length; i++) numbers[i] += numbers[i - 1];
+    return numbers;
+}
+
+/* number, how many times, number, how many times, .. */
+function runsDecoded(runs, n) {
+    const numbers = new Array(n);
+    for (let i = 0, at = 0; i < runs.length; i += 2) numbers.fill(runs[i], at, (at += runs[i + 1]));
     return numbers;
 }
 

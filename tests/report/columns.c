@@ -45,3 +45,21 @@ Test(columns, members_one_by_one_and_no_rows) {
                               "\"one\":{\n\"rows\":1,\n\"n\":-4611686018427387904,\n\"list\":{\"lengths\":2,\"members\":3}\n}\n}\n");
     text_finish(&text);
 }
+
+Test(columns, runs_of_equal_numbers_and_of_equal_differences) {
+    ColumnTable columns;
+    Text text = {0};
+    Json json = {.text = &text, .in_page = true};
+    columns_init(&columns, "phase even none");
+    for (int row = 0; row < 12; row++) {
+        columns_int(&columns, row < 7 ? 0 : 2);
+        columns_int(&columns, 2 * row + 5);
+        columns_int(&columns, row % 2);
+    }
+    json_object(&json, NULL);
+    columns_write(&json, "table", &columns);
+    json_end(&json);
+    cr_expect_str_eq(text.at, "{\n\"table\":{\n\"rows\":12,\n\"phase\":{\"runs\":[0,7,2,5]},\n\"even\":{\"differences\":{\"runs\":[5,1,2,11]}},\n"
+                              "\"none\":[0,1,0,1,0,1,0,1,0,1,0,1]\n}\n}\n");
+    text_finish(&text);
+}

@@ -48,13 +48,15 @@ parallel { search = sharding_propagation; }
 
 
 def column(data, n):
-    """Of one number for all rows, an array, or differences."""
+    """Of one number for all rows, an array, runs, or differences of any of these."""
     if isinstance(data, int):
         return [data] * n
     if isinstance(data, list):
         return data
+    if "runs" in data:
+        return [number for number, times in zip(data["runs"][::2], data["runs"][1::2]) for _ in range(times)]
     numbers, at = [], 0
-    for difference in data["differences"]:
+    for difference in column(data["differences"], n):
         at += difference
         numbers.append(at)
     return numbers

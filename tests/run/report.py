@@ -350,6 +350,10 @@ class Report(Pages):
             self.assertEqual(of(alone)[name], of(everything)[name])
         self.assertIn("... 588 operators", explained(["h.299"]))
 
+    def test_gpt2_is_below_a_megabyte(self):
+        page, _ = self.page(self.sample("gpt2.dsl"), 8, "--hints", self.sample("gpt2_hints.dsl"))
+        self.assertLess(len(page.encode()), 1000000)
+
     def test_two_plans(self):
         for name, ranks in (("quickstart.dsl", 8), ("transformer.dsl", 4), ("moe_tiny.dsl", 8), ("unet_tiny.dsl", 4), ("characters.dsl", 2), ("windows.dsl", 4)):
             source = self.sample(name) if name != "windows.dsl" else self.write(name, WINDOWS)
@@ -535,9 +539,9 @@ class Report(Pages):
         self.report(self.path("net.dsl"), 4)
         whole = self.read("net.html").decode()
         self.write("broken.html", re.sub(r"\"rows\":(\d+)", r'"rows":\1,', whole, count=1))
-        self.write("older.html", whole.replace('"format":2', '"format":1', 1))
+        self.write("older.html", whole.replace('"format":3', '"format":1', 1))
         for path, code, pattern in [("other.html", 2, "prun: --report other.html: it is the report of another plan"), ("notes.txt", 2, "prun: --report notes.txt: .*is no report"),
-                                    ("broken.html", 2, "prun: --report broken.html: its data cannot be read"), ("older.html", 2, "prun: --report older.html: its data have format 1, .* adds to format 2"),
+                                    ("broken.html", 2, "prun: --report broken.html: its data cannot be read"), ("older.html", 2, "prun: --report older.html: its data have format 1, .* adds to format 3"),
                                     ("-", 2, "prun: --report - names no file"), (plan, 2, "prun: --report .*net.plan.*the plan"), ("nowhere/run.html", 3, "prun: --report nowhere/run.html: it cannot be written")]:
             before = self.read(os.path.basename(path)) if "nowhere" not in path and path != "-" else None
             for way in (self.local, self.mpi):
