@@ -1,5 +1,5 @@
 /* What to look at: warnings, then findings by seconds, each with what to do. A finding: {ns or bytes, text, todo, thing (what its button chooses),
- * command (what to type), kind}. Only what the data say is said: of conversions that were asked for, nothing is advised. */
+ * command (what to type), section or stage (where its button goes, where there is no thing), kind}. Only what the data say is said: of conversions that were asked for, nothing is advised. */
 
 const FINDINGS_MOST = 9;
 
@@ -216,7 +216,11 @@ function measuredFindings(app) {
         if (r.ns > 0 && r.measured > 3 * usual * r.ns && over > 0.01 * app.run.raw.step.mean)
             found.push({ kind: "computes", ns: over, thing: { kind: "node", id: r.node }, text: `${r.op} takes ${time(r.measured)}, ${digits3(r.measured / r.ns)} times what was predicted; all kernels together ${digits3(usual)} times`, todo: "The kernel is slower than its bytes and FLOPs say. prun --profile names its peak; prun --calibrate tells pcc what this machine does." });
     }
-    const late = sum(app.program.role.comms, (c) => c.late), worst = app.program.role.comms.reduce((a, b) => (b.late > (a ? a.late : 0) ? b : a), null);
-    if (worst) found.push({ kind: "waits", ns: late, thing: { kind: "comm", id: worst.id }, text: `ranks wait ${time(late)} of a step for ranks that come later`, todo: "It is no cost of moving bytes: ranks have unequal work, share cores, or one is slower. Compare their lanes under Step." });
+    const { late } = app.run, worst = app.program.role.comms.reduce((a, b) => (b.late > (a ? a.late : 0) ? b : a), null);
+    const { mean } = app.run.raw.step, rest = mean - sum(app.program.nodes, (n) => n.measured) - app.run.waiting;
+    if (rest > 0.25 * mean)
+        found.push({ kind: "waits", ns: rest, thing: null, section: "step", text: `between kernels nothing is computed and nothing received: ${percent(rest / mean)} of the mean step${app.program.stages.length > 1 ? ` on ranks of stage ${app.program.stage}` : ""}`,
+                     todo: app.run.raw.ranks > 1 ? "Ranks that share cores take turns: fewer of them, or a core for each. Otherwise it is data that are read, lines that are printed, and what each kernel takes to start: a larger batch." : "It is data that are read, lines that are printed, and what each kernel takes to start: a larger batch makes it less." });
+    if (late > 0) found.push({ kind: "waits", ns: late, thing: worst && { kind: "comm", id: worst.id }, section: "step", text: `ranks wait ${time(late)} of a step for ranks that come later`, todo: "It is no cost of moving bytes: ranks have unequal work, share cores, or one is slower. Compare their lanes under Step." });
     return found;
 }

@@ -72,9 +72,16 @@ function eventDraw(context, colours, e, x1, x2, y, height, kind, label) {
     context.fillStyle = colours[kind];
     context.fillRect(x1, y, Math.max(1, x2 - x1 - (x2 - x1 > 8 ? 0.6 : 0)), height);
     if (x2 - x1 < 26 || height < 13) return;
-    const text = label(e), room = Math.floor((x2 - x1 - 6) / 5.6);
     context.fillStyle = colours.on;
-    context.fillText(text.length > room ? (room > 3 ? text.slice(0, room - 1) + "…" : "") : text, x1 + 4, y + height / 2 + 0.5);
+    context.fillText(textWithin(context, label(e), x2 - x1 - 6), x1 + 4, y + height / 2 + 0.5);
+}
+
+/* As much of a text as has room; nothing where that would say nothing. */
+function textWithin(context, text, width) {
+    const wide = context.measureText(text).width;
+    if (wide <= width) return text;
+    const room = Math.floor((text.length * width) / wide) - 1;
+    return room > 2 ? text.slice(0, room) + "…" : "";
 }
 
 /* Marks at round times. */

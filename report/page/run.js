@@ -1,15 +1,19 @@
 /* What a run measured, beside the plan: figures of nodes and communications, and the lanes of ranks. */
 
 function runRead(raw, program) {
-    const { role } = program, f = columnsOf(raw.figures);
+    const { role } = program, f = columnsOf(raw.figures), run = { raw, waiting: 0, late: 0, alone: new Map() };
+    const started = new Map(role.steps.filter((s) => s.kind === 2).map((s) => [s.request, s]));
     for (let i = 0; i < f.rows; i++) {
         if (f.role[i] !== program.stage) continue;
         const steps = role.steps.slice(f.step[i], f.step[i] + f.steps[i]), mean = f.mean[i];
         if (steps.length === 0) continue;
         if (steps[0].kind === 2 || steps[0].kind === 3) { /* starting a message takes time too */
-            if (steps[0].comm < 0) continue;
-            role.comms[steps[0].comm].measuredWait += mean;
-            role.comms[steps[0].comm].late += Math.min(f.late[i], mean);
+            const late = Math.min(f.late[i], mean), comm = steps[0].comm >= 0 ? role.comms[steps[0].comm] : aloneOf(run.alone, started.get(steps[0].request) || steps[0], program);
+            if (steps[0].kind === 2) comm.calls++;
+            comm.measuredWait += mean;
+            comm.late += late;
+            run.waiting += mean;
+            run.late += late;
         } else {
             const weights = steps.map((s) => 1 + sum(s.outs, (i) => role.instances[i].bytes)), all = sum(weights);
             steps.forEach((step, k) => (program.nodes[step.node >= 0 ? step.node : nodeOfWrite(program, step)].measured += (mean * weights[k]) / all));
@@ -21,7 +25,13 @@ function runRead(raw, program) {
         const compute = laneMake(events.filter((e) => e.lane === 0)), comm = laneMake(events.filter((e) => e.lane === 1));
         return { rank: lane.rank, compute, comm, end: events.reduce((most, e) => Math.max(most, e.end), 0) };
     });
-    return { raw, lanes, stages: stagesMeasured(raw, program) };
+    return { ...run, lanes, stages: stagesMeasured(raw, program) };
+}
+
+/* A page of a plan alone has no rows of communications: those of each kind together. */
+function aloneOf(alone, step, program) {
+    if (!alone.has(step.what)) alone.set(step.what, { calls: 0, measuredWait: 0, late: 0, node: program.values[program.role.instances[[...step.outs, ...step.ins][0]].value].node });
+    return alone.get(step.what);
 }
 
 /* How long a rank of each stage computes in a step. */

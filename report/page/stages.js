@@ -24,15 +24,15 @@ function stagesTable(app) {
         { head: "stage", cell: (s) => [el("b", {}, String(s.number)), s.number === app.program.stage ? el("span", { class: "dim" }, " shown") : null], sort: (s) => s.number },
         { head: "ranks", cell: (s) => (s.ranks[0] === s.ranks[1] ? String(s.ranks[0]) : `${s.ranks[0]}–${s.ranks[1]}`), sort: (s) => s.ranks[0] },
     ];
+    if (app.run) columns.push({ head: "measured", class: "num", title: "computing, mean over ranks and steps", cell: (s) => time(app.run.stages[s.number]), sort: (s) => app.run.stages[s.number] });
     if (known)
         columns.push({ head: "computes", class: "num", cell: (s) => time(s.predicted.kernels), sort: (s) => s.predicted.kernels },
                      { head: "of a step", class: "num", cell: (s) => percent(s.predicted.kernels / s.predicted.step), sort: (s) => s.predicted.kernels },
                      { head: "", class: "share", cell: (s) => el("span", { class: "bar" }, el("b", { class: "computes", style: { width: `${(100 * s.predicted.kernels) / s.predicted.step}%` } })) },
                      { head: "waits", class: "num", title: "for other stages, and for data", cell: (s) => time(s.predicted.exposed), sort: (s) => s.predicted.exposed },
-                     { head: "received by the busiest", class: "num", cell: (s) => bytes(s.totals.received.max), sort: (s) => s.totals.received.max },
-                     { head: "memory of a rank", class: "num", cell: (s) => bytes(s.memory.rank), sort: (s) => s.memory.rank },
+                     { head: "received", title: "by the busiest rank", class: "num", cell: (s) => bytes(s.totals.received.max), sort: (s) => s.totals.received.max },
+                     { head: "memory", title: "of a rank", class: "num", cell: (s) => bytes(s.memory.rank), sort: (s) => s.memory.rank },
                      { head: "states", class: "num", cell: (s) => bytes(s.memory.states), sort: (s) => s.memory.states });
-    if (app.run) columns.push({ head: "computes, measured", class: "num", title: "mean over ranks and steps", cell: (s) => time(app.run.stages[s.number]), sort: (s) => app.run.stages[s.number] });
     columns.push({ head: "arena", class: "num", cell: (s) => bytes(s.arena), sort: (s) => s.arena });
     return el("div", { class: "scroll" }, sortableTable(columns, stages, { sorted: 0, up: true, class: "compact", row: (s) => ({ ...pressable(() => app.toStage(s.number)), class: s.number === app.program.stage ? "chosen" : null }) }));
 }

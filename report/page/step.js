@@ -320,6 +320,7 @@ function operatorRows(app) {
         row.bytes += comm.received.max;
         if (row.comm < 0 || role.comms[row.comm].waited < comm.waited) row.comm = comm.id;
     }
+    for (const [what, { calls, measuredWait, late, node }] of app.run && app.run.alone ? app.run.alone : []) Object.assign(at(`${what} (waiting)`, true), { calls, measured: measuredWait, late, node });
     return [...rows.values()];
 }
 
@@ -342,8 +343,8 @@ function operatorTable(app) {
         { head: "FLOPs", class: "num", cell: (r) => orBlank(r.flops, si), sort: (r) => r.flops },
         { head: "FLOP/s", class: "num dim", cell: (r) => (r.flops > 0 && of(r) > 0 ? si((1e9 * r.flops) / of(r)) : ""), sort: (r) => (of(r) > 0 ? r.flops / of(r) : 0) },
         { head: "B/s", class: "num dim", cell: (r) => (!r.wait && r.bytes > 0 && of(r) > 0 ? bytes((1e9 * r.bytes) / of(r)) : ""), sort: (r) => (of(r) > 0 ? r.bytes / of(r) : 0) });
-    if (peak) columns.push({ head: "of peak", class: "num", title: "the larger of FLOPs against the peak of products, bytes against that of memory", cell: (r) => (r.wait || of(r) <= 0 ? "" : percent(shareOfPeak(r, of(r), peak))), sort: (r) => (r.wait || of(r) <= 0 ? 0 : shareOfPeak(r, of(r), peak)) });
-    const row = (r) => pressable(() => app.choose(r.wait ? { kind: "comm", id: r.comm } : { kind: "node", id: r.node }));
+    if (peak) columns.push({ head: "of peak", class: "num", title: "the larger of FLOPs against the peak of products, bytes against that of memory", cell: (r) => (r.wait || of(r) <= 0 ? "" : orBlank(shareOfPeak(r, of(r), peak), percent)), sort: (r) => (r.wait || of(r) <= 0 ? 0 : shareOfPeak(r, of(r), peak)) });
+    const row = (r) => pressable(() => app.choose(r.comm >= 0 ? { kind: "comm", id: r.comm } : { kind: "node", id: r.node }));
     return el("div", { class: "scroll resize operators" }, sortableTable(columns, rows, { sorted: measured ? 3 : 2, row }));
 }
 

@@ -37,7 +37,7 @@ function stageCard(app, p) {
 }
 
 function measuredCard(app) {
-    const run = app.run.raw, late = sum(app.program.role.comms, (c) => c.late), waiting = sum(app.program.role.comms, (c) => c.measuredWait), { mean, median } = run.step;
+    const run = app.run.raw, { late, waiting } = app.run, { mean, median } = run.step;
     const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), rest = Math.max(0, mean - computing - waiting), predicted = app.program.role.predicted;
     const whole = computing + waiting + rest, parts = run.ranks > 1 ? `, waiting for a later rank ${percent(late / whole)}, moving data ${percent(moving / whole)}` : ""; /* the steps that are measured may be longer than the mean of all */
     return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(median), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", rest, "between kernels"]]),
@@ -104,6 +104,7 @@ function findingItem(app, f) {
     return el("li", {}, el("span", { class: `amount ${f.kind}` }, f.ns !== undefined ? time(f.ns) : bytes(f.bytes)),
               el("div", {}, el("p", {}, f.text), el("p", { class: "todo" }, `→ ${f.todo}`), f.command && commandLine(f.command)),
               f.thing ? el("button", { onclick: () => app.show(f.thing), title: "chooses it, and shows where it is" }, "Show")
+                  : f.section ? el("button", { onclick: () => goTo(app, f.section), title: "goes there" }, "Show")
                   : f.stage !== null && f.stage !== app.program.stage ? el("button", { onclick: () => app.toStage(f.stage), title: "shows this stage" }, "Show") : el("span", {}));
 }
 

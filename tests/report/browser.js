@@ -308,8 +308,19 @@ function checkAdvice() {
     if (predicted) check(stated === (predicted.communications > 0 && !events.some((e) => e.lane === 1 && e.end > e.begin)), "where the lane of communications is empty it is said why");
     if (page.run && page.program.role.predicted) {
         const text = all(".cards .card")[1].textContent;
+        const { mean } = page.run.raw.step, rest = mean - sum(page.program.nodes, (n) => n.measured) - page.run.waiting;
+        near(page.run.waiting, sum(page.program.role.comms, (c) => c.measuredWait), "waits of communications are what is waited for");
+        check((rest > 0.25 * mean) === page.findings.some((f) => f.text.startsWith("between kernels")), "a step that passes between kernels is a finding");
         check(text.includes(time(page.run.raw.step.median)) && text.includes("between kernels"), `the card of the run shows the median, and what is left: ${text}`);
     }
+}
+
+/* What is measured is shown, whole, also where the plan alone has no rows of communications. */
+function checkMeasured() {
+    if (!page.run) return;
+    const f = columnsOf(page.run.raw.figures), all = sum([...f.mean.keys()].filter((i) => f.role[i] === page.program.stage), (i) => f.mean[i]);
+    near(page.run.waiting + sum(page.program.nodes, (n) => n.measured), all, "computing and waiting are all that was measured");
+    near(sum(operatorRows(page), (r) => r.measured), all, "operators and waits in the table are all that was measured");
 }
 
 function checkCompare() {
@@ -384,7 +395,7 @@ function checkPage() {
 }
 
 function runChecks() {
-    for (const act of [() => checkFigures(expected.stats), checkPieces, checkLanesOfPlan, checkFindings, checkChoosing, checkKeys, checkNet, checkLayout, checkStep, checkCommunication, checkSorting, checkPrepared, checkPage, checkCompare]) {
+    for (const act of [() => checkFigures(expected.stats), checkPieces, checkMeasured, checkLanesOfPlan, checkFindings, checkChoosing, checkKeys, checkNet, checkLayout, checkStep, checkCommunication, checkSorting, checkPrepared, checkPage, checkCompare]) {
         try {
             act();
         } catch (error) {
