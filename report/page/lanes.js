@@ -84,13 +84,13 @@ function textWithin(context, text, width) {
     return room > 2 ? text.slice(0, room) + "…" : "";
 }
 
-/* Marks at round times. */
-function axisDraw(context, colours, span, y) {
+/* Marks at round times, or at what else `label` says. */
+function axisDraw(context, colours, span, y, label = axisLabel) {
     const about = ((span.end - span.begin) * 110) / span.width, power = 10 ** Math.floor(Math.log10(about));
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= about);
     context.fillStyle = colours.dim;
     for (let t = Math.ceil(span.begin / step) * step; t <= span.end; t += step) {
-        const x = span.at(t), text = axisLabel(t, step), width = context.measureText(text).width;
+        const x = span.at(t), text = label(t, step), width = context.measureText(text).width;
         if (x + width + 3 <= span.x + span.width) context.fillText(text, x + 3, y);
         context.fillRect(x, y - 5, 1, 10);
     }

@@ -60,7 +60,7 @@ function stepDraw(view) {
         context.textAlign = "left";
     };
     name(view.app.program.role.events.length > 0 ? "predicted" : "steps", STEP.axis / 2);
-    axisDraw(context, colours, span, STEP.axis / 2);
+    axisDraw(context, colours, span, STEP.axis / 2, view.app.program.role.events.length > 0 ? axisLabel : (t, by) => (by < 1 ? "" : String(t)));
     phasesDraw(view, context, colours, span, at.phase);
     name("compute", at.compute + STEP.compute / 2);
     laneDraw(context, colours, span, view.compute, at.compute, STEP.compute, (e) => (e.wait ? "waits" : "computes"), (e) => eventLabel(view.app, e));
