@@ -37,27 +37,40 @@ function phasesOf(program) {
     return starts;
 }
 
-/* What was read of a program, of a stage, is kept: going back to it is quick. */
+/* What was read of a program, of a stage, is kept: going back to it is quick. stage undefined: any. */
+function appKept(plan, number, stage) {
+    return plan.apps.find((app) => app.number === number && (stage === undefined || app.program.stage === stage));
+}
+
 function appOf(plan, run, number, stage) {
-    const made = plan.apps.find((app) => app.number === number && (stage === undefined || app.program.stage === stage));
-    if (made) return made;
-    const begun = stage === undefined ? plan.begun.get(number) : undefined;
-    plan.begun.delete(number);
-    plan.apps.push(finished(begun || appPieces(plan, run, number, stage)));
+    const kept = appKept(plan, number, stage);
+    if (kept) return kept;
+    plan.apps.push(finished(appBegun(plan, run, number, stage)));
+    plan.begun.delete(`${number} ${stage}`);
     return plan.apps[plan.apps.length - 1];
 }
 
-/* When the browser is idle the programs that are not shown are read, a piece at a time: the first choice of one is quick then. */
+/* The work that reads it, as far as it has come. */
+function appBegun(plan, run, number, stage) {
+    const key = `${number} ${stage}`;
+    if (!plan.begun.has(key)) plan.begun.set(key, appPieces(plan, run, number, stage));
+    return plan.begun.get(key);
+}
+
+/* Of programs that are not shown, and of other stages, a piece more is read: the first choice of one is quick then. Returns whether anything is left. */
 function prepareOthers(plan, run) {
-    const number = plan.programs.findIndex((_, i) => !plan.apps.some((app) => app.number === i));
-    if (number < 0) return;
-    if (!plan.begun.has(number)) plan.begun.set(number, appPieces(plan, run, number));
-    const { done, value } = plan.begun.get(number).next();
-    if (done) {
-        plan.apps.push(value);
-        plan.begun.delete(number);
-    }
-    whenIdle(() => prepareOthers(plan, run));
+    const wanted = [...plan.programs.map((_, number) => [number]), ...[...Array(plan.programs[0].roles).keys()].map((stage) => [0, stage])];
+    const next = wanted.find(([number, stage]) => !appKept(plan, number, stage));
+    if (!next || plan.apps.length >= PREPARED_MOST) return false;
+    const { done, value } = appBegun(plan, run, ...next).next();
+    if (done) plan.apps.push(value);
+    if (done) plan.begun.delete(`${next[0]} ${next[1]}`);
+    return true;
+}
+const PREPARED_MOST = 6; /* of 30,000 steps each takes some 100 MB */
+
+function prepareWhenIdle(plan, run) {
+    whenIdle(() => prepareOthers(plan, run) && prepareWhenIdle(plan, run));
 }
 
 function whenIdle(act) {
@@ -295,7 +308,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCanv
 const planData = dataOf("plan");
 if (planData.format === PAGE_FORMAT) {
     start(planRead(planData), dataOf("run"), 0);
-    whenIdle(() => prepareOthers(page.plan, page.runData));
+    prepareWhenIdle(page.plan, page.runData);
 } else {
     document.getElementById("main").append(`This page reads format ${PAGE_FORMAT} of reports; the data in it are of format ${planData.format}.`);
 }

@@ -345,11 +345,15 @@ function checkCompare() {
 
 /* Programs that are not shown are read when the browser is idle, in pieces that are short. */
 function checkPrepared() {
-    const { plan } = page, begun = performance.now();
-    while (plan.apps.length < plan.programs.length && performance.now() - begun < 20000) timed("a piece read when idle", () => prepareOthers(plan, page.runData));
+    const { plan } = page, stages = plan.programs[0].roles;
+    let left = true;
+    for (let pieces = 0; left && pieces < 1000; pieces++) timed("a piece read when idle", () => (left = prepareOthers(plan, page.runData)));
+    check(!left && plan.begun.size === 0 && plan.apps.length >= Math.min(PREPARED_MOST, plan.programs.length + stages - 1), "all that is prepared is ready");
+    for (let stage = 0; stages < PREPARED_MOST - 1 && stage < stages; stage++) check(appKept(plan, 0, stage) === appOf(plan, page.runData, 0, stage), `stage ${stage} is ready before it is chosen`);
     for (const number of plan.programs.keys()) {
         const ready = plan.apps.find((app) => app.number === number);
         check(ready && appOf(plan, page.runData, number) === ready && ready.tree.rows.length > 1, `program ${number} is ready before it is chosen`);
+        check(ready.tree.root.children.every((row) => !/^generate\.[a-z]+_\d+$/.test(row.name)), `what generating adds for each attention is one row of program ${number}`);
     }
 }
 
