@@ -1,5 +1,5 @@
 /* What to look at: warnings, then findings by seconds, each with what to do. A finding: {ns or bytes, text, todo, thing (what its button chooses),
- * command (what to type), section or stage (where its button goes, where there is no thing), kind}. Only what the data say is said: of conversions that were asked for, nothing is advised. */
+ * command (what to type), stage, section (where its button goes, where there is no thing: to the stage, where another one is shown), kind}. Only what the data say is said: of conversions that were asked for, nothing is advised. */
 
 const FINDINGS_MOST = 9;
 
@@ -159,9 +159,9 @@ function stageFindings(app) {
     const batches = 1 + app.program.nodes.reduce((most, n) => Math.max(most, n.batch), 0), chunks = app.plan.raw.chunks;
     const idle = (batches, chunks) => percent((stages.length - 1) / (chunks * batches + stages.length - 1));
     if (step - mean > 0.02 * step)
-        found.push({ kind: "waits", ns: step - mean, thing: null, stage: null, text: `of a step a stage computes nothing, on average of ${stages.length}: ${percent(1 - mean / step)}${app.run && predicted ? ` as measured, predicted ${percent(1 - sum(stages, (s) => s.predicted.kernels) / stages.length / predicted.step)}` : ""}${chunks ? `; with ${plural(batches, "batch", "batches")} in equal stages${chunks > 1 ? ` of ${chunks} chunks` : ""} it would be ${idle(batches, chunks)}` : ""}`,
+        found.push({ kind: "waits", ns: step - mean, section: "step", text: `of a step a stage computes nothing, on average of ${stages.length}: ${percent(1 - mean / step)}${app.run && predicted ? ` as measured, predicted ${percent(1 - sum(stages, (s) => s.predicted.kernels) / stages.length / predicted.step)}` : ""}${chunks ? `; with ${plural(batches, "batch", "batches")} in equal stages${chunks > 1 ? ` of ${chunks} chunks` : ""} it would be ${idle(batches, chunks)}` : ""}`,
                      todo: batches < 4 * stages.length ? `More micro_batches (or accumulate) keep stages busy: of ${stages.length} stages with ${4 * stages.length} batches ${idle(4 * stages.length, chunks || 1)} are idle${chunks === 1 && batches % stages.length === 0 ? `. So does --chunks 2, interleaved: ${idle(batches, 2)} with as many batches as there are` : ""}.` : "Batches are many enough: what is left is stages that are not equal, and what they send each other." });
-    if (most > 1.1 * mean) found.push({ kind: "computes", ns: most - mean, thing: null, stage: slowest.number, text: `stage ${slowest.number} computes ${digits3(most / mean)} times the mean of all${app.run ? ", as measured" : ""}: the others wait for it`, todo: "Each batch waits for the slowest stage. Another number of stages cuts the net elsewhere; a strategy that divides what this one computes makes it faster." });
+    if (most > 1.1 * mean) found.push({ kind: "computes", ns: most - mean, stage: slowest.number, section: "step", text: `stage ${slowest.number} computes ${digits3(most / mean)} times the mean of all${app.run ? ", as measured" : ""}: the others wait for it`, todo: "Each batch waits for the slowest stage. Another number of stages cuts the net elsewhere; a strategy that divides what this one computes makes it faster." });
     return found;
 }
 
@@ -219,7 +219,7 @@ function measuredFindings(app) {
     const { late } = app.run, worst = app.program.role.comms.reduce((a, b) => (b.late > (a ? a.late : 0) ? b : a), null);
     const { mean } = app.run.raw.step, rest = mean - sum(app.program.nodes, (n) => n.measured) - app.run.waiting;
     if (rest > 0.25 * mean)
-        found.push({ kind: "waits", ns: rest, thing: null, section: "step", text: `between kernels nothing is computed and nothing received: ${percent(rest / mean)} of the mean step${app.program.stages.length > 1 ? ` on ranks of stage ${app.program.stage}` : ""}`,
+        found.push({ kind: "waits", ns: rest, section: "step", text: `between kernels nothing is computed and nothing received: ${percent(rest / mean)} of the mean step${app.program.stages.length > 1 ? ` on ranks of stage ${app.program.stage}` : ""}`,
                      todo: app.run.raw.ranks > 1 ? "Ranks that share cores take turns: fewer of them, or a core for each. Otherwise it is data that are read, lines that are printed, and what each kernel takes to start: a larger batch." : "It is data that are read, lines that are printed, and what each kernel takes to start: a larger batch makes it less." });
     if (late > 0) found.push({ kind: "waits", ns: late, thing: worst && { kind: "comm", id: worst.id }, section: "step", text: `ranks wait ${time(late)} of a step for ranks that come later`, todo: "It is no cost of moving bytes: ranks have unequal work, share cores, or one is slower. Compare their lanes under Step." });
     return found;

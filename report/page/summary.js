@@ -104,8 +104,8 @@ function findingItem(app, f) {
     return el("li", {}, el("span", { class: `amount ${f.kind}` }, f.ns !== undefined ? time(f.ns) : bytes(f.bytes)),
               el("div", {}, el("p", {}, f.text), el("p", { class: "todo" }, `→ ${f.todo}`), f.command && commandLine(f.command)),
               f.thing ? el("button", { onclick: () => app.show(f.thing), title: "chooses it, and shows where it is" }, "Show")
-                  : f.section ? el("button", { onclick: () => goTo(app, f.section), title: "goes there" }, "Show")
-                  : f.stage !== null && f.stage !== app.program.stage ? el("button", { onclick: () => app.toStage(f.stage), title: "shows this stage" }, "Show") : el("span", {}));
+                  : f.stage !== undefined && f.stage !== app.program.stage ? el("button", { onclick: () => app.toStage(f.stage), title: "shows this stage" }, "Show")
+                  : el("button", { onclick: () => goTo(app, f.section), title: "goes there" }, "Show"));
 }
 
 /* A command to type, with a button that copies it. */

@@ -286,6 +286,7 @@ function checkFindings() {
         checkText(page.paneElement, "what a finding shows");
     }
     checkAdvice();
+    check(page.findings.length <= all(".findings li button:not(.copy)").length, "each finding has a button");
     for (const item of all(".findings li")) check(!WORDS_OF_MISTAKES.test(item.textContent), `a finding says ${item.textContent.slice(0, 60)}`);
     check(all(".findings").length === 1 && all(".findings")[0].textContent.length > 20, "what to look at is never empty");
     window.scrollTo(0, 0);
