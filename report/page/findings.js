@@ -178,7 +178,18 @@ function computeFindings(app) {
         const even = role.flops.net / app.plan.ranks, over = role.flops.rank / even;
         if (over > 1.1) found.push({ kind: "computes", ns: (1 - 1 / over) * (app.run ? sum(app.program.nodes, (n) => n.measured) : sum(kernels, (e) => e.end - e.begin)), thing: { kind: "node", id: mostRepeated(app) }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`, todo: "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
     }
-    return found;
+    return found.length > 0 ? found : operatorFindings(app);
+}
+
+/* The operator that most of the step goes to, where nothing else is wrong with computing. */
+function operatorFindings(app) {
+    const of = (r) => (app.run ? r.measured : r.ns), step = stepLength(app), peak = peakOf(app);
+    const most = operatorRows(app).filter((r) => !r.wait).reduce((a, b) => (a && of(a) >= of(b) ? a : b), null);
+    if (!most || of(most) < 0.3 * step) return [];
+    const share = peak ? Math.min(1, shareOfPeak(most, of(most), peak)) : 0;
+    const todo = share > 0.5 ? "It does what the machine can: less to compute, a narrower type, or more ranks make it shorter."
+        : share > 0 ? "Its kernels are far from the peak: larger parts (a larger batch, a dimension that is divided less) come closer." : "The table By operator tells how the step is shared.";
+    return [{ kind: "computes", ns: of(most), thing: { kind: "node", id: most.node }, text: `computing ${most.op} takes ${percent(of(most) / step)} of the step, in ${plural(most.calls, "operator")}${share > 0 ? `, ${app.run ? "" : "predicted "}at ${percent(share)} of the peak of ${app.run && app.run.raw.peaks ? "this machine" : app.plan.raw.machine.name}` : ""}`, todo }];
 }
 
 function longestNode(app) {

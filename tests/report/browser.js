@@ -286,6 +286,8 @@ function checkFindings() {
         checkText(page.paneElement, "what a finding shows");
     }
     checkAdvice();
+    const { kernels, step } = page.program.role.predicted || {};
+    if (!page.run && kernels > 0.9 * step && page.program.stages.length === 1) check(page.findings.some((f) => f.kind === "computes"), "of a step that is computing a finding says what");
     check(page.findings.length <= all(".findings li button:not(.copy)").length, "each finding has a button");
     for (const item of all(".findings li")) check(!WORDS_OF_MISTAKES.test(item.textContent), `a finding says ${item.textContent.slice(0, 60)}`);
     check(all(".findings").length === 1 && all(".findings")[0].textContent.length > 20, "what to look at is never empty");
