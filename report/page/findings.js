@@ -227,6 +227,8 @@ function measuredFindings(app) {
         if (r.ns > 0 && r.measured > 3 * usual * r.ns && over > 0.01 * app.run.raw.step.mean)
             found.push({ kind: "computes", ns: over, thing: { kind: "node", id: r.node }, text: `${r.op} takes ${time(r.measured)}, ${digits3(r.measured / r.ns)} times what was predicted; all kernels together ${digits3(usual)} times`, todo: "The kernel is slower than its bytes and FLOPs say. prun --profile names its peak; prun --calibrate tells pcc what this machine does." });
     }
+    for (const [what, { calls, measuredWait, late, node }] of app.run.alone)
+        found.push({ kind: "waits", ns: measuredWait - late, thing: { kind: "node", id: node }, text: `computing waits for ${plural(calls, what)} while data move`, todo: "pcc --report makes a page that has each with its bytes and its cause; prun --report adds a run to it." });
     const { late } = app.run, worst = app.program.role.comms.reduce((a, b) => (b.late > (a ? a.late : 0) ? b : a), null);
     const { mean } = app.run.raw.step, rest = mean - sum(app.program.nodes, (n) => n.measured) - app.run.waiting;
     if (rest > 0.25 * mean)

@@ -323,6 +323,7 @@ function checkMeasured() {
     if (!page.run) return;
     const f = columnsOf(page.run.raw.figures), all = sum([...f.mean.keys()].filter((i) => f.role[i] === page.program.stage), (i) => f.mean[i]);
     near(page.run.waiting + sum(page.program.nodes, (n) => n.measured), all, "computing and waiting are all that was measured");
+    check(page.program.role.comms.length > 0 || page.run.waiting < 0.1 * page.run.raw.step.mean || page.findings.some((f) => f.text.startsWith("computing waits")), "without rows of communications too a finding says what is waited for");
     near(sum(operatorRows(page), (r) => r.measured), all, "operators and waits in the table are all that was measured");
 }
 
