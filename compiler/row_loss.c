@@ -122,23 +122,6 @@ bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
     return false;
 }
 
-/* What stands for a batch_norm over all replicas' rows: from here on the net is written so, which the proof takes as what it says. */
-static ExpandFn *over_replicas(const Graph *graph, int id) {
-    const Node *node = &graph->nodes.at[id];
-    const bool hidden = graph->settings.mode == MODE_DATA_PARALLEL && node->nin > 0 && graph->values.at[node->in[0]].type.hidden;
-    return hidden ? op_table[node->op].expand_replicas : NULL;
-}
-
-bool pass_rows(Build *b) {
-    Diags *diags = b->follows != NULL ? b->follows->diags
-                                      : b->diags; /* what is wrong with an eval block is reported like all that is wrong with the net */
-    Graph *graph = &b->front.graph;
-    if (b->front.whole != NULL && !rows_part(graph, b->front.whole, &b->front.rows, diags)) return false;
-    if (!loss_rows_apply(graph, &b->front.rows, diags)) return false;
-    if (graph->settings.batch_norm_global) graph_expand(graph, over_replicas, NULL);
-    return true;
-}
-
 bool loss_rows_apply(Graph *graph, const LossRows *asked, Diags *diags) {
     switch (asked->use) {
     case LOSS_AS_WRITTEN:

@@ -1,5 +1,6 @@
 /* rows: losses row by row, for batches whose last rows may only fill them up. The first rewrite of the graph as it was written.
  *
+ *   rows.c         the pass
  *   batch_rows.c   where the rows of a batch are in each value
  *   row_loss.c     the terms of a loss
  *   row_parts.c    training: batches in parts
