@@ -59,7 +59,8 @@ Test(columns, runs_of_equal_numbers_and_of_equal_differences) {
     json_object(&json, NULL);
     columns_write(&json, "table", &columns);
     json_end(&json);
-    cr_expect_str_eq(text.at, "{\n\"table\":{\n\"rows\":12,\n\"phase\":{\"runs\":[0,7,2,5]},\n\"even\":{\"differences\":{\"runs\":[5,1,2,11]}},\n"
-                              "\"none\":[0,1,0,1,0,1,0,1,0,1,0,1]\n}\n}\n");
+    cr_expect_str_eq(text.at,
+                     "{\n\"table\":{\n\"rows\":12,\n\"phase\":{\"runs\":[0,7,2,5]},\n\"even\":{\"differences\":{\"runs\":[5,1,2,11]}},\n"
+                     "\"none\":[0,1,0,1,0,1,0,1,0,1,0,1]\n}\n}\n");
     text_finish(&text);
 }
