@@ -16,7 +16,7 @@
 /* ---------------------------------------------------------------- waiting */
 
 enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16, ENDING_S = 10 };
-static const double YIELD_S = 0.002;
+static const double YIELD_S = 0.002, STOPPED_S = 1;
 
 /* Until woken, or for a while: whoever waits for a message must look after it. */
 static void sleep_turn(JobComm *job, const Pause *pause) {
@@ -32,6 +32,13 @@ static void sleep_turn(JobComm *job, const Pause *pause) {
     sem_timedwait(&heap_header(&job->heap, job->node.self)->wake, &until);
 }
 
+/* Whether this process did not run for a while, as a signal had stopped it. Ranks that have waited for it meanwhile have said so, and end the job: it does not say so again. */
+static bool was_stopped(JobComm *job, Pause *pause, double now) {
+    if (pause->looked_s > 0 && now - pause->looked_s > STOPPED_S) pause->start_s = job->deaf_until = now + ENDING_S;
+    pause->looked_s = now;
+    return now < job->deaf_until;
+}
+
 bool pause_turn(JobComm *job, Pause *pause) {
     int64_t turn = pause->turns++;
     if (pause->probe || pause->announced) job->wire->table->progress(job->wire);
@@ -39,13 +46,15 @@ bool pause_turn(JobComm *job, Pause *pause) {
     if (pause->announced) {
         /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
         sleep_turn(job, pause);
+        const double now = now_seconds();
+        if (was_stopped(job, pause, now)) return true;
         if (hang_called(job)) return false;
-        return job->comm.timeout_s <= 0 || now_seconds() - pause->start_s < job->comm.timeout_s;
+        return job->comm.timeout_s <= 0 || now - pause->start_s < job->comm.timeout_s;
     }
     if (turn % CLOCK_EVERY == 0) {
         double now = now_seconds();
         if (pause->start_s == 0) pause->start_s = now;
-        if (job->comm.timeout_s > 0 && now - pause->start_s >= job->comm.timeout_s) return false;
+        if (!was_stopped(job, pause, now) && job->comm.timeout_s > 0 && now - pause->start_s >= job->comm.timeout_s) return false;
         if (turn > YIELDS && now - pause->start_s > YIELD_S) {
             pause->announced = true;
             if (job->shares) atomic_store(&heap_header(&job->heap, job->node.self)->sleeping, 1);

@@ -33,6 +33,7 @@ typedef struct JobComm {
     CommRequest *first, **last;           /* the requests in the order of preparation */
     int nrequests;
     Process *processes; /* of each rank; NULL: not known yet */
+    double deaf_until;  /* this process was stopped by a signal: until then it hears of no rank that waits */
     bool *silent;       /* after hang_report: ranks that have not answered; else NULL */
     Text report;        /* likewise: which ranks are where, lines of their own */
     bool kills;         /* no launcher ends a rank that hangs: the others on its machine do */
@@ -48,6 +49,7 @@ bool collect_all_gather(JobComm *job, const Group *group, const void *own, int64
 /* A wait in progress: spins, then gives way, then sleeps; knows when it has lasted too long. */
 typedef struct Pause {
     double start_s;
+    double looked_s; /* when the clock was last read */
     int64_t turns;
     bool messages;  /* messages may arrive while this rank waits: it sleeps only for moments */
     bool probe;     /* and the caller itself does not look after messages, which must be given time */

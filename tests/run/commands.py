@@ -18,7 +18,9 @@ FORM = re.compile(r"(?:^|[\s=])(?:FILE|FILE\.plan|NET\.dsl|ONE\.plan|N|RANKS|NAM
 
 
 def documents(sources):
-    return [os.path.join(sources, "README.md"), *sorted(glob.glob(os.path.join(sources, "docs", "*.md")))]
+    """All but the pages whose programs and commands frompytorch.py and frommindspore.py run, on the data that they need."""
+    pages = glob.glob(os.path.join(sources, "docs", "*.md"))
+    return [os.path.join(sources, "README.md"), *sorted(page for page in pages if not os.path.basename(page).startswith("from-"))]
 
 
 def commands(path):

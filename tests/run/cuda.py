@@ -8,6 +8,7 @@ import unittest
 
 import harness
 from harness import Case, run
+from pages import rows
 
 SMALL = """net small(batch = 24, rows = 100) {
     input x  : f32[batch, 12];
@@ -185,8 +186,8 @@ train { data = %s(seed = 1%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4;
             self.assertEqual(*nodes)  # behind the measured steps no points in time are left in it
             run = json.loads(re.search(r'id="run">(.*?)</script>', self.read("run.html").decode(), re.S)[1])
             self.assertEqual((run["measured"], len(run["lanes"])), (16, 4))
-            self.assertTrue(all(event[4] >= 0 for lane in run["lanes"] for event in lane["events"]))
-            self.assertTrue(all(row[3] > 0 for row in run["memory"]))
+            self.assertTrue(all(event[4] >= 0 for lane in run["lanes"] for event in rows(lane["events"])))
+            self.assertTrue(all(row[3] > 0 for row in rows(run["memory"])))
 
     def test_profile_and_trace(self):
         plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
