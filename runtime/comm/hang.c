@@ -66,6 +66,13 @@ bool hang_first(const JobComm *job) {
     return first == job->comm.process;
 }
 
+bool hang_whole(const JobComm *job) {
+    int answered = 0;
+    while (answered < job->comm.nranks && !job->silent[answered])
+        answered++;
+    return answered == job->comm.nranks;
+}
+
 void hang_kill(const JobComm *job) {
     for (int r = 0; job->kills && job->silent && r < job->comm.nranks; r++) {
         const char state = job->silent[r] ? state_of(job, r) : 'X';

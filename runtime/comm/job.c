@@ -48,7 +48,10 @@ bool pause_turn(JobComm *job, Pause *pause) {
         sleep_turn(job, pause);
         const double now = now_seconds();
         if (was_stopped(job, pause, now)) return true;
-        if (hang_called(job)) return false;
+        if (hang_called(job)) {
+            job->called = true;
+            return false;
+        }
         return job->comm.timeout_s <= 0 || now - pause->start_s < job->comm.timeout_s;
     }
     if (turn % CLOCK_EVERY == 0) {
@@ -133,6 +136,8 @@ static void job_abort(Comm *comm, int code, const char *message) {
     /* A file that all ranks read is damaged for them all. And mpirun takes seconds to end a job that several ranks abort in the same moment. */
     int turn = comm->process < 9 ? comm->process : 9;
     if (job->silent) turn = hang_first(job) ? 0 : 10; /* all that answer have the same to say */
+    /* Or this one was stopped by a signal while the others asked: they have named it, and end the job. */
+    if (job->silent && job->called && hang_whole(job)) turn = 10 * ENDING_S;
     linger(job, turn * 0.1);
     fflush(stdout);
     /* Ranks that wait for one that has stopped give up together, and end when mpirun has heard the first of them. */

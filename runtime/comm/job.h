@@ -34,6 +34,7 @@ typedef struct JobComm {
     int nrequests;
     Process *processes; /* of each rank; NULL: not known yet */
     double deaf_until;  /* this process was stopped by a signal: until then it hears of no rank that waits */
+    bool called;        /* another rank has waited for PRUN_TIMEOUT, not this one */
     bool *silent;       /* after hang_report: ranks that have not answered; else NULL */
     Text report;        /* likewise: which ranks are where, lines of their own */
     bool kills;         /* no launcher ends a rank that hangs: the others on its machine do */
@@ -69,6 +70,8 @@ bool hang_called(JobComm *job);
 bool hang_report(JobComm *job, const char *what, Error *error);
 /* Whether this is the first rank that is not silent. */
 bool hang_first(const JobComm *job);
+/* Whether all ranks have answered. */
+bool hang_whole(const JobComm *job);
 /* Ends the silent ranks of this machine where nobody else does. */
 void hang_kill(const JobComm *job);
 

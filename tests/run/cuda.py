@@ -187,7 +187,7 @@ train { data = %s(seed = 1%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4;
             run = json.loads(re.search(r'id="run">(.*?)</script>', self.read("run.html").decode(), re.S)[1])
             self.assertEqual((run["measured"], len(run["lanes"])), (16, 4))
             self.assertTrue(all(event[4] >= 0 for lane in run["lanes"] for event in rows(lane["events"])))
-            self.assertTrue(all(row[3] > 0 for row in rows(run["memory"])))
+            self.assertTrue(all(row[3] > 0 for row in run["memory"]))
 
     def test_profile_and_trace(self):
         plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
