@@ -32,7 +32,7 @@ static void expect_as_decided(const Compiled *x, const BuildCost *cost) {
     cr_expect_float_eq((double)memory_bytes(decided), (double)memory_bytes(cost), 0.01 * (double)memory_bytes(cost));
     cr_expect_float_eq((double)decided->input_bytes, (double)cost->input_bytes, 256, "%lld bytes of inputs decided, %lld compiled",
                        (long long)decided->input_bytes, (long long)cost->input_bytes);
-    cr_expect_float_eq((double)decided->sent_bytes, (double)cost->sent_bytes, 0.02 * (double)cost->sent_bytes);
+    cr_expect_float_eq((double)decided->sent_bytes, (double)cost->sent_bytes, 0.05 * (double)cost->sent_bytes);
     cr_expect_float_eq(decided->flops, cost->flops, 0.02 * cost->flops);
 }
 
@@ -41,8 +41,8 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
     static const struct {
         const char *memory;
         double mib, step_s;
-        int parts;
-    } at[] = {{"900 MiB", 900, 30.6e-3, 2}, {"500 MiB", 500, 51.2e-3, 8}};
+        int parts, programs;
+    } at[] = {{"900 MiB", 900, 30.6e-3, 2, 70}, {"700 MiB", 700, 36.4e-3, 4, 64}, {"500 MiB", 500, 51.2e-3, 8, 60}};
     int decided = 0;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         Compiled x;
@@ -52,12 +52,12 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
         cr_expect_leq(cost.step_s, at[i].step_s, "%s: %g s", at[i].memory, cost.step_s);
         cr_assert_not_null(x.c.micro);
         cr_expect_eq(x.c.micro->parts, at[i].parts);
-        cr_expect_leq(x.b->front.search->ncompiled, 80, "%s: %d programs", at[i].memory, x.b->front.search->ncompiled);
+        cr_expect_leq(x.b->front.search->ncompiled, at[i].programs, "%s: %d programs", at[i].memory, x.b->front.search->ncompiled);
         if (x.c.micro->decision != NULL) expect_as_decided(&x, &cost); /* else all batches did not fit so, and are searched together */
         decided += x.c.micro->decision != NULL;
         compiled_finish(&x);
     }
-    cr_expect_geq(decided, 1);
+    cr_expect_geq(decided, 2);
 }
 
 /* Equal layers: solutions that cost the same to the last bit are not fitted twice, and what was compiled once is not compiled again. */
