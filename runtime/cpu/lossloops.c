@@ -1,25 +1,15 @@
 /* lossloops: rows of cross_entropy. Sums are double, of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
+#include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
-
-enum { LANES = 16 };
 
 #define ROWS(suffix, T)                                                                                                                    \
     static double sums_##suffix(const void *logits, int64_t n, double *most) {                                                             \
         const T *x = logits;                                                                                                               \
         T lane[LANES], top;                                                                                                                \
         double sum[LANES] = {0};                                                                                                           \
-        int64_t first = 0;                                                                                                                 \
-        for (int l = 0; l < LANES; l++)                                                                                                    \
-            lane[l] = x[0];                                                                                                                \
-        for (; first + LANES <= n; first += LANES) {                                                                                       \
-            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = x[first + l] > lane[l] ? x[first + l] : lane[l];                 \
-        }                                                                                                                                  \
-        for (; first < n; first++)                                                                                                         \
-            lane[0] = x[first] > lane[0] ? x[first] : lane[0];                                                                             \
-        top = lane[0];                                                                                                                     \
-        for (int l = 1; l < LANES; l++)                                                                                                    \
-            top = lane[l] > top ? lane[l] : top;                                                                                           \
+        int64_t first;                                                                                                                     \
+        TOP_OF_ROW(T, x, n, top)                                                                                                           \
         for (first = 0; first + LANES <= n; first += LANES) {                                                                              \
             _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += exp_##suffix(x[first + l] - top);                                \
         }                                                                                                                                  \

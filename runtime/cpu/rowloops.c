@@ -3,9 +3,8 @@
  * contiguous row are of LANES parts, whatever vectors there are. Rows shorter than that are added up in order, as columns are, and turned into columns: a vector
  * then holds many of them. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
+#include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
-
-enum { LANES = 16 };
 
 /* An operator is written once, in the words below; ROW_ and COLUMNS_ before them say what they mean for one contiguous row (c is 0) and for `width` columns. `at`
  * is where an element is, c its column, and what all elements of a row share is an array over c.
@@ -27,21 +26,7 @@ enum { LANES = 16 };
         enum { c = 0 };                                                                                                                    \
         __VA_ARGS__;                                                                                                                       \
     }
-#define ROW_TOP(T, most)                                                                                                                   \
-    {                                                                                                                                      \
-        T lane[LANES];                                                                                                                     \
-        int64_t first = 0;                                                                                                                 \
-        for (int l = 0; l < LANES; l++)                                                                                                    \
-            lane[l] = x[0];                                                                                                                \
-        for (; first + LANES <= n; first += LANES) {                                                                                       \
-            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = x[first + l] > lane[l] ? x[first + l] : lane[l];                 \
-        }                                                                                                                                  \
-        for (; first < n; first++)                                                                                                         \
-            lane[0] = x[first] > lane[0] ? x[first] : lane[0];                                                                             \
-        most[0] = lane[0];                                                                                                                 \
-        for (int l = 1; l < LANES; l++)                                                                                                    \
-            most[0] = lane[l] > most[0] ? lane[l] : most[0];                                                                               \
-    }
+#define ROW_TOP(T, most) TOP_OF_ROW(T, x, n, most[0])
 #define ROW_SUM(sum, term)                                                                                                                 \
     {                                                                                                                                      \
         double lane[LANES] = {0};                                                                                                          \
