@@ -489,14 +489,21 @@ static bool run_of_numbers(DataSource *data, int input, int64_t step, int64_t pl
     const Input *in = &data->graph->inputs.at[input];
     const uint64_t key = key_of_numbers(data, input), whole = (uint64_t)shape_elements(&in->type.shape);
     uint64_t elements = 1;
-    double pair[2];
+    enum { BLOCK = 256 };
+    double block[BLOCK];
     (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t index = (uint64_t)step * whole + (uint64_t)place * elements + (uint64_t)(first + i);
-        if (i == 0 || index % 2 == 0) random_uniform_pair(key, index / 2, 0, 1, pair);
-        element_put(to, in->type.dtype, i, pair[index % 2]);
+    const uint64_t begin = (uint64_t)step * whole + (uint64_t)place * elements + (uint64_t)first;
+    for (int64_t i = 0, more; i < n; i += more) {
+        more = n - i < BLOCK ? n - i : BLOCK;
+        random_uniforms(key, begin + (uint64_t)i, more, block);
+        if (in->type.dtype == F32)
+            for (int64_t k = 0; k < more; k++)
+                ((float *)to)[i + k] = (float)block[k];
+        else
+            for (int64_t k = 0; k < more; k++)
+                element_put(to, in->type.dtype, i + k, block[k]);
     }
     return true;
 }

@@ -30,6 +30,22 @@ Test(data, mt19937_draws_numpys_doubles) {
     cr_assert_eq(mt19937_double(&mt), 0.28196043491448763);
 }
 
+/* From any place of any block, also over a carry into the counter's upper half. */
+Test(data, many_uniform_numbers_are_those_of_the_pairs) {
+    enum { MOST = 100 };
+    double many[MOST], pair[2];
+    for (uint64_t k = 0; k < 400; k++) {
+        const uint64_t key = k * 0x9876543210abcdefu, first = (k % 2 << 33) - k % 4 * 17 + k * 1000003;
+        const int64_t n = 1 + (int64_t)k % MOST;
+        random_uniforms(key, first, n, many);
+        for (int64_t i = 0; i < n; i++) {
+            random_uniform_pair(key, (first + (uint64_t)i) / 2, 0, 1, pair);
+            cr_assert_eq(many[i], pair[(first + (uint64_t)i) % 2], "key %lu, first %lu, number %ld", (unsigned long)key,
+                         (unsigned long)first, (long)i);
+        }
+    }
+}
+
 Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     Arena arena;
     Graph graph;
