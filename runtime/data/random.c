@@ -91,8 +91,10 @@ static void uniform_base(uint64_t key, uint64_t first, double out[2 * LANES]) {
 }
 
 #ifdef PRUN_VECTORS
+#define AVX2 __attribute__((target("avx2")))
+
 /* unit() of four words: their halves as the last digits of 2^84 and 2^52, since AVX2 converts no 64 bits. */
-__attribute__((target("avx2"))) static inline __m256d unit_avx2(__m256i word) {
+AVX2 static inline __m256d unit_avx2(__m256i word) {
     const __m256i high = _mm256_or_si256(_mm256_srli_epi64(word, 43), _mm256_set1_epi64x(0x4530000000000000));
     const __m256i low = _mm256_blend_epi32(_mm256_srli_epi64(word, 11), _mm256_set1_epi64x(0x4330000000000000), 0xaa);
     const __m256d sum = _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), _mm256_set1_pd(0x1p84)),
@@ -101,7 +103,7 @@ __attribute__((target("avx2"))) static inline __m256d unit_avx2(__m256i word) {
 }
 
 /* philox() of four blocks a vector: each lane of 64 bits holds a word of 32, and above it what nothing reads. */
-__attribute__((target("avx2"))) static void uniform_avx2(uint64_t key, uint64_t first, double out[2 * LANES]) {
+AVX2 static void uniform_avx2(uint64_t key, uint64_t first, double out[2 * LANES]) {
     enum { VECTORS = LANES / 4 };
     const __m256i a = _mm256_set1_epi64x(0xD2511F53), b = _mm256_set1_epi64x(0xCD9E8D57);
     __m256i x[VECTORS][4];

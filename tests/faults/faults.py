@@ -582,7 +582,7 @@ seed(script("states", "compiler/pcc", "States.test_a_state_takes_the_mean_over_a
      ("a state takes the mean of its batches", "mean_writes", "1.0 / k", "1.0"),
      ("each batch of a step counts in what is written", "add_writes", "copy[first[i]]", "first[i]"))
 seed(script("states", "runtime/prun", "States.test_what_is_dropped_does_not_depend_on_ranks_or_strategies"),
-     ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)(first + i)", "(uint64_t)i"))
+     ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)place * elements + (uint64_t)first", "(uint64_t)place * elements"))
 seed(script("functions", "compiler/pcc", "Functions.test_labels_that_are_ignored_and_smoothing"),
      ("labels that are ignored lose nothing", "expand_cross_entropy", "OP_not_equal", "OP_equal"),
      ("smoothing takes of the label what it gives to all, where classes are split too", "split_cross_entropy_rows", "number, NULL, 1 - s", "number, NULL, 1"))
@@ -677,6 +677,9 @@ seed(DIFFERENCES,
      ("the gradient of a divisor has the quotient as a factor", "adjoint_div",
       "emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1))", "scaled"),
      ("the gradient of exp is a product with its result", "adjoint_exp", "node, OP_mul", "node, OP_relu_grad"))
+seed(unit("runtime", "data"),
+     ("many random numbers may begin within a block", "random_uniforms", "block + skipped", "block"),
+     ("vectors of random numbers count beyond 32 bits", "uniform_avx2", "_mm256_srli_epi64(x[v][0], 32)", "_mm256_setzero_si256()"))
 seed(unit("runtime", "state"),
      ("initial values do not depend on the split", "fill_box", "fill, first", "fill, 0"))
 seed(unit("runtime", "threads", "threads/products"),

@@ -35,7 +35,7 @@ Test(data, many_uniform_numbers_are_those_of_the_pairs) {
     enum { MOST = 100 };
     double many[MOST], pair[2];
     for (uint64_t k = 0; k < 400; k++) {
-        const uint64_t key = k * 0x9876543210abcdefu, first = (k % 2 << 33) - k % 4 * 17 + k * 1000003;
+        const uint64_t key = k * 0x9876543210abcdefu, first = (k % 2 << 33) - k % 4 * 18 + k * 1000003;
         const int64_t n = 1 + (int64_t)k % MOST;
         random_uniforms(key, first, n, many);
         for (int64_t i = 0; i < n; i++) {
