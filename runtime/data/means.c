@@ -31,6 +31,11 @@ bool data_share_figures(DataSource *data, const DataSource *of, Error *error) {
     return true;
 }
 
+static int compare_rows(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 bool data_find_figures(DataSource *data, Error *error) {
     bool ok = true;
     for (int i = 0; ok && data->known && i < data->graph->inputs.n; i++) {
@@ -39,7 +44,7 @@ bool data_find_figures(DataSource *data, Error *error) {
         int64_t *row = malloc((size_t)n * sizeof *row + 1);
         for (int64_t k = 0; row && k < n; k++)
             row[k] = data->part ? data->part[k] : k;
-        if (row && data->part) qsort(row, (size_t)n, sizeof *row, rows_compare);
+        if (row && data->part) qsort(row, (size_t)n, sizeof *row, compare_rows);
         figures_finish(&data->figures[i]);
         ok = row ? rows_find_figures(data->file[i], row, n, &data->figures[i], error)
                  : error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of the rows of training");

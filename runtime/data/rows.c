@@ -5,14 +5,17 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ir/npy.h"
 #include "runtime/data/data.h"
+#include "runtime/data/map.h"
 #include "runtime/data/pictures.h"
 #include "runtime/data/rows.h"
 #include "runtime/data/table.h"
 #include "runtime/element.h"
+#include "runtime/limits.h"
 
 struct Rows {
     RowFile file;
@@ -33,6 +36,7 @@ struct Rows {
     Pictures *pictures;                   /* NULL: the rows are none */
     unsigned char label[sizeof(int64_t)]; /* of a picture, as STORED_I64 */
     int fd;                               /* not streamed */
+    Map *map;                             /* of it; NULL: it is read */
     int64_t nheld, *held_row;
     unsigned char *held;
     int64_t file_bytes, bytes_read;
@@ -40,9 +44,13 @@ struct Rows {
     size_t scratch_bytes;
 };
 
+bool rows_any_value_fits(const RowFile *file) {
+    return dtype_is_float(file->dtype) && file->range == 0;
+}
+
 bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
     const DType dtype = file->dtype;
-    if (dtype_is_float(dtype) && file->range == 0) return true;
+    if (rows_any_value_fits(file)) return true;
     const bool integral = value == floor(value);
     /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
     const double most = dtype == BOOL  ? 1
@@ -147,6 +155,12 @@ static bool check_type(const Rows *rows, Error *error) {
     return rows_fail(rows, error, text);
 }
 
+/* Whether a file may lie in memory while a training runs. */
+static bool fits_beside(int64_t bytes) {
+    enum { SHARE = 4 };
+    return limits_addresses() < 0 && bytes <= limits_memory("") / SHARE;
+}
+
 static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     Shape shape = {.ndim = 1};
     rows->streamed = stream_compressed(stream);
@@ -186,7 +200,9 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     }
     if (rows->streamed) return true;
     rows->fd = open(rows->path, O_RDONLY);
-    return rows->fd >= 0 || rows_fail(rows, error, strerror(errno));
+    if (rows->fd < 0) return rows_fail(rows, error, strerror(errno));
+    if (fits_beside(size)) rows->map = map_open(rows->fd, rows->begin + rows->count * rows->row_bytes);
+    return true;
 }
 
 /* ---------------------------------------------------------------- opening */
@@ -236,6 +252,7 @@ static bool open_pictures(Rows *rows, Error *error) {
 void rows_close(Rows *rows) {
     if (!rows) return;
     pictures_close(rows->pictures);
+    map_close(rows->map);
     if (rows->fd >= 0) close(rows->fd);
     table_close(&rows->table);
     figures_finish(&rows->given);
@@ -413,6 +430,8 @@ void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
 
 static int64_t find_held(const Rows *rows, int64_t row) {
     int64_t low = 0, high = rows->nheld;
+    if (high > 0 && rows->held_row[high - 1] - rows->held_row[0] == high - 1) /* all that follow one another */
+        return row >= rows->held_row[0] && row <= rows->held_row[high - 1] ? row - rows->held_row[0] : -1;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (rows->held_row[middle] < row)
@@ -441,13 +460,13 @@ static bool stream_binary(Rows *rows, Stream *stream, const int64_t *row, int64_
 }
 
 /* Gives the sink the rows of the file with these numbers, ascending. */
-static bool stream_rows(Rows *rows, const int64_t *row, int64_t n, RowSink *sink, void *context, Error *error) {
+static bool stream_rows(Rows *rows, const int64_t *row, int64_t n, RowSink *sink, bool shared, void *context, Error *error) {
     Error failure = {0};
     Stream *stream = stream_open(rows->path, &failure);
     unsigned char *bytes = malloc((size_t)rows->row_bytes + 1);
     bool ok = stream && (bytes || rows_fail(rows, &failure, "out of memory"));
     if (ok && rows->file.format == FILE_CSV)
-        ok = table_read(&rows->table, stream, row, n, sink, context, &failure);
+        ok = table_read(&rows->table, stream, row, n, sink, shared, context, &failure);
     else if (ok)
         ok = stream_binary(rows, stream, row, n, bytes, sink, context, &failure);
     if (stream) rows->bytes_read += stream_bytes_read(stream);
@@ -472,15 +491,17 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     if (there) return true;
     free(rows->held);
     free(rows->held_row);
-    rows->held = malloc((size_t)(n * rows->row_bytes) + 1);
-    rows->held_row = malloc((size_t)n * sizeof *rows->held_row + 1);
     rows->nheld = 0;
+    rows->held = NULL;
+    rows->held_row = malloc((size_t)n * sizeof *rows->held_row + 1);
+    for (int64_t i = 0; rows->held_row && i < n; i++)
+        rows->held_row[i] = rows->file.first + row[i];
+    if (rows->held_row && rows->file.format == FILE_CSV) rows->held = table_take_early(&rows->table, rows->held_row, n);
+    const bool parsed = rows->held != NULL;
+    if (!parsed) rows->held = malloc((size_t)(n * rows->row_bytes) + 1);
     if (!rows->held || !rows->held_row)
         return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: out of memory for a rank's rows", rows->file.input, rows->path);
-    for (int64_t i = 0; i < n; i++)
-        rows->held_row[i] = rows->file.first + row[i];
-    const bool parsed = rows->file.format == FILE_CSV && table_take_early(&rows->table, rows->held_row, n, rows->held);
-    if (!parsed && !stream_rows(rows, rows->held_row, n, hold_row, rows, error)) return false;
+    if (!parsed && !stream_rows(rows, rows->held_row, n, hold_row, true, rows, error)) return false;
     rows->nheld = n;
     return true;
 }
@@ -552,7 +573,7 @@ bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figur
     if (ok) {
         memset(figures->mean, 0, (size_t)rows->width * sizeof *figures->mean);
         memset(figures->deviation, 0, (size_t)rows->width * sizeof *figures->deviation);
-        ok = stream_rows(rows, own, n, find_row, &finding, error);
+        ok = stream_rows(rows, own, n, find_row, false, &finding, error);
     }
     for (int64_t k = 0; ok && k < rows->width; k++) {
         figures->deviation[k] = finding.seen[k] > 0 ? sqrt(figures->deviation[k] / (double)finding.seen[k]) : 0;
@@ -585,17 +606,24 @@ static const unsigned char *picture_bytes(Rows *rows, int64_t row, int64_t epoch
     return rows->label;
 }
 
-/* So many bytes from a row's `offset` on, as they lie in the file. */
-static bool read_file(Rows *rows, int64_t row, int64_t offset, int64_t bytes, void *to, Error *error) {
-    const int64_t begin = rows->begin + row * rows->row_bytes + offset;
+/* So many bytes of the file from `begin` on. */
+static bool read_file(Rows *rows, int64_t begin, int64_t bytes, void *to, Error *error) {
     for (int64_t done = 0; done < bytes;) {
         ssize_t got = pread(rows->fd, (char *)to + done, (size_t)(bytes - done), (off_t)(begin + done));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return rows_fail(rows, error, got < 0 ? strerror(errno) : "has become shorter");
         done += got;
     }
-    rows->bytes_read += bytes;
     return true;
+}
+
+bool rows_check(const Rows *rows, Error *error) {
+    struct stat status;
+    if (!rows->map) return true;
+    const bool there = fstat(rows->fd, &status) == 0, whole = there && status.st_size >= rows->begin + rows->count * rows->row_bytes;
+    if (whole && map_is_sound(rows->map)) return true;
+    rows_fail(rows, error, !there ? strerror(errno) : !whole ? "has become shorter" : "has become shorter for a while, or cannot be read");
+    return error_prefix(error, "input %s: ", rows->file.input);
 }
 
 /* The stored bytes of a part of a row, which may go on into rows behind it where the file has random access; or NULL. */
@@ -606,13 +634,16 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, i
         if (at < 0) return error_set(error, EXIT_INTERNAL, "row %lld is not held", (long long)row), NULL;
         return rows->held + at * rows->row_bytes + offset;
     }
+    const int64_t begin = rows->begin + row * rows->row_bytes + offset;
+    rows->bytes_read += bytes;
+    if (rows->map) return map_bytes(rows->map) + begin;
     if ((size_t)bytes > rows->scratch_bytes) {
         unsigned char *scratch = realloc(rows->scratch, (size_t)bytes);
         if (!scratch) return rows_fail(rows, error, "out of memory"), NULL;
         rows->scratch = scratch;
         rows->scratch_bytes = (size_t)bytes;
     }
-    return read_file(rows, row, offset, bytes, rows->scratch, error) ? rows->scratch : NULL;
+    return read_file(rows, begin, bytes, rows->scratch, error) ? rows->scratch : NULL;
 }
 
 /* The number of a row's tokens, and behind it these; which another input may have read. */
@@ -701,7 +732,7 @@ static bool convert(const Rows *rows, int64_t row, const unsigned char *from, in
         read_bytes(rows, from, first, n, to);
         return true;
     }
-    if (dtype_is_float(file->dtype) && file->range == 0) { /* any number fits */
+    if (rows_any_value_fits(file)) {
         read_floats(rows, from, first, n, to);
         return true;
     }
@@ -761,9 +792,15 @@ bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, 
     }
     if (!check_read(rows, row, n, error)) return false;
     row += rows->file.first;
-    if (is_plain(rows)) return read_file(rows, row, 0, n * bytes, to, error) || error_prefix(error, "input %s: ", rows->file.input);
+    if (is_plain(rows) && !rows->map) {
+        rows->bytes_read += n * bytes;
+        return read_file(rows, rows->begin + row * rows->row_bytes, n * bytes, to, error) ||
+               error_prefix(error, "input %s: ", rows->file.input);
+    }
     const unsigned char *from = part_bytes(rows, row, epoch, 0, n * rows->row_bytes, error);
     if (!from) return error_prefix(error, "input %s: ", rows->file.input);
+    if (is_plain(rows)) memcpy(to, from, (size_t)(n * bytes));
+    if (is_plain(rows)) return true;
     for (int64_t i = 0; i < n; i++, from += rows->row_bytes, at += bytes)
         if (!convert(rows, row + i, from, 0, rows->elements, at, error)) return false;
     return true;

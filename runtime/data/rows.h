@@ -50,6 +50,15 @@ typedef struct Record {
 } Record;
 /* separator: between fields, 0: any of , ; and tab. False at the end of the file (error->code 0) or on failure. */
 bool stream_record(Stream *stream, int separator, Record *record, Error *error);
+/* Whole lines of a block of a text, where it has no quotes: each is a record. */
+typedef struct Lines {
+    char *at, *end; /* from the next one on; behind the last one's end */
+    int64_t line;   /* of the file, from 1: the next one's */
+} Lines;
+/* All that are in the block under way, for a caller that then says how many those were; false: there are none, stream_record has the next record. */
+bool stream_lines(Stream *stream, Lines *lines);
+void stream_pass_lines(Stream *stream, int64_t n);
+bool lines_next(Lines *lines, Record *record); /* as stream_record */
 bool stream_at_end(Stream *stream, bool *at_end, Error *error);
 bool stream_rewind(Stream *stream, Error *error);
 int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
@@ -64,10 +73,10 @@ typedef struct Field {
 bool csv_is_empty(const Record *record, int separator);
 /* The field at *at, which moves behind it; *at NULL: the first. False: there is none. */
 bool csv_field(const Record *record, int separator, const char **at, Field *field);
-int64_t csv_fields(const Record *record, int separator); /* how many there are */
-bool csv_number(const Field *field, double *number);     /* false: it is none */
-/* csv_field and csv_number at once, of a field that is digits alone; false: they are to be asked, and *at has not moved. */
-bool csv_plain_number(const Record *record, int separator, const char **at, double *number);
+int64_t csv_fields(const Record *record, int separator, const char *at); /* how many there are from this one on; NULL: in all */
+bool csv_number(const Field *field, double *number);                     /* false: it is none */
+/* csv_field and csv_number at once, of fields that are digits alone: how many there are, up to `most`; at the next one those are to be asked. *at moves behind those that are. */
+int64_t csv_plain_numbers(const Record *record, int separator, const char **at, double *number, int64_t most);
 bool csv_is(const Field *field, const char *name);
 int csv_separator(const Record *record); /* the one of comma, semicolon and tab with the most fields; of equal ones the first */
 /* The line and column of a place in a record, from 1. */
@@ -78,6 +87,7 @@ void csv_place(const Record *record, const char *at, int64_t *line, int64_t *col
 /* Whether an element of a file is one that the input takes; why, of n bytes, says what it is instead. */
 struct RowFile;
 bool rows_value_fits(const struct RowFile *file, double value, char *why, size_t n);
+bool rows_any_value_fits(const struct RowFile *file); /* so that none need be asked */
 
 /* What is to be opened. */
 typedef struct RowFile {
@@ -104,6 +114,7 @@ typedef struct RowFile {
     RowChange change;
     PictureChange picture;
     uint64_t seed; /* of what is by chance in pictures */
+    int threads;   /* CSV: that share a pass over the file; 0: one */
     int64_t range; /* elements must be integers in [0, range); 0: anything */
     DType dtype;   /* the input's */
 } RowFile;
@@ -126,6 +137,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);
 /* n whole rows that follow one another in the file, at once where it has random access. */
 bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error);
+/* Whether the rows that have been read so far were there: a file may be cut off meanwhile. */
+bool rows_check(const Rows *rows, Error *error);
 /* How many tokens a row has, of an input of texts; the row is held. -1: *error. */
 int64_t rows_tokens(Rows *rows, int64_t row, Error *error);
 /* Rows of a CSV's texts, of which another input has another part: `texts` reads them, and lasts longer. NULL with error->code 0: they are not the same texts. */

@@ -5,6 +5,7 @@
  * row r is a function of (seed, input, r, i), and no row comes twice.
  *
  * A batch that changes from step to step is prepared by a thread while the step before it runs. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,7 @@ static int64_t index_checked(const Graph *graph, int input) {
     return 0;
 }
 
-static bool open_file(DataSource *data, int i, const char *plan_directory, Error *error) {
+static bool open_file(DataSource *data, int i, const char *plan_directory, int threads, Error *error) {
     const Input *input = &data->graph->inputs.at[i];
     Shape own = own_shape(&input->type);
     if (input->file.format == FILE_NONE || own.ndim == 0)
@@ -129,6 +130,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .change = input->file.change,
                     .picture = input->file.picture,
                     .seed = data->graph->settings.seed,
+                    .threads = threads,
                     .offset = input->file.offset,
                     .first = input->file.first,
                     .rows = input->file.rows,
@@ -159,7 +161,7 @@ static bool is_window(const Input *a, const Input *b) {
            strcmp(a->file.path, b->file.path) == 0;
 }
 
-static bool open_files(DataSource *data, const bool *used, const char *plan_directory, Error *error) {
+static bool open_files(DataSource *data, const bool *used, const char *plan_directory, int threads, Error *error) {
     const Graph *graph = data->graph;
     const Settings *settings = &graph->settings;
     int first = -1, drawn = -1;
@@ -173,16 +175,19 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
         if (input->kind != INPUT_DATA || input->micro > 0 || (used && !used[i])) continue;
         if (file_is_drawn(input->file.format)) drawn = i;
         if (drawn == i) continue;
-        if (!open_file(data, i, plan_directory, error)) return false;
+        if (!open_file(data, i, plan_directory, threads, error)) return false;
         if (first < 0) first = i;
         if (input_batch(input) != data->batch)
             return error_set(error, EXIT_REJECTED, "input %s takes %lld rows a step, input %s %lld: rows of files belong together",
                              input->name, (long long)input_batch(input), graph->inputs.at[first].name, (long long)data->batch);
         if (rows_count(data->file[i]) < rows) rows = rows_count(data->file[i]);
         if (rows_count(data->file[i]) != rows_count(data->file[first]) && !is_window(input, &graph->inputs.at[first]))
-            return error_set(error, EXIT_ENVIRONMENT, "input %s: %s has %lld rows, and %s of input %s has %lld", input->name,
+            return error_set(error, EXIT_ENVIRONMENT, "input %s: %s has %lld rows, and %s of input %s has %lld%s", input->name,
                              input->file.path, (long long)rows_count(data->file[i]), graph->inputs.at[first].file.path,
-                             graph->inputs.at[first].name, (long long)rows_count(data->file[first]));
+                             graph->inputs.at[first].name, (long long)rows_count(data->file[first]),
+                             (input->file.missing == MISSING_DROP) != (graph->inputs.at[first].file.missing == MISSING_DROP)
+                                 ? ": one leaves rows out, `missing = drop` must be said of both"
+                                 : "");
     }
     if (first < 0 && drawn >= 0)
         return error_set(error, EXIT_USAGE, "input %s is drawn for the rows of a file, and no file is read", graph->inputs.at[drawn].name);
@@ -220,7 +225,7 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
     return true;
 }
 
-DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, Error *error) {
+DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, int threads, Error *error) {
     const Settings *settings = &graph->settings;
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
@@ -244,7 +249,7 @@ DataSource *data_open(const Graph *graph, const bool *used, const char *plan_dir
     pthread_mutex_init(&data->lock, NULL);
     pthread_cond_init(&data->changed, NULL);
     if (settings->data == DATA_NUMPY_RAND) draw(data);
-    if (from_files(data) && !open_files(data, used, plan_directory, error)) {
+    if (from_files(data) && !open_files(data, used, plan_directory, threads, error)) {
         data_close(data);
         return NULL;
     }
@@ -387,11 +392,6 @@ bool data_changes(const DataSource *data) {
 void data_filter(DataSource *data, DataFilter *filter, void *context) {
     data->filter = filter;
     data->filter_context = context;
-}
-
-int rows_compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
 }
 
 /* ---------------------------------------------------------------- one take of one step */
@@ -555,20 +555,27 @@ static int64_t take_place(const DataSource *data, const Take *take, int64_t k) {
 /* Rows of files. Where a part has whole rows, those that are neighbours in the file too are read at once. */
 static bool fill_files(DataSource *data, const Take *take, int64_t step, void *to, Error *error) {
     const TensorType *type = &data->graph->inputs.at[take->input].type;
+    Rows *rows = data->file[source_of(data->graph, take->input)];
     const int64_t n = take_rows(data, take);
-    bool whole = true;
+    bool whole = n > 0;
     for (int d = type->hidden + 1; d < take->box.ndim; d++)
         whole = whole && take->box.begin[d] == 0 && take->box.end[d] == type->shape.dim[d];
-    if (!whole || n == 0) return fill_rows(data, take, step, run_of_file, to, error);
-    const int64_t bytes = box_elements(&take->box) / n * dtype_bytes[type->dtype];
-    for (int64_t k = 0, count; k < n; k += count) {
-        const int64_t row = row_of_file(data, step, take_place(data, take, k));
-        for (count = 1; k + count < n && row_of_file(data, step, take_place(data, take, k + count)) == row + count;)
+    if (!whole && !fill_rows(data, take, step, run_of_file, to, error)) return false;
+    const int64_t bytes = whole ? box_elements(&take->box) / n * dtype_bytes[type->dtype] : 0;
+    for (int64_t k = 0, count, row, next = -1; whole && k < n; k += count) {
+        row = k > 0 ? next : row_of_file(data, step, take_place(data, take, 0));
+        for (count = 1; k + count < n && (next = row_of_file(data, step, take_place(data, take, k + count))) == row + count;)
             count++;
-        if (!rows_read_run(data->file[source_of(data->graph, take->input)], row, data->sampler.epoch, count, (char *)to + k * bytes, error))
-            return false;
+        if (!rows_read_run(rows, row, data->sampler.epoch, count, (char *)to + k * bytes, error)) return false;
     }
-    return true;
+    return rows_check(rows, error);
+}
+
+/* Whether all rows of a file are held where an epoch asks for n of them, so that the next one, which asks for others, reads no file. */
+static bool holds_all(const DataSource *data, int input, int64_t n) {
+    static const double FEW_BYTES = 1 << 26, MOST_OF_THEM = 0.75;
+    const int64_t rows = data->sampler.rows;
+    return data->sampler.shuffle && ((double)n >= MOST_OF_THEM * (double)rows || rows_bytes_of(data->file[input], rows) <= FEW_BYTES);
 }
 
 double data_held_bytes(const DataSource *data, const char **path) {
@@ -580,7 +587,8 @@ double data_held_bytes(const DataSource *data, const char **path) {
         for (int t = 0; t < data->takes.n; t++) /* other groups take parts of the same rows */
             if (data->takes.at[t].group == 0 && holder_of(data, data->takes.at[t].input) == i)
                 rows += data->steps * take_rows(data, &data->takes.at[t]);
-        if (rows > data->sampler.rows) rows = data->sampler.rows; /* the same ones in several parts are held once */
+        if (rows > data->sampler.rows || holds_all(data, i, rows))
+            rows = data->sampler.rows; /* the same ones in several parts are held once */
         double own = rows_bytes_of(data->file[i], rows);
         bytes += own;
         if (own > most) {
@@ -591,36 +599,52 @@ double data_held_bytes(const DataSource *data, const char **path) {
     return bytes;
 }
 
+/* Marks a row, which may be marked already: by how many there are more. */
+static int mark_row(int64_t row, unsigned char *wanted) {
+    const unsigned char bit = (unsigned char)(1 << row % CHAR_BIT), before = wanted[row / CHAR_BIT];
+    wanted[row / CHAR_BIT] = before | bit;
+    return !(before & bit);
+}
+
+/* Marks in `wanted`, a bit a row of the files, what an input's boxes ask for in an epoch: how many those are. */
+static int64_t mark_rows(const DataSource *data, int input, unsigned char *wanted) {
+    int64_t n = 0;
+    for (int t = 0; t < data->takes.n; t++) {
+        const Take *take = &data->takes.at[t];
+        if (holder_of(data, take->input) != input) continue;
+        const int64_t each = take_rows(data, take), micro = data->graph->inputs.at[take->input].micro;
+        for (int64_t step = 0; step < data->steps; step++)
+            for (int64_t k = 0; k < each; k++)
+                n += mark_row(row_of_file(data, step * batches_of_step(data) + micro, take_place(data, take, k)), wanted);
+    }
+    return n;
+}
+
+/* The rows of an input's file that the epoch asks for, read and held. */
+static bool hold_rows(DataSource *data, int input, Error *error) {
+    unsigned char *wanted = calloc((size_t)(data->whole / CHAR_BIT) + 1, 1);
+    int64_t n = wanted ? mark_rows(data, input, wanted) : 0, kept = 0;
+    if (n > 0 && holds_all(data, input, n)) {
+        n = data->sampler.rows;
+        for (int64_t r = 0; r < n; r++)
+            mark_row(data->part ? data->part[r] : r, wanted);
+    }
+    int64_t *row = malloc((size_t)n * sizeof *row + 1);
+    for (int64_t r = 0; row && kept < n; r++)
+        if (wanted[r / CHAR_BIT] >> r % CHAR_BIT & 1) row[kept++] = r;
+    const bool ok = wanted && row ? n == 0 || rows_hold(data->file[input], row, n, error)
+                                  : error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of a rank's rows");
+    free(wanted);
+    free(row);
+    return ok;
+}
+
 /* Before the first batch of an epoch: its order, and the rows of it that this process will ask for. */
 static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     if (!from_files(data) || data->held_epoch == epoch) return true;
-    if (!sampler_begin(&data->sampler, epoch - 1, error)) return false;
-    bool ok = true;
-    int64_t *row = NULL, cap = 0;
-    for (int i = 0; ok && i < data->graph->inputs.n; i++) {
-        int64_t n = 0;
-        if (!data->file[i] || data->texts[i] != i || !rows_streamed(data->file[i])) continue;
-        for (int t = 0; ok && t < data->takes.n; t++) {
-            const Take *take = &data->takes.at[t];
-            if (holder_of(data, take->input) != i || take_rows(data, take) == 0) continue;
-            const int64_t more = data->steps * take_rows(data, take);
-            if (n + more > cap) {
-                int64_t *bigger = realloc(row, (size_t)(cap = 2 * (n + more)) * sizeof *row);
-                ok = bigger || error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of a rank's rows");
-                if (bigger) row = bigger;
-            }
-            for (int64_t step = 0; ok && step < data->steps; step++)
-                for (int64_t k = 0; k < take_rows(data, take); k++)
-                    row[n++] = row_of_file(data, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
-                                           take_place(data, take, k));
-        }
-        int64_t kept = 0;
-        if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, rows_compare);
-        for (int64_t k = 0; ok && k < n; k++)
-            if (k == 0 || row[k] != row[kept - 1]) row[kept++] = row[k];
-        ok = ok && (kept == 0 || rows_hold(data->file[i], row, kept, error));
-    }
-    free(row);
+    bool ok = sampler_begin(&data->sampler, epoch - 1, error);
+    for (int i = 0; ok && i < data->graph->inputs.n; i++)
+        if (data->file[i] && data->texts[i] == i && rows_streamed(data->file[i])) ok = hold_rows(data, i, error);
     data->held_epoch = ok ? epoch : -1;
     return ok;
 }

@@ -45,5 +45,3 @@ struct DataSource {
     DataFilter *filter;
     void *filter_context;
 };
-
-int rows_compare(const void *a, const void *b); /* of numbers of rows, for qsort */

@@ -8,7 +8,12 @@
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
 
-enum { BLOCK_BYTES = 1 << 16, FIRST_LINE_BYTES = 4096, MOST_LINE_BYTES = 1 << 26 };
+enum {
+    BUFFER_BYTES = 1 << 16,
+    BLOCK_BYTES = 1 << 18,
+    FIRST_LINE_BYTES = 4096,
+    MOST_LINE_BYTES = 1 << 26
+}; /* zlib copies nothing into a block of two buffers or more */
 
 struct Stream {
     gzFile file;
@@ -16,7 +21,8 @@ struct Stream {
     size_t line_bytes;
     char *block; /* of a text, from block_at to block_n still to be read */
     size_t block_at, block_n;
-    int64_t lines; /* that have been read */
+    bool quotes, zeros; /* the block has some */
+    int64_t lines;      /* that have been read */
     int64_t file_bytes;
     bool compressed;
 };
@@ -37,7 +43,7 @@ Stream *stream_open(const char *path, Error *error) {
         return NULL;
     }
     memcpy(stream->path, path, strlen(path) + 1);
-    gzbuffer(stream->file, BLOCK_BYTES);
+    gzbuffer(stream->file, BUFFER_BYTES);
     stream->file_bytes = status.st_size;
     stream->compressed = !gzdirect(stream->file);
     return stream;
@@ -78,9 +84,9 @@ static bool fail(Stream *stream, Error *error) {
 }
 
 bool stream_read(Stream *stream, void *to, int64_t n, Error *error) {
-    char dump[BLOCK_BYTES];
+    char dump[BUFFER_BYTES];
     for (int64_t done = 0; done < n;) {
-        int64_t left = n - done, most = to ? 1 << 30 : BLOCK_BYTES;
+        int64_t left = n - done, most = to ? 1 << 30 : BUFFER_BYTES;
         int got = gzread(stream->file, to ? (char *)to + done : dump, (unsigned)(left < most ? left : most));
         if (got <= 0) return fail(stream, error);
         done += got;
@@ -95,6 +101,8 @@ static bool next_block(Stream *stream, Error *error) {
     const int got = gzread(stream->file, stream->block, BLOCK_BYTES);
     stream->block_at = 0;
     stream->block_n = got > 0 ? (size_t)got : 0;
+    stream->quotes = memchr(stream->block, '"', stream->block_n) != NULL;
+    stream->zeros = memchr(stream->block, '\0', stream->block_n) != NULL;
     if (got > 0) return true;
     int code = Z_OK;
     gzerror(stream->file, &code);
@@ -150,21 +158,54 @@ static bool slow_record(Stream *stream, int separator, Record *record, Error *er
     return true;
 }
 
+bool lines_next(Lines *lines, Record *record) {
+    if (lines->at >= lines->end) return false;
+    char *end = memchr(lines->at, '\n', (size_t)(lines->end - lines->at));
+    *record = (Record){.text = lines->at, .n = (size_t)(end - lines->at), .line = lines->line++};
+    lines->at = end + 1;
+    while (record->n > 0 && record->text[record->n - 1] == '\r')
+        record->n--;
+    *end = '\0';
+    return true;
+}
+
+/* From the next byte on up to the last end of a line in the block. */
+static bool lines_left(Stream *stream, Lines *lines) {
+    if (stream->block_at == stream->block_n) return false;
+    char *begin = stream->block + stream->block_at, *end = stream->block + stream->block_n;
+    while (end > begin && end[-1] != '\n')
+        end--;
+    *lines = (Lines){begin, end, stream->lines + 1};
+    return end > begin;
+}
+
+bool stream_lines(Stream *stream, Lines *lines) {
+    if (stream->quotes || stream->zeros || !lines_left(stream, lines)) return false;
+    stream->block_at += (size_t)(lines->end - lines->at);
+    return true;
+}
+
+void stream_pass_lines(Stream *stream, int64_t n) {
+    stream->lines += n;
+}
+
 bool stream_record(Stream *stream, int separator, Record *record, Error *error) {
     error->code = 0;
     *record = (Record){.line = stream->lines + 1};
     const size_t left = stream->block_n - stream->block_at;
     char *begin = left ? stream->block + stream->block_at : NULL, *end = left ? memchr(begin, '\n', left) : NULL;
-    if (end && !memchr(begin, '"', (size_t)(end - begin))) { /* where it lies */
-        *end = '\0';
-        record->text = begin;
-        record->n = (size_t)(end - begin);
-        stream->block_at += record->n + 1;
+    Lines one = {begin, end ? end + 1 : NULL, record->line};
+    bool zeros = stream->zeros;
+    if (end && !(stream->quotes && memchr(begin, '"', (size_t)(end - begin)))) { /* where it lies */
+        lines_next(&one, record);
+        stream->block_at += (size_t)(end + 1 - begin);
         stream->lines++;
     } else if (!slow_record(stream, separator, record, error)) {
         return false;
+    } else {
+        zeros = true; /* maybe, in a block before */
     }
-    if (memchr(record->text, '\0', record->n))
+    if (zeros && memchr(record->text, '\0', record->n))
         return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path);
     if (record->line == 1 && record->n >= 3 && strncmp(record->text, "\xEF\xBB\xBF", 3) == 0)
         record->text += 3, record->n -= 3, record->marked = 3;

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "runtime/data/tokens.h"
+#include "runtime/limits.h"
+#include "runtime/pool.h"
 
 /* What is wrong at a place of a record. */
 static bool fail_at(const Table *table, const Record *record, const char *at, Error *error, const char *what) {
@@ -91,14 +93,95 @@ static bool lacks_field(const Record *record, int separator) {
     return false;
 }
 
-/* Calls fn for each record of a row that counts, with the row's number; what fn does not want it skips without parsing. */
-typedef bool RecordFn(Table *table, const Record *record, int64_t row, void *context, Error *error);
-static bool each_record(Table *table, Stream *stream, RecordFn *fn, void *context, Error *error) {
-    int64_t row = 0;
+enum { MOST_THREADS = 16 };
+/* What each thread of a pass has of its own. */
+typedef struct Worker {
+    Lines lines; /* its part of a block */
+    int64_t row; /* the number of their first row */
+    int64_t nlines, nrows;
+    int64_t next; /* of rows that are wanted: the one that comes next */
+    void *parsed; /* room for a row */
+    Error error;
+} Worker;
+
+/* A pass over the file. fn is called for each record of a row that counts, with the row's number; what it does not want it skips without parsing. */
+typedef bool RecordFn(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error);
+typedef struct Pass {
+    RecordFn *fn;
+    void *context;
+    bool shared; /* threads may call fn at the same time, each for rows that follow one another */
+    void (*before)(Table *table, int64_t end, void *context); /* called when fn is next for rows before `end`; NULL: nothing is */
+    Table *table;
+    int nworkers;
+    Worker worker[MOST_THREADS];
+} Pass;
+
+static void count_lines(void *context, int64_t begin, int64_t end) {
+    Pass *pass = context;
+    for (Worker *w = pass->worker + begin; w < pass->worker + end; w++) {
+        w->nlines = w->nrows = 0;
+        for (const char *at = w->lines.at, *stop; at < w->lines.end; at = stop + 1, w->nlines++) {
+            stop = memchr(at, '\n', (size_t)(w->lines.end - at));
+            w->nrows += !csv_is_empty(&(Record){.text = at, .n = (size_t)(stop - at)}, pass->table->separator);
+        }
+    }
+}
+
+static void read_lines(void *context, int64_t begin, int64_t end) {
+    Pass *pass = context;
+    for (Worker *w = pass->worker + begin; w < pass->worker + end; w++) {
+        int64_t row = w->row;
+        bool ok = true;
+        w->error.code = 0;
+        for (Record record; ok && lines_next(&w->lines, &record);)
+            if (!csv_is_empty(&record, pass->table->separator)) ok = pass->fn(pass->table, &record, row++, w, pass->context, &w->error);
+    }
+}
+
+/* The lines of a block, in parts. */
+static bool read_block(Pass *pass, Pool *pool, const Lines *lines, int64_t *nlines, int64_t *row, Error *error) {
+    const int64_t each = (lines->end - lines->at) / pass->nworkers;
+    char *at = lines->at;
+    for (int i = 0; i < pass->nworkers; i++) {
+        char *end = i + 1 < pass->nworkers && lines->at + (i + 1) * each > at ? lines->at + (i + 1) * each : at;
+        if (i + 1 == pass->nworkers) end = lines->end;
+        while (end > at && end[-1] != '\n')
+            end++;
+        pass->worker[i].lines = (Lines){at, end, 0};
+        at = end;
+    }
+    pool_run(pool, pass->nworkers, 1, count_lines, pass);
+    *nlines = 0;
+    for (Worker *w = pass->worker; w < pass->worker + pass->nworkers; w++) {
+        w->lines.line = lines->line + *nlines;
+        w->row = *row;
+        *nlines += w->nlines;
+        *row += w->nrows;
+    }
+    if (pass->before) pass->before(pass->table, *row, pass->context);
+    pool_run(pool, pass->nworkers, 1, read_lines, pass);
+    for (Worker *w = pass->worker; w < pass->worker + pass->nworkers; w++) {
+        if (w->error.code == 0) continue;
+        *error = w->error;
+        return false;
+    }
+    return true;
+}
+
+static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row, Error *error) {
+    Table *table = pass->table;
     int separator = table->file->separator;
+    const bool whole = pass->shared && table->file->missing != MISSING_DROP; /* whether a line is a row is seen without its fields */
     bool begun = false;
-    table->dropped = 0;
-    for (Record record; stream_record(stream, separator, &record, error);) {
+    Record record;
+    for (Lines lines;;) {
+        int64_t nlines;
+        if (begun && whole && stream_lines(stream, &lines)) {
+            if (!read_block(pass, pool, &lines, &nlines, row, error)) return false;
+            stream_pass_lines(stream, nlines);
+            continue;
+        }
+        if (!stream_record(stream, separator, &record, error)) return error->code == 0;
         if (csv_is_empty(&record, separator)) continue;
         if (!begun) {
             if (!begin(table, &record, error)) return false;
@@ -110,9 +193,33 @@ static bool each_record(Table *table, Stream *stream, RecordFn *fn, void *contex
             table->dropped++;
             continue;
         }
-        if (!fn(table, &record, row++, context, error)) return false;
+        if (pass->before) pass->before(table, *row + 1, pass->context);
+        if (!pass->fn(table, &record, (*row)++, pass->worker, pass->context, error)) return false;
     }
-    return error->code == 0;
+}
+
+/* The rows of the file, in *rows. */
+static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows, Error *error) {
+    enum { FEW_BYTES = 1 << 20 };
+    int64_t bytes = 0;
+    Error none;
+    const int threads = pass->shared && stream_file_bytes(stream) > FEW_BYTES ? table->file->threads : 1;
+    Pool *pool =
+        threads > 1 ? pool_create(threads < MOST_THREADS ? threads : MOST_THREADS, &none) : NULL; /* without it slower, no failure */
+    bool ok = table_row_bytes(table->file, table->elements, &bytes);
+    pass->table = table;
+    pass->nworkers = pool_threads(pool);
+    for (int i = 0; i < pass->nworkers; i++) {
+        pass->worker[i] = (Worker){.parsed = malloc((size_t)bytes + 1)};
+        ok = ok && pass->worker[i].parsed;
+    }
+    table->dropped = *rows = 0;
+    ok = ok ? each_record_by(pass, pool, stream, rows, error)
+            : error_set(error, EXIT_ENVIRONMENT, "%s: out of memory for a row", table->path);
+    for (int i = 0; i < pass->nworkers; i++)
+        free(pass->worker[i].parsed);
+    pool_destroy(pool);
+    return ok;
 }
 
 /* ---------------------------------------------------------------- fields */
@@ -180,8 +287,8 @@ static size_t plain_text(const Field *field, char *to) {
     return n;
 }
 
-static bool parse_text(const Table *table, const Record *record, const Field *field, Error *error) {
-    int32_t *used = table->parsed, *ids = used + 1;
+static bool parse_text(const Table *table, const Record *record, const Field *field, void *to, Error *error) {
+    int32_t *used = to, *ids = used + 1;
     char why[160];
     size_t bad = 0, n = 0;
     if (is_missing(field)) {
@@ -201,29 +308,37 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
         return fail_at(table, record, at, error, why);
     }
     for (int64_t i = 0; table->file->tokens == TOKENS_IDS && i < table->elements; i++)
-        if (!rows_value_fits(table->file, ids[i], why, sizeof why)) return fail_at(table, record, field->text, error, why);
+        if (!rows_value_fits(table->file, ids[i], why, sizeof why)) {
+            char words[sizeof why + 40];
+            snprintf(words, sizeof words, "token %lld is %s", (long long)i, why);
+            return fail_at(table, record, field->text, error, words);
+        }
     return true;
 }
 
-/* What the input takes of a record, to table->parsed. */
-static bool parse(const Table *table, const Record *record, Error *error) {
-    const bool numbers = !table->tokens && !table->file->find_classes && !classes_of(table);
-    double *number = table->parsed;
-    const char *at = NULL;
+/* What the input takes of a record; *at: the field behind it. */
+static bool parse(const Table *table, const Record *record, const char **at, void *to, Error *error) {
+    const bool numbers = !table->tokens && !table->file->find_classes && !classes_of(table), any = rows_any_value_fits(table->file);
+    const int64_t end = table->first_column + width(table);
+    double *number = to;
     Field field;
     char why[160];
-    for (int64_t column = 0; column < table->first_column + width(table); column++) {
-        double value;
-        field.text = at ? at : record->text;
-        if (!numbers || column < table->first_column || !csv_plain_number(record, table->separator, &at, &value)) {
-            if (!csv_field(record, table->separator, &at, &field))
+    *at = NULL;
+    for (int64_t column = 0, n; column < end; column += n) {
+        const bool taken = column >= table->first_column;
+        double *value = number + (column - table->first_column);
+        const char *begin = *at;
+        n = numbers && taken ? csv_plain_numbers(record, table->separator, at, value, any ? end - column : 1) : 0;
+        field.text = begin ? begin : record->text;
+        if (n == 0) {
+            n = 1;
+            if (!csv_field(record, table->separator, at, &field))
                 return fail_at(table, record, record->text + record->n, error, "the row is too short");
-            if (column < table->first_column) continue;
-            if (table->tokens) return parse_text(table, record, &field, error);
-            if (!parse_number(table, record, &field, column, &value, error)) return false;
+            if (!taken) continue;
+            if (table->tokens) return parse_text(table, record, &field, to, error);
+            if (!parse_number(table, record, &field, column, value, error)) return false;
         }
-        if (!rows_value_fits(table->file, value, why, sizeof why)) return fail_at(table, record, field.text, error, why);
-        number[column - table->first_column] = value;
+        if (!any && !rows_value_fits(table->file, *value, why, sizeof why)) return fail_at(table, record, field.text, error, why);
     }
     return true;
 }
@@ -248,37 +363,43 @@ static void drop_early(Table *table) {
     table->early_over = true;
 }
 
-static void keep_early(Table *table) {
-    enum { MOST_BYTES = 1 << 26, FIRST_ROWS = 256 };
-    const int64_t bytes = row_bytes(table), most = MOST_BYTES / (bytes + 1);
-    if (table->early_over) return;
-    if (table->nearly == table->early_room) {
-        const int64_t twice = table->early_room ? 2 * table->early_room : FIRST_ROWS, room = twice < most ? twice : most;
-        unsigned char *early = room == table->nearly ? NULL : realloc(table->early, (size_t)(room * bytes) + 1);
-        if (!early) {
-            drop_early(table);
-            return;
-        }
-        table->early = early;
-        table->early_room = room;
+/* Room for so many rows of those that are kept. */
+static void grow_early(Table *table, int64_t n) {
+    enum { FIRST_ROWS = 256 };
+    const int64_t bytes = row_bytes(table), most = table->early_bytes / (bytes + 1);
+    int64_t room = table->early_room ? table->early_room : FIRST_ROWS;
+    if (table->early_over || n <= table->early_room) return;
+    while (room < n)
+        room *= 2;
+    if (room > most) room = most;
+    unsigned char *early = n > most ? NULL : realloc(table->early, (size_t)(room * bytes) + 1);
+    if (!early) {
+        drop_early(table);
+        return;
     }
-    memcpy(table->early + table->nearly++ * bytes, table->parsed, (size_t)bytes);
+    table->early = early;
+    table->early_room = room;
 }
 
-bool table_take_early(Table *table, const int64_t *row, int64_t n, unsigned char *to) {
+unsigned char *table_take_early(Table *table, const int64_t *row, int64_t n) {
     const int64_t bytes = row_bytes(table), first = table->file->first;
     const bool kept = n > 0 && row[n - 1] - first < table->nearly;
-    for (int64_t i = 0; kept && i < n; i++)
-        memcpy(to + i * bytes, table->early + (row[i] - first) * bytes, (size_t)bytes);
+    unsigned char *taken = NULL;
+    if (kept && n == table->nearly) { /* all of them */
+        taken = table->early;
+        table->early = NULL;
+    } else if (kept && (taken = malloc((size_t)(n * bytes) + 1))) {
+        for (int64_t i = 0; i < n; i++)
+            memcpy(taken + i * bytes, table->early + (row[i] - first) * bytes, (size_t)bytes);
+    }
     drop_early(table);
-    return kept;
+    return taken;
 }
 
 bool table_open(Table *table, const RowFile *file, const char *path, int64_t elements, Error *error) {
     int64_t bytes;
     *table = (Table){.file = file, .path = path, .elements = elements};
-    if (!table_row_bytes(file, elements, &bytes) || !(table->parsed = malloc((size_t)bytes + 1)))
-        return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory for a row", path);
+    if (!table_row_bytes(file, elements, &bytes)) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory for a row", path);
     if (file->tokens == TOKENS_NONE || (table->tokens = tokens_open(file, elements, error))) return true;
     table_close(table);
     return false;
@@ -286,10 +407,8 @@ bool table_open(Table *table, const RowFile *file, const char *path, int64_t ele
 
 void table_close(Table *table) {
     tokens_close(table->tokens);
-    free(table->parsed);
     drop_early(table);
     table->tokens = NULL;
-    table->parsed = NULL;
 }
 
 enum { MOST_CLASSES = 1000 };
@@ -299,12 +418,12 @@ typedef struct Found {
     int n;
 } Found;
 
-static bool find_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+static bool find_record(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error) {
     Found *found = context;
     const char *at = NULL;
     Field field;
     char name[MAX_CLASS_BYTES];
-    (void)row;
+    (void)row, (void)worker;
     for (int64_t column = 0; column < table->first_column + width(table) && csv_field(record, table->separator, &at, &field); column++) {
         int low = 0, high = found->n;
         if (column < table->first_column || is_missing(&field)) continue; /* which is said when the row is read */
@@ -329,8 +448,10 @@ static bool find_record(Table *table, const Record *record, int64_t row, void *c
 
 char *table_find_classes(Table *table, Stream *stream, Error *error) {
     Found found = {.name = calloc(MOST_CLASSES + 1, sizeof *found.name)};
+    Pass pass = {.fn = find_record, .context = &found};
+    int64_t rows;
     bool ok = found.name || error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
-    ok = ok && each_record(table, stream, find_record, &found, error);
+    ok = ok && each_record(table, stream, &pass, &rows, error);
     if (ok && found.n == 0) ok = error_set(error, EXIT_ENVIRONMENT, "%s: no row has the name of a class", table->path);
     char *names = ok ? malloc((size_t)found.n * MAX_CLASS_BYTES + 1) : NULL;
     size_t n = 0;
@@ -341,54 +462,100 @@ char *table_find_classes(Table *table, Stream *stream, Error *error) {
     return names;
 }
 
-static bool count_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+/* Rows are looked at, and kept, for a short while. */
+typedef struct Counting {
+    double until; /* seconds; 0: it is over */
+    int64_t end;  /* of the rows that it has come to */
+} Counting;
+
+static bool is_used(const Table *table, int64_t row) {
+    const int64_t behind = row - table->file->first;
+    return behind >= 0 && (table->file->rows == 0 || behind < table->file->rows);
+}
+
+static void begin_counting(Table *table, int64_t end, void *context) {
     enum { CLOCK_EVERY = 256 };
-    static const double BUDGET_S = 0.7;
-    double *began = context;
-    const int64_t columns = csv_fields(record, table->separator), behind = row - table->file->first;
-    table->count = row + 1;
-    if (columns != table->columns) {
-        const char *at = NULL;
+    Counting *counting = context;
+    if (counting->until > 0 && (end - counting->end > 1 || end % CLOCK_EVERY == 0) && now_seconds() > counting->until) counting->until = 0;
+    counting->end = end;
+    if (counting->until == 0) return;
+    int64_t n = end - table->file->first;
+    if (table->file->rows > 0 && n > table->file->rows) n = table->file->rows;
+    if (n <= table->nearly) return;
+    grow_early(table, n);
+    if (table->early) table->nearly = n;
+}
+
+static bool count_record(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error) {
+    const Counting *counting = context;
+    const bool used = counting->until > 0 && is_used(table, row);
+    void *to = used && table->early ? table->early + (row - table->file->first) * row_bytes(table) : worker->parsed;
+    const char *at = NULL;
+    const bool parsed = used && parse(table, record, &at, to, error);
+    const int64_t columns = (parsed ? table->first_column + width(table) : 0) + csv_fields(record, table->separator, parsed ? at : NULL);
+    if (columns != table->columns) { /* which says more than what a field lacks */
         Field field = {.begin = record->text};
         char text[160];
+        at = NULL;
         for (int64_t i = 0; i <= table->columns && csv_field(record, table->separator, &at, &field);)
             i++;
         snprintf(text, sizeof text, "%lld column%s, and the first line has %lld", (long long)columns, columns == 1 ? "" : "s",
                  (long long)table->columns);
         return fail_at(table, record, columns > table->columns ? field.begin : record->text + record->n, error, text);
     }
-    if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
-    if (*began == 0 || behind < 0 || (table->file->rows > 0 && behind >= table->file->rows)) return true;
-    if (!parse(table, record, error)) return false;
-    keep_early(table);
-    return true;
+    return parsed || !used;
 }
 
 bool table_count(Table *table, Stream *stream, Error *error) {
-    double began = now_seconds();
+    enum { FEW_BYTES = 1 << 26, SHARE = 16 };
+    static const double BUDGET_S = 0.7;
+    const int64_t share = limits_memory("") / SHARE;
+    Counting counting = {now_seconds() + BUDGET_S, 0};
+    Pass pass = {.fn = count_record, .context = &counting, .shared = true, .before = begin_counting};
+    table->early_bytes = share > FEW_BYTES ? share : FEW_BYTES;
     table->early_over = table->file->find_classes; /* what a name stands for is not known yet */
-    return each_record(table, stream, count_record, &began, error);
+    return each_record(table, stream, &pass, &table->count, error);
 }
 
 typedef struct Wanted {
     const int64_t *row;
-    int64_t n, next; /* of row: the one that comes next */
+    int64_t n;
     RowSink *sink;
     void *context;
 } Wanted;
 
-static bool read_record(Table *table, const Record *record, int64_t row, void *context, Error *error) {
-    Wanted *wanted = context;
-    if (wanted->next >= wanted->n || wanted->row[wanted->next] != row) return true;
-    if (!parse(table, record, error)) return false;
-    wanted->sink(wanted->context, wanted->next++, table->parsed);
+/* The first of the rows that are wanted which is not before this one. */
+static int64_t first_wanted(const Wanted *wanted, int64_t row) {
+    int64_t low = 0, high = wanted->n;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (wanted->row[middle] < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool read_record(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error) {
+    const Wanted *wanted = context;
+    const int64_t n = wanted->n;
+    int64_t *next = &worker->next;
+    const char *at;
+    if ((*next > 0 && wanted->row[*next - 1] >= row) || (*next < n && wanted->row[*next] < row))
+        *next = first_wanted(wanted, row); /* in another part */
+    if (*next >= n || wanted->row[*next] != row) return true;
+    if (!parse(table, record, &at, worker->parsed, error)) return false;
+    wanted->sink(wanted->context, (*next)++, worker->parsed);
     return true;
 }
 
-bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, RowSink *sink, void *context, Error *error) {
-    Wanted wanted = {row, n, 0, sink, context};
-    if (!each_record(table, stream, read_record, &wanted, error)) return false;
-    return wanted.next == n || error_set(error, EXIT_ENVIRONMENT, "%s: has become shorter", table->path);
+bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, RowSink *sink, bool shared, void *context, Error *error) {
+    Wanted wanted = {row, n, sink, context};
+    Pass pass = {.fn = read_record, .context = &wanted, .shared = shared};
+    int64_t rows;
+    if (!each_record(table, stream, &pass, &rows, error)) return false;
+    return n == 0 || row[n - 1] < rows || error_set(error, EXIT_ENVIRONMENT, "%s: has become shorter", table->path);
 }
 
 /* The place of an element of a row, which is looked for. */
@@ -397,8 +564,9 @@ typedef struct Sought {
     Text *text;
 } Sought;
 
-static bool put_place(Table *table, const Record *record, int64_t row, void *context, Error *error) {
+static bool put_place(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error) {
     const Sought *place = context;
+    (void)worker;
     const char *at = NULL;
     Field field = {.text = record->text};
     int64_t line, column;
@@ -415,8 +583,10 @@ static bool put_place(Table *table, const Record *record, int64_t row, void *con
 void table_where(const Table *table, int64_t row, int64_t element, Text *text) {
     Table again = *table;
     Sought sought = {row, element, text};
+    Pass pass = {.fn = put_place, .context = &sought};
+    int64_t rows;
     Error ignored;
     Stream *stream = stream_open(table->path, &ignored);
-    if (stream) each_record(&again, stream, put_place, &sought, &ignored);
+    if (stream) each_record(&again, stream, &pass, &rows, &ignored);
     stream_close(stream);
 }

@@ -1,5 +1,5 @@
 /* How fast rows of files come: an epoch of whole batches, from opening the file on, by one process that does nothing else.
- *   loader csv FILE COLUMNS | text FILE VOCABULARY | pictures FILE      a line of JSON: rows, seconds of opening, of the first epoch and of the second, and processor time of the second */
+ *   loader csv FILE COLUMNS [THREADS] | text FILE VOCABULARY | pictures FILE      a line of JSON: rows, seconds of opening, of the first epoch and of the second, and processor time of the second */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void add(Graph *graph, const char *name, DType dtype, Shape shape, DataFi
 
 int main(int argc, char **argv) {
     enum { BATCH = 128, PLACES = 128, SIDE = 32, MOST_INPUTS = 2 };
-    if (argc < 3) return fprintf(stderr, "usage: loader csv FILE COLUMNS | text FILE VOCABULARY | pictures FILE\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: loader csv FILE COLUMNS [THREADS] | text FILE VOCABULARY | pictures FILE\n"), 2;
     Arena arena;
     Graph graph;
     Error error = {0};
@@ -49,8 +49,9 @@ int main(int argc, char **argv) {
         file.change = (RowChange){0};
         add(&graph, "label", I32, (Shape){1, {BATCH}}, file);
     }
+    const int threads = argc > 4 ? (int)strtol(argv[4], NULL, 10) : 1;
     const double begin = now_seconds();
-    DataSource *data = data_open(&graph, NULL, NULL, &error);
+    DataSource *data = data_open(&graph, NULL, NULL, threads, &error);
     for (int i = 0; data && i < graph.inputs.n; i++) {
         const TensorType *type = &graph.inputs.at[i].type;
         Box box = {.ndim = type->shape.ndim};

@@ -1,5 +1,6 @@
 /* Files of rows: every format, what is read and held of them, and what is said of damaged ones. Files are made here, in a directory of the test's own. */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -356,7 +357,7 @@ Test(rows, csv_numbers_are_the_nearest_doubles) {
     }
 }
 
-/* How many fields csv_plain_number reads; each of them as csv_field and strtod do, and as far. */
+/* How many fields csv_plain_numbers reads; each of them as csv_field and strtod do, and as far. */
 static int plain_fields(const char *line) {
     const Record record = {.text = line, .n = strlen(line)};
     const char *at = NULL;
@@ -365,7 +366,7 @@ static int plain_fields(const char *line) {
     for (;;) {
         double found = 1, parsed = 1;
         const char *behind = at;
-        const bool plain = csv_plain_number(&record, ',', &behind, &found);
+        const bool plain = csv_plain_numbers(&record, ',', &behind, &found, 1) == 1;
         if (!plain) cr_assert_eq(behind, at, "%s", line);
         if (!csv_field(&record, ',', &at, &field)) {
             cr_assert(!plain, "%s", line);
@@ -387,9 +388,10 @@ Test(rows, csv_plain_numbers_are_what_strtod_reads) {
         int plain;
     } rows[] = {{"1,-2.5,.5,3.,-0,0.000", 6},
                 {"9007199254740992,9007199254740993,-9007199254740992", 2},
+                {"9007199254740993.5,9007199254740993.0,1.7976931348623157,-0.30000000000000004", LDBL_MANT_DIG == 64 ? 3 : 0},
                 {"0000000000000000001,00000000000000000001", 1},  /* 19 digits, and 20 */
                 {"18446744073709551617,36893488147419103233", 0}, /* 2^64 + 1, 2^65 + 1 */
-                {"1e22,1e23,1e-22,1e-23,9007199254740991e22,9007199254740991e-22", 4},
+                {"1e22,1e23,1e-22,1e27,1e28,1e-28,9007199254740991e22,9007199254740991e-22", LDBL_MANT_DIG == 64 ? 5 : 4},
                 {"1e+5,1E5,1e05,1.25e-3,0.1e23,1e00022", 5},
                 {"1e99999999999999999999,1e-18446744073709551617,1e9999", 0},
                 {"0.0000000000000000000001,0.000000000000000001", 1},
@@ -424,31 +426,95 @@ Test(rows, csv_plain_numbers_are_what_strtod_reads) {
     cr_assert_gt(plain, 200000, "%d", plain);
 }
 
-/* Beyond what is looked at when a file is opened, and where blocks of a stream meet. */
-Test(rows, csv_of_many_blocks) {
-    enum { ROWS = 40000 };
-    Text text = {0};
-    for (int i = 0; i < ROWS; i++)
-        text_printf(&text, i % 7 ? "%d,%d\n" : "\"%d\",\"%d\"\r\n", i, 2 * i);
+/* Opens it with so many threads, holds every third row, and looks at these. */
+static void expect_every_third(const char *at, int threads, int64_t n) {
     Error error = {0};
-    RowFile file = {.format = FILE_CSV,
-                    .path = write_file("d.csv", text.at, text.n, false),
-                    .input = "x",
-                    .row = {.ndim = 1, .dim = {2}},
-                    .dtype = F64};
+    RowFile file = {.format = FILE_CSV, .path = at, .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64, .threads = threads};
     Rows *rows = must_open(&file);
-    cr_assert_eq(rows_count(rows), ROWS);
-    int64_t *all = malloc(ROWS * sizeof *all);
-    for (int64_t i = 0; i < ROWS; i++)
-        all[i] = i;
-    cr_assert(rows_hold(rows, all, ROWS, &error), "%s", error.text);
-    for (int64_t i = 0; i < ROWS; i++) {
-        double found[2];
-        cr_assert(rows_read(rows, i, 0, 0, 2, found, &error) && found[0] == (double)i && found[1] == (double)(2 * i));
+    cr_assert_eq(rows_count(rows), n);
+    int64_t *third = malloc((size_t)n * sizeof *third), kept = 0;
+    for (int64_t i = 0; i < n; i += 3)
+        third[kept++] = i;
+    for (int again = 0; again < 2; again++) { /* from what was kept when it was opened; then from the file */
+        cr_assert(rows_hold(rows, third, kept, &error), "%s", error.text);
+        for (int64_t i = 0; i < kept; i++) {
+            double found[2];
+            cr_assert(rows_read(rows, third[i], 0, 0, 2, found, &error), "%s", error.text);
+            cr_assert(found[0] == (double)third[i] && found[1] == (double)(2 * third[i]), "%d threads: row %d", threads, (int)third[i]);
+        }
+        if (third[0] == 0) third[0] = 1;
     }
-    free(all);
-    text_finish(&text);
+    free(third);
     rows_close(rows);
+}
+
+/* Beyond what is looked at when a file is opened, and where blocks of a stream meet; with lines without fields, and blocks with and without quotes. */
+Test(rows, csv_of_many_blocks) {
+    enum { ROWS = 200000, QUOTED = 90000 };
+    Text text = {0};
+    for (int i = 0; i < ROWS; i++) {
+        text_printf(&text, i > QUOTED && i < QUOTED + 1000 && i % 7 ? "\"%d\",\"%d\"\r\n" : "%d,%d\n", i, 2 * i);
+        if (i % 1001 == 0) text_printf(&text, i % 2 ? "\n" : "  \r\n");
+    }
+    const char *at = write_file("d.csv", text.at, text.n, false);
+    for (int threads = 0; threads < 6; threads++)
+        expect_every_third(at, threads, ROWS);
+    text_finish(&text);
+}
+
+/* The first of two, however many threads read: with the line that it stands in. */
+Test(rows, csv_names_the_first_place_that_is_wrong_on_any_number_of_threads) {
+    enum { ROWS = 200000 };
+    const struct {
+        int64_t row;
+        const char *line, *words;
+    } wrong[] = {{7, "1,x\n", "d.csv:8:3: 'x' is no number (column 1)"},
+                 {ROWS / 2, "1\n", "d.csv:100001:2: 1 column, and the first line has 2"},
+                 {ROWS / 2 + 1, "1.5e,2\n", "d.csv:100002:1: '1.5e' is no number (column 0)"},
+                 {ROWS - 1, "1,2,3\n", "d.csv:200000:5: 3 columns, and the first line has 2"}};
+    for (size_t first = 0; first < sizeof wrong / sizeof *wrong; first++) {
+        Text text = {0};
+        for (int64_t i = 0, next = (int64_t)first; i < ROWS; i++) {
+            const bool here = next < (int64_t)(sizeof wrong / sizeof *wrong) && wrong[next].row == i;
+            text_printf(&text, "%s", here ? wrong[next++].line : "12.25,-3\n");
+        }
+        RowFile file = {.format = FILE_CSV,
+                        .path = write_file("d.csv", text.at, text.n, false),
+                        .input = "x",
+                        .row = {.ndim = 1, .dim = {2}},
+                        .dtype = F32};
+        for (file.threads = 1; file.threads < 5; file.threads++)
+            must_fail(&file, wrong[first].words);
+        text_finish(&text);
+    }
+}
+
+/* Also between two looks at its size: what is not there any more is not taken for rows. */
+Test(rows, a_file_that_is_cut_off_while_it_is_open_is_seen) {
+    enum { ROWS = 5000 };
+    static float numbers[4 * ROWS];
+    for (int i = 0; i < 4 * ROWS; i++)
+        numbers[i] = (float)i;
+    for (int cut = 0; cut < 3; cut++) {
+        Error error = {0};
+        float found[4];
+        RowFile file = {.format = FILE_RAW,
+                        .path = write_file("x.bin", numbers, sizeof numbers, false),
+                        .input = "x",
+                        .row = {.ndim = 1, .dim = {4}},
+                        .dtype = F32,
+                        .offset = -1,
+                        .stored = {STORED_F32, false}};
+        Rows *rows = must_open(&file);
+        expect_row(rows, 2, 0, 4, 8);
+        cr_assert(rows_check(rows, &error), "%s", error.text);
+        cr_assert_eq(truncate(file.path, cut == 2 ? (long)sizeof numbers - 4 : 100), 0);
+        const bool read = rows_read_run(rows, ROWS - 1, 0, 1, found, &error);
+        if (cut == 1) write_file("x.bin", numbers, sizeof numbers, false); /* it is whole again, and what was read is not */
+        cr_assert(!read || !rows_check(rows, &error));
+        cr_assert(strstr(error.text, "input x: ") && strstr(error.text, "x.bin: has become shorter"), "%s", error.text);
+        rows_close(rows);
+    }
 }
 
 Test(rows, raw_files_are_rows_of_the_inputs_shape) {
