@@ -3,6 +3,7 @@
  *   random.c   generators: MT19937, Philox
  *   sampler.c  which row of a data set stands where in a batch
  *   stored.c   elements as files hold them
+ *   value.c    which of them an input may hold
  *   stream.c   bytes of a file from its beginning, through gzip where it is compressed
  *   map.c      bytes of a file as memory
  *   csv.c      a record of CSV as fields
@@ -11,7 +12,7 @@
  *   table.c    rows of CSV as numbers: columns, missing fields, names of labels, texts
  *   pictures.c CIFAR-10, folders of pictures; decode.c PNG and JPEG, pixels.c sizes and parts
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
- *   source.c   the inputs at each step, one batch ahead; means.c: what is found in the rows of training
+ *   source.c   the inputs at each step, one batch ahead; means.c: what is found in the rows of training; note.c: what is said of files
  *   file.c     where a file that a net names is
  */
 #pragma once

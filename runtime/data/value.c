@@ -1,0 +1,35 @@
+/* value: which numbers of a file an input may hold (rows.h). */
+#include <math.h>
+
+#include "runtime/data/rows.h"
+
+bool rows_any_value_fits(const RowFile *file) {
+    return dtype_is_float(file->dtype) && file->range == 0;
+}
+
+bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
+    const DType dtype = file->dtype;
+    if (rows_any_value_fits(file)) return true;
+    const bool integral = value == floor(value);
+    /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
+    const double most = dtype == BOOL  ? 1
+                        : dtype == I64 ? 9223372036854774784.0
+                                       : INT32_MAX,
+                 least = dtype == BOOL  ? 0
+                         : dtype == I64 ? (double)INT64_MIN
+                                        : INT32_MIN;
+    if (file->range > 0 && !(value >= 0 && value < (double)file->range && integral)) {
+        if (integral && fabs(value) < 1e15)
+            snprintf(why, n, "%.0f, and it must be in 0 .. %lld", value, (long long)file->range - 1);
+        else
+            snprintf(why, n, "%g, and it must be one of the integers 0 .. %lld", value, (long long)file->range - 1);
+        return false;
+    }
+    if (file->format == FILE_CSV && dtype == I64 && fabs(value) > 9007199254740992.0) {
+        snprintf(why, n, "about %.0f: a CSV's integers are exact up to 2^53; .npy and raw files hold any", value);
+        return false;
+    }
+    if (dtype_is_float(dtype) || (value >= least && value <= most && integral)) return true;
+    snprintf(why, n, "%g, which is no %s", value, dtype_name[dtype]);
+    return false;
+}
