@@ -22,6 +22,11 @@ static int result_dim(const Graph *graph, const Node *node, int k, int factor) {
     return -1;
 }
 
+/* Whether each of so many rows is read at its own place alone: they are not cut, padded or seen through windows. halo NULL: there are none. */
+static bool sees_itself(const Halo *halo, int64_t rows) {
+    return halo == NULL || (halo->of == rows && halo->stride == 1 && halo->low == 0 && halo->high == 0);
+}
+
 static BatchRows of_result(const Graph *graph, const BatchRows *rows, const Node *node, int k, int64_t batch) {
     BatchRows result = {.at = -1};
     for (int i = 0; i < node->nin; i++) {
@@ -31,8 +36,9 @@ static BatchRows of_result(const Graph *graph, const BatchRows *rows, const Node
         if (in->at < 0) continue;
         const int factor = node->rule->in[i][in->at];
         const bool reshapes = node->op == OP_reshape;
-        const int at =
-            reshapes ? reshaped(shape, &graph->values.at[node->out[k]].type.shape, in->at, batch) : result_dim(graph, node, k, factor);
+        const int at = reshapes ? reshaped(shape, &graph->values.at[node->out[k]].type.shape, in->at, batch)
+                       : sees_itself(rule_halo(node->rule, i, shape->ndim, in->at), shape->dim[in->at]) ? result_dim(graph, node, k, factor)
+                                                                                                        : -1;
         const bool apart = reshapes || (factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]));
         if (at < 0 || !apart || (result.at >= 0 && result.at != at)) result.mixed = true; /* added up, normalized over rows, rows by rows */
         if (result.at < 0) result.at = at;

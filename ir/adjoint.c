@@ -213,6 +213,23 @@ void adjoint_slice(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit1(graph, node, OP_slice_grad, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
 }
 
+/* What is put around x is what the gradient of a slice puts around dy: zeros. */
+void adjoint_slice_grad(Graph *graph, int node, const int *dy, int *dx) {
+    const Node *forward = &graph->nodes.at[node];
+    const Attr attr[MAX_ATTRS] = {forward->attr[0], forward->attr[1]};
+    dx[0] = emit1(graph, node, OP_slice, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+void expand_pad(Graph *graph, const Node *node, int *out) {
+    const Attr x = shape_attr(graph, node->in[0]), *before = &node->attr[0], *after = &node->attr[1];
+    Attr attr[MAX_ATTRS] = {*before, *before, *before};
+    for (int d = 0; d < x.n; d++) {
+        attr[1].ints[d] += x.ints[d];
+        attr[2].ints[d] += x.ints[d] + after->ints[d];
+    }
+    out[0] = graph_emit(graph, OP_slice_grad, node->in, 1, attr, arena_printf(graph->arena, "%s.padded", node->name), node->span);
+}
+
 static int axis_of(const Attr *axis, int ndim) {
     return (int)(axis->i < 0 ? axis->i + ndim : axis->i);
 }

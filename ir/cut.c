@@ -1,5 +1,6 @@
-/* Rules of operators that cut tensors, join them, or work along rows. A dimension that is cut has no factor: the places of its elements in
- * operand and result differ, so that a rank could hold its part of both only by chance. */
+/* Rules of operators that cut tensors, pad them, join them, or work along rows. The places of an element in a tensor and in a slice of it differ: what a part of the one
+ * needs of the other is a window of one element a step, somewhere else (layout.h), and at the ends of what is padded there may be none. The dimension along which tensors are
+ * joined or divided has no factor. */
 #include "ir/rules.h"
 
 #include <inttypes.h>
@@ -59,18 +60,23 @@ static bool range_read(const Attr *attr, const Shape *shape, int64_t *begin, int
     return true;
 }
 
+/* Dimension d of a tensor, and of a slice of it that begins there. pads: the slice is the operand, and the tensor the result. Its parts are of the result; the factor counts
+ * elements of the slice, so that no split leaves a rank without any of these. */
+static void cut_dim(Rule *rule, int ndim, int d, int64_t whole, int64_t slice, int64_t begin, bool pads) {
+    const int64_t size = pads ? whole : slice, low = pads ? begin : -begin;
+    const int f = rule_add_factor(rule, slice);
+    rule->in[0][d] = (int8_t)f;
+    add_dim(rule, 0, f, size);
+    if (slice != whole) rule_need_halo(rule, 0, ndim, d, (Halo){HALO_SEES, size, 1, low, -low});
+}
+
 bool rule_slice(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin;
     int64_t begin[MAX_NDIM], end[MAX_NDIM];
     if (!range_read(attr, &in[0].shape, begin, end, error)) return false;
     rule->result[0].dtype = in[0].dtype;
-    for (int d = 0; d < in[0].shape.ndim; d++) {
-        int64_t size = in[0].shape.dim[d];
-        bool all = end[d] - begin[d] == size;
-        int f = all ? rule_add_factor(rule, size) : -1;
-        rule->in[0][d] = (int8_t)f;
-        add_dim(rule, 0, f, end[d] - begin[d]);
-    }
+    for (int d = 0; d < in[0].shape.ndim; d++)
+        cut_dim(rule, in[0].shape.ndim, d, in[0].shape.dim[d], end[d] - begin[d], begin[d], false);
     return true;
 }
 
@@ -84,10 +90,31 @@ bool rule_slice_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule
         fits = in[0].shape.dim[d] == end[d] - begin[d];
     if (!fits) return rule_reject(error, 0, 2, "%%0 is not the slice of that shape");
     rule->result[0].dtype = in[0].dtype;
-    for (int d = 0; d < shape.ndim; d++) {
-        int f = in[0].shape.dim[d] == shape.dim[d] ? rule_add_factor(rule, shape.dim[d]) : -1;
-        rule->in[0][d] = (int8_t)f;
-        add_dim(rule, 0, f, shape.dim[d]);
+    for (int d = 0; d < shape.ndim; d++)
+        cut_dim(rule, shape.ndim, d, shape.dim[d], in[0].shape.dim[d], begin[d], true);
+    return true;
+}
+
+bool rule_pad(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    static const char *const names[] = {"before", "after"};
+    const Shape *x = &in[0].shape;
+    (void)nin;
+    rule->result[0].dtype = in[0].dtype;
+    for (int side = 0; side < 2; side++) {
+        if (attr[side].n == x->ndim) continue;
+        rule_reject(error, 0, side, "%%0 has %d dimension%s, %s names %d", x->ndim, x->ndim == 1 ? "" : "s", names[side], attr[side].n);
+        rule_hint(error, "one number a dimension; 0 leaves it as it is");
+        return false;
+    }
+    for (int d = 0; d < x->ndim; d++) {
+        for (int side = 0; side < 2; side++)
+            if (attr[side].ints[d] < 0 || attr[side].ints[d] > MAX_ELEMENTS) {
+                rule_reject(error, -1, side, "%s of dimension %d is %" PRId64 ", and must not be negative", names[side], d,
+                            attr[side].ints[d]);
+                rule_hint(error, "slice(x, begin = [..], end = [..]) takes elements away");
+                return false;
+            }
+        cut_dim(rule, x->ndim, d, attr[0].ints[d] + x->dim[d] + attr[1].ints[d], x->dim[d], attr[0].ints[d], true);
     }
     return true;
 }

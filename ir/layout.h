@@ -77,7 +77,8 @@ static inline int order_rank(const Order *order, int position) {
 }
 
 /* What a rank needs of a dimension that windows lie over, a convolution's for one: not a part of it, but what windows make of a part of another dimension. Window
- * o sees the elements o * stride - low to o * stride + high of its dimension, both included, where it has them. Ranks hold ranges that overlap: a part and its halos. */
+ * o sees the elements o * stride - low to o * stride + high of its dimension, both included, where it has them. Ranks hold ranges that overlap: a part and its halos. Of a
+ * slice or of what is padded a window is one element, -low behind its own place: ranges do not overlap, and are the parts of another tensor. */
 typedef enum {
     HALO_NONE,
     HALO_SEES,   /* parts are of the windows: the elements that they see */
@@ -91,7 +92,7 @@ typedef struct Halo {
     int64_t of; /* what the digits divide: windows, or elements */
     int64_t stride, low, high;
 } Halo;
-enum { HALO_DIMS = 2 }; /* the last two dimensions of a tensor, its planes, may have halos */
+enum { HALO_DIMS = MAX_NDIM - 1 }; /* the dimensions that may have halos: all but the hidden one */
 bool halo_equal(const Halo *a, const Halo *b);
 /* Of part [*begin, *end) makes what the halo says, in a dimension of this size; none: empty. */
 void halo_range(const Halo *halo, int64_t size, int64_t *begin, int64_t *end);

@@ -37,7 +37,7 @@ static inline bool factor_stays_whole(const Factor *factor) {
 
 enum { HALO_OPERANDS = 2 };
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
- * whole). A dimension that windows lie over, or a result's that is the gradient of one, runs over the factor of the windows, and may be of another size. A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
+ * whole). A dimension that windows lie over, or a result's that is the gradient of one, or that is cut or padded, runs over the factor of the windows, and may be of another size. A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
 typedef struct Rule {
     int nfactors, nout;
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
@@ -46,7 +46,7 @@ typedef struct Rule {
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
-    Halo halo[HALO_OPERANDS][HALO_DIMS]; /* of the first operands' last two dimensions: what a part of the factor needs of them */
+    Halo halo[HALO_OPERANDS][HALO_DIMS]; /* of dimension ndim - HALO_DIMS + i of the first operands: what a part of its factor needs */
     TensorType result[MAX_OUT];
 } Rule;
 
@@ -167,10 +167,11 @@ int op_in(OpCode op, const char *name);                        /* the operand of
  * and result. */
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
 bool rule_out_has(const Rule *rule, int result, int factor);
-bool rule_sums(const Rule *rule, int factor); /* some result is summed over it */
+bool rule_sums(const Rule *rule, int factor);                            /* some result is summed over it */
+const Halo *rule_halo(const Rule *rule, int operand, int ndim, int dim); /* ndim: the operand's; NULL: no windows lie over dim */
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
-/* Whether a gradient node's factor may be split as its origin's: both have one size, or the origin's is the part of a reshaped dimension in
- * which splits divide, and so of the whole dimension too. */
+/* Whether a gradient node's factor may be split as its origin's: it has as many elements, or more, as what is cut or padded may have; where the origin's is the part of a
+ * reshaped dimension in which splits divide, they divide the whole dimension too. */
 bool factor_maps(const Factor *own, const Factor *origin);
 double op_flops(OpCode op, const Rule *rule);   /* of a point of the factors */
 double rule_flops(OpCode op, const Rule *rule); /* product of all factor sizes times op_flops */

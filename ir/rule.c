@@ -110,6 +110,10 @@ const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]) {
     return text;
 }
 
+void rule_need_halo(Rule *rule, int operand, int ndim, int dim, Halo halo) {
+    rule->halo[operand][dim - (ndim - HALO_DIMS)] = halo;
+}
+
 int rule_add_factor(Rule *rule, int64_t size) {
     assert(rule->nfactors < MAX_FACTORS);
     rule->factor[rule->nfactors] = (Factor){.size = size};
@@ -480,8 +484,13 @@ bool rule_sums(const Rule *rule, int factor) {
     return false;
 }
 
+const Halo *rule_halo(const Rule *rule, int operand, int ndim, int dim) {
+    const int i = dim - (ndim - HALO_DIMS);
+    return operand < HALO_OPERANDS && i >= 0 && rule->halo[operand][i].kind != HALO_NONE ? &rule->halo[operand][i] : NULL;
+}
+
 bool factor_maps(const Factor *own, const Factor *origin) {
-    return own->size == origin->size || (origin->divides && own->size % origin->size == 0);
+    return origin->divides ? own->size % origin->size == 0 : own->size >= origin->size;
 }
 
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {

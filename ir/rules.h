@@ -3,14 +3,14 @@
  *
  *   rule.c     the table, letters, rule_infer; signature.c: what it says, kept once
  *   shapes.c   rules that depend on attributes
- *   cut.c      rules of operators that cut tensors, join them, or work along rows
+ *   cut.c      rules of operators that cut tensors, pad them, join them, or work along rows
  *   lookup.c   rules of operators that look elements up by index
  * adjoint.c  gradients, expansions
  *   softmax.c  expansions of operators on rows that are split
  * norm.c     layer_norm, rms_norm: rules, gradients, expansions; batchnorm.c: batch_norm likewise
  * attention.c  attention: likewise; rope.c: rope
  * gather.c   gather, scatter_add, put, cumsum, topk, stack: rules, gradients, what composites stand for
- * windows.c  conv2d, pools: rules, gradients; pad, upsample: what they stand for
+ * windows.c  conv2d, pools: rules, gradients; upsample: what it stands for
  */
 #pragma once
 #include "ir/op.h"
@@ -29,6 +29,8 @@ void rule_hint(RuleError *error, const char *format, ...) PRINTF_LIKE(2, 3);
 /* "[16, 32]" in text, which it returns. */
 enum { SHAPE_TEXT_BYTES = 24 * MAX_NDIM };
 const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]);
+/* What a part of the factor of dimension `dim` of an operand of so many dimensions needs of it. */
+void rule_need_halo(Rule *rule, int operand, int ndim, int dim, Halo halo);
 /* Adds a factor, returns its number. */
 int rule_add_factor(Rule *rule, int64_t size);
 /* The rule of a leaf: every dimension, the hidden one too, is a factor. */
@@ -80,11 +82,13 @@ void factors_of_operand(Rule *rule, const TensorType *in);
 
 /* ---- cut.c */
 
-RuleFn rule_slice;      /* {begin, end}: factors are x's dimensions that are taken whole; the others are none and stay whole */
-RuleFn rule_slice_grad; /* {begin, end, shape}: dy of such a slice -> shape; factors likewise */
-RuleFn rule_concat;     /* {axis}: factors are the dimensions but axis */
-RuleFn rule_split;      /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
-RuleFn rule_softmax;    /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
+RuleFn rule_slice; /* {begin, end}: factors are the result's dimensions; of those that are cut x is needed from begin on */
+RuleFn
+    rule_slice_grad; /* {begin, end, shape}: dy of such a slice -> shape; factors are dy's dimensions, of which a part is what lies in a part of the result */
+RuleFn rule_pad;     /* {before, after}: likewise */
+RuleFn rule_concat;  /* {axis}: factors are the dimensions but axis */
+RuleFn rule_split;   /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
+RuleFn rule_softmax; /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
 
 /* ---- lookup.c */
 
@@ -105,10 +109,10 @@ RuleFn rule_cross_entropy;           /* {reduction}: logits: [.., c], label: [..
 
 AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg,
     adjoint_exp, adjoint_log, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_expose, adjoint_max,
-    adjoint_slice, adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cross_entropy_rows,
-    adjoint_cast, adjoint_where, adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum,
-    adjoint_pow;
-ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
+    adjoint_slice, adjoint_slice_grad, adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick,
+    adjoint_cross_entropy_rows, adjoint_cast, adjoint_where, adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum,
+    adjoint_minimum, adjoint_pow;
+ExpandFn expand_pad, expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
  * backward; nothing is gathered. */
@@ -159,10 +163,9 @@ RuleFn
 RuleFn rule_max_pool_grad; /* {the same}: x, dy -> the gradient of x */
 RuleFn rule_avg_pool;      /* {kernel_size, stride, padding, count_include_pad}: x: [.., h, w] -> [.., h', w'] */
 RuleFn rule_avg_pool_grad; /* {.., shape}: dy -> the gradient of x, of this shape */
-RuleFn rule_pad;           /* {before, after}: factors are x's dimensions that stay as they are */
 RuleFn rule_upsample;      /* {scale_factor}: x: [.., h, w] -> [.., h * fh, w * fw]; factors are x's dimensions */
-AdjointFn adjoint_conv2d, adjoint_avg_pool, adjoint_slice_grad;
-ExpandFn expand_pad, expand_upsample;
+AdjointFn adjoint_conv2d, adjoint_avg_pool;
+ExpandFn expand_upsample;
 
 /* ---- gather.c */
 

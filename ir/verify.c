@@ -123,7 +123,7 @@ static bool check_origin(const Check *check, int id) {
         if (o < -1 || o >= origin->nfactors)
             return node_fail(check, id, "factor %d is factor %d of %d of its origin", f, o, origin->nfactors);
         if (o >= 0 && !factor_maps(&node->rule->factor[f], &origin->factor[o]))
-            return node_fail(check, id, "factor %d has another size than factor %d of its origin %d", f, o, node->origin);
+            return node_fail(check, id, "factor %d cannot be split as factor %d of its origin %d", f, o, node->origin);
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* windows: rules and gradients of conv2d, max_pool and avg_pool, and what pad and upsample stand for. The batch, the channels, height and width may be split; input
+/* windows: rules and gradients of conv2d, max_pool and avg_pool, and what upsample stands for. The batch, the channels, height and width may be split; input
  * channels of conv2d give partial sums, and so do height and width in the gradient of its kernel. In groups a split takes whole groups, of both channels. Windows overlap the
  * parts of height and width: their factor counts windows, and what lies under a part of them, or over a part of what they see, is needed with halos (layout.h). Factors of
  * what stays whole are there for the count of operations. */
@@ -75,9 +75,10 @@ static void result_dim(Rule *rule, int factor, int64_t size) {
     shape->dim[shape->ndim++] = size;
 }
 
-/* What a part needs of dimension d of the planes of an operand. */
-static void need_halo(Rule *rule, int operand, int d, HaloKind kind, int64_t of, const Window *window) {
-    rule->halo[operand][d] = (Halo){kind, of, window->stride, window->low, window_extent(window) - 1 - window->low};
+/* What a part needs of dimension d of the planes of an operand of so many dimensions. */
+static void need_halo(Rule *rule, int operand, int ndim, int d, HaloKind kind, int64_t of, const Window *window) {
+    const Halo halo = {kind, of, window->stride, window->low, window_extent(window) - 1 - window->low};
+    rule_need_halo(rule, operand, ndim, ndim - 2 + d, halo);
 }
 
 static int whole_factor(Rule *rule, int64_t size) {
@@ -162,7 +163,7 @@ static void conv_operand(Rule *rule, int i, const int8_t *factors) {
 /* Operand 0 is x, of which the windows of a part of y are needed; or, where back, y, of which the windows that see a part of x are. */
 static void conv_halos(Rule *rule, const Shape *x, const ConvFactors *f, bool back) {
     for (int d = 0; d < 2; d++)
-        need_halo(rule, 0, d, back ? HALO_SEEN : HALO_SEES, (back ? x : &f->y_shape)->dim[2 + d], &f->window[d]);
+        need_halo(rule, 0, 4, d, back ? HALO_SEEN : HALO_SEES, (back ? x : &f->y_shape)->dim[2 + d], &f->window[d]);
 }
 
 static void conv_result(Rule *rule, DType dtype, const Shape *shape, const int8_t *factors) {
@@ -260,7 +261,7 @@ static bool pool_rule(const TensorType *in, const Attr *attr, bool max, Rule *ru
     int8_t *factors = rule->in[0];
     if (!pool_factors(&in[0].shape, attr, max, rule, &y, factors, windows, error)) return false;
     for (int d = 0; d < 2; d++)
-        need_halo(rule, 0, d, HALO_SEES, y.dim[y.ndim - 2 + d], &windows[d]);
+        need_halo(rule, 0, y.ndim, d, HALO_SEES, y.dim[y.ndim - 2 + d], &windows[d]);
     pool_result(rule, in[0].dtype, &y, factors);
     return true;
 }
@@ -283,7 +284,7 @@ static bool pool_grad_rule(const TensorType *in, int dy, const Shape *x, const A
     if (dy > 0) memcpy(rule->in[0], factors, sizeof rule->in[0]);
     for (int d = 0; d < 2; d++)
         for (int i = 0; i <= dy; i++)
-            need_halo(rule, i, d, i == dy ? HALO_SEEN : HALO_AROUND, x->dim[x->ndim - 2 + d], &windows[d]);
+            need_halo(rule, i, x->ndim, d, i == dy ? HALO_SEEN : HALO_AROUND, x->dim[x->ndim - 2 + d], &windows[d]);
     pool_result(rule, in[0].dtype, x, factors);
     return true;
 }
@@ -335,49 +336,7 @@ void adjoint_avg_pool(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = graph_emit_gradient(graph, node, OP_avg_pool_grad, dy, (int[]){PART_OUT}, 1, 0, attr, name_of_gradient(graph, forward.in[0]));
 }
 
-/* ---------------------------------------------------------------- pad, upsample */
-
-/* What is put around x is what the gradient of a slice puts around dy: zeros. */
-void adjoint_slice_grad(Graph *graph, int node, const int *dy, int *dx) {
-    const Node forward = graph->nodes.at[node];
-    const Attr attr[MAX_ATTRS] = {forward.attr[0], forward.attr[1]};
-    dx[0] = graph_emit_gradient(graph, node, OP_slice, dy, (int[]){PART_OUT}, 1, 0, attr, name_of_gradient(graph, forward.in[0]));
-}
-
-bool rule_pad(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
-    static const char *const names[] = {"before", "after"};
-    const Shape *x = &in[0].shape;
-    (void)nin;
-    rule->result[0].dtype = in[0].dtype;
-    for (int side = 0; side < 2; side++) {
-        if (attr[side].n == x->ndim) continue;
-        rule_reject(error, 0, side, "%%0 has %d dimension%s, %s names %d", x->ndim, x->ndim == 1 ? "" : "s", names[side], attr[side].n);
-        rule_hint(error, "one number a dimension; 0 leaves it as it is");
-        return false;
-    }
-    for (int d = 0; d < x->ndim; d++) {
-        for (int side = 0; side < 2; side++)
-            if (attr[side].ints[d] < 0 || attr[side].ints[d] > MAX_ELEMENTS) {
-                rule_reject(error, -1, side, "%s of dimension %d is %" PRId64 ", and must not be negative", names[side], d,
-                            attr[side].ints[d]);
-                rule_hint(error, "slice(x, begin = [..], end = [..]) takes elements away");
-                return false;
-            }
-        const int64_t size = attr[0].ints[d] + x->dim[d] + attr[1].ints[d];
-        const int f = size == x->dim[d] ? rule_add_factor(rule, size) : -1;
-        rule->in[0][d] = (int8_t)f;
-        result_dim(rule, f, size);
-    }
-    return true;
-}
-
-void expand_pad(Graph *graph, const Node *node, int *out) {
-    Attr attr[MAX_ATTRS] = {node->attr[0], node->attr[0], shape_of_type(&node->rule->result[0])};
-    const Attr shape = shape_of_value(graph, node->in[0]);
-    for (int d = 0; d < shape.n; d++)
-        attr[1].ints[d] += shape.ints[d];
-    out[0] = graph_emit(graph, OP_slice_grad, node->in, 1, attr, arena_printf(graph->arena, "%s.padded", node->name), node->span);
-}
+/* ---------------------------------------------------------------- upsample */
 
 bool rule_upsample(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     const Shape *x = &in[0].shape;

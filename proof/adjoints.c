@@ -93,13 +93,13 @@ static void shrink_slice(OperatorCase *p, const TensorType *whole) {
 }
 
 /* What is put before and behind: one element each. */
-static void shrink_padding(OperatorCase *p, const TensorType *result) {
+static void shrink_padding(OperatorCase *p, const TensorType *dy, const TensorType *result) {
     for (int k = 0; k < result->shape.ndim - result->hidden; k++) {
         const int d = result->hidden + k;
         int64_t size = result->shape.dim[d], begin = p->attr[0].ints[k], end = p->attr[1].ints[k], *kept = &p->in[0].shape.dim[d];
         begin = least(begin + (begin < 0 ? size : 0), 1);
         const int64_t after = least(size - (end + (end < 0 ? size : 0)), 1);
-        if (begin + after > 0) *kept = least(*kept, 2);
+        if (begin + after > 0) *kept = least(dy->shape.dim[d], 2);
         p->attr[0].ints[k] = begin;
         p->attr[1].ints[k] = begin + *kept;
         p->attr[2].ints[k] = begin + *kept + after;
@@ -122,7 +122,7 @@ static bool shrink(OperatorCase *p, const Graph *graph, const Node *node, char *
     }
     shrink_letters(p, graph, node, &letters);
     if (node->op == OP_slice) shrink_slice(p, &graph->values.at[node->in[0]].type);
-    if (node->op == OP_slice_grad) shrink_padding(p, &graph->values.at[node->out[0]].type);
+    if (node->op == OP_slice_grad) shrink_padding(p, &graph->values.at[node->in[0]].type, &graph->values.at[node->out[0]].type);
     if (is_windowed(node->op))
         windowed_shrink(graph, node, NULL, (Shape *[]){&p->in[0].shape, p->nin > 1 ? &p->in[1].shape : NULL, NULL}, p->attr);
     for (int i = 0; node->op == OP_concat && i < p->nin; i++) {

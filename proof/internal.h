@@ -85,8 +85,8 @@ typedef struct Letters {
     int64_t size[32];
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
     uint8_t windows
-        [MAX_IN]; /* bit d: of this operand's planes, its last two dimensions, d is read through windows. Its letter is that of an element of a
-                                result, or of an operand that is not */
+        [MAX_IN]; /* window_bit: this operand is read through windows along the dimension. Its letter is that of an element of a result, or of an operand that is
+                                not */
     LinearIn linear;
     Reduction reduction; /* how a result is partial over the digits of a letter that it lacks */
     int8_t grouped;      /* the letter whose dimensions may be multiples of its size, which splits divide; -1: none has one */
@@ -97,6 +97,14 @@ typedef struct Letters {
     bool places;         /* the elements of a result are some of the operand's, each once: it may be a view of it */
     bool elementwise;    /* each result element needs just the operand elements of the same index */
 } Letters;
+
+/* Of dimension d of so many. */
+static inline uint8_t window_bit(int ndim, int d) {
+    return (uint8_t)(d < ndim - HALO_DIMS ? 0 : 1u << (d - (ndim - HALO_DIMS)));
+}
+static inline bool letters_see(const Letters *letters, int operand, int ndim, int d) {
+    return (letters->windows[operand] & window_bit(ndim, d)) != 0;
+}
 
 /* Operand and result types without the hidden dimension. */
 typedef struct Plain {

@@ -1,5 +1,6 @@
 /* Whether a kernel that finds its operands in their layouts gives its results in theirs: what the letters of its operator (operators.c) make of them. */
 #include "proof/internal.h"
+#include "proof/cut.h"
 #include "proof/windows.h"
 
 #include <string.h>
@@ -51,18 +52,13 @@ static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, cons
     return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
 }
 
-static bool is_through_windows(const Letters *letters, int operand, int ndim, int d) {
-    const int plane = d - (ndim - 2);
-    return plane >= 0 && letters->windows[operand] >> plane & 1;
-}
-
 /* Halos are read by windows, and nothing is made with them. */
 static bool halos_belong(const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
     for (int k = 0; k < node->nout; k++)
         if (own_halos(out[k])) return fail(why, n, "a result that would have halos");
     for (int i = 0; i < node->nin; i++)
         for (int d = 0; d < in[i]->ndim; d++)
-            if (layout_halo(in[i], d) && !is_through_windows(letters, i, in[i]->ndim, d))
+            if (layout_halo(in[i], d) && !letters_see(letters, i, in[i]->ndim, d))
                 return fail(why, n, "an operand with halos that no windows see");
     return true;
 }
@@ -92,7 +88,9 @@ static bool windows_check(const Graph *graph, const Node *node, int64_t size, co
         int64_t begin, end, from, to;
         own_dim(of, dim, size, rank, &begin, &end);
         own_dim(operand, d, held, rank, &from, &to);
-        if (windowed_reach(graph, node, i, d - (operand->ndim - 2), begin, end, from, to)) continue;
+        const bool there = is_windowed(node->op) ? windowed_reach(graph, node, i, d - (operand->ndim - 2), begin, end, from, to)
+                                                 : cut_reach(graph, node, d, begin, end, from, to);
+        if (there) continue;
         snprintf(why, n, "rank %d: of dimension %d of operand %d it has less than its windows see", rank, d, i);
         return false;
     }
@@ -118,7 +116,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         const int8_t *map = result ? letters->out[k] : letters->in[k];
         for (int d = 0; d < layout->ndim; d++) {
             int letter = map[d];
-            if (!result && is_through_windows(letters, k, layout->ndim, d)) continue;
+            if (!result && letters_see(letters, k, layout->ndim, d)) continue;
             if (letter < 0) {
                 if (layout_count(layout, d)) return fail(why, n, "a dimension that must be whole is split");
                 continue;
@@ -139,7 +137,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
     for (int i = 0; i < node->nin; i++)
         for (int d = 0; d < in[i]->ndim; d++) {
             const int letter = letters->in[i][d];
-            if (!is_through_windows(letters, i, in[i]->ndim, d)) continue;
+            if (!letters_see(letters, i, in[i]->ndim, d)) continue;
             if (!windows_check(graph, node, letters->size[letter], where[letter], list[letter], in[i], i, d, why, n)) return false;
         }
     /* Each result for itself is summed over the letters that it lacks. */

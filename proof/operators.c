@@ -1,6 +1,7 @@
 /* What each operator means for layouts: written from the operators' definitions, never derived from ir's table of rules, so that a mistake there
  * does not prove itself. */
 #include "proof/internal.h"
+#include "proof/cut.h"
 #include "proof/windows.h"
 
 #include <string.h>
@@ -156,44 +157,6 @@ static bool narrowing(const Graph *graph, const Node *node, Letters *letters, ch
             letters->out[0][x.hidden + at] = (int8_t)letter;
         else if (y.dim[at] != 1)
             return fail(why, n, "sum_to a shape that does not broadcast back");
-    }
-    return true;
-}
-
-/* begin and end of each dimension of a slice of `whole`. */
-static bool slicing(const Attr *attr, Plain whole, Plain part, Letters *letters, int8_t *whole_map, int8_t *part_map, char *why, size_t n) {
-    if (attr[0].n != whole.ndim || attr[1].n != whole.ndim || part.ndim != whole.ndim)
-        return fail(why, n, "a slice of another number of dimensions");
-    for (int d = 0; d < whole.ndim; d++) {
-        int64_t begin = attr[0].ints[d], end = attr[1].ints[d];
-        if (begin < 0) begin += whole.dim[d];
-        if (end < 0) end += whole.dim[d];
-        if (begin < 0 || end > whole.dim[d] || end - begin != part.dim[d]) return fail(why, n, "shapes of the slice do not fit");
-        if (part.dim[d] != whole.dim[d]) continue; /* cut: its elements have other indices in the slice */
-        whole_map[whole.hidden + d] = part_map[part.hidden + d] = (int8_t)letter_new(letters, whole.dim[d]);
-    }
-    return true;
-}
-
-/* The parts stand behind each other along the axis, and fill `whole`. */
-static bool joining(const Attr *axis_attr, Plain whole, const Plain *parts, int nparts, Letters *letters, int8_t *whole_map,
-                    int8_t (*part_maps)[MAX_NDIM], char *why, size_t n) {
-    int64_t axis = axis_attr->given ? axis_attr->i : 0, sum = 0;
-    if (axis < 0) axis += whole.ndim;
-    if (axis < 0 || axis >= whole.ndim) return fail(why, n, "axis out of range");
-    for (int k = 0; k < nparts; k++) {
-        if (parts[k].ndim != whole.ndim) return fail(why, n, "parts of another number of dimensions");
-        for (int d = 0; d < whole.ndim; d++)
-            if (d != axis && parts[k].dim[d] != whole.dim[d]) return fail(why, n, "parts of different shapes beyond the axis");
-        sum += parts[k].dim[axis];
-    }
-    if (sum != whole.dim[axis]) return fail(why, n, "the parts do not add up along the axis");
-    for (int d = 0; d < whole.ndim; d++) {
-        if (d == axis) continue;
-        int letter = letter_new(letters, whole.dim[d]);
-        whole_map[whole.hidden + d] = (int8_t)letter;
-        for (int k = 0; k < nparts; k++)
-            part_maps[k][parts[k].hidden + d] = (int8_t)letter;
     }
     return true;
 }
@@ -553,29 +516,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_slice:
-        letters->linear = LINEAR_IN_ALL;
-        letters->places = true;
-        return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0],
-                       why, n);
     case OP_slice_grad:
-        letters->linear = LINEAR_IN_ALL;
-        return slicing(node->attr, plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0],
-                       why, n);
     case OP_concat:
-    case OP_split: {
-        bool joins = node->op == OP_concat;
-        letters->places = !joins;
-        Plain parts[MAX_IN > MAX_OUT ? MAX_IN : MAX_OUT];
-        int nparts = joins ? node->nin : node->nout;
-        for (int k = 0; k < nparts; k++)
-            parts[k] = plain_of(graph, joins ? node->in[k] : node->out[k]);
-        for (int k = 1; !joins && k < nparts; k++)
-            if (memcmp(parts[k].dim, parts[0].dim, sizeof *parts[k].dim * (size_t)parts[0].ndim))
-                return fail(why, n, "parts of different sizes");
-        letters->linear = LINEAR_IN_ALL;
-        return joining(&node->attr[joins ? 0 : 1], plain_of(graph, joins ? node->out[0] : node->in[0]), parts, nparts, letters,
-                       joins ? letters->out[0] : letters->in[0], joins ? letters->in : letters->out, why, n);
-    }
+    case OP_split:
+        return cut_letters(graph, node, letters, why, n);
     case OP_softmax:
     case OP_log_softmax:
         return by_rows(graph, node, axis_given(node), letters, why, n);

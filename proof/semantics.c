@@ -4,11 +4,12 @@
  * a compiler does to a plan keeps their results but computing them on the right operand. softmax and log_softmax are written with these of exp and log, so
  * that they equal the operators into which a compiler may take them apart. Gradient kernels that are
  * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, clamp_grad, which are not, multiply
- * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). Operators that look elements up are in lookup.c, updates in updates.c. */
+ * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). Operators that look elements up are in lookup.c, those that cut and join in cut.c, updates in updates.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "proof/contraction.h"
+#include "proof/cut.h"
 #include "proof/walk.h"
 #include "proof/windows.h"
 
@@ -31,7 +32,6 @@ typedef struct Numbers {
             out[i * stride[0]] = expression;                                                                                               \
         }                                                                                                                                  \
     }
-UNARY(copy, x)
 UNARY(neg, fe_sub(0, x))
 UNARY(square, fe_mul(x, x))
 UNARY(abs, fe_signed(x) < 0 ? fe_sub(0, x) : x)
@@ -153,7 +153,7 @@ static bool kernel_max_share(const Node *node, const FieldTensor *in, FieldTenso
 /* Among reals, and from integers, the same number; what a real is rounded to is a hash of it. */
 static bool kernel_cast(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool rounds = dtype_is_float(in[0].dtype) && !dtype_is_float(out[0].dtype);
-    return walk_elements(node, in, out, out[0].dtype == BOOL ? to_bool_row : rounds ? to_integer_row : copy_row, NULL, why, n);
+    return walk_elements(node, in, out, out[0].dtype == BOOL ? to_bool_row : rounds ? to_integer_row : walk_assign_row, NULL, why, n);
 }
 
 static bool kernel_rsqrt_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
@@ -162,7 +162,7 @@ static bool kernel_rsqrt_grad(const Node *node, const FieldTensor *in, FieldTens
 
 /* The new value of a state; a result only where the node has one. */
 static bool kernel_write(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    return node->nout == 0 || walk_elements(node, in, out, copy_row, NULL, why, n);
+    return node->nout == 0 || walk_elements(node, in, out, walk_assign_row, NULL, why, n);
 }
 
 /* A layout conversion without communication: the box of the result out of the operand's. */
@@ -173,7 +173,7 @@ static bool kernel_convert(const Node *node, const FieldTensor *in, FieldTensor 
     walk_begin(&walk, &out[0].box);
     map_same(map);
     if (!walk_add(&walk, &out[0], map, NULL, true, why, n) || !walk_add(&walk, &in[0], map, NULL, false, why, n)) return false;
-    walk_run(&walk, copy_row, NULL);
+    walk_assign(&walk);
     return true;
 }
 
@@ -330,7 +330,7 @@ static bool spread(const FieldTensor *in, FieldTensor *out, const int8_t *narrow
     map_same(same);
     walk_begin(&walk, &out[0].box);
     if (!walk_add(&walk, &out[0], same, NULL, true, why, n) || !walk_add(&walk, &in[0], narrow, NULL, true, why, n)) return false;
-    walk_run(&walk, factor == 1 ? copy_row : scale_row, &numbers);
+    walk_run(&walk, factor == 1 ? walk_assign_row : scale_row, &numbers);
     return true;
 }
 
@@ -421,76 +421,6 @@ static bool kernel_reshape(const Node *node, const FieldTensor *in, FieldTensor 
         }
     }
     return true;
-}
-
-/* Copies between a piece and the place of its first element in the whole: shift[d] is piece to whole. inward: the whole is the result. */
-static bool cut(const FieldTensor *piece, const FieldTensor *whole, const int64_t *shift, bool inward, char *why, size_t n) {
-    Walk walk;
-    int8_t map[MAX_NDIM];
-    map_same(map);
-    if (piece->global.ndim != whole->global.ndim) return field_fail(why, n, "the numbers of dimensions differ");
-    walk_begin(&walk, &piece->box);
-    if (inward && !walk_add(&walk, whole, map, shift, false, why, n)) return false;
-    if (!walk_add(&walk, piece, map, NULL, true, why, n)) return false;
-    if (!inward && !walk_add(&walk, whole, map, shift, false, why, n)) return false;
-    for (int d = 0; d < piece->global.ndim && !walk.empty; d++) {
-        bool is_cut = piece->global.dim[d] != whole->global.dim[d];
-        int64_t begin = is_cut ? 0 : piece->box.begin[d], end = is_cut ? whole->global.dim[d] : piece->box.end[d];
-        bool piece_fits = !is_cut || (piece->box.begin[d] == 0 && piece->box.end[d] == piece->global.dim[d]);
-        if (!piece_fits || whole->box.begin[d] != begin || whole->box.end[d] != end)
-            return field_fail(why, n,
-                              is_cut ? "a dimension that is cut is not there as a whole"
-                                     : "a piece and its whole hold different parts of a dimension that is not cut");
-    }
-    walk_run(&walk, copy_row, NULL);
-    return true;
-}
-
-/* Where an attribute begin says that a slice of `whole` begins. */
-static bool slice_shift(const Attr *begin, const FieldTensor *whole, int64_t *shift) {
-    if (begin->n != whole->global.ndim - whole->hidden) return false;
-    shift[0] = 0;
-    for (int i = 0; i < begin->n; i++) {
-        int64_t at = begin->ints[i], size = whole->global.dim[whole->hidden + i];
-        shift[whole->hidden + i] = at < 0 ? at + size : at;
-    }
-    return true;
-}
-
-static bool kernel_slice(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    int64_t shift[MAX_NDIM];
-    if (!slice_shift(&node->attr[0], &in[0], shift)) return field_fail(why, n, "begin does not fit");
-    return cut(&out[0], &in[0], shift, false, why, n);
-}
-
-static bool kernel_slice_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    int64_t shift[MAX_NDIM];
-    if (!slice_shift(&node->attr[0], &out[0], shift)) return field_fail(why, n, "begin does not fit");
-    tensor_fill(&out[0], 0);
-    return cut(&in[0], &out[0], shift, true, why, n);
-}
-
-/* The pieces, one behind the other along the axis, are the whole. */
-static bool pieces(const Node *node, const FieldTensor *piece, int npieces, const FieldTensor *whole, bool inward, char *why, size_t n) {
-    int axis = axis_of(node, 0, whole);
-    int64_t shift[MAX_NDIM] = {0};
-    if (axis < 0) return field_fail(why, n, "axis does not fit");
-    for (int i = 0; i < npieces; i++) {
-        if (!cut(&piece[i], whole, shift, inward, why, n)) return false;
-        shift[axis] += piece[i].global.dim[axis];
-    }
-    bool complete = shift[axis] == whole->global.dim[axis];
-    if (field_elements(whole) > 0) /* else nothing was compared, nor needed to be */
-        complete = complete && whole->box.begin[axis] == 0 && whole->box.end[axis] == whole->global.dim[axis];
-    return complete ? true : field_fail(why, n, "the pieces are not the whole");
-}
-
-static bool kernel_concat(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    return pieces(node, in, node->nin, &out[0], true, why, n);
-}
-
-static bool kernel_split(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    return pieces(node, out, node->nout, &in[0], false, why, n);
 }
 
 /* ---------------------------------------------------------------- rows */
@@ -622,21 +552,21 @@ static const Semantics semantics[NOPS] = {
     [OP_minimum] = {.row = minimum_row},
     [OP_clamp] = {.kernel = kernel_clamp, .cost = 2},
     [OP_abs] = {.row = abs_row},
-    [OP_slice] = {.kernel = kernel_slice},
-    [OP_concat] = {.kernel = kernel_concat},
-    [OP_split] = {.kernel = kernel_split},
+    [OP_slice] = {.kernel = slice_kernel},
+    [OP_concat] = {.kernel = join_kernel},
+    [OP_split] = {.kernel = join_kernel},
     [OP_softmax] = {.kernel = kernel_rows, .cost = 4},
     [OP_square] = {.row = square_row},
     [OP_gelu] = {.kernel = kernel_gelu, .cost = 2},
     [OP_log_softmax] = {.kernel = kernel_rows, .cost = 5},
-    [OP_stop_gradient] = {.row = copy_row},
+    [OP_stop_gradient] = {.row = walk_assign_row},
     [OP_pick] = {.kernel = pick_kernel},
     [OP_cross_entropy] = {.kernel = cross_entropy_kernel, .cost = 3},
     [OP_pick_grad] = {.kernel = pick_kernel},
     [OP_cross_entropy_rows] = {.kernel = loss_rows_kernel, .cost = 5},
     [OP_cross_entropy_rows_grad] = {.kernel = loss_rows_grad_kernel, .cost = 4},
     [OP_cast] = {.kernel = kernel_cast},
-    [OP_compress] = {.row = copy_row},
+    [OP_compress] = {.row = walk_assign_row},
     [OP_less] = {.row = less_row},
     [OP_less_equal] = {.row = less_equal_row},
     [OP_greater] = {.row = greater_row},
@@ -694,7 +624,7 @@ static const Semantics semantics[NOPS] = {
     [OP_max_share] = {.kernel = kernel_max_share},
     [OP_abs_grad] = {.row = abs_grad_row},
     [OP_clamp_grad] = {.kernel = kernel_clamp, .cost = 3},
-    [OP_slice_grad] = {.kernel = kernel_slice_grad},
+    [OP_slice_grad] = {.kernel = slice_kernel},
     [OP_sum_grad] = {.kernel = kernel_expand},
     [OP_mean_grad] = {.kernel = kernel_expand},
     [OP_sum_to] = {.kernel = kernel_sum_to},

@@ -158,11 +158,11 @@ static const int8_t *map_of(const Letters *letters, const Case *c, int tensor) {
     return tensor < c->node.nin ? letters->in[tensor] : letters->out[tensor - c->node.nin];
 }
 
-/* Which dimension of the planes a letter is of that operands are read through windows along, -1: none. */
+/* Which dimension of an operand a letter is of along which it is read through windows, counted from the last one, -1: none. */
 static int windows_of(const Letters *letters, const Case *c, int letter) {
     for (int i = 0; i < c->node.nin; i++)
-        for (int d = 0; d < HALO_DIMS; d++)
-            if (letters->windows[i] >> d & 1 && letters->in[i][c->layout[i].ndim - HALO_DIMS + d] == letter) return d;
+        for (int d = 0, ndim = c->layout[i].ndim; d < ndim; d++)
+            if (letters_see(letters, i, ndim, d) && letters->in[i][d] == letter) return ndim - 1 - d;
     return -1;
 }
 
@@ -171,38 +171,39 @@ static Lists lists_of(const Letters *letters, const Case *own, const Case *small
     Lists lists = {0};
     for (int t = 0; t < case_tensors(own); t++)
         for (int d = 0; d < own->layout[t].ndim; d++) {
-            const int plane = d - (own->layout[t].ndim - HALO_DIMS);
-            const bool through = t < own->node.nin && plane >= 0 && letters->windows[t] >> plane & 1;
+            const bool through = t < own->node.nin && letters_see(letters, t, own->layout[t].ndim, d);
             if (!through && map_of(letters, own, t)[d] == letter && lists.n < MAX_LISTS) lists_add(&lists, own, small, t, d);
         }
     return lists;
 }
 
-/* The least size of a letter of windows that is divided in the same manner, its own if there is no less; 0: nothing divides it. */
-static int64_t small_windows(const Case *own, const Lists *lists, int64_t size, int d) {
+/* The least size of a letter of windows, at least so large, that is divided in the same manner, its own if there is no less; 0: nothing divides it. d: of planes, else -1. */
+static int64_t small_windows(const Case *own, const Lists *lists, int64_t size, int d, int64_t least) {
     int64_t most = 1;
     for (int i = 0; i < lists->n; i++)
         if (layout_split(lists->small[i], lists->list[i]) > most) most = layout_split(lists->small[i], lists->list[i]);
-    for (int64_t small = 2; most > 1 && small < size; small++)
-        if (keeps_manner(lists, size, small) && windowed_small(&own->graph, &own->node, d, small)) return small;
+    for (int64_t small = least; most > 1 && small < size; small++)
+        if (keeps_manner(lists, size, small) && (d < 0 || windowed_small(&own->graph, &own->node, d, small))) return small;
     return most > 1 ? size : 0;
 }
 
 /* Planes, and the halos that say how many windows or elements there were. */
 static void planes_shrink(const Case *own, const Letters *letters, Case *small) {
     Shape *shapes[3] = {NULL};
-    int64_t size[HALO_DIMS] = {0};
+    int64_t size[2] = {0};
     for (int t = 0; t < case_tensors(own); t++)
         shapes[t] = shape_of(small, t);
     for (int letter = 0; letter < letters->n; letter++) {
-        const int d = windows_of(letters, own, letter);
+        const int from_last = windows_of(letters, own, letter), d = 1 - from_last;
         const Lists lists = lists_of(letters, own, small, letter);
-        if (d >= 0) size[d] = small_windows(own, &lists, letters->size[letter], d);
+        if (from_last >= 0) size[d] = small_windows(own, &lists, letters->size[letter], d, 2);
     }
     windowed_shrink(&own->graph, &own->node, size, shapes, small->attr);
     for (int i = 0; i < own->node.nin; i++)
-        for (int d = 0; d < HALO_DIMS; d++)
-            if (small->layout[i].halo[d].kind != HALO_NONE && size[d] > 0) small->layout[i].halo[d].of = size[d];
+        for (int d = 0; d < 2; d++) {
+            Halo *halo = &small->layout[i].halo[HALO_DIMS - 2 + d];
+            if (halo->kind != HALO_NONE && size[d] > 0) halo->of = size[d];
+        }
 }
 
 static bool letters_shrink(const Case *own, const Letters *letters, Case *small, bool keep) {
@@ -222,21 +223,29 @@ static int64_t few(int64_t size, int64_t most) {
     return size < most ? size : most;
 }
 
-/* Dimensions that slice and slice_grad cut: what is before, taken and behind stays none or some. */
+/* Dimensions that slice and slice_grad cut: what is before, taken and behind stays none or some, the parts of the result are divided in the same manner, and what they need
+ * begins as far before or behind them as it is cut. */
 static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
-    int wide = own->node.op == OP_slice ? 0 : 1, first = own->value[wide].type.hidden;
+    const bool pads = own->node.op == OP_slice_grad;
+    int wide = pads ? 1 : 0, first = own->value[wide].type.hidden;
     Attr *begin = &small->attr[op_attr(own->node.op, "begin")], *end = &small->attr[op_attr(own->node.op, "end")];
-    for (int d = first; d < own->value[wide].type.shape.ndim; d++) {
+    for (int d = first, ndim = own->value[wide].type.shape.ndim; d < ndim; d++) {
         int64_t *from = &begin->ints[d - first], *to = &end->ints[d - first];
-        if (map_of(letters, own, wide)[d] >= 0) {
+        if (!letters_see(letters, 0, ndim, d)) {
             *from = 0;
             *to = shape_of(small, wide)->dim[d];
             continue;
         }
+        const int letter = letters->in[0][d];
+        const Lists lists = lists_of(letters, own, small, letter);
         int64_t size = own->value[wide].type.shape.dim[d];
         if (*from < 0) *from += size;
         if (*to < 0) *to += size;
-        int64_t before = few(*from, 1), taken = few(*to - *from, 2), behind = few(size - *to, 1);
+        const int64_t before = few(*from, 1), behind = few(size - *to, 1), around = pads ? before + behind : 0;
+        const int64_t divided = small_windows(own, &lists, letters->size[letter], -1, around + 1),
+                      taken = divided > 0 ? divided - around : few(*to - *from, 2), nearer = pads ? before - *from : *from - before;
+        Halo *halo = &small->layout[0].halo[d - (ndim - HALO_DIMS)];
+        if (halo->kind != HALO_NONE) *halo = (Halo){halo->kind, taken + around, halo->stride, halo->low + nearer, halo->high - nearer};
         *from = before;
         *to = before + taken;
         shape_of(small, wide)->dim[d] = before + taken + behind;

@@ -83,6 +83,16 @@ void walk_run(Walk *walk, WalkRow *row, const void *context) {
     }
 }
 
+void walk_assign_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = at[1][i * stride[1]];
+}
+
+void walk_assign(Walk *walk) {
+    walk_run(walk, walk_assign_row, NULL);
+}
+
 /* ---------------------------------------------------------------- maps */
 
 void map_same(int8_t *map) {

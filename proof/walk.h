@@ -19,6 +19,8 @@ void walk_begin(Walk *walk, const Box *box); /* runs over the indices of this bo
  * holds what is walked over and no more; else it may hold more. False: elements that are walked over are not in its box. */
 bool walk_add(Walk *walk, const FieldTensor *tensor, const int8_t *map, const int64_t *shift, bool exact, char *why, size_t n);
 void walk_run(Walk *walk, WalkRow *row, const void *context); /* joins dimensions first: the walk cannot be added to afterwards */
+WalkRow walk_assign_row;                                      /* of two tensors: the first becomes the second */
+void walk_assign(Walk *walk);                                 /* walks so */
 /* One walk over all results, of one box, and the operands, which broadcast to it: results come first in the row's tensors. */
 bool walk_elements(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const void *context, char *why, size_t n);
 

@@ -123,7 +123,7 @@ static bool conv_letters(const Graph *graph, const Node *node, Letters *letters,
         if (!windows_fit(node, &look, xd[2 + d], yd[2 + d])) return no(why, n, "there are not so many windows");
         in[2 + d] = out[2 + d] = letter_of(letters, roles.x < node->nin ? yd[2 + d] : xd[2 + d]);
     }
-    letters->windows[0] = 3;
+    letters->windows[0] = window_bit(2, 0) | window_bit(2, 1);
     return true;
 }
 
@@ -150,7 +150,7 @@ static bool pool_letters(const Graph *graph, const Node *node, Letters *letters,
         letters->out[0][at] = letter;
     }
     for (int i = 0; i < node->nin; i++)
-        letters->windows[i] = 3;
+        letters->windows[i] = window_bit(2, 0) | window_bit(2, 1);
     return true;
 }
 

@@ -17,12 +17,6 @@ typedef struct Ranges {
     int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
 } Ranges;
 
-/* Dimension d of an operand is read through windows. */
-static const Halo *halo_of(const Rule *rule, int operand, int ndim, int d) {
-    const int plane = d - (ndim - HALO_DIMS);
-    return operand < HALO_OPERANDS && plane >= 0 && rule->halo[operand][plane].kind != HALO_NONE ? &rule->halo[operand][plane] : NULL;
-}
-
 /* A step's kernel: its rule, and the boxes of its operands and results. */
 typedef struct Fitting {
     const Rule *rule;
@@ -36,7 +30,7 @@ typedef struct Fitting {
 static bool counts_windows(const Fitting *fitting, int factor) {
     for (int i = 0; i < fitting->nin; i++)
         for (int d = 0; d < fitting->box[i]->ndim; d++)
-            if (fitting->rule->in[i][d] == factor && halo_of(fitting->rule, i, fitting->box[i]->ndim, d)) return true;
+            if (fitting->rule->in[i][d] == factor && rule_halo(fitting->rule, i, fitting->box[i]->ndim, d)) return true;
     return false;
 }
 
@@ -51,7 +45,7 @@ static bool fit_tensor(Fitting *fitting, int at, char *why, size_t n) {
     Ranges *ranges = &fitting->ranges;
     for (int d = 0; d < box->ndim; d++) {
         const int f = letters[d];
-        if (!result && halo_of(fitting->rule, which, box->ndim, d)) continue;
+        if (!result && rule_halo(fitting->rule, which, box->ndim, d)) continue;
         int64_t run = fitting->global[at]->dim[d];
         if (f >= 0) run = counts_windows(fitting, f) ? 1 : run / fitting->rule->factor[f].size;
         if (box->begin[d] % run || box->end[d] % run) return misfit(why, n, what, which, d);
@@ -72,7 +66,7 @@ static bool fit_tensor(Fitting *fitting, int at, char *why, size_t n) {
 static bool fit_windows(const Fitting *fitting, int operand, char *why, size_t n) {
     const Box *box = fitting->box[operand];
     for (int d = 0; d < box->ndim; d++) {
-        const Halo *halo = halo_of(fitting->rule, operand, box->ndim, d);
+        const Halo *halo = rule_halo(fitting->rule, operand, box->ndim, d);
         const int f = fitting->rule->in[operand][d];
         if (!halo) continue;
         int64_t begin = fitting->ranges.begin[f], end = fitting->ranges.end[f];

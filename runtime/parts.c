@@ -15,9 +15,28 @@ Lines lines_of(const Shape *shape, int axis) {
     return lines;
 }
 
-void slice_begin(const Attr *begin, const Operand *whole, int64_t *at) {
-    for (int d = 0; d < whole->local.ndim; d++)
-        at[d] = begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d];
+void slice_begin(const Attr *begin, const Operand *whole, const Operand *slice, int64_t *at) {
+    for (int d = 0; d < whole->local.ndim; d++) {
+        const int64_t first = begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d];
+        at[d] = slice->box.begin[d] + first - whole->box.begin[d];
+    }
+}
+
+bool slice_common(const Attr *begin, Operand *whole, Operand *slice, Shape *shape) {
+    int64_t in_whole[MAX_NDIM], in_slice[MAX_NDIM];
+    if (shape_elements(&whole->local) == 0 || shape_elements(&slice->local) == 0) return false;
+    slice_begin(begin, whole, slice, in_whole);
+    *shape = (Shape){.ndim = whole->local.ndim};
+    for (int d = 0; d < shape->ndim; d++) {
+        const int64_t at = in_whole[d], room = whole->local.dim[d], end = at + slice->local.dim[d];
+        in_whole[d] = at > 0 ? at : 0;
+        in_slice[d] = in_whole[d] - at;
+        shape->dim[d] = (end < room ? end : room) - in_whole[d];
+        if (shape->dim[d] <= 0) return false;
+    }
+    *whole = operand_from(whole, in_whole);
+    *slice = operand_from(slice, in_slice);
+    return true;
 }
 
 bool convert_begin(const KernelCall *call, int64_t *at, Error *error) {

@@ -13,9 +13,10 @@ typedef struct Lines {
 } Lines;
 Lines lines_of(const Shape *shape, int axis);
 
-/* Where a slice begins in the tensor that it is cut out of; `begin` is slice's attribute. A dimension that is cut is whole on every rank, the others begin
- * at 0, whatever part of them is here. */
-void slice_begin(const Attr *begin, const Operand *whole, int64_t *at);
+/* Where the box of a slice begins in that of the tensor that it is cut out of; `begin` is slice's attribute. Of a tensor that is padded the box may begin behind that. */
+void slice_begin(const Attr *begin, const Operand *whole, const Operand *slice, int64_t *at);
+/* What the boxes of a tensor and of a slice of it have in common: both from there on, and its shape. False: nothing. */
+bool slice_common(const Attr *begin, Operand *whole, Operand *slice, Shape *shape);
 /* Where out[0]'s box begins in in[0]'s: a conversion that needs no communication. False where it is not within it: *error, EXIT_INTERNAL. */
 bool convert_begin(const KernelCall *call, int64_t *at, Error *error);
 /* in[0] from there on; as it is where the result has no elements. */

@@ -32,7 +32,7 @@ bool view_result(const KernelCall *call, int o, View *view) {
     if (call->op == OP_transpose || call->op == OP_sum_grad) return view_expand(view, call), true;
     if (op_keeps_order(call->op)) return strided_reshape(&view->at, &out->local);
     if (call->op == OP_slice) {
-        slice_begin(&call->attr[0], in, begin);
+        slice_begin(&call->attr[0], in, out, begin);
     } else if (call->op == OP_split) {
         int axis = attr_axis(&call->attr[1], 0, in->local.ndim);
         begin[axis] = o * out->local.dim[axis];

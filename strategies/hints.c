@@ -14,7 +14,7 @@ typedef struct Digits {
 /* One hint under examination. */
 typedef struct Check {
     const Graph *graph;
-    const char *what; /* begins every message: "matmul", "w" */
+    const char *what; /* begins every message: "matmul", "w"; of an operator that another one stands for its name, "p" */
     bool named, strict;
     Diags *diags;
 } Check;
@@ -234,7 +234,8 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
             if (f && f->divides && f->size < type->shape.dim[d])
                 snprintf(place, sizeof place, "the leading factor of dimension %d of %s", d, tensor);
             else if (f && !f->divides && f->size != type->shape.dim[d])
-                snprintf(place, sizeof place, "the windows over dimension %d of %s", d, tensor);
+                snprintf(place, sizeof place, "%s dimension %d of %s",
+                         op_table[node->op].places ? "what is cut out of" : "the windows over", d, tensor);
             if (!check_split(check, &tuple->dim[d], split, size, f && (f->divides || check->strict), place)) {
                 good = false;
                 continue;
@@ -304,7 +305,11 @@ bool uneven_warning(Diags *diags, Span span, const char *what, int64_t size, int
 
 bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags) {
     const Op *op = &op_table[node->op];
-    Check check = {.graph = graph, .what = op->name, .named = hint->named, .strict = strict_divide, .diags = diags};
+    Check check = {.graph = graph,
+                   .what = op->op_class == OP_CLASS_USER ? op->name : node->name,
+                   .named = hint->named,
+                   .strict = strict_divide,
+                   .diags = diags};
     if (op->op_class == OP_CLASS_LEAF) {
         diag_error(diags, hint->span, "%s: only operators, inputs and parameters take a strategy", node->name);
         diag_hint(diags, "write it behind the operator that uses %s", node->name);

@@ -1,5 +1,5 @@
-/* cut: operators that take tensors apart along axes and join them. A dimension that is cut is whole on every rank (the rule), the others are
- * divided alike in operands and results: each kernel copies boxes between row-major tensors. */
+/* cut: operators that take tensors apart along axes, pad them and join them. The axis along which tensors are joined is whole on every rank (the rule), the other dimensions
+ * are divided alike; of a slice and its tensor what their boxes have in common is copied: each kernel copies boxes between row-major tensors. */
 #include "runtime/parts.h"
 
 #include <string.h>
@@ -23,22 +23,18 @@ bool kernel_convert(const KernelCall *call, Error *error) {
 
 bool kernel_slice(const KernelCall *call, Error *error) {
     (void)error;
-    const Operand *x = &call->in[0], *y = &call->out[0];
-    int64_t begin[MAX_NDIM];
-    slice_begin(&call->attr[0], x, begin);
-    const Operand from = operand_from(x, begin);
-    copy_box(call, &y->local, y, &from);
+    Operand x = call->in[0], y = call->out[0];
+    Shape shape;
+    if (slice_common(&call->attr[0], &x, &y, &shape)) copy_box(call, &shape, &y, &x);
     return true;
 }
 
 bool kernel_slice_grad(const KernelCall *call, Error *error) {
     (void)error;
-    const Operand *dy = &call->in[0], *dx = &call->out[0];
-    int64_t begin[MAX_NDIM];
-    memset(dx->data, 0, (size_t)(shape_elements(&dx->local) * dtype_bytes[dx->dtype]));
-    slice_begin(&call->attr[0], dx, begin);
-    const Operand to = operand_from(dx, begin);
-    copy_box(call, &dy->local, &to, dy);
+    Operand dy = call->in[0], dx = call->out[0];
+    Shape shape;
+    memset(dx.data, 0, (size_t)operand_bytes(&dx));
+    if (slice_common(&call->attr[0], &dx, &dy, &shape)) copy_box(call, &shape, &dx, &dy);
     return true;
 }
 

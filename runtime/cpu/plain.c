@@ -15,10 +15,14 @@ static int64_t position_of(const Shape *shape, const int64_t *index) {
     return position;
 }
 
-/* Moves a local index of a slice to one of the tensor that it was cut from. */
-static void shift(int64_t *index, const Attr *begin, const Operand *whole) {
-    for (int d = 0; d < whole->local.ndim; d++)
-        index[d] += begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d];
+/* Moves a local index of a slice to one of the tensor that it was cut from. False: the tensor's box does not have it. */
+static bool shift(int64_t *index, const Attr *begin, const Operand *slice, const Operand *whole) {
+    bool there = true;
+    for (int d = 0; d < whole->local.ndim; d++) {
+        index[d] += slice->box.begin[d] + begin->ints[d] + (begin->ints[d] < 0 ? whole->global.dim[d] : 0) - whole->box.begin[d];
+        there = there && index[d] >= 0 && index[d] < whole->local.dim[d];
+    }
+    return there;
 }
 
 bool reference_slice(const KernelCall *call, Error *error) {
@@ -27,8 +31,7 @@ bool reference_slice(const KernelCall *call, Error *error) {
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
         int64_t index[MAX_NDIM];
         index_of(&y->local, i, index);
-        shift(index, &call->attr[0], x);
-        element_copy(y, i, x, position_of(&x->local, index));
+        if (shift(index, &call->attr[0], y, x)) element_copy(y, i, x, position_of(&x->local, index));
     }
     return true;
 }
@@ -41,8 +44,7 @@ bool reference_slice_grad(const KernelCall *call, Error *error) {
     for (int64_t i = 0, n = shape_elements(&dy->local); i < n; i++) {
         int64_t index[MAX_NDIM];
         index_of(&dy->local, i, index);
-        shift(index, &call->attr[0], dx);
-        element_copy(dx, position_of(&dx->local, index), dy, i);
+        if (shift(index, &call->attr[0], dy, dx)) element_copy(dx, position_of(&dx->local, index), dy, i);
     }
     return true;
 }

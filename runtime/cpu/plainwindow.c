@@ -169,7 +169,7 @@ static bool plain_move(const KernelCall *call, FromFn *from) {
         int64_t index[MAX_NDIM], at = 0;
         index_of(&y->local, i, index);
         for (int d = 0; d < y->local.ndim && at >= 0; d++) {
-            const int64_t own = from(call->attr, &y->local, d, index[d]);
+            const int64_t own = from(call->attr, &y->local, d, y->box.begin[d] + index[d]) - x->box.begin[d];
             at = own >= 0 && own < x->local.dim[d] ? at * x->local.dim[d] + own : -1;
         }
         if (at >= 0)

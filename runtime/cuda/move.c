@@ -90,23 +90,19 @@ bool kernel_convert(const KernelCall *call, Error *error) {
 }
 
 bool kernel_slice(const KernelCall *call, Error *error) {
-    const Operand *x = &call->in[0], *y = &call->out[0];
-    int64_t begin[MAX_NDIM];
-    slice_begin(&call->attr[0], x, begin);
-    const Operand from = operand_from(x, begin);
-    return copy_box(call, &y->local, y, &from, error);
+    Operand x = call->in[0], y = call->out[0];
+    Shape shape;
+    return !slice_common(&call->attr[0], &x, &y, &shape) || copy_box(call, &shape, &y, &x, error);
 }
 
 bool kernel_slice_grad(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
-    const Operand *dy = &call->in[0], *dx = &call->out[0];
-    size_t bytes = (size_t)(shape_elements(&dx->local) * dtype_bytes[dx->dtype]);
-    int64_t begin[MAX_NDIM];
-    if (bytes == 0) return true;
-    const cudaError_t status = cudaMemsetAsync(dx->data, 0, bytes, cuda->compute);
-    slice_begin(&call->attr[0], dx, begin);
-    const Operand to = operand_from(dx, begin);
-    return cuda_launched(cuda, status, "slice_grad", error) && copy_box(call, &dy->local, &to, dy, error);
+    Operand dy = call->in[0], dx = call->out[0];
+    Shape shape;
+    if (operand_bytes(&dx) == 0) return true;
+    const cudaError_t status = cudaMemsetAsync(dx.data, 0, (size_t)operand_bytes(&dx), cuda->compute);
+    return cuda_launched(cuda, status, "slice_grad", error) &&
+           (!slice_common(&call->attr[0], &dx, &dy, &shape) || copy_box(call, &shape, &dx, &dy, error));
 }
 
 /* ---------------------------------------------------------------- tensors behind each other */

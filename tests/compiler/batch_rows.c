@@ -33,6 +33,8 @@ Test(batch_rows, rows_stay_apart_through_what_works_on_each) {
     expect_rows("v = matmul(x, x, transpose_b = true);", 0, false);
     expect_rows("v = slice(x, begin = [0, -2, 0], end = [batch, 4, 6]);", 0, false);
     expect_rows("v = concat(x, relu(x), axis = 1);", 0, false);
+    expect_rows("v = pad(x, before = [0, 1, 0], after = [0, 0, 2]);", 0, false);
+    expect_rows("v = max_pool(reshape(x, shape = (4, 24)), kernel_size = [1, 2]);", 0, false);
 }
 
 Test(batch_rows, rows_are_followed_where_dimensions_move) {
@@ -50,6 +52,9 @@ Test(batch_rows, rows_that_depend_on_others_are_mixed) {
     expect_rows("v = sum(x, axes = 0);", -1, true);
     expect_rows("v = concat(x, x, axis = 0);", -1, true);
     expect_rows("v = slice(x, begin = [1, 0, 0], end = [3, 4, 6]);", -1, true);
+    expect_rows("v = slice(x, begin = [0, 0, 0], end = [2, 4, 6]);", -1, true);
+    expect_rows("v = pad(x, before = [1, 0, 0], after = [0, 0, 0]);", -1, true);
+    expect_rows("v = max_pool(reshape(x, shape = (4, 24)), kernel_size = [3, 1], stride = 1, padding = [1, 0]);", -1, true);
 }
 
 Test(batch_rows, a_parameter_of_the_batchs_size_has_no_rows) {

@@ -38,6 +38,28 @@ Test(stats, the_plan_says_what_the_busiest_rank_sends) {
     compiled_finish(&x);
 }
 
+/* What is padded in front of a convolution whose height is split: the rows that a part lacks move, and nothing is gathered. */
+Test(stats, a_height_that_is_padded_stays_split) {
+    Compiled x;
+    compiled(
+        &x,
+        "net n() { param x : f32[2, 2, 16, 4] = normal(1); param w : f32[2, 2, 3, 3] = ones;\n"
+        "  p = pad(x, before = [0, 0, 1, 1], after = [0, 0, 1, 1]) shard ((1, 1, 4, 1)); y = conv2d(p, w) shard ((1, 1, 4, 1), (1, 1, 1, 1)); loss sum(y); }\n"
+        "train { optimizer = sgd(lr = 0.1); steps = 1; }\nparallel { mode = semi_auto; }\n",
+        4, 2);
+    const Facts *facts = x.b->facts;
+    int64_t bytes = 0;
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *made = &facts->communications.at[i];
+        cr_expect(made->kind == COMM_EXCHANGE || made->kind == COMM_ALL_REDUCE || made->kind == COMM_STRIDED_SLICE, "%s",
+                  comm_name[made->kind]);
+        if (made->kind == COMM_EXCHANGE) bytes += made->received.total;
+    }
+    /* Of 16 rows the parts are 4, of 18 they are 5, 5, 4 and 4: 2 rows of x, of 64 bytes, and of p, of 96, 1, 1, 2 and 2 to its windows, and 2 of its gradient. */
+    cr_expect_eq(bytes, 2 * 64 + 6 * 96 + 2 * 96);
+    compiled_finish(&x);
+}
+
 Test(stats, one_rank_sends_nothing) {
     Compiled x;
     compiled_init(&x, 1, 2);

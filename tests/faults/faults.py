@@ -102,6 +102,7 @@ seed(unit("ir", "shapes"),
       "rule->factor[f].divides = !single", "rule->factor[f].divides = false"),
      ("a negative axis counts from the end", "axes_read", "axes->ints[i] + ndim", "-1 - axes->ints[i]"))
 seed(OPS,
+     ("a slice begins where this rank's part of it does", "slice_begin", "slice->box.begin[d] + first - whole->box.begin[d]", "first"),
      ("a convolution in groups is split by whole groups", "conv_factors", "rule->factor[of_x].divides = true", "rule->factor[of_x].divides = false"),
      ("kernels of convolutions and pools stay whole", "whole_factor", "rule->factor[f].whole = true", "(void)f"))
 seed(unit("proof", "adjoints"),
@@ -111,6 +112,8 @@ seed(PROVED,
      ("a halo begins at the first tap", "need_halo", "window->stride, window->low,", "window->stride, window->low - 1,"),
      ("the windows that see a part are those up to its end", "halo_range", "last + halo->low", "last"),
      ("a maximum's gradient needs all that its windows see", "pool_grad_rule", "i == dy ? HALO_SEEN : HALO_AROUND", "HALO_SEEN"),
+     ("what a part of a slice needs is where it was cut out", "cut_dim", "pads ? begin : -begin", "begin"),
+     ("parts of a slice and of what is padded are of the result", "cut_dim", "(Halo){HALO_SEES, size,", "(Halo){HALO_SEES, whole,"),
      ("what is read through windows has halos", "strategy_in_layout", "layout->halo[i] = node->rule->halo[operand][i]", "layout->halo[i] = (Halo){0}"),
      ("halos are of the windows' parts, not of the elements'", "dim_range", "halo ? halo->of : size", "size"))
 seed(unit("ir", "box"),
@@ -121,7 +124,9 @@ seed(unit("ir", "layout"),
 seed(unit("proof", "layout"),
      ("what has halos is no source", "conversion_check", "if (own_halos(from))", "if (false)"))
 seed(unit("proof", "operators"),
-     ("a rank has all that its windows see", "windows_check", "if (windowed_reach(graph, node, i, d - (operand->ndim - 2), begin, end, from, to)) continue;", "continue;"),
+     ("a rank has all that its windows see", "windows_check", "if (there) continue;", "continue;"),
+     ("a part of what is padded needs what is within it", "cut_reach", "begin += pads ? -first : first;", "begin += pads ? 1 - first : first;"),
+     ("a part of a slice needs up to its last element", "cut_reach", "end += pads ? -first : first;", "end += pads ? -first - 1 : first - 1;"),
      ("nothing is made with halos", "halos_belong", "if (own_halos(out[k]))", "if (false)"))
 seed(unit("ir", "adjoint"),
      ("the gradient of a difference's second operand is negated", "adjoint_sub",

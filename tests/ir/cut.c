@@ -6,13 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void tensor_text(Text *text, const Rule *rule, const Shape *shape, const int8_t *map) {
+static void tensor_text(Text *text, const Rule *rule, int operand, const Shape *shape, const int8_t *map) {
     text_printf(text, "[");
     for (int d = 0; d < shape->ndim; d++) {
         text_printf(text, "%s%d", d ? " " : "", (int)shape->dim[d]);
         if (map[d] >= 0) {
             text_printf(text, ":%d%s", map[d], rule->factor[map[d]].whole ? "!" : "");
             if (rule->factor[map[d]].reductions > 0) text_printf(text, "+%d", rule->factor[map[d]].reductions);
+            const Halo *halo = operand < 0 ? NULL : rule_halo(rule, operand, shape->ndim, d);
+            if (halo)
+                text_printf(text, "~%s(%d,%d,%d,%d)", halo_name[halo->kind], (int)halo->of, (int)halo->stride, (int)halo->low,
+                            (int)halo->high);
         }
     }
     text_printf(text, "]");
@@ -37,12 +41,12 @@ static void infer(Text *text, OpCode op, const char *shapes, const Attr *attr) {
     }
     for (int i = 0; i < nin; i++) {
         text_printf(text, i ? ", " : "");
-        tensor_text(text, &rule, &in[i].shape, rule.in[i]);
+        tensor_text(text, &rule, i, &in[i].shape, rule.in[i]);
     }
     text_printf(text, " -> ");
     for (int o = 0; o < rule.nout; o++) {
         text_printf(text, o ? ", " : "");
-        tensor_text(text, &rule, &rule.result[o].shape, rule.out[o]);
+        tensor_text(text, &rule, -1, &rule.result[o].shape, rule.out[o]);
     }
 }
 
@@ -61,14 +65,26 @@ static void expect(OpCode op, const char *shapes, const Attr *attr, const char *
     }
 #define ATTRS(...) ((Attr[MAX_ATTRS]){__VA_ARGS__})
 
-Test(cut, dimensions_that_a_slice_takes_whole_keep_their_factor) {
-    expect(OP_slice, "8x6x4", ATTRS(INTS(0, 1, 0), INTS(8, 3, 4)), "[8:0 6 4:1] -> [8:0 2 4:1]");
+/* Of what is cut or padded "~sees(OF,STRIDE,LOW,HIGH)": what parts are of, and which elements they need. */
+Test(cut, a_dimension_that_is_cut_or_padded_has_a_factor_and_windows) {
+    expect(OP_slice, "8x6x4", ATTRS(INTS(0, 1, 0), INTS(8, 3, 4)), "[8:0 6:1~sees(2,1,-1,1) 4:2] -> [8:0 2:1 4:2]");
     expect(OP_slice, "8x6", ATTRS(INTS(0, 0), INTS(8, 6)), "[8:0 6:1] -> [8:0 6:1]");
-    expect(OP_slice_grad, "8x2x4", ATTRS(INTS(0, 1, 0), INTS(8, 3, 4), INTS(8, 6, 4)), "[8:0 2 4:1] -> [8:0 6 4:1]");
+    expect(OP_slice_grad, "8x2x4", ATTRS(INTS(0, 1, 0), INTS(8, 3, 4), INTS(8, 6, 4)), "[8:0 2:1~sees(6,1,1,-1) 4:2] -> [8:0 6:1 4:2]");
+    expect(OP_pad, "8x2", ATTRS(INTS(3, 0), INTS(0, 1)), "[8:0~sees(11,1,3,-3) 2:1~sees(3,1,0,0)] -> [11:0 3:1]");
+}
+
+Test(cut, a_factor_of_what_is_cut_or_padded_counts_what_is_in_the_slice) {
+    const Attr *const slice = ATTRS(INTS(0, 2), INTS(8, 4)), *const grad = ATTRS(INTS(0, 2), INTS(8, 4), INTS(8, 6));
+    const TensorType whole = {.dtype = F32, .shape = {2, {8, 6}}}, part = {.dtype = F32, .shape = {2, {8, 2}}};
+    Rule rule;
+    cr_assert(rule_infer(OP_slice, &whole, 1, slice, &rule, NULL));
+    cr_expect_eq(rule.factor[1].size, 2);
+    cr_assert(rule_infer(OP_slice_grad, &part, 1, grad, &rule, NULL));
+    cr_expect_eq(rule.factor[1].size, 2);
 }
 
 Test(cut, negative_ends_of_a_slice_count_from_the_end) {
-    expect(OP_slice, "8x6", ATTRS(INTS(-3, -6), INTS(-1, 6)), "[8 6:0] -> [2 6:0]");
+    expect(OP_slice, "8x6", ATTRS(INTS(-3, -6), INTS(-1, 6)), "[8:0~sees(2,1,-5,5) 6:1] -> [2:0 6:1]");
 }
 
 Test(cut, slices_that_do_not_fit_say_what_would) {

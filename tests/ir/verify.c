@@ -125,9 +125,9 @@ Test(verify, leaves_have_sane_types) {
     expect_wrong("no such type");
 }
 
-Test(verify, gradient_factors_have_their_origins_sizes) {
-    producer(g)->origin_factor[0] = 2;
-    expect_wrong("has another size than factor 2");
+Test(verify, gradient_factors_have_as_many_elements_as_their_origins) {
+    producer(g)->origin_factor[2] = 0;
+    expect_wrong("factor 2 cannot be split as factor 0");
     producer(g)->origin_factor[0] = 5;
     expect_wrong("factor 5 of 3");
     producer(g)->origin = 99;

@@ -47,6 +47,7 @@ static const Variant variants[] = {
     {OP_slice, ", begin = [2, 0], end = [5, 6]", "8x6"},
     {OP_slice, ", begin = [-6, 1], end = [7, -1]", "7x5"},
     {OP_slice, ", begin = [0, 1, 0], end = [4, 2, 3]", "4x6x3"},
+    {OP_slice, ", begin = [1, 0, 1, 0], end = [-1, 2, -1, 2]", "4x3x4x2"},
     {OP_concat, "", NULL},
     {OP_concat, ", axis = -1", "8x6, 8x1; 7x5, 7x2, 7x5, 7x1"},
     {OP_concat, ", axis = 1", "4x1x3, 4x6x3"},
@@ -118,6 +119,7 @@ static const Variant variants[] = {
     {OP_avg_pool, ", kernel_size = [3, 2], stride = 1, padding = 1, count_include_pad = false", "3x5x4"},
     {OP_pad, ", before = [0, 2], after = [0, 1]", NULL},
     {OP_pad, ", before = [1, 0, 0], after = [0, 0, 3]", "4x6x3"},
+    {OP_pad, ", before = [7, 0], after = [1, 9]", "7x5; 8x3"}, /* parts of zeros alone */
     {OP_upsample, ", scale_factor = 2", NULL},
     {OP_upsample, ", scale_factor = [3, 1]", "4x3x2"},
 };

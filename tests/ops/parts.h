@@ -12,16 +12,14 @@ static inline void part_range(uint64_t *random, int64_t size, bool cut, int64_t 
 
 /* The halo of dimension d of an operand; NULL: none. operand -1: a result. */
 static inline const Halo *part_halo(const Rule *rule, int operand, int ndim, int d) {
-    const int plane = d - (ndim - HALO_DIMS);
-    if (operand < 0 || operand >= HALO_OPERANDS || plane < 0) return NULL;
-    return rule->halo[operand][plane].kind != HALO_NONE ? &rule->halo[operand][plane] : NULL;
+    return operand < 0 ? NULL : rule_halo(rule, operand, ndim, d);
 }
 
 /* How many a factor's parts are parts of: where operands are read through windows, what the halo says; x, y and their gradients have as many dimensions. */
 static inline int64_t part_extent(const Rule *rule, int f) {
     const int ndim = rule->result[0].shape.ndim;
     for (int i = 0; i < HALO_OPERANDS; i++)
-        for (int d = ndim - HALO_DIMS; d >= 0 && d < ndim; d++)
+        for (int d = 0; d < ndim; d++)
             if (part_halo(rule, i, ndim, d) && rule->in[i][d] == f) return part_halo(rule, i, ndim, d)->of;
     return rule->factor[f].size;
 }

@@ -245,16 +245,42 @@ Test(proof_operators, a_maximum_over_a_split_dimension_owes_a_maximum) {
     arena_finish(&f.arena);
 }
 
-Test(proof_operators, a_dimension_that_is_cut_or_joined_is_whole) {
+Test(proof_operators, a_part_of_a_slice_is_made_of_what_was_there) {
     Fixture f;
     Attr slice[MAX_ATTRS] = {{.given = true, .n = 2, .ints = {0, 2}}, {.given = true, .n = 2, .ints = {8, -2}}};
-    begin(&f, OP_slice, 1, false, slice);
+    begin(&f, OP_slice, 1, false, slice); /* 4 of 8 */
     cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]"}));
     cr_expect(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -] +sum(2@1)"}));
+    cr_expect(fits(&f, (const char *const[]){"[- 2@1~sees(4,1,-2,2)]", "[- 2@1]"}));
+    cr_expect(fits(&f, (const char *const[]){"[- 4@1~sees(4,1,-2,2)] +sum(2@4)", "[- 4@1] +sum(2@4)"}));
+    cr_expect(fits(&f, (const char *const[]){"[- -]", "[- 2@1]"}), "all of it is there");
+    cr_expect(fits(&f, (const char *const[]){"[- 2@1~sees(4,1,-1,3)]", "[- 2@1]"}), "and one before and behind");
     cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[- -]"}));
-    cr_expect_not(fits(&f, (const char *const[]){"[- 2@1]", "[- 2@1]"}), "the cut dimension");
-    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[- 2@1]"}), "the cut dimension of the result");
+    cr_expect(fits(&f, (const char *const[]){"[- 2@1]", "[- 2@1]"}), "halves of x have halves of the slice");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 4@1]", "[- 4@1]"}), "its own part of x");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@1~sees(4,1,-3,2)]", "[- 2@1]"}), "less before");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@1~sees(4,1,-2,1)]", "[- 2@1]"}), "less behind");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@2~sees(4,1,-2,2)]", "[- 2@1]"}), "other ranks'");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@1~sees(4,1,-2,2)]", "[- -]"}));
     arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_part_of_what_is_padded_is_made_of_what_is_within) {
+    Fixture f;
+    Attr around[MAX_ATTRS] = {
+        {.given = true, .n = 2, .ints = {0, 6}}, {.given = true, .n = 2, .ints = {8, 14}}, {.given = true, .n = 2, .ints = {8, 16}}};
+    begin(&f, OP_slice_grad, 1, false, around); /* parts of 4: zeros, 2 elements, 4, 2 */
+    cr_expect(fits(&f, (const char *const[]){"[- 4@1~sees(16,1,6,-6)]", "[- 4@1]"}));
+    cr_expect(fits(&f, (const char *const[]){"[- -]", "[- 4@1]"}));
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 4@1]", "[- 4@1]"}), "its own part of x");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 4@1~sees(16,1,5,-6)]", "[- 4@1]"}), "less before");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 4@1~sees(16,1,6,-7)]", "[- 4@1]"}), "less behind");
+    arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_dimension_that_is_joined_is_whole) {
+    Fixture f;
     Attr axis[MAX_ATTRS] = {{.given = true, .i = -2}};
     begin(&f, OP_concat, 3, false, axis);
     cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]", "[- 8@1]"}));

@@ -483,23 +483,21 @@ static int64_t element_of(const SimTensor *tensor, const int64_t *index) {
     return at;
 }
 
-/* Elements of part, shifted by `first`, are those of whole; a dimension that is cut may not be split. to_whole: part is copied into whole. */
+/* Elements of part, shifted by `first`, are those of whole, counted in whole tensors. to_whole: those of the part that belong into whole are copied there. */
 static bool cut(const SimTensor *part, const SimTensor *whole, const int64_t *first, bool to_whole, char *why, size_t n) {
-    for (int d = 0; d < whole->local.ndim; d++) {
-        bool is_cut = part->global.dim[d] != whole->global.dim[d];
-        if (is_cut ? !is_whole(part, d) || !is_whole(whole, d) : part->local.dim[d] != whole->local.dim[d])
-            return fault(why, n, "a dimension that is cut is split");
-    }
-    int64_t index[MAX_NDIM] = {0}, shifted[MAX_NDIM];
-    for (int64_t e = 0, count = shape_elements(&part->local); e < count; e++) {
-        for (int d = 0; d < part->local.ndim; d++)
-            shifted[d] = index[d] + first[d];
-        uint32_t *other = &whole->at[element_of(whole, shifted)];
-        if (to_whole)
-            *other = part->at[e];
-        else
-            part->at[e] = *other;
-        for (int d = part->local.ndim - 1; d >= 0 && ++index[d] == part->local.dim[d]; d--)
+    const SimTensor *to = to_whole ? whole : part, *from = to_whole ? part : whole;
+    int64_t index[MAX_NDIM] = {0}, other[MAX_NDIM];
+    for (int64_t e = 0, count = shape_elements(&to->local); e < count; e++) {
+        bool there = true, held = true;
+        for (int d = 0; d < to->local.ndim; d++) {
+            const int64_t at = to->begin[d] + index[d] + (to_whole ? -first[d] : first[d]);
+            other[d] = at - from->begin[d];
+            there = there && at >= 0 && at < from->global.dim[d];
+            held = held && other[d] >= 0 && other[d] < from->local.dim[d];
+        }
+        if (there && !held) return fault(why, n, "a part that is cut out is not held");
+        if (there) to->at[e] = from->at[element_of(from, other)];
+        for (int d = to->local.ndim - 1; d >= 0 && ++index[d] == to->local.dim[d]; d--)
             index[d] = 0;
     }
     return true;

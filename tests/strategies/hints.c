@@ -124,6 +124,23 @@ Test(hints, a_dimension_of_one_element_stays_whole) {
     net_finish(&net);
 }
 
+Test(hints, what_is_cut_is_split_into_its_elements_at_most) {
+    Net net;
+    net_init(&net, 8);
+    const Attr cut[MAX_ATTRS] = {
+        {.given = true, .n = 2, .ints = {0, 2}}, {.given = true, .n = 2, .ints = {8, 5}}, {.given = true, .n = 2, .ints = {8, 9}}};
+    const int x = net_input(&net, "x", 2, (int64_t[]){8, 6}), y = net_op_attr(&net, OP_slice, x, cut, "y");
+    Node *slice = net_node(&net, y), *pad = net_node(&net, net_op_attr(&net, OP_slice_grad, y, cut, "p"));
+    Strategy strategy;
+    cr_expect(strategy_from_hint(&net.graph, slice, net_hint(&net, "((4, 2))"), false, &strategy, &net.diags));
+    cr_expect_not(strategy_from_hint(&net.graph, slice, net_hint(&net, "((1, 4))"), false, &strategy, &net.diags));
+    cr_expect_not(strategy_from_hint(&net.graph, pad, net_hint(&net, "((1, 8))"), false, &strategy, &net.diags));
+    const char *text = net_diagnostics(&net);
+    cr_expect(strstr(text, "slice: what is cut out of dimension 1 of x has 3 elements, it cannot be split 4 ways") != NULL, "%s", text);
+    cr_expect(strstr(text, "p: dimension 1 of y has 3 elements, it cannot be split 8 ways") != NULL, "%s", text);
+    net_finish(&net);
+}
+
 static void expect_layout(const char *hint, bool first, const char *expected) {
     Net net;
     matmul_net(&net);
