@@ -610,7 +610,7 @@ Test(box, halos_are_what_windows_see_and_are_seen_by) {
         const Shape shape = {2, {size, 1}};
         layout_init(&layout, 2);
         layout_append(&layout, 0, (Digit){4, 1});
-        layout.halo[0] = halo;
+        layout.halo[HALO_DIMS - 2] = halo;
         int64_t most = 0;
         for (int rank = 0; rank < 4; rank++) {
             Shape local;
@@ -635,7 +635,7 @@ Test(box, an_exchange_of_halos_moves_what_ranks_lack) {
     layout_init(&from, 3);
     layout_append(&from, 1, (Digit){4, 1}); /* 3 3 2 2 */
     to = from;
-    to.halo[0] = (Halo){HALO_SEES, 10, 1, 4, 2};
+    to.halo[HALO_DIMS - 2] = (Halo){HALO_SEES, 10, 1, 4, 2};
     static const int64_t lacks[] = {2, 5, 6, 4};
     for (int rank = 0; rank < 4; rank++) {
         int64_t received = 0;

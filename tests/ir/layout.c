@@ -367,8 +367,8 @@ Test(layout, impossible_halos_are_not_valid) {
         const Layout layout = parsed(wrong[i]);
         cr_assert_not(layout_valid(&layout, 2, NULL), "%s", wrong[i]);
     }
-    const char *const unread[] = {"[2@1~sees(8,1,1) -]", "[2@1~near(8,1,1,1) -]", "[2@1~sees(8,1,1,1 -]", "[2@1~sees(8,1,1,1) - -]",
-                                  "[-~sees(8,1,1,1) -]"};
+    const char *const unread[] = {"[2@1~sees(8,1,1) -]", "[2@1~near(8,1,1,1) -]", "[2@1~sees(8,1,1,1 -]",
+                                  "[2@1~sees(8,1,1,1) - - - - - - - -]", "[-~sees(8,1,1,1) -]"};
     for (size_t i = 0; i < sizeof unread / sizeof *unread; i++) {
         Layout layout;
         bool hidden;
