@@ -107,53 +107,65 @@ static int of_all(Graph *graph, const Node *node, int value, const Shape *shape,
 
 /* A number a channel, the same of all replicas. */
 static int for_each_replica(Graph *graph, const Node *node, int number, const char *what) {
-    TensorType type = graph->values.at[node->in[0]].type;
+    const Shape *x = &graph->values.at[node->in[0]].type.shape;
     const Attr hide[MAX_ATTRS] = {{.given = true, .i = 1}};
-    type.hidden = false;
-    type.shape = (Shape){.ndim = 2, .dim = {type.shape.dim[0], type.shape.dim[1 + CHANNEL]}};
+    const TensorType type = {.dtype = graph->values.at[number].type.dtype, .shape = {.ndim = 2, .dim = {x->dim[0], x->dim[1 + CHANNEL]}}};
     const int zeros = graph_constant(graph, type, NULL, 0, arena_printf(graph->arena, "%s.zeros", node->name), node->span);
     return expand_emit(graph, node, OP_expose, expand_emit(graph, node, OP_add, zeros, number, NULL, what), -1, hide, what);
 }
 
-/* Weight and bias come last, of each replica: so their gradients are averaged, or added up, as those of other parameters. */
+/* Weight and bias come last, of each replica: so their gradients are averaged, or added up, as those of other parameters. Of halves everything is computed in f32, and y
+ * rounded once. */
 void spread_batch_norm(Graph *graph, const Node *node, int *out) {
     const int x = node->in[0];
     const TensorType type = graph->values.at[x].type;
+    const DType exact = dtype_widened(type.dtype);
     Shape rows = {.ndim = type.shape.ndim - 1};
     Attr wide[MAX_ATTRS];
     memcpy(rows.dim, type.shape.dim + 1, sizeof *rows.dim * (size_t)rows.ndim);
     rows.dim[0] *= type.shape.dim[0];
     channel_shape(graph, x, true, wide);
-    const TensorType channels = {.dtype = type.dtype, .shape = {.ndim = 1, .dim = {rows.dim[CHANNEL]}}};
-    const int all = of_all(graph, node, x, &rows, false, "rows");
+    const TensorType channels = {.dtype = exact, .shape = {.ndim = 1, .dim = {rows.dim[CHANNEL]}}};
+    const int all = expand_cast(graph, node, of_all(graph, node, x, &rows, false, "rows"), exact, "x");
     const int one = graph_constant(graph, channels, NULL, 1, arena_printf(graph->arena, "%s.one", node->name), node->span);
     const int zero = graph_constant(graph, channels, NULL, 0, arena_printf(graph->arena, "%s.zero", node->name), node->span);
     const int normal = graph_emit(graph, OP_batch_norm, (int[]){all, one, zero}, 3, node->attr,
                                   arena_printf(graph->arena, "%s.normal", node->name), node->span);
     const int mean = graph_producer(graph, normal)->out[1], variance = graph_producer(graph, normal)->out[2];
     const int own = of_all(graph, node, normal, &type.shape, true, "own");
-    const int weight = expand_emit(graph, node, OP_reshape, node->in[1], -1, wide, "weight");
-    const int bias = expand_emit(graph, node, OP_reshape, node->in[2], -1, wide, "bias");
-    out[0] = expand_emit(graph, node, OP_add, expand_emit(graph, node, OP_mul, own, weight, NULL, "scaled"), bias, NULL, "moved");
+    const int weight = expand_cast(graph, node, expand_emit(graph, node, OP_reshape, node->in[1], -1, wide, "weight"), exact, "factor");
+    const int bias = expand_cast(graph, node, expand_emit(graph, node, OP_reshape, node->in[2], -1, wide, "bias"), exact, "offset");
+    const int moved = expand_emit(graph, node, OP_add, expand_emit(graph, node, OP_mul, own, weight, NULL, "scaled"), bias, NULL, "moved");
+    out[0] = expand_cast(graph, node, moved, type.dtype, "y");
     out[1] = for_each_replica(graph, node, mean, "mean");
     out[2] = for_each_replica(graph, node, variance, "variance");
 }
 
 /* ---------------------------------------------------------------- gradient */
 
-/* What the results mean and variance, a number a channel each, add to the gradient of x: dmean / count, 2 (x - mean) dvariance / count. */
+/* A value that lies as x, as another element type. */
+static int gradient_cast(Graph *graph, int node, int value, DType dtype, const char *name) {
+    const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[dtype]}};
+    if (graph->values.at[value].type.dtype == dtype) return value;
+    return graph_emit_gradient(graph, node, OP_cast, &value, (int[]){0}, 1, 0, to, name);
+}
+
+/* What the results mean and variance, a number a channel each, add to the gradient of x: dmean / count, 2 (x - mean) dvariance / count. Of halves computed in f32. */
 static int adjoint_of_statistic(Graph *graph, const Node *forward, int node, int result, int dy) {
     const int x = forward->in[X];
+    const DType dtype = graph->values.at[x].type.dtype;
     const char *name = arena_printf(graph->arena, "%s.grad", graph->values.at[x].name);
     Attr along[MAX_ATTRS], spread[MAX_ATTRS] = {{0}}; /* {axes, shape} of mean_grad and sum_grad */
     to_channels(graph, x, along);
     spread[0] = along[0];
     spread[1] = sizes_of(graph, x);
     const int share = graph_emit_gradient(graph, node, OP_mean_grad, &dy, (const int[]){PART_OUT + result}, 1, 0, spread, name);
-    if (result == 1) return share;
+    if (result == 1) return gradient_cast(graph, node, share, dtype, name);
     const int mean = graph_emit_gradient(graph, node, OP_sum_grad, &forward->out[1], (const int[]){PART_OUT + 1}, 1, 0, spread, name);
-    const int apart = graph_emit_gradient(graph, node, OP_sub, (int[]){x, mean}, (int[]){0, 0}, 2, 0, NULL, name);
-    return graph_emit_gradient(graph, node, OP_square_grad, (int[]){apart, share}, (int[]){0, 0}, 2, 0, NULL, name);
+    const int from[] = {gradient_cast(graph, node, x, dtype_widened(dtype), name), mean};
+    const int apart = graph_emit_gradient(graph, node, OP_sub, from, (int[]){0, 0}, 2, 0, NULL, name);
+    const int more = graph_emit_gradient(graph, node, OP_square_grad, (int[]){apart, share}, (int[]){0, 0}, 2, 0, NULL, name);
+    return gradient_cast(graph, node, more, dtype, name);
 }
 
 void adjoint_batch_norm(Graph *graph, int node, const int *dy, int *dx) {
@@ -180,9 +192,11 @@ void adjoint_batch_norm(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- dimensions that are split */
 
-/* Of mean and variance, and x less the mean, which each pass over x computes for itself: it is cheaper than to keep it. */
+/* Of mean and variance, and x less the mean, which each pass over x computes for itself: it is cheaper than to keep it. Of halves everything is computed in f32, and y
+ * rounded once. */
 void split_batch_norm(Graph *graph, const Node *node, int *out) {
-    const int x = node->in[0];
+    const DType dtype = graph->values.at[node->in[X]].type.dtype, exact = dtype_widened(dtype);
+    const int x = expand_cast(graph, node, node->in[X], exact, "x");
     Attr along[MAX_ATTRS], wide[MAX_ATTRS], narrow[MAX_ATTRS];
     to_channels(graph, x, along);
     channel_shape(graph, x, true, wide);
@@ -193,33 +207,39 @@ void split_batch_norm(Graph *graph, const Node *node, int *out) {
     const int variance = expand_emit(graph, node, OP_mean, square, -1, along, "spread");
     const int raised = expand_emit(graph, node, OP_add, variance, number_beside(graph, node, x, node->attr[0].f, "eps"), NULL, "raised");
     const int root = expand_emit(graph, node, OP_rsqrt, raised, -1, NULL, "rsqrt");
-    const int weight = expand_emit(graph, node, OP_reshape, node->in[1], -1, wide, "weight");
+    const int weight = expand_emit(graph, node, OP_reshape, expand_cast(graph, node, node->in[1], exact, "factor"), -1, wide, "weight");
     const int scale = expand_emit(graph, node, OP_mul, root, weight, NULL, "scale");
-    const int bias = expand_emit(graph, node, OP_reshape, node->in[2], -1, wide, "bias");
+    const int bias = expand_emit(graph, node, OP_reshape, expand_cast(graph, node, node->in[2], exact, "offset"), -1, wide, "bias");
     const int again = expand_emit(graph, node, OP_sub, x, mean, NULL, "centered");
     out[1] = expand_emit(graph, node, OP_reshape, mean, -1, narrow, "mean");
     out[2] = expand_emit(graph, node, OP_reshape, variance, -1, narrow, "variance");
-    out[0] = expand_emit(graph, node, OP_add, expand_emit(graph, node, OP_mul, again, scale, NULL, "scaled"), bias, NULL, "moved");
+    const int moved = expand_emit(graph, node, OP_add, expand_emit(graph, node, OP_mul, again, scale, NULL, "scaled"), bias, NULL, "moved");
+    out[0] = expand_cast(graph, node, moved, dtype, "y");
 }
 
 /* With n the normalised elements: the gradient of bias is the sum of dy, that of weight the sum of dy n, that of x
  * (dy - dbias / count - n dweight / count) weight root. */
 void split_batch_norm_grad(Graph *graph, const Node *node, int *out) {
-    const int x = node->in[X], dy = node->in[DY], origin = node->origin;
-    const Attr sizes = sizes_of(graph, x);
+    const Node *last = &graph->nodes.at[node->origin]; /* of the forward expansion; of halves its cast */
+    const int origin = last->op == OP_cast ? graph->values.at[last->in[0]].node : node->origin;
+    const DType dtype = graph->values.at[node->in[X]].type.dtype, exact = dtype_widened(dtype);
     double count = 1;
     Attr along[MAX_ATTRS], wide[MAX_ATTRS], narrow[MAX_ATTRS];
+#define EMIT(op, a, a_part, b, b_part, out_part, attr, what)                                                                               \
+    expand_emit_gradient(graph, node, origin, op, a, a_part, b, b_part, out_part, attr, what)
+#define CAST(value, part, to, what) expand_cast_gradient(graph, node, origin, value, part, to, what)
+    const int x = CAST(node->in[X], PART_OUT, exact, "x"), dy = CAST(node->in[DY], PART_OUT, exact, "dy");
+    const Attr sizes = sizes_of(graph, x);
     for (int d = 0; d < sizes.n; d++)
         if (d != CHANNEL) count *= (double)sizes.ints[d];
     to_channels(graph, x, along);
     channel_shape(graph, x, true, wide);
     channel_shape(graph, x, false, narrow);
-#define EMIT(op, a, a_part, b, b_part, out_part, attr, what)                                                                               \
-    expand_emit_gradient(graph, node, origin, op, a, a_part, b, b_part, out_part, attr, what)
 #define OF_CHANNEL(op, a, b, what) EMIT(op, a, PART_CHANNEL, b, b < 0 ? PART_NONE : PART_CHANNEL, PART_CHANNEL, NULL, what)
     const int mean = EMIT(OP_reshape, node->in[MEAN], PART_NONE, -1, PART_NONE, PART_CHANNEL, wide, "center");
     const int variance = EMIT(OP_reshape, node->in[VARIANCE], PART_NONE, -1, PART_NONE, PART_CHANNEL, wide, "spread");
-    const int weight = EMIT(OP_reshape, node->in[WEIGHT], PART_NONE, -1, PART_NONE, PART_CHANNEL, wide, "factor");
+    const int narrower = EMIT(OP_reshape, node->in[WEIGHT], PART_NONE, -1, PART_NONE, PART_CHANNEL, wide, "factor");
+    const int weight = CAST(narrower, PART_CHANNEL, exact, "weight");
     const int eps = number_beside(graph, node, x, node->attr[0].f, "eps"), n = number_beside(graph, node, x, count, "count");
     const int raised = EMIT(OP_add, variance, PART_CHANNEL, eps, PART_NONE, PART_CHANNEL, NULL, "raised");
     const int root = OF_CHANNEL(OP_rsqrt, raised, -1, "rsqrt");
@@ -237,9 +257,10 @@ void split_batch_norm_grad(Graph *graph, const Node *node, int *out) {
     const int rest = EMIT(OP_sub, EMIT(OP_sub, dy, PART_OUT, shift, PART_CHANNEL, PART_OUT, NULL, "moved"), PART_OUT, taken, PART_OUT,
                           PART_OUT, NULL, "rest");
     const int scale = OF_CHANNEL(OP_mul, weight, root, "scale");
-    out[0] = EMIT(OP_mul, rest, PART_OUT, scale, PART_CHANNEL, PART_OUT, NULL, "grad");
-    out[1] = EMIT(OP_reshape, dweight, PART_CHANNEL, -1, PART_NONE, PART_NONE, narrow, "weight");
-    out[2] = EMIT(OP_reshape, dbias, PART_CHANNEL, -1, PART_NONE, PART_NONE, narrow, "bias");
+    out[0] = CAST(EMIT(OP_mul, rest, PART_OUT, scale, PART_CHANNEL, PART_OUT, NULL, "grad"), PART_OUT, dtype, "dx");
+    out[1] = EMIT(OP_reshape, CAST(dweight, PART_CHANNEL, dtype, "dweight"), PART_CHANNEL, -1, PART_NONE, PART_NONE, narrow, "weight");
+    out[2] = EMIT(OP_reshape, CAST(dbias, PART_CHANNEL, dtype, "dbias"), PART_CHANNEL, -1, PART_NONE, PART_NONE, narrow, "bias");
 #undef OF_CHANNEL
+#undef CAST
 #undef EMIT
 }

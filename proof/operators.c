@@ -185,10 +185,11 @@ static int64_t axis_given(const Node *node) {
     return node->attr[0].given ? node->attr[0].i : -1;
 }
 
-/* Operands and results that are numbers of rows or queries, or terms of these, are f32 where the others have 16 bits. */
+/* Operands and results that are numbers of rows, queries or channels, or terms of these, are f32 where the others have 16 bits. */
 static bool is_wide(const Node *node, bool result, int k) {
-    if (node->op == OP_layer_norm || node->op == OP_rms_norm || node->op == OP_dot_product_attention) return result && k > 0;
-    if (node->op == OP_layer_norm_grad || node->op == OP_rms_norm_grad) return !result && k > 2;
+    if (node->op == OP_layer_norm || node->op == OP_rms_norm || node->op == OP_batch_norm || node->op == OP_dot_product_attention)
+        return result && k > 0;
+    if (node->op == OP_layer_norm_grad || node->op == OP_rms_norm_grad || node->op == OP_batch_norm_grad) return !result && k > 2;
     if (node->op == OP_attention_grad) return !result && (k == 5 || k == 6);
     if (node->op == OP_cross_entropy_rows) return result;
     if (node->op == OP_cross_entropy_rows_grad) return !result && k > 0;

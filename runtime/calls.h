@@ -31,7 +31,7 @@ typedef struct NormCall {
     int dtype;
 } NormCall;
 
-/* x [n, c, s]. dy NULL: forward, which gives mean and variance; of the gradient out is that of x. */
+/* x [n, c, s]. dy NULL: forward, which gives mean and variance, f32 where elements have 16 bits; of the gradient out is that of x. */
 typedef struct BatchNormCall {
     const void *x, *dy, *weight, *bias;
     void *out, *mean, *variance, *dweight, *dbias;

@@ -27,12 +27,12 @@ template <class T> __global__ void __launch_bounds__(BLOCK) batch_norm_channels(
             const N scale = (N)(1 / sqrt((double)variance + norm.eps)) * weight, bias = (N)((const T *)norm.bias)[c];
             EACH_ELEMENT(out[at] = (T)(((N)x[at] - mean) * scale + bias))
             if (threadIdx.x == 0) {
-                ((T *)norm.mean)[c] = (T)mean;
-                ((T *)norm.variance)[c] = (T)variance;
+                ((N *)norm.mean)[c] = mean;
+                ((N *)norm.variance)[c] = variance;
             }
         } else {
             dy += c * s;
-            const N mean = (N)((const T *)norm.mean)[c], root = (N)(1 / sqrt((double)(N)((const T *)norm.variance)[c] + norm.eps));
+            const N mean = ((const N *)norm.mean)[c], root = (N)(1 / sqrt((double)((const N *)norm.variance)[c] + norm.eps));
             EACH_ELEMENT(sum += (double)dy[at]; other += (double)((N)dy[at] * (((N)x[at] - mean) * root)))
             sum = norm_sum<BLOCK>(sum);
             other = norm_sum<BLOCK>(other);

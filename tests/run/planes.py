@@ -42,6 +42,21 @@ train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
 parallel { mode = semi_auto; }
 """
 
+# In 16 bits.
+HALF_NORM = """net n {
+    param x : f32%(x)r = file("x.npy");
+    param w : f32[%(c)d] = file("w.npy");
+    param b : f32[%(c)d] = file("b.npy");
+    param c : f32%(x)r = file("c.npy");
+    param s : f32[%(c)d] = file("s.npy");
+    param t : f32[%(c)d] = file("t.npy");
+    y, mean, variance = batch_norm(cast(x, to = %(dtype)s), cast(w, to = %(dtype)s), cast(b, to = %(dtype)s), eps = %(eps)r)%(hint)s;
+    loss sum(cast(y, to = f32) * c) + sum(mean * s) + sum(variance * t);
+}
+train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+parallel { mode = semi_auto; }
+"""
+
 
 def written(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -53,10 +68,10 @@ class Planes(Case):
         with open(os.path.join(HERE, "planes", "torch.json")) as file:
             self.torch = json.load(file)
 
-    def compare(self, what, got, start, expected, sign=1):
+    def compare(self, what, got, start, expected, tolerance=1e-13):
         """start - got is expected."""
-        for k, (a, b, e) in enumerate(zip(got, start, expected)):
-            self.assertAlmostEqual(b - a, e, delta=1e-13 * (4 + abs(e) + abs(a)), msg="%s[%d]" % (what, k))
+        for k, (a, b, e) in enumerate(zip(got, start, expected, strict=True)):
+            self.assertAlmostEqual(b - a, e, delta=tolerance * (4 + abs(e) + abs(a)), msg="%s[%d]" % (what, k))
 
     def operator(self, case, hint, ranks):
         attrs = "".join(", %s = %s" % (key, written(value)) for key, value in case["attrs"].items())
@@ -120,6 +135,27 @@ class Planes(Case):
                     after = self.saved("after.safetensors")
                     for name, expected in ("c", "y"), ("x", "dx"), ("w", "dweight"), ("b", "dbias"), ("s", "mean"), ("t", "variance"):
                         self.compare("batch_norm of %s: %s" % (shape, expected), after[name], start[name], case[expected])
+
+    def test_statistics_of_16_bits_are_f32_as_pytorchs(self):
+        """y and gradients are rounded to 16 bits, now and then elsewhere than PyTorch does; mean and variance have f32's digits."""
+        self.assertGreaterEqual(len(self.torch["half_norms"]), len(cases.HALF_NORMS))
+        for case in self.torch["half_norms"]:
+            shape, c = case["x"], [case["x"][1]]
+            start = {name: make(seed, size) for name, seed, size, make in (("x", 1, shape, cases.numbers), ("c", 3, shape, cases.numbers), ("w", 2, c, cases.few_digits),
+                                                                           ("b", 4, c, cases.few_digits), ("s", 5, c, cases.numbers), ("t", 6, c, cases.numbers))}
+            for name, values in start.items():
+                self.write(name + ".npy", npy(values, shape if name in "xc" else c, "f"))
+            unit = 2.0 ** (-8 if case["dtype"] == "bf16" else -11)
+            for split in (1, 1), (2, 1), (1, 2), (3, 2):
+                ranks = math.prod(split)
+                hint = " shard (%s, (%d), (%d))" % (split + (1,) * (len(shape) - 2), split[1], split[1]) if ranks > 1 else ""
+                with self.subTest(x=shape, dtype=case["dtype"], split=split):
+                    self.write("n.dsl", HALF_NORM % dict(x=shape, c=c[0], eps=case["eps"], dtype=case["dtype"], hint=hint))
+                    self.ok(self.local(self.compile("n.dsl", "n.plan", "--ranks", ranks), ranks, "--save", "after.safetensors"))
+                    after = self.saved("after.safetensors")
+                    for name, expected, tolerance in (("c", "y", unit), ("x", "dx", unit), ("w", "dweight", unit), ("b", "dbias", unit),
+                                                      ("s", "mean", 1e-7), ("t", "variance", 1e-7)):
+                        self.compare("batch_norm of %s: %s" % (shape, expected), after[name], start[name], case[expected], tolerance)
 
     def resnet(self, ranks, *options):
         """Ten steps from the starting values that PyTorch had: the losses, and what is saved."""

@@ -24,6 +24,13 @@ NORMS = [
     {"x": [2, 3, 2, 3, 2], "eps": 1e-3},
 ]
 
+# The same in 16 bits: x is rounded to the type; weights have few digits. Mean and variance are f32.
+HALF_NORMS = [
+    {"x": [6, 4], "eps": 1e-5, "dtype": "bf16"},
+    {"x": [6, 2, 5, 4], "eps": 1e-3, "dtype": "bf16"},
+    {"x": [6, 2, 5, 4], "eps": 1e-3, "dtype": "f16"},
+]
+
 # Steps are small: where one ends at a bend of the net, single precision, or a sum in another order, is on the other side of it now and then. PyTorch computes in double
 # precision.
 WIDTH, CLASSES, SIDE, BATCH, STEPS, LR, SEED = 8, 10, 32, 32, 10, 0.0002, 300
@@ -39,6 +46,10 @@ def numbers(seed, shape):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2 ** 64
         made.append((state >> 40) / 2 ** 23 - 1)
     return made
+
+
+def few_digits(seed, shape):
+    return [round(64 * x) / 64 for x in numbers(seed, shape)]
 
 
 def starting_values(shapes):

@@ -61,6 +61,20 @@ def norm(case):
     return {name: value.flatten().tolist() for name, value in made.items()}
 
 
+def half_norm(case):
+    """PyTorch gives the statistics as running ones, in f32; those of the gradient are of x as it was rounded."""
+    dtype, shape, c = {"bf16": torch.bfloat16, "f16": torch.float16}[case["dtype"]], case["x"], [case["x"][1]]
+    x = tensor(1, shape, torch.float32).requires_grad_()
+    weight, bias = (torch.tensor(cases.few_digits(seed, c)).requires_grad_() for seed in (2, 4))
+    half, mean, unbiased = x.to(dtype), torch.zeros(c), torch.ones(c)
+    y = F.batch_norm(half, mean, unbiased, weight, bias, training=True, momentum=1, eps=case["eps"])
+    others, n = [d for d in range(x.ndim) if d != 1], x.numel() / c[0]
+    of_mean, of_variance = half.float().mean(others), half.float().var(others, unbiased=False)
+    ((y.float() * tensor(3, shape, torch.float32)).sum() + (of_mean * tensor(5, c, torch.float32)).sum() + (of_variance * tensor(6, c, torch.float32)).sum()).backward()
+    made = {"y": y, "mean": mean, "variance": unbiased * (n - 1) / n, "dx": x.grad, "dweight": weight.grad, "dbias": bias.grad}
+    return {name: value.flatten().tolist() for name, value in made.items()}
+
+
 class Block(torch.nn.Module):
     def __init__(self, channels, out, stride):
         super().__init__()
@@ -121,7 +135,8 @@ def resnet():
 def main():
     torch.set_num_threads(1)
     made = {"torch": torch.__version__.split("+")[0], "operators": [dict(case, **operator(case)) for case in cases.OPERATORS],
-            "norms": [dict(case, **norm(case)) for case in cases.NORMS], "resnet18": resnet()}
+            "norms": [dict(case, **norm(case)) for case in cases.NORMS],
+            "half_norms": [dict(case, **half_norm(case)) for case in cases.HALF_NORMS], "resnet18": resnet()}
     path = os.path.join(HERE, "torch.json")
     if "--check" in sys.argv:
         with open(path) as file:
@@ -130,15 +145,15 @@ def main():
             for key in "y", "dx", "dw":
                 if key in a and any(abs(m - n) > 1e-12 * (1 + abs(n)) for m, n in zip(a[key], b[key])):
                     sys.exit("%s %s: PyTorch %s gives another %s" % (a["op"], a["attrs"], made["torch"], key))
-        for a, b in zip(kept["norms"], made["norms"]):
+        for a, b in zip(kept["norms"] + kept["half_norms"], made["norms"] + made["half_norms"]):
             for key in "y", "mean", "variance", "dx", "dweight", "dbias":
-                if any(abs(m - n) > 1e-12 * (1 + abs(n)) for m, n in zip(a[key], b[key])):
+                if any(abs(m - n) > (0.02 if "dtype" in a else 1e-12) * (1 + abs(n)) for m, n in zip(a[key], b[key])):
                     sys.exit("batch_norm of %s: PyTorch %s gives another %s" % (a["x"], made["torch"], key))
         if any(abs(m - n) > 1e-4 * abs(n) for m, n in zip(kept["resnet18"]["losses"], made["resnet18"]["losses"])):
             sys.exit("resnet18: PyTorch %s gives %s" % (made["torch"], made["resnet18"]["losses"]))
         return
     with open(path, "w") as file:
-        file.write(json.dumps(made).replace('{"op"', '\n{"op"').replace('"norms"', '\n"norms"').replace('"resnet18"', '\n"resnet18"') + "\n")
+        file.write(json.dumps(made).replace('{"op"', '\n{"op"').replace('"norms"', '\n"norms"').replace('"half_norms"', '\n"half_norms"').replace('"resnet18"', '\n"resnet18"') + "\n")
 
 
 if __name__ == "__main__":
