@@ -1,14 +1,13 @@
 /* attentionloops: rows of scores of attention.c. Sums are of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
+#include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
-
-enum { LANES = 16 };
 
 /* exp of a number that is not above 0, without what is no normal number: as much as nothing beside the largest, which is 1. */
 static inline float power_of_f32(float x) {
     const int under = x < -87;
     uint32_t n;
-    const float e = exp_parts_f32(keep_f32(!under, x), &n) + 1;
+    const float e = exp_of_rest_f32(keep_f32(!under, x), 0, &n);
     return under ? 0 : e * power_f32(n);
 }
 static inline double power_of_f64(double x) {
@@ -25,18 +24,8 @@ static inline double power_of_f64(double x) {
     }                                                                                                                                      \
     static double most_##suffix(const void *scores, int64_t n, double least) {                                                             \
         const T *s = scores;                                                                                                               \
-        T lane[LANES], most;                                                                                                               \
-        int64_t first = 0;                                                                                                                 \
-        for (int l = 0; l < LANES; l++)                                                                                                    \
-            lane[l] = (T)least;                                                                                                            \
-        for (; first + LANES <= n; first += LANES) {                                                                                       \
-            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = s[first + l] > lane[l] ? s[first + l] : lane[l];                 \
-        }                                                                                                                                  \
-        most = lane[0];                                                                                                                    \
-        for (int l = 1; l < LANES; l++)                                                                                                    \
-            most = lane[l] > most ? lane[l] : most;                                                                                        \
-        for (; first < n; first++)                                                                                                         \
-            most = s[first] > most ? s[first] : most;                                                                                      \
+        T most;                                                                                                                            \
+        TOP_OF_ROW(T, s, n, least, most)                                                                                                   \
         return (double)most;                                                                                                               \
     }                                                                                                                                      \
     static double powers_##suffix(void *scores, int64_t n, double most, double factor) {                                                   \
@@ -93,10 +82,7 @@ ROWS(f64, double)
 
 #define LOOPS(suffix)                                                                                                                      \
     { hide_##suffix, most_##suffix, powers_##suffix, slopes_##suffix, scale_##suffix, add_##suffix, along_##suffix }
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-AttentionLoops JOIN(attention_loops_, VECTOR)(DType dtype);
-AttentionLoops JOIN(attention_loops_, VECTOR)(DType dtype) {
+AttentionLoops OF_VARIANT(attention_loops)(DType dtype) {
     static const AttentionLoops loops[2] = {LOOPS(f32), LOOPS(f64)};
     return loops[dtype == F64];
 }

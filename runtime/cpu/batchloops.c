@@ -2,9 +2,10 @@
  * whatever the type, and of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
 #include <math.h>
 
+#include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
 
-enum { LANES = 16, COLUMNS = 256 };
+enum { COLUMNS = 256 };
 
 /* Elements of a channel. */
 #define COUNT(run) ((double)((run)->n * (run)->s))
@@ -158,9 +159,6 @@ enum { LANES = 16, COLUMNS = 256 };
 BATCH(f32, float)
 BATCH(f64, double)
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-BatchNormLoop *JOIN(batch_loop_, VECTOR)(DType dtype);
-BatchNormLoop *JOIN(batch_loop_, VECTOR)(DType dtype) {
+BatchNormLoop *OF_VARIANT(batch_loop)(DType dtype) {
     return dtype == F32 ? batch_norm_f32 : dtype == F64 ? batch_norm_f64 : NULL;
 }

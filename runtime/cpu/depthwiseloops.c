@@ -1,8 +1,7 @@
 /* depthwiseloops: a plane of a convolution whose groups have one channel each, and of its gradients (convolve.c). Each element adds up its taps in their order,
  * whatever vectors there are. Compiled once for each of vector.c's variants. */
+#include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
-
-enum { LANES = 16 };
 
 /* Results [*begin, *end) of a row of n see nothing but elements of [0, size), with any tap. */
 static inline void within(const Window *window, int64_t size, int64_t n, int64_t *begin, int64_t *end) {
@@ -124,10 +123,7 @@ static inline void taps_within(const Window *window, int64_t size, int64_t o, in
 DEPTHWISE(f32, float)
 DEPTHWISE(f64, double)
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-DepthwiseLoops JOIN(depthwise_loops_, VECTOR)(DType dtype);
-DepthwiseLoops JOIN(depthwise_loops_, VECTOR)(DType dtype) {
+DepthwiseLoops OF_VARIANT(depthwise_loops)(DType dtype) {
     static const DepthwiseLoops loops[2] = {{plane_f32, back_f32, taps_f32}, {plane_f64, back_f64, taps_f64}};
     return loops[dtype == F64];
 }

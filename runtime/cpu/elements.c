@@ -7,6 +7,7 @@
 #include "ir/half.h"
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/functions.h"
+#include "runtime/cpu/vector.h"
 
 /* The loop `name` of elements T to elements R: what an operand's element is called, what all elements share (from `attr` and the operands),
  * the result's element. */
@@ -270,10 +271,7 @@ HALF_TRUTHS(not_equal)
 
 /* ---------------------------------------------------------------- all of them */
 
-#define NAME(variant) NAME_(variant)
-#define NAME_(variant) element_loop_##variant
-ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out);
-ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
+ElementLoop *OF_VARIANT(element_loop)(OpCode op, const Attr *attr, DType in, DType out) {
     static ElementLoop *const loops[NOPS][NDTYPES] = {
 #define FLOAT_LOOPS(name) [F32] = each_##name##_f32, [F64] = each_##name##_f64, [F16] = each_##name##_f16, [BF16] = each_##name##_bf16
 #define REAL_LOOPS(name) [OP_##name] = {FLOAT_LOOPS(name)},

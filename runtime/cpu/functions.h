@@ -1,6 +1,6 @@
 /* functions: exp, log, ... of one number, without branches and calls: a compiler makes vectors of the loops that call them, and loops of
- * any vectors, threads and remainders give the same digits on every processor, because each is the same IEEE additions, multiplications and
- * divisions in the same order (nothing here may be compiled with fused or reassociated ones). A library of vectors was the alternative:
+ * any vectors, threads and remainders give the same digits on every processor, because each is the same IEEE additions, multiplications,
+ * divisions and fused operations in the same order (nothing here may be compiled with others fused, or reassociated). A library of vectors was the alternative:
  * SLEEF 3.5's functions that keep their digits without fused operations take two to four times as long where they compute in pairs of
  * floats (erfc 8.8 ns an element, tanh 5.2, with AVX).
  *
@@ -15,6 +15,9 @@
 #include <string.h>
 
 #include "ir/half.h"
+
+/* A compiler that finds a file long enough would call a function, and make no vectors of the loop. */
+#define INLINE static inline __attribute__((always_inline))
 
 /* Values of polynomials by Horner's rule: POLYNOMIAL(degree, x, terms from the lowest power on). */
 #define POLYNOMIAL(degree, ...) POLYNOMIAL_##degree(__VA_ARGS__)
@@ -39,11 +42,11 @@
 #define POLYNOMIAL_19(x, a, ...) (POLYNOMIAL_18(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_20(x, a, ...) (POLYNOMIAL_19(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_21(x, a, ...) (POLYNOMIAL_20(x, __VA_ARGS__) * (x) + (a))
-/* a + b x + ... by Estrin's rule: with the square of x. */
+/* a + b x + ... of f32 by Estrin's rule, with the square of x: as many operations as Horner's, but half as many one after the other. */
 #define ESTRIN_4(...) ESTRIN_4_(__VA_ARGS__)
-#define ESTRIN_4_(x, square, a, b, c, d, e) (((b) * (x) + (a)) + (square) * (((d) * (x) + (c)) + (e) * (square)))
+#define ESTRIN_4_(x, square, a, b, c, d, e) fma_f32(fma_f32(e, square, fma_f32(d, x, c)), square, fma_f32(b, x, a))
 #define ESTRIN_5(...) ESTRIN_5_(__VA_ARGS__)
-#define ESTRIN_5_(x, square, a, b, c, d, e, f) (((b) * (x) + (a)) + (square) * (((d) * (x) + (c)) + ((f) * (x) + (e)) * (square)))
+#define ESTRIN_5_(x, square, a, b, c, d, e, f) fma_f32(fma_f32(fma_f32(f, x, e), square, fma_f32(d, x, c)), square, fma_f32(b, x, a))
 
 /* 2^e: the largest error of the function, relative to it. */
 #define EXP_F32 5.0e-1f, 1.6666577e-1f, 4.16665546e-2f, 8.36317905e-3f, 1.39261836e-3f /* 2^-27.0 */
@@ -72,42 +75,60 @@
         2.52243120447654804e-1, -3.44565818360173481e-1, 2.89093640176547434e-1, -1.58010415678185561e-1, 5.53902699704620852e-2,          \
         -1.14085376561692514e-2, 1.0569432336344016e-3 /* 2^-53.3 */
 
-static inline uint64_t bits_of_f64(double x) {
+INLINE uint64_t bits_of_f64(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
-static inline double f64_of_bits(uint64_t bits) {
+INLINE double f64_of_bits(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 /* The magnitude of x with the sign of s. */
-static inline float with_sign_f32(float x, float s) {
+INLINE float with_sign_f32(float x, float s) {
     return bits_float((float_bits(x) & 0x7fffffff) | (float_bits(s) & 0x80000000));
 }
-static inline double with_sign_f64(double x, double s) {
+INLINE double with_sign_f64(double x, double s) {
     return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
 }
+/* a b + c, rounded once, for processors without such an instruction: of f64, in which the product is exact. What the sum lost decides where it lies halfway between two
+ * floats, or is so small that they are fewer: then its last bit is made odd, and no rounding takes it for a tie. */
+static inline float fused_by_f64(float a, float b, float c) {
+    const double product = (double)a * b, sum = product + c;
+    const uint64_t bits = bits_of_f64(sum);
+    const int halfway = (bits & 0x1fffffff) == 0x10000000, small = fabs(sum) < 0x1p-125;
+    if (!(halfway | small)) return (float)sum;
+    const double back = sum - product, lost = (product - (sum - back)) + (c - back);
+    const int inexact = (lost > 0) | (lost < 0), up = (lost > 0) == (sum > 0);
+    return (float)f64_of_bits(inexact && !(bits & 1) ? bits + 2 * (uint64_t)up - 1 : bits);
+}
+INLINE float fma_f32(float a, float b, float c) {
+#ifdef __FP_FAST_FMAF
+    return __builtin_fmaf(a, b, c);
+#else
+    return fused_by_f64(a, b, c);
+#endif
+}
 /* x, or 0: where a branch would be, the compiler would carry the constant through all that follows, and compute it in two ways. */
-static inline float keep_f32(int wanted, float x) {
+INLINE float keep_f32(int wanted, float x) {
     return bits_float(float_bits(x) & (0 - (uint32_t)wanted));
 }
 
 /* The next integer below: what adding and taking away 2^23 leaves is the nearest one. Larger numbers are integers. */
-static inline float floor_f32(float x) {
+INLINE float floor_f32(float x) {
     const float a = fabsf(x), near = with_sign_f32((a + 8388608.0f) - 8388608.0f, x);
     return a < 8388608.0f ? (near > x ? near - 1 : near) : x;
 }
-static inline double floor_f64(double x) {
+INLINE double floor_f64(double x) {
     const double a = fabs(x), near = with_sign_f64((a + 4503599627370496.0) - 4503599627370496.0, x);
     return a < 4503599627370496.0 ? (near > x ? near - 1 : near) : x;
 }
 
-static inline float sqrt_f32(float x) {
+INLINE float sqrt_f32(float x) {
     return sqrtf(x);
 }
-static inline double sqrt_f64(double x) {
+INLINE double sqrt_f64(double x) {
     return sqrt(x);
 }
 
@@ -119,47 +140,49 @@ static inline double sqrt_f64(double x) {
 #define NEAR_BELL 13
 #define ROUND_F64 6755399441055744.0
 
-/* exp(high - low) - 1: f32 by Estrin's rule, which has as many operations as Horner's, but half as many one after the other. */
-static inline float exp_of_rest_f32(float high, float low) {
-    const float r = high - low, square = r * r;
-    return high + (square * ESTRIN_4(r, square, EXP_F32) - low);
-}
-/* exp(r) - 1 and n, of x; f64: of x + c, c small. */
-static inline float exp_parts_f32(float x, uint32_t *n) {
-    const float shifted = x * 1.44269504f + ROUND_F32, whole = shifted - ROUND_F32;
+/* Of x - c, c small: p, r and n, exp(r) = 1 + r + r^2 p. f64: of x + c, exp(r) - 1 and n. */
+INLINE float exp_parts_f32(float x, float c, float *r_, uint32_t *n) {
+    const float shifted = fma_f32(x, 1.44269504f, ROUND_F32), whole = shifted - ROUND_F32;
+    /* log(2) in two parts, the first of 10 bits: the first difference is exact */
+    const float r = fma_f32(whole, 2.12194440e-4f, fma_f32(whole, -0.693359375f, x)) - c, square = r * r;
     *n = float_bits(shifted);
-    return exp_of_rest_f32(x - whole * 0.693359375f,
-                           whole * -2.12194440e-4f); /* log(2) in two parts, the first of 10 bits: high is exact */
+    *r_ = r;
+    return ESTRIN_4(r, square, EXP_F32);
 }
-static inline double exp_parts_f64(double x, double c, uint64_t *n) {
+INLINE float exp_of_rest_f32(float x, float c, uint32_t *n) {
+    float r;
+    const float p = exp_parts_f32(x, c, &r, n);
+    return fma_f32(fma_f32(p, r, 1), r, 1);
+}
+INLINE double exp_parts_f64(double x, double c, uint64_t *n) {
     const double shifted = x * 1.4426950408889634 + ROUND_F64, whole = shifted - ROUND_F64;
     const double high = x - whole * 6.93147180369123816490e-01, low = whole * 1.90821492927058770002e-10 - c, r = high - low;
     *n = bits_of_f64(shifted);
     return high + (r * r * POLYNOMIAL(10, r, EXP_F64) - low);
 }
 /* 2^n, for n whose power is a normal number. */
-static inline float power_f32(uint32_t n) {
+INLINE float power_f32(uint32_t n) {
     return bits_float((n + 127) << 23);
 }
-static inline double power_f64(uint64_t n) {
+INLINE double power_f64(uint64_t n) {
     return f64_of_bits((n + 1023) << 52);
 }
 
 /* Where e to the x is a normal number and infinity is far: |x| at most NEAR_EXP. */
-static inline float exp_near_f32(float x) {
+INLINE float exp_near_f32(float x) {
     uint32_t n;
-    const float e = exp_parts_f32(x, &n) + 1;
+    const float e = exp_of_rest_f32(x, 0, &n);
     return bits_float(float_bits(e) + (n << 23));
 }
-static inline float exp_f32(float x) {
+INLINE float exp_f32(float x) {
     const int under =
         x<-104, over = x> 89; /* no vector should meet an underflow where many are masked: it can take a hundred times as long */
     uint32_t n;
-    const float e = exp_parts_f32(keep_f32(!(under | over), x), &n) + 1;
+    const float e = exp_of_rest_f32(keep_f32(!(under | over), x), 0, &n);
     const uint32_t half = (uint32_t)((int32_t)(n << 9) >> 10), rest = n - half; /* in two steps: 2^n may be no normal number */
     return under ? 0 : over ? (float)INFINITY : e * power_f32(half) * power_f32(rest);
 }
-static inline double exp_f64(double x) {
+INLINE double exp_f64(double x) {
     const int under = x < -746;
     const double y = under ? 0 : x > 710 ? 710 : x;
     uint64_t n;
@@ -170,14 +193,16 @@ static inline double exp_f64(double x) {
 
 /* ---------------------------------------------------------------- tanh: -t / (2 + t), t = exp(-2 |x|) - 1 */
 
-static inline float tanh_f32(float x) {
+INLINE float tanh_f32(float x) {
     const float a = fabsf(x);
     const int one = a > 10;
     uint32_t n;
-    const float e = exp_parts_f32(keep_f32(!one, -2 * a), &n), scale = power_f32(n), t = scale * e + (scale - 1);
+    float r;
+    const float p = exp_parts_f32(keep_f32(!one, -2 * a), 0, &r, &n), scale = power_f32(n),
+                t = fma_f32(scale, fma_f32(p, r * r, r), scale - 1);
     return with_sign_f32(one ? 1 : t / (2 + t), x);
 }
-static inline double tanh_f64(double x) {
+INLINE double tanh_f64(double x) {
     const double a = fabs(x), y = a > 20 ? -40 : -2 * a;
     uint64_t n;
     const double e = exp_parts_f64(y, 0, &n), scale = power_f64(n), t = scale * e + (scale - 1);
@@ -187,46 +212,46 @@ static inline double tanh_f64(double x) {
 /* ---------------------------------------------------------------- log: n log(2) + log(1 + f), 1 + f between sqrt(1/2) and sqrt(2) */
 
 /* log(2^n (1 + f)) + c, c small. */
-static inline float log_parts_f32(float n, float f, float c) {
+INLINE float log_parts_f32(float n, float f, float c) {
     const float s = f / (2 + f), z = s * s, half = f * f / 2, rest = s * (half + z * POLYNOMIAL(3, z, LOG_F32));
     return n * 6.9313812256e-01f - ((half - (rest + (n * 9.0580006145e-06f + c))) - f);
 }
-static inline double log_parts_f64(double n, double f, double c) {
+INLINE double log_parts_f64(double n, double f, double c) {
     const double s = f / (2 + f), z = s * s, half = f * f / 2, rest = s * (half + z * POLYNOMIAL(6, z, LOG_F64));
     return n * 6.93147180369123816490e-01 - ((half - (rest + (n * 1.90821492927058770002e-10 + c))) - f);
 }
 /* x is positive and normal: f, and n. */
-static inline float split_f32(float x, float *n) {
+INLINE float split_f32(float x, float *n) {
     const uint32_t bits = float_bits(x) + (0x3f800000 - 0x3f3504f3);
     *n = (float)((int32_t)(bits >> 23) - 127);
     return bits_float((bits & 0x007fffff) + 0x3f3504f3) - 1;
 }
-static inline double split_f64(double x, double *n) {
+INLINE double split_f64(double x, double *n) {
     const uint64_t bits = bits_of_f64(x) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd);
     *n = f64_of_bits((bits >> 52) | 0x4330000000000000) - (4503599627370496.0 + 1023); /* an integer below 2^52 as a double */
     return f64_of_bits((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd) - 1;
 }
 
-static inline float log_f32(float x) {
+INLINE float log_f32(float x) {
     const int small = x < 1.17549435e-38f;
     float n;
     const float f = split_f32(small ? x * 33554432 : x, &n), y = log_parts_f32(small ? n - 25 : n, f, 0);
     return x > 0 ? (x <= 3.40282347e+38f ? y : x) : x == 0 ? -(float)INFINITY : (float)NAN;
 }
-static inline double log_f64(double x) {
+INLINE double log_f64(double x) {
     const int small = x < 2.2250738585072014e-308;
     double n;
     const double f = split_f64(small ? x * 18014398509481984 : x, &n), y = log_parts_f64(small ? n - 54 : n, f, 0);
     return x > 0 ? (x <= 1.7976931348623157e+308 ? y : x) : x == 0 ? -(double)INFINITY : (double)NAN;
 }
 /* log(1 + x): of the rounded sum, and what the rounding took. */
-static inline float log1p_f32(float x) {
+INLINE float log1p_f32(float x) {
     const float u = 1 + x, c = (x - (u - 1)) / u;
     float n;
     const float f = split_f32(u, &n), y = log_parts_f32(n, f, c);
     return x > -1 ? (x <= 3.40282347e+38f ? y : x) : x == -1 ? -(float)INFINITY : (float)NAN;
 }
-static inline double log1p_f64(double x) {
+INLINE double log1p_f64(double x) {
     const double u = 1 + x, c = (x - (u - 1)) / u;
     double n;
     const double f = split_f64(u, &n), y = log_parts_f64(n, f, c);
@@ -253,19 +278,19 @@ static const double turn_digits[] = {
 };
 
 /* The nearest integer, and what is left; count: the integers so far, modulo 2^32. */
-static inline double take_whole(double x, uint64_t *count) {
+INLINE double take_whole(double x, uint64_t *count) {
     const double shifted = x + ROUND_F64;
     *count += bits_of_f64(shifted);
     return x - (shifted - ROUND_F64);
 }
 
 /* The first digit that counts for a number whose last bit is worth 2^exponent: products with those before it are multiples of 4. */
-static inline uint64_t first_digit(uint64_t biased, uint64_t bits) {
+INLINE uint64_t first_digit(uint64_t biased, uint64_t bits) {
     const uint64_t exponent = biased - (1023 + bits + 2), positive = (exponent >> 63) - 1; /* all ones, or 0 */
     return (exponent & positive) * 2731 >> 16;                                             /* over 24 */
 }
 /* x 2 / pi less the nearest integer n, of which *n has the last bits. x has 24 bits, so that each product is exact. */
-static inline double quarters_f32(double x, uint64_t *n) {
+INLINE double quarters_f32(double x, uint64_t *n) {
     const uint64_t first = first_digit(bits_of_f64(x) >> 52 & 2047, 23);
     const double step = 0x1p-24, scaled = x * power_f64(0 - 24 * first - 24);
     uint64_t count = 0;
@@ -278,50 +303,50 @@ static inline double quarters_f32(double x, uint64_t *n) {
 }
 
 /* sin(n pi / 2 + r), in double */
-static inline double sin_of_rest_f32(double r, uint64_t n) {
+INLINE double sin_of_rest_f32(double r, uint64_t n) {
     const double z = r * r;
     const double s = r + r * z * POLYNOMIAL(3, z, SIN_F32), c = 1 - z / 2 + z * z * POLYNOMIAL(3, z, COS_F32);
     const uint64_t cosine = 0 - (n & 1), bits = (bits_of_f64(c) & cosine) | (bits_of_f64(s) & ~cosine);
     return f64_of_bits(bits ^ (n & 2) << 62);
 }
 /* sin(more pi / 2 + x), |x| at most NEAR_TURNS */
-static inline double near_sin_f32(double x, uint64_t more) {
+INLINE double near_sin_f32(double x, uint64_t more) {
     const double shifted = x * 0.63661977236758134308 + ROUND_F64, n = shifted - ROUND_F64;
     return sin_of_rest_f32((x - n * QUARTER_0) - n * QUARTER_1, bits_of_f64(shifted) + more);
 }
 /* The same of any x. What is not a finite number has no sine: x - x. */
-static inline double far_sin_f32(double x, uint64_t more) {
+INLINE double far_sin_f32(double x, uint64_t more) {
     uint64_t n;
     const double turns = quarters_f32(x, &n);
     return sin_of_rest_f32(turns * 1.5707963267948966, n + more) + (x - x);
 }
-static inline float sin_near_f32(float x) {
+INLINE float sin_near_f32(float x) {
     return with_sign_f32((float)near_sin_f32(x, 0), x == 0 ? x : (float)near_sin_f32(x, 0));
 }
-static inline float cos_near_f32(float x) {
+INLINE float cos_near_f32(float x) {
     return (float)near_sin_f32(x, 1);
 }
-static inline float sin_f32(float x) {
+INLINE float sin_f32(float x) {
     const float far = (float)far_sin_f32(x, 0);
     return fabsf(x) <= (float)NEAR_TURNS ? sin_near_f32(x) : far;
 }
-static inline float cos_f32(float x) {
+INLINE float cos_f32(float x) {
     const float far = (float)far_sin_f32(x, 1);
     return fabsf(x) <= (float)NEAR_TURNS ? cos_near_f32(x) : far;
 }
 
 /* The sum in *sum, what it lost added to *lost (Knuth). */
-static inline void add_exactly(double *sum, double *lost, double x) {
+INLINE void add_exactly(double *sum, double *lost, double x) {
     const double total = *sum + x, part = total - *sum;
     *lost += (*sum - (total - part)) + (x - part);
     *sum = total;
 }
 /* x less the nearest multiple of 4, for x that may be above take_whole's. */
-static inline double modulo_4(double x) {
+INLINE double modulo_4(double x) {
     return x - ((x + 4 * ROUND_F64) - 4 * ROUND_F64);
 }
 /* As quarters_f32, of 53 bits in parts of 27 and 26: the sum is *turns + *rest. */
-static inline void quarters_f64(double x, uint64_t *n, double *turns, double *rest) {
+INLINE void quarters_f64(double x, uint64_t *n, double *turns, double *rest) {
     const uint64_t biased = bits_of_f64(x) >> 52 & 2047, first = first_digit(biased, 52), fraction = 0 - ((biased - (1023 + 52)) >> 63);
     const double step = 0x1p-24, s0 = power_f64(0 - 24 * first - 24);
     const double high = f64_of_bits(bits_of_f64(x) & 0xfffffffffc000000), low = x - high;
@@ -360,7 +385,7 @@ static inline void quarters_f64(double x, uint64_t *n, double *turns, double *re
     *rest = (sum - *turns) + lost;
 }
 /* sin(n pi / 2 + r + tail) */
-static inline double sin_of_rest_f64(double r, double tail, uint64_t n) {
+INLINE double sin_of_rest_f64(double r, double tail, uint64_t n) {
     const double z = r * r, half = z / 2, near = 1 - half;
     const double s = r + (r * z * POLYNOMIAL(5, z, SIN_F64) + tail * near);
     const double c = near + (((1 - near) - half) + (z * z * POLYNOMIAL(5, z, COS_F64) - r * tail));
@@ -368,7 +393,7 @@ static inline double sin_of_rest_f64(double r, double tail, uint64_t n) {
     return f64_of_bits(bits ^ (n & 2) << 62);
 }
 /* sin(more pi / 2 + x), |x| at most NEAR_TURNS. Where the first differences cancel they are exact: n has fewer bits than they have lost. */
-static inline double near_sin_f64(double x, uint64_t more) {
+INLINE double near_sin_f64(double x, uint64_t more) {
     const double shifted = x * 0.63661977236758134308 + ROUND_F64, n = shifted - ROUND_F64;
     double sum = x - n * QUARTER_0, lost = 0;
     add_exactly(&sum, &lost, -n * QUARTER_1);
@@ -377,7 +402,7 @@ static inline double near_sin_f64(double x, uint64_t more) {
     return sin_of_rest_f64(r, (sum - r) + rest, bits_of_f64(shifted) + more);
 }
 /* The same of any x. */
-static inline double far_sin_f64(double x, uint64_t more) {
+INLINE double far_sin_f64(double x, uint64_t more) {
     uint64_t n;
     double turns, rest;
     quarters_f64(x, &n, &turns, &rest);
@@ -387,43 +412,41 @@ static inline double far_sin_f64(double x, uint64_t more) {
                         low * 1.5893254712295857e-08 + (turns * 6.123233995736766e-17 + rest * 1.5707963267948966);
     return sin_of_rest_f64(r, tail, n + more) + (x - x);
 }
-static inline double sin_near_f64(double x) {
+INLINE double sin_near_f64(double x) {
     return fabs(x) < 0x1p-27 ? x : near_sin_f64(x, 0); /* x is its sine, a zero of either sign too */
 }
-static inline double cos_near_f64(double x) {
+INLINE double cos_near_f64(double x) {
     return near_sin_f64(x, 1);
 }
-static inline double sin_f64(double x) {
+INLINE double sin_f64(double x) {
     const double far = far_sin_f64(x, 0);
     return fabs(x) <= NEAR_TURNS ? sin_near_f64(x) : far;
 }
-static inline double cos_f64(double x) {
+INLINE double cos_f64(double x) {
     const double far = far_sin_f64(x, 1);
     return fabs(x) <= NEAR_TURNS ? cos_near_f64(x) : far;
 }
 
 /* ---------------------------------------------------------------- the normal distribution */
 
-/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15): the square in two parts, else its rounding is seen in the tail. */
-static inline float bell_parts_f32(float x, uint32_t *n) {
-    const float high = bits_float(float_bits(x) & 0xfffff000), rest = (x - high) * (x + high);
-    const float shifted = x * x * (1.44269504f / -2) + ROUND_F32, whole = shifted - ROUND_F32;
-    *n = float_bits(shifted);
-    return exp_of_rest_f32(high * -0.5f * high - whole * 0.693359375f, whole * -2.12194440e-4f + rest * 0.5f) + 1;
+/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15): the square and what its rounding took, which is seen in the tail. */
+INLINE float bell_parts_f32(float x, uint32_t *n) {
+    const float half = x / 2, square = x * half;
+    return exp_of_rest_f32(-square, fma_f32(x, half, -square), n);
 }
 /* |x| at most NEAR_BELL */
-static inline float bell_near_f32(float x) {
+INLINE float bell_near_f32(float x) {
     uint32_t n;
     const float e = bell_parts_f32(x, &n);
     return bits_float(float_bits(e) + (n << 23));
 }
-static inline float bell_f32(float x) {
+INLINE float bell_f32(float x) {
     const int under = x > 14.42f; /* as in exp */
     uint32_t n;
     const float e = bell_parts_f32(keep_f32(!under, x), &n);
     return under ? 0 : e * power_f32(n + 64) * 0x1p-64f;
 }
-static inline double bell_f64(double x) {
+INLINE double bell_f64(double x) {
     const double high = f64_of_bits(bits_of_f64(x) & 0xfffffffff8000000), low = x - high, square = x * x;
     const double rest = ((high * high - square) + 2 * high * low) + low * low;
     const int under = square > 1492;
@@ -432,37 +455,37 @@ static inline double bell_f64(double x) {
     return under ? 0 : e * power_f64(n + 512) * 0x1p-512;
 }
 /* Its share below x, from the tail beyond |x|. f32: bell p(|x|) / q(|x|); f64: bell u p(u) with u = k / (k + |x|). */
-static inline float tail_f32(float x, float bell) {
+INLINE float tail_f32(float x, float bell) {
     const float square = x * x;
     return bell * (ESTRIN_4(x, square, TAIL_OVER_F32) / ESTRIN_5(x, square, TAIL_UNDER_F32)); /* the division beside bell */
 }
-static inline float normal_near_f32(float x) {
+INLINE float normal_near_f32(float x) {
     const float a = fabsf(x), tail = tail_f32(a, bell_near_f32(a));
     return x > 0 ? 1 - tail : tail;
 }
-static inline float normal_f32(float x) {
+INLINE float normal_f32(float x) {
     const float a = fabsf(x) > 15 ? 15 : fabsf(x), tail = tail_f32(a, bell_f32(a));
     return x > 0 ? 1 - tail : tail;
 }
-static inline double normal_f64(double x) {
+INLINE double normal_f64(double x) {
     const double a = fabs(x) > 40 ? 40 : fabs(x), u = 4.25 / (4.25 + a), tail = bell_f64(a) * (u * POLYNOMIAL(21, u, TAIL_F64));
     return x > 0 ? 1 - tail : tail;
 }
 /* Its density at x. */
-static inline float density_f32(float x) {
+INLINE float density_f32(float x) {
     return bell_f32(fabsf(x) > 15 ? 15 : fabsf(x)) * 0.39894228040143267794f;
 }
-static inline float density_near_f32(float x) {
+INLINE float density_near_f32(float x) {
     return bell_near_f32(fabsf(x)) * 0.39894228040143267794f;
 }
-static inline double density_f64(double x) {
+INLINE double density_f64(double x) {
     return bell_f64(fabs(x) > 40 ? 40 : fabs(x)) * 0.39894228040143267794;
 }
 
 /* ---------------------------------------------------------------- pow: exp(y log(x)), the logarithm and the product in two numbers */
 
 /* exp(x + c), c small; 0 and infinity beyond f64. */
-static inline double exp_sum_f64(double x, double c) {
+INLINE double exp_sum_f64(double x, double c) {
     const int under = x<-746, over = x> 710;
     uint64_t n;
     const double e = exp_parts_f64(under | over ? 0 : x, under | over ? 0 : c, &n) + 1;
@@ -470,7 +493,7 @@ static inline double exp_sum_f64(double x, double c) {
     return under ? 0 : over ? INFINITY : e * power_f64(half) * power_f64(rest);
 }
 /* The product of two numbers: its rounded value, and what the rounding took (Dekker 1971). */
-static inline double product_parts(double a, double b, double *rest) {
+INLINE double product_parts(double a, double b, double *rest) {
     const double a_high = f64_of_bits(bits_of_f64(a) & 0xfffffffff8000000), a_low = a - a_high;
     const double b_high = f64_of_bits(bits_of_f64(b) & 0xfffffffff8000000), b_low = b - b_high, product = a * b;
     *rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;

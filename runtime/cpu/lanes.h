@@ -4,13 +4,13 @@
 
 enum { LANES = 16 };
 
-/* The largest of n elements, at least one. */
-#define TOP_OF_ROW(T, x, n, top)                                                                                                           \
+/* The largest of n elements and `least`. */
+#define TOP_OF_ROW(T, x, n, least, top)                                                                                                    \
     {                                                                                                                                      \
         T lane[LANES];                                                                                                                     \
         int64_t first = 0;                                                                                                                 \
         for (int l = 0; l < LANES; l++)                                                                                                    \
-            lane[l] = (x)[0];                                                                                                              \
+            lane[l] = (T)(least);                                                                                                          \
         for (; first + LANES <= (n); first += LANES) {                                                                                     \
             _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = (x)[first + l] > lane[l] ? (x)[first + l] : lane[l];             \
         }                                                                                                                                  \

@@ -9,7 +9,7 @@
         T lane[LANES], top;                                                                                                                \
         double sum[LANES] = {0};                                                                                                           \
         int64_t first;                                                                                                                     \
-        TOP_OF_ROW(T, x, n, top)                                                                                                           \
+        TOP_OF_ROW(T, x, n, x[0], top)                                                                                                     \
         for (first = 0; first + LANES <= n; first += LANES) {                                                                              \
             _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += exp_##suffix(x[first + l] - top);                                \
         }                                                                                                                                  \
@@ -30,10 +30,7 @@
 ROWS(f32, float)
 ROWS(f64, double)
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-LossLoops JOIN(loss_loops_, VECTOR)(DType dtype);
-LossLoops JOIN(loss_loops_, VECTOR)(DType dtype) {
+LossLoops OF_VARIANT(loss_loops)(DType dtype) {
     static const LossLoops loops[2] = {{sums_f32, slopes_f32}, {sums_f64, slopes_f64}};
     return loops[dtype == F64];
 }

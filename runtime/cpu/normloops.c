@@ -2,9 +2,8 @@
  * once for each of vector.c's variants. */
 #include <math.h>
 
+#include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
-
-enum { LANES = 16 };
 
 /* sum of `term`, of element k, over the row. */
 #define SUM(sum, term)                                                                                                                     \
@@ -99,10 +98,7 @@ NORM(f64, double)
 
 #define LOOPS(name)                                                                                                                        \
     { name##_f32, name##_f64 }
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-NormLoop *JOIN(norm_loop_, VECTOR)(OpCode op, DType dtype);
-NormLoop *JOIN(norm_loop_, VECTOR)(OpCode op, DType dtype) {
+NormLoop *OF_VARIANT(norm_loop)(OpCode op, DType dtype) {
     static NormLoop *const loops[4][2] = {LOOPS(layer_norm), LOOPS(rms_norm), LOOPS(layer_norm_grad), LOOPS(rms_norm_grad)};
     const int which = op == OP_layer_norm ? 0 : op == OP_rms_norm ? 1 : op == OP_layer_norm_grad ? 2 : 3;
     return dtype_is_float(dtype) ? loops[which][dtype == F64] : NULL;

@@ -26,7 +26,7 @@
         enum { c = 0 };                                                                                                                    \
         __VA_ARGS__;                                                                                                                       \
     }
-#define ROW_TOP(T, most) TOP_OF_ROW(T, x, n, most[0])
+#define ROW_TOP(T, most) TOP_OF_ROW(T, x, n, x[0], most[0])
 #define ROW_SUM(sum, term)                                                                                                                 \
     {                                                                                                                                      \
         double lane[LANES] = {0};                                                                                                          \
@@ -134,10 +134,7 @@ ALL(f64, double)
         }                                                                                                                                  \
     }
 
-#define NAME(variant) NAME_(variant)
-#define NAME_(variant) row_loop_##variant
-RowLoop *NAME(VECTOR)(OpCode op, DType dtype, bool contiguous);
-RowLoop *NAME(VECTOR)(OpCode op, DType dtype, bool contiguous) {
+RowLoop *OF_VARIANT(row_loop)(OpCode op, DType dtype, bool contiguous) {
     static RowLoop *const loops[4][2][2] = {ENTRY(softmax), ENTRY(log_softmax), ENTRY(softmax_grad), ENTRY(log_softmax_grad)};
     const int which = op == OP_softmax ? 0 : op == OP_log_softmax ? 1 : op == OP_softmax_grad ? 2 : 3;
     return dtype_is_float(dtype) ? loops[which][dtype == F64][contiguous] : NULL;

@@ -42,10 +42,7 @@ SUM(f64, double, double)
 SUM(i32, int32_t, uint32_t)
 SUM(i64, int64_t, uint64_t)
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-SumLoops JOIN(sum_loops_, VECTOR)(DType dtype);
-SumLoops JOIN(sum_loops_, VECTOR)(DType dtype) {
+SumLoops OF_VARIANT(sum_loops)(DType dtype) {
     static const SumLoops loops[NDTYPES] = {
         {add_rows_f32, sum_run_f32}, {add_rows_f64, sum_run_f64}, {add_rows_i32, sum_run_i32}, {add_rows_i64, sum_run_i64}};
     return loops[dtype];

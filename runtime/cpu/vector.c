@@ -1,24 +1,15 @@
 /* vector: see vector.h. attentionloops.c, batchloops.c, depthwiseloops.c, elements.c, lossloops.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
 #include "runtime/cpu/vector.h"
 
-#define DECLARE(variant)                                                                                                                   \
-    ElementLoop *element_loop_##variant(OpCode op, const Attr *attr, DType in, DType out);                                                 \
-    RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);                                                                  \
-    SumLoops sum_loops_##variant(DType dtype);                                                                                             \
-    NormLoop *norm_loop_##variant(OpCode op, DType dtype);                                                                                 \
-    BatchNormLoop *batch_loop_##variant(DType dtype);                                                                                      \
-    AttentionLoops attention_loops_##variant(DType dtype);                                                                                 \
-    LossLoops loss_loops_##variant(DType dtype);                                                                                           \
-    DepthwiseLoops depthwise_loops_##variant(DType dtype);
 #define VARIANT(variant)                                                                                                                   \
     {                                                                                                                                      \
         element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant, batch_loop_##variant,                        \
             attention_loops_##variant, loss_loops_##variant, depthwise_loops_##variant                                                     \
     }
-DECLARE(base)
+DECLARE_LOOPS(base)
 #ifdef PRUN_VECTORS
-DECLARE(avx2)
-DECLARE(avx512)
+DECLARE_LOOPS(avx2)
+DECLARE_LOOPS(avx512)
 #endif
 
 static const VectorLoops variants[] = {
@@ -31,7 +22,7 @@ static const VectorLoops variants[] = {
 
 int vector_variants(void) {
 #ifdef PRUN_VECTORS
-    if (!__builtin_cpu_supports("avx2")) return 1;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl");
     return wide ? 3 : 2;

@@ -67,3 +67,22 @@ typedef struct VectorLoops {
 int vector_variants(void);
 const VectorLoops *vector_variant(int i);
 SumLoops sum_loops(DType dtype); /* of the widest */
+
+/* What each variant has. */
+#define DECLARE_LOOPS(variant)                                                                                                             \
+    ElementLoop *element_loop_##variant(OpCode op, const Attr *attr, DType in, DType out);                                                 \
+    RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);                                                                  \
+    SumLoops sum_loops_##variant(DType dtype);                                                                                             \
+    NormLoop *norm_loop_##variant(OpCode op, DType dtype);                                                                                 \
+    BatchNormLoop *batch_loop_##variant(DType dtype);                                                                                      \
+    AttentionLoops attention_loops_##variant(DType dtype);                                                                                 \
+    LossLoops loss_loops_##variant(DType dtype);                                                                                           \
+    DepthwiseLoops depthwise_loops_##variant(DType dtype);
+/* In the files that are compiled for each: those of this one, by their names. */
+#ifdef VECTOR
+#define DECLARE_LOOPS_(variant) DECLARE_LOOPS(variant)
+DECLARE_LOOPS_(VECTOR)
+#define OF_VARIANT(name) OF_VARIANT_(name, VECTOR)
+#define OF_VARIANT_(name, variant) OF_VARIANT__(name, variant)
+#define OF_VARIANT__(name, variant) name##_##variant
+#endif

@@ -111,6 +111,25 @@ Test(functions, near_ones_give_the_digits_of_those_of_all_numbers) {
     cr_assert_eq(float_bits(normal_near_f32(-NEAR_BELL)), float_bits(normal_f32(-NEAR_BELL)));
 }
 
+static void check_fused(float a, float b, float c) {
+    const float right = fmaf(a, b, c), got = fused_by_f64(a, b, c);
+    cr_assert(isnan(right) ? isnan(got) : float_bits(right) == float_bits(got), "%a * %a + %a is %a, not %a", (double)a, (double)b,
+              (double)c, (double)right, (double)got);
+}
+
+/* Of any numbers, and of sums that are halfway between two floats but for what f64 loses of them: by their last bits, and where floats are as small as can be. */
+Test(functions, fused_operations_are_rounded_once) {
+    uint64_t random = 7;
+    for (int i = 0; i < DENSE; i++) {
+        const uint64_t bits = random_next(&random);
+        const float sign = bits & 1 ? 1 : -1;
+        check_fused((float)sample(i, true, &random), (float)sample(3 * i, true, &random), (float)sample(7 * i, true, &random));
+        check_fused((float)(4097 + 2 * (bits >> 1 & 511)), (float)(4097 + 2 * (bits >> 10 & 511)),
+                    ldexpf(sign, (int)(bits >> 24 & 31) - 60));
+        check_fused((1 + 0x1p-23f) * 0x1p-75f, (1 - 0x1p-23f) * 0x1p-75f, sign * bits_float(1 << 21 | (uint32_t)(bits >> 40 & 1023)));
+    }
+}
+
 /* libm's pow of long double has more digits than f64. */
 Test(functions, powers_are_within_their_error) {
     uint64_t random = 5;
