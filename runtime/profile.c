@@ -12,7 +12,7 @@
 #include "runtime/exec.h"
 #include "runtime/lanes.h"
 
-enum { MAX_TRACED = 20, NAME_BYTES = 96 };
+enum { MAX_TRACED = 20, NAME_BYTES = 96, TRACED_BYTES = 1 << 16 };
 
 /* What an action does, once for each action of each driven rank. */
 typedef struct Work {
@@ -425,39 +425,73 @@ static void put_names(const Profile *profile, Text *text) {
 }
 
 /* To a file that becomes the one at path. */
-static bool append(const char *part, const char *path, const char *mode, const Text *text, Error *error) {
+static bool append(const char *part, const char *path, const char *mode, const char *text, Error *error) {
     FILE *file = fopen(part, mode);
-    bool ok = file && fwrite(text->at, 1, text->n, file) == text->n;
+    bool ok = file && fputs(text, file) >= 0;
     int failed = errno;
     if (file && fclose(file) != 0 && ok) ok = false, failed = errno;
     return ok || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(failed));
 }
 
+/* The longest line, and the longest beginning of lines that has room; both with their ends. */
+static size_t longest_line(const Text *text) {
+    size_t longest = 0, n;
+    for (size_t at = 0; at < text->n; at += n) {
+        n = (size_t)((const char *)memchr(text->at + at, '\n', text->n - at) - (text->at + at)) + 1;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+static size_t whole_lines(const char *text, size_t n, size_t room) {
+    if (n <= room) return n;
+    while (text[room - 1] != '\n')
+        room--;
+    return room;
+}
+
+/* Lines of all processes to process 0, which writes them: some of each at a time, so that it needs little memory. *written: as far as that went well. Collective. */
+static bool write_lines(Comm *comm, const Text *text, const char *part, const char *path, bool *written, Error *error) {
+    uint64_t width = longest_line(text) + 1, left = text->n;
+    if (!comm_most(comm, &width, error)) return false;
+    if (width < TRACED_BYTES) width = TRACED_BYTES;
+    char *own = malloc(width), *all = comm->process == 0 ? malloc(width * (size_t)comm->nprocesses) : NULL;
+    bool ok = comm_agree(comm, (own && (all || comm->process != 0)) || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    for (size_t at = 0, n; ok; at += n) {
+        left = text->n - at;
+        n = whole_lines(text->at + at, left, width - 1);
+        ok = comm_most(comm, &left, error);
+        if (!ok || left == 0) break;
+        memcpy(own, text->at + at, n);
+        own[n] = '\0';
+        ok = comm->table->gather_text(comm, own, (int)width, all, error);
+        for (int p = 0; ok && *written && comm->process == 0 && p < comm->nprocesses; p++)
+            *written = append(part, path, "a", all + (size_t)p * width, error);
+    }
+    free(own);
+    free(all);
+    return ok;
+}
+
 bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error) {
-    Text text = {0};
-    bool ok = true, first = comm->nprocesses == 1 || comm->process == comm->node_first;
-    bool last = comm->nprocesses == 1 || comm->local_rank + 1 == comm->nlocal;
-    /* Ranks of a node share a clock: time 0 is where rank 0's first step began. Other nodes' is where their own did. */
-    double zero = profile->zero;
-    if (!comm->table->broadcast(comm, &zero, sizeof zero, error)) return false;
-    if (comm->nprocesses > 1 && comm->node_first == 0) profile->zero = zero;
-    if (first) text_printf(&text, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    Text text = {0}, part = {0};
+    double zero = profile->zero, ahead = 0; /* time 0 is where rank 0's first step began */
+    if (!comm_clock(comm, &ahead, error) || !comm->table->broadcast(comm, &zero, sizeof zero, error)) return false;
+    profile->zero = zero + ahead;
     put_names(profile, &text);
     for (int i = 0; i < profile->events.n; i++)
         put_event(profile, &profile->events.at[i], &text);
-    if (last) text_printf(&text, "{\"name\": \"end\", \"ph\": \"M\", \"pid\": %d, \"args\": {}}\n]}\n", profile->executor->cursors[0].rank);
     /* The name appears when the file is whole. */
-    Text part = {0};
     text_printf(&part, file_kind(path) ? "%s" : "%s.tmp", path);
-    bool all = true;
-    for (int p = 0; all && p < comm->nprocesses; p++) { /* in turn */
-        if (p == comm->process) ok = append(part.at, path, first ? "w" : "a", &text, error);
-        if (p == comm->process && ok && last && strcmp(part.at, path) != 0)
-            ok = rename(part.at, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
-        all = comm_agree(comm, ok, error);
-    }
-    if (!all && first && strcmp(part.at, path) != 0) unlink(part.at);
+    const bool writes = comm->process == 0, renames = writes && strcmp(part.at, path) != 0;
+    bool written = !writes || append(part.at, path, "w", "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n", error);
+    const bool together = write_lines(comm, &text, part.at, path, &written, error);
+    if (writes && written && together)
+        written =
+            append(part.at, path, "a", "{\"name\": \"end\", \"ph\": \"M\", \"pid\": 0, \"args\": {}}\n]}\n", error) &&
+            (!renames || rename(part.at, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno)));
+    if (renames && !(written && together)) unlink(part.at);
     text_finish(&part);
     text_finish(&text);
-    return all;
+    return together && comm_agree(comm, written, error);
 }

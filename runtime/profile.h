@@ -23,7 +23,7 @@ bool profile_measure(Profile *profile, Error *error);
 bool profile_peaks(const Profile *profile, double *flops, double *bytes); /* what was measured there, a second; false: nothing was */
 /* The table of --profile, of the first rank that this process drives. */
 bool profile_report(Profile *profile, Text *text, Error *error);
-/* --trace: the events of all ranks as Chrome's and Perfetto's JSON, into one file on each node. Collective. */
+/* --trace: the events of all ranks as Chrome's and Perfetto's JSON, into a file that process 0 writes, on one clock. Collective. */
 bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error);
 
 /* ---------------------------------------------------------------- peak.c */

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Two nodes: network namespaces of this machine with a link between them and a host name each, so that mpirun starts ranks on both and they talk by TCP; or a prun on each, without MPI.
+"""Two nodes: network namespaces of this machine with a link between them and a host name each, so that mpirun starts ranks on both and they talk by TCP; or a prun on each, without MPI. The second node has another clock.
 
 As root, with ip of iproute2 and unshare, nsenter of util-linux; skipped otherwise. The namespaces live as long as the two processes that hold them.
 """
+import json
 import os
 import re
 import shutil
@@ -12,16 +13,18 @@ import time
 import harness
 from ddp import LINE
 from harness import Case, run
+from pages import elements
 from killed import gone
 
 LINK = "10.77.0.%d/24"
 SMALL = "-D", "in_dim=64", "-D", "batch=32"
+AHEAD_S = 1000  # that the second node's clock is before the first one's
 ENDS_S = 30  # in which a job ends of which one rank is gone; it takes two
 
 
 def inside(holder, *command):
     """A command in the namespaces of a process."""
-    return ["nsenter", "-t", str(holder), "-n", "-u", *command]
+    return ["nsenter", "-t", str(holder), "-n", "-u", "--time=/proc/%s/ns/time_for_children" % holder, *command]
 
 
 class TwoNodes(Case):
@@ -29,7 +32,7 @@ class TwoNodes(Case):
         super().setUp()
         if harness.mpirun is None or os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
             self.skipTest("needs mpirun, root, ip, unshare and nsenter")
-        self.node = [self.hold("node%d" % i) for i in (1, 2)]
+        self.node = [self.hold("node%d" % i, ahead) for i, ahead in ((1, 0), (2, AHEAD_S))]
         one, two = self.node
         self.ok(run(inside(one, "ip", "link", "add", "link1", "type", "veth", "peer", "name", "link2", "netns", str(two))))
         for i, node in enumerate(self.node, 1):
@@ -38,9 +41,9 @@ class TwoNodes(Case):
         self.write("agent", "#!/bin/sh\nshift\nexec %s sh -c \"$*\"\n" % " ".join(inside(two)))  # instead of ssh; its first word is the node
         os.chmod(self.path("agent"), 0o755)
 
-    def hold(self, name):
+    def hold(self, name, ahead):
         """The process that holds a node's namespaces."""
-        job = harness.started(["unshare", "--net", "--uts", "sh", "-c", "hostname %s && echo ready && exec sleep 1000" % name], self)
+        job = harness.started(["unshare", "--net", "--uts", "--time", "--monotonic", str(ahead), "sh", "-c", "hostname %s && echo ready && exec sleep 1000" % name], self)
         if job.stdout.readline() != b"ready\n":
             self.skipTest("no namespaces here: " + job.communicate()[1].decode())
         return job.pid
@@ -86,6 +89,27 @@ class TwoNodes(Case):
                 self.assertEqual(there.texts(), here.texts())
                 sent = int(re.search(r"by the busiest, (\d+) by the idlest", there.out)[1])
                 self.assertGreater(self.link_bytes() - before, sent * len(there.texts()) // 4, "what crossed the link")
+
+    def test_trace_and_report_have_one_clock(self):
+        plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 4, *SMALL)
+        clocks = [float(self.ok(run(inside(node, "python3", "-c", "import time; print(time.monotonic())"))).out) for node in self.node]
+        self.assertAlmostEqual(clocks[1] - clocks[0], AHEAD_S, delta=ENDS_S)
+        began = time.monotonic()
+        self.ok(run(self.command("--trace", "trace.json", "--report", "run.html", plan), cwd=self.folder))
+        most = time.monotonic() - began
+        events = [event for event in json.loads(self.read("trace.json"))["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual({event["pid"] for event in events}, {0, 1, 2, 3})
+        waits = {}  # (step, step of the plan) -> begin and end of each rank's wait for the same communication
+        for event in events:
+            self.assertTrue(-0.05e6 < event["ts"] < most * 1e6, event)
+            if event["name"].startswith("wait all_reduce"):
+                waits.setdefault((event["args"]["step"], event["args"]["plan_step"]), {})[event["pid"]] = (event["ts"], event["ts"] + event["dur"])
+        self.assertGreater(len(waits), 10)
+        early = [max(begin for begin, _ in of.values()) - min(end for _, end in of.values()) for of in waits.values()]
+        self.assertLess(sorted(early)[len(early) // 2], 50000, "no rank has a sum, in microseconds, before the last one has come to it; clocks are compared to half a barrier")
+        measured = elements(self.read("run.html").decode())["run"]
+        self.assertEqual((measured["nodes"], [lane["node"] for lane in measured["lanes"]]), (2, [0, 0, 1, 1]))
+        self.assertLess(max(event[3] for lane in measured["lanes"] for event in lane["events"]), most * 1e9)
 
     def test_the_toymodel_on_two_nodes_of_four(self):
         """samples/ddp_toymodel.dsl: a line of each of eight ranks, with its process and its number on its node."""
