@@ -32,6 +32,12 @@ typedef struct Counted {
     Arena *arena;
 } Counted;
 
+static void more_of_plan(void *context, PlanData *data) {
+    const Counted *counted = context;
+    report_machine(&data->json, counted->machine);
+    data_files(data);
+}
+
 static void more_of_role(void *context, PlanData *data, int program, int number) {
     const Counted *counted = context;
     Arena *arena = counted->arena;
@@ -66,7 +72,7 @@ bool diff_report(const char *path, const char *const plan_path[2], const Plan *c
     for (int s = 0; s < 2; s++) {
         Counted counted = {.plan = plan[s], .machine = machine, .arena = arena};
         plan_data(&page.element[s == 0 ? ELEMENT_PLAN : ELEMENT_OTHER], plan[s],
-                  &(PlanMore){.context = &counted, .path = plan_path[s], .role = more_of_role});
+                  &(PlanMore){.context = &counted, .path = plan_path[s], .plan = more_of_plan, .role = more_of_role});
     }
     Text text = {0};
     page_print(&text, &page);

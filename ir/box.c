@@ -3,6 +3,7 @@
 #include "ir/layout.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const comm_name[NCOMMS] = {
@@ -567,6 +568,40 @@ bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int n
             more = send_shares(&m, &parts, rank, fn, context);
     arena_finish(&m.arena);
     return more;
+}
+
+/* ---------------------------------------------------------------- how much that is */
+
+typedef struct PieceCount {
+    int64_t *received, *sent; /* per rank */
+} PieceCount;
+
+static bool count_piece(void *context, const Piece *piece) {
+    PieceCount *count = context;
+    if (piece->from == piece->to) return true;
+    count->received[piece->to] += piece->count;
+    count->sent[piece->from] += piece->count;
+    return true;
+}
+
+static void add_rank(Traffic *traffic, int64_t elements) {
+    traffic->total += elements;
+    if (elements > traffic->max) traffic->max = elements;
+}
+
+void pieces_count(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent) {
+    PieceCount count = {0};
+    count.received = calloc((size_t)nranks * 2, sizeof *count.received);
+    if (!count.received) abort();
+    count.sent = count.received + nranks;
+    for (int rank = 0; rank < nranks; rank++)
+        pieces_received(from, to, shape, nranks, rank, count_piece, &count);
+    *received = *sent = (Traffic){0};
+    for (int rank = 0; rank < nranks; rank++) {
+        add_rank(received, count.received[rank]);
+        add_rank(sent, count.sent[rank]);
+    }
+    free(count.received);
 }
 
 void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {

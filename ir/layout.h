@@ -252,6 +252,12 @@ typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enum
 bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
 /* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */
 bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
+/* What all ranks together, and the busiest, receive or send: elements, or bytes where that is said. */
+typedef struct Traffic {
+    int64_t total, max;
+} Traffic;
+/* Counts the pieces of all ranks, one by one: as many as there are pairs of ranks, at worst. */
+void pieces_count(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent);
 /* Makes *from and *to, of a communication of this kind, those between which its pieces are the pieces of pieces_received and pieces_sent. In
  * an all_reduce or reduce_scatter every group of ranks along the digits summed works for itself, as in libraries: digits that neither layout has
  * become partial in both, which keeps the groups apart. Other kinds stay as they are. Boxes do not change. */

@@ -362,7 +362,10 @@ static void write_role(PlanData *data, const PlanMore *more, int program, int nu
     json_int(json, "arena", role->arena_bytes);
     write_instances(data, program_graph(data->plan, program), of, role);
     write_steps(data, role);
-    if (more != NULL && more->role != NULL) more->role(more->context, data, program, number);
+    if (more != NULL && more->role != NULL)
+        more->role(more->context, data, program, number);
+    else
+        write_moved(data, program_graph(data->plan, program), role);
     json_end(json);
 }
 
@@ -394,7 +397,7 @@ static void write_program(PlanData *data, const PlanMore *more, int number) {
 
 /* ---------------------------------------------------------------- all of it */
 
-static void write_files(PlanData *data) {
+void data_files(PlanData *data) {
     const Graph *graph = &data->plan->graph;
     json_array(&data->json, "files");
     for (int f = 0; f < graph->files.n; f++) {
@@ -425,8 +428,10 @@ void plan_data(Text *text, const Plan *plan, const PlanMore *more) {
     write_dims(&data);
     write_axes(&data);
     if (more != NULL && more->path != NULL) json_text(&data.json, "file", more->path);
-    if (more == NULL || more->plan == NULL) write_files(&data);
-    if (more != NULL && more->plan != NULL) more->plan(more->context, &data);
+    if (more != NULL)
+        more->plan(more->context, &data);
+    else
+        data_files(&data);
     write_states(&data, &plan->graph, 0);
     json_array(json, "programs");
     for (int p = 0; p < plan->programs.n; p++)

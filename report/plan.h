@@ -30,8 +30,9 @@ void columns_place(ColumnTable *columns, Span span);       /* the same, of colum
 void data_text(PlanData *data, const char *text);          /* the number of a text, as a field */
 int64_t nanoseconds(double seconds);                       /* rounded */
 const Graph *program_graph(const Plan *plan, int program); /* that it computes */
+void data_files(PlanData *data);                           /* member `files`, without their texts */
 
-/* What is known beside the plan: each adds members to the object that is open. NULL: nothing. */
+/* What is known beside the plan: each adds members to the object that is open; plan adds `files` for one. program NULL: nothing; role NULL: `comms` are counted. */
 typedef struct PlanMore {
     void *context;
     const char *path; /* of the plan, NULL: it is not named */
@@ -41,6 +42,9 @@ typedef struct PlanMore {
 } PlanMore;
 /* Appends the element `plan`'s JSON. text_of: per Span.file the text of the source, NULL: of none; more NULL: nothing. */
 void plan_data(Text *text, const Plan *plan, const PlanMore *more);
+
+/* moved.c: member `comms` of a role, where nobody knows more of it. */
+void write_moved(PlanData *data, const Graph *graph, const Role *role);
 
 /* Lifetimes: per instance of the role the steps from which on and up to which it is there, -1: none. From the step that begins to write it to the last that reads it; a
  * fused step is one; what is reported lasts until the end. */

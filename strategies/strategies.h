@@ -84,11 +84,6 @@ typedef struct ConversionStep {
     Layout to;
 } ConversionStep;
 
-/* Elements, global or per worst rank. */
-typedef struct Traffic {
-    int64_t total, max;
-} Traffic;
-
 /* What a step, or several, take: the messages that a rank waits for, one after another, and the bytes of the busiest rank over the slowest link that they take. */
 typedef struct MoveSeconds {
     int64_t messages;

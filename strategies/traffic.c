@@ -32,37 +32,6 @@ static int64_t bound_total(const Pair *pair) {
     return pair->cells * (pair->terms + pair->needers - 1) - pair_overlap_pieces(pair);
 }
 
-/* ---- counting the pieces themselves: for what the formulas below leave out */
-
-typedef struct PieceCount {
-    int64_t *received, *sent;
-} PieceCount;
-
-static bool piece_count(void *context, const Piece *piece) {
-    PieceCount *count = context;
-    if (piece->from == piece->to) return true;
-    count->received[piece->to] += piece->count;
-    count->sent[piece->from] += piece->count;
-    return true;
-}
-
-static void traffic_by_pieces(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent) {
-    PieceCount count = {0};
-    count.received = calloc((size_t)nranks * 2, sizeof *count.received);
-    if (!count.received) abort();
-    count.sent = count.received + nranks;
-    for (int rank = 0; rank < nranks; rank++)
-        pieces_received(from, to, shape, nranks, rank, piece_count, &count);
-    *received = *sent = (Traffic){0};
-    for (int rank = 0; rank < nranks; rank++) {
-        received->total += count.received[rank];
-        sent->total += count.sent[rank];
-        received->max = max64(received->max, count.received[rank]);
-        sent->max = max64(sent->max, count.sent[rank]);
-    }
-    free(count.received);
-}
-
 /* ---- exchange without partial sums */
 
 static bool link_is_fixed(const Pair *pair, int from_atom, int to_atom) {
@@ -188,7 +157,7 @@ static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
 static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent) {
     *received = *sent = (Traffic){0};
     if (!pair->refined) {
-        traffic_by_pieces(pair->from, pair->to, pair->shape, pair->nranks, received, sent);
+        pieces_count(pair->from, pair->to, pair->shape, pair->nranks, received, sent);
         return;
     }
     if (pair->aligned && pair_part(pair) % (pair_in_place(pair) ? pair->owners : pair->needers) == 0)
@@ -207,7 +176,7 @@ static void exchange_traffic(const Pair *pair, Traffic *received, Traffic *sent)
         Links ignored;
         halo_count(&machine_cpu, pair, received, sent, &ignored);
     } else {
-        traffic_by_pieces(pair->from, pair->to, pair->shape, pair->nranks, received, sent);
+        pieces_count(pair->from, pair->to, pair->shape, pair->nranks, received, sent);
     }
 }
 
@@ -250,7 +219,7 @@ void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Sha
         return;
     }
     if (pinned(from, to)) {
-        traffic_by_pieces(from, to, shape, nranks, received, sent);
+        pieces_count(from, to, shape, nranks, received, sent);
         return;
     }
     Pair pair;
@@ -279,7 +248,7 @@ int64_t traffic_exchange(const Layout *from, const Layout *to, const Shape *shap
     Layout a, b;
     Traffic received, sent;
     if (pins_leave(from, to, &nranks, &a, &b)) return traffic_exchange(&a, &b, shape, nranks);
-    if (pinned(from, to)) return traffic_by_pieces(from, to, shape, nranks, &received, &sent), received.total;
+    if (pinned(from, to)) return pieces_count(from, to, shape, nranks, &received, &sent), received.total;
     Pair pair;
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
     assert(legal && pair.terms == 1);
@@ -296,7 +265,7 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
         return;
     }
     if (pinned(from, to)) { /* an exchange is at the bound */
-        traffic_by_pieces(from, to, shape, nranks, bound, &sent);
+        pieces_count(from, to, shape, nranks, bound, &sent);
         return;
     }
     bool legal = pair_init(&pair, from, to, shape, nranks, NULL);

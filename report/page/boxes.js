@@ -130,19 +130,42 @@ function ownersOf(move, rank, part) {
     return move.owners.get(needs * move.nranks + part) || move.needers.get(needs);
 }
 
+/* The first of so many parts, which follow each other, that ends behind a place. */
+function firstPart(count, rangeAt, place) {
+    let low = 0, high = count;
+    while (low < high) {
+        const middle = (low + high) >> 1;
+        if (rangeAt(middle)[1] <= place) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Of ranks, ascending, the place of one; -1: it is not among them. */
+function placeOf(ranks, rank) {
+    const at = lowerBound(ranks, rank, (r) => r);
+    return ranks[at] === rank ? at : -1;
+}
+
 /* The parts of the source that a box meets: fn(part as a rank's number, the piece's box). */
 function eachPart(move, box, fn) {
     const walk = (dim, part, piece) => {
         if (dim === box.length) return fn(part, piece);
-        const digits = move.from.dims[dim];
-        for (let i = 0; i < parts(digits); i++) {
-            const number = numberOf(digits, i);
-            const range = dimRange(move.from, dim, move.shape[dim], number);
-            const meet = [Math.max(range[0], box[dim][0]), Math.min(range[1], box[dim][1])];
-            if (meet[0] < meet[1]) walk(dim + 1, part + number, [...piece, meet]);
+        const digits = move.from.dims[dim], count = parts(digits), rangeAt = (i) => dimRange(move.from, dim, move.shape[dim], numberOf(digits, i));
+        for (let i = move.from.halos[dim] ? 0 : firstPart(count, rangeAt, box[dim][0]); i < count; i++) {
+            const range = rangeAt(i), meet = [Math.max(range[0], box[dim][0]), Math.min(range[1], box[dim][1])];
+            if (meet[0] < meet[1]) walk(dim + 1, part + numberOf(digits, i), [...piece, meet]);
+            else if (range[0] >= box[dim][1] && !move.from.halos[dim]) break;
         }
     };
     walk(0, move.from.pin ? move.from.pin.value * move.from.pin.stride : 0, []);
+}
+
+/* Where nothing is added up a rank has at most one piece for another: of its own part. */
+function pieceFrom(move, rank, sender) {
+    if (!holdsAny(move.from, sender) || rank - only(move.source, rank) + only(move.source, sender) !== sender) return [];
+    const box = boxMeet(boxOf(move.from, move.shape, sender), boxOf(move.to, move.shape, rank)), elements = boxElements(box);
+    return elements > 0 ? [{ from: sender, to: rank, round: 0, box, elements }] : [];
 }
 
 /* What rank receives, copies from itself included: {from, to, round, box, elements}. Round 0: parts or terms; 1: shares that others added up.
@@ -150,6 +173,7 @@ function eachPart(move, box, fn) {
 function piecesReceived(move, rank, sender) {
     const pieces = [], wanted = (from) => sender === undefined || from === sender;
     if (!holdsAny(move.to, rank)) return pieces;
+    if (move.terms === 1 && sender !== undefined) return pieceFrom(move, rank, sender);
     eachPart(move, boxOf(move.to, move.shape, rank), (part, box) => {
         const elements = boxElements(box);
         const base = rank - only(move.source, rank) + part;
@@ -157,10 +181,10 @@ function piecesReceived(move, rank, sender) {
             if (wanted(base)) pieces.push({ from: base, to: rank, round: 0, box, elements });
             return;
         }
-        const owners = ownersOf(move, rank, part), givers = sender === undefined ? owners : [...new Set([sender, rank])].filter((r) => owners.includes(r));
+        const owners = ownersOf(move, rank, part), givers = sender === undefined ? owners : [...new Set([sender, rank])].filter((r) => placeOf(owners, r) >= 0);
         const terms = sender === undefined ? [...Array(move.terms).keys()] : [indexOf(move.summed, sender)];
         for (const owner of givers) {
-            const range = divide([0, elements], owners.length, owners.indexOf(owner)), count = range[1] - range[0];
+            const range = divide([0, elements], owners.length, placeOf(owners, owner)), count = range[1] - range[0];
             if (count === 0) continue;
             if (owner !== rank) pieces.push({ from: owner, to: rank, round: 1, box, elements: count });
             for (const term of owner === rank ? terms : []) {

@@ -7,6 +7,11 @@ function axisCell(plan, digits, prefix, kind) {
     return el("i", { class: kind, style: kind === "part" ? { background } : null }, prefix + names.map((n) => n.name).join("·"));
 }
 
+/* A name that may go on in the next line behind its dots. */
+function breakable(name) {
+    return name.split(".").map((word, i) => (i > 0 ? [".", el("wbr"), word] : word));
+}
+
 /* The chip of a layout of a tensor of this type. */
 function chip(plan, layout, type) {
     const cells = layout.dims.map((digits, dim) => {

@@ -150,7 +150,7 @@ function compareCommTable(app, other, rows) {
     if (rows.length === 0) return el("p", { class: "dim" }, "All conversions are the same.");
     const lines = (x, groups) => (groups.length === 0 ? el("span", { class: "dim" }, "none") : groups.map((g) => el("div", {}, `${g.kind} `, arrowChips(x.plan, g.layouts[0], g.layouts[1], g.type), g.list.length > 1 && el("span", { class: "count" }, `× ${g.list.length}`))));
     return el("div", { class: "scroll" }, sortableTable([
-        { head: "value", class: "name", cell: (r) => el("span", { title: r.name }, el("b", {}, r.name), el("span", { class: "dim" }, ` ${r.phase}`)), sort: (r) => r.name },
+        { head: "value", class: "name", cell: (r) => el("span", { title: r.name }, el("b", {}, breakable(r.name)), el("span", { class: "dim" }, ` ${r.phase}`)), sort: (r) => r.name },
         { head: "waiting", class: "num", cell: (r) => difference(r.wasWaited, r.wasWaited + r.waited, time), sort: (r) => Math.abs(r.waited) },
         { head: "received by all", class: "num", cell: (r) => difference(r.wasReceived, r.wasReceived + r.received, bytes), sort: (r) => Math.abs(r.received) },
         { head: "A", cell: (r) => lines(app, r.a) }, { head: "B", cell: (r) => lines(other, r.b) },
@@ -181,7 +181,7 @@ function compareLayoutTable(app, other, rows) {
     if (rows.length === 0) return el("p", { class: "dim" }, "All operators of both nets have equal strategies and layouts.");
     const side = (x, f) => [f.layout && chip(x.plan, f.layout, f.type), " ", el("code", {}, f.strategy)];
     return el("div", { class: "scroll" }, sortableTable([
-        { head: "operator", cell: (r) => [el("b", {}, r.nodes.length > 1 ? r.name : r.nodes[0].name), r.nodes.length > 1 && el("span", { class: "count" }, `× ${r.nodes.length}`), el("span", { class: "dim" }, ` ${r.nodes[0].op}`)], sort: (r) => r.name },
+        { head: "operator", cell: (r) => [el("b", {}, breakable(r.nodes.length > 1 ? r.name : r.nodes[0].name)), r.nodes.length > 1 && el("span", { class: "count" }, `× ${r.nodes.length}`), el("span", { class: "dim" }, ` ${r.nodes[0].op}`)], sort: (r) => r.name },
         { head: "A", cell: (r) => side(app, r.a) }, { head: "B", cell: (r) => side(other, r.b) },
     ], rows, { limit: 100, row: (r) => pressable(() => app.choose({ kind: "node", id: r.nodes[0].id })) }));
 }

@@ -24,13 +24,17 @@ function commGroups(app) {
 }
 
 function commGroupsMake(app) {
-    const { role, nodes, values } = app.program;
-    const groups = groupBy(role.comms, (c) => `${pattern(c.name)} ${c.kind} ${c.layouts[0].text} ${c.layouts[1].text}`);
-    return [...groups.values()].map((list) => ({
+    const groups = groupBy(app.program.role.comms, (c) => `${pattern(c.name)} ${c.kind} ${c.layouts[0].text} ${c.layouts[1].text}`);
+    return [...groups.values()].map((list) => commGroup(app, list)).sort((a, b) => waitOf(app, b) - waitOf(app, a) || b.waited - a.waited || b.received - a.received);
+}
+
+function commGroup(app, list) {
+    const { nodes, values } = app.program;
+    return {
         name: list.length > 1 ? pattern(list[0].name) : list[0].name, kind: list[0].kind, list, layouts: list[0].layouts, first: list[0], type: values[list[0].value].type,
         waited: sum(list, (c) => c.waited), ns: sum(list, (c) => c.ns), received: sum(list, (c) => Math.max(c.received.total, sendsOnly(c) ? c.sent.total : 0)), busiest: sum(list, (c) => (sendsOnly(c) ? c.sent.max : c.received.max)), least: sum(list, (c) => c.least.total),
         others: sum(list, othersWait), measured: sum(list, (c) => c.measuredWait), late: sum(list, (c) => c.late), phase: PHASES[nodes[values[list[0].value].node].phase],
-    })).sort((a, b) => waitOf(app, b) - waitOf(app, a) || b.waited - a.waited || b.received - a.received);
+    };
 }
 
 /* Between stages of a pipeline: what is waited for longer than the communication takes, until the other stage has come to it. */
@@ -51,7 +55,7 @@ function waitFindings(app, latencySaid) {
         return {
             kind: "waits", ns: waitOf(app, group), thing: { kind: "comm", id: group.list.reduce((a, b) => (b.waited > a.waited ? b : a)).id }, command: advice.command,
             text: `computing waits for the ${group.kind} of ${group.name}${group.list.length > 1 ? ` × ${group.list.length}` : ""}: ${bytes(group.received)} between all ranks, ${group.phase}`,
-            todo: `${causeText(app, group.first)}. ${advice.text}`,
+            todo: [`${causeText(app, group.first)}.`, !advice.unknown && advice.text].filter((x) => x).join(" "),
         };
     });
 }
@@ -83,7 +87,10 @@ function reasonText(plan, program, node) {
     return { [FROM.propagated]: "propagated", [FROM.batch]: "its batch is split", [FROM.whole]: "whole", [FROM.train]: "as in training", [FROM.search]: "found by the search", [FROM.state]: "as its state lies" }[why.from];
 }
 
-/* What can be done about a communication: {text, command}. */
+/* Of a page of a plan alone. */
+const REASONS_ELSEWHERE = "A plan alone has no reasons: the page of pcc --report says why it is so, and what to try.";
+
+/* What can be done about a communication: {text, command, better: something is known that costs less, unknown: nothing is known}. */
 function adviceFor(app, comm) {
     const { program, plan } = app, value = program.values[comm.value], maker = program.nodes[value.node], why = maker.why;
     const takers = takersOf(app, comm), asked = [maker, ...takers].find((n) => n.why && n.why.asked >= 0);
@@ -96,7 +103,7 @@ function adviceFor(app, comm) {
     if (better) return { text: `With ${forward.name} = ${better.strategy} ${bytes(better.less)} fewer would be moved around it, by its own decision. Try:`, command: whatIf(plan, forward.name, better.strategy), better: true };
     if (maker.op === "read") return { text: "The parameter is gathered for each use: it costs memory instead to keep it whole." };
     const explain = explainCommand(plan, forward.name);
-    if (!explain) return { text: "Why it is so pcc --explain says, with the command that made the plan: a plan alone has no reasons." };
+    if (!explain) return { text: REASONS_ELSEWHERE, unknown: true };
     return why && why.from === FROM.search ? { text: "The search weighed it: all other strategies that it tried take longer in all. The alternatives:", command: explain } : { text: "Why, and what else was considered:", command: explain };
 }
 
@@ -227,8 +234,6 @@ function measuredFindings(app) {
         if (r.ns > 0 && r.measured > 3 * usual * r.ns && over > 0.01 * app.run.raw.step.mean)
             found.push({ kind: "computes", ns: over, thing: { kind: "node", id: r.node }, text: `${r.op} takes ${time(r.measured)}, ${digits3(r.measured / r.ns)} times what was predicted; all kernels together ${digits3(usual)} times`, todo: "The kernel is slower than its bytes and FLOPs say. prun --profile names its peak; prun --calibrate tells pcc what this machine does." });
     }
-    for (const [what, { calls, measuredWait, late, node }] of app.run.alone)
-        found.push({ kind: "waits", ns: measuredWait - late, thing: { kind: "node", id: node }, text: `computing waits for ${plural(calls, what)} while data move`, todo: "pcc --report makes a page that has each with its bytes and its cause; prun --report adds a run to it." });
     const { late } = app.run, worst = app.program.role.comms.reduce((a, b) => (b.late > (a ? a.late : 0) ? b : a), null);
     const { mean } = app.run.raw.step, rest = mean - sum(app.program.nodes, (n) => n.measured) - app.run.waiting;
     if (rest > 0.25 * mean)

@@ -1,7 +1,7 @@
 /* Layout: who has which part of the chosen value, before and after a conversion or around an operator, and who sends what to whom. */
 
 /* Of pictures: least and most pixels across; most and least down as shares of what they are across; of a card behind another. */
-const PICTURE = { narrow: 140, wide: 310, most: 0.75, least: 0.28, card: 4, cards: 4 }, MATRIX_MOST = 16, RANKS_DRAWN = 4096;
+const PICTURE = { narrow: 140, wide: 310, most: 0.75, least: 0.28, card: 4, cards: 4 }, MATRIX_MOST = 16, RANKS_DRAWN = 4096, BOXES_MOST = 256;
 
 function layoutSection(app) {
     const view = { app, tab: null };
@@ -64,7 +64,7 @@ function layoutFigures(view) {
     }
     if (tab.kind === "move") replace(view.figures, moveFigures(app, tab));
     else if (tab.kind === "operator") replace(view.figures, operatorFigures(app, tab.node));
-    else replace(view.figures, meshFigure(app), tensorFigure(app, "as it lies", tab.instance.layout, valueOf(app, tab.instance).type, null, PICTURE.wide),
+    else replace(view.figures, meshFigure(app).figure, tensorFigure(app, "as it lies", tab.instance.layout, valueOf(app, tab.instance).type, null, PICTURE.wide),
                  el("div", { class: "words" }, layoutWords(app.plan, tab.instance.layout, valueOf(app, tab.instance).type).map((w) => el("p", {}, w))));
 }
 
@@ -73,7 +73,7 @@ function pictureWidth(app, count, besides) {
     const room = app.layout.figures.clientWidth - besides - 24;
     return Math.round(Math.max(PICTURE.narrow, Math.min(PICTURE.wide, room / count - 16 - PICTURE_FRAME)));
 }
-const PICTURE_FRAME = 40, MESH_ROOM = 145;
+const PICTURE_FRAME = 40;
 
 const valueOf = (app, instance) => app.program.values[instance.value];
 const elementBytes = (type) => ({ f64: 8, i64: 8, f16: 2, bf16: 2, bool: 1 })[type.dtype] || 4;
@@ -88,9 +88,10 @@ function meshFigure(app) {
     const first = Math.max(0, Math.min(around - 4, rows - 8)), shown = Math.min(rows - first, 8);
     const cells = [];
     for (let r = first * across; r < Math.min(plan.ranks, (first + shown) * across); r++) cells.push(rankCell(app, r));
-    return el("figure", { class: "mesh" }, el("figcaption", {}, own.length > 0 ? `mesh ${own.map((m) => m.name).join(" × ")}` : "ranks"),
+    const figure = el("figure", { class: "mesh" }, el("figcaption", {}, own.length > 0 ? `mesh ${own.map((m) => m.name).join(" × ")}` : "ranks"),
               el("div", { class: "ranks", style: { "--across": across } }, cells),
               shown < rows && el("p", { class: "dim" }, `rows ${first} to ${first + shown - 1} of ${rows}`));
+    return { figure, across: Math.max(100, across * (app.layout.figures.clientWidth > 1500 ? 36 : 30)) };
 }
 
 function rankCell(app, rank) {
@@ -114,40 +115,62 @@ function dimsDrawn(layoutsOf, shape) {
 
 function tensorFigure(app, caption, layout, type, dims, wide) {
     const shape = type.shape, drawn = dims || dimsDrawn([layout], shape), [down, across] = drawn;
-    const mine = boxOf(layout, shape, holdsAny(layout, app.rank) ? app.rank : layout.pin.value * layout.pin.stride), others = shape.map((_, d) => d).filter((d) => !drawn.includes(d));
-    const groups = boxGroups(app, layout, shape, drawn, others, mine);
+    const holder = holdsAny(layout, app.rank) ? app.rank : layout.pin.value * layout.pin.stride, mine = boxOf(layout, shape, holder), others = shape.map((_, d) => d).filter((d) => !drawn.includes(d));
+    const groups = boxGroups(app, layout, shape, drawn, others, holder);
     const height = Math.round(down === null ? PICTURE.least * wide : Math.min(PICTURE.most * wide, Math.max((PICTURE.least + 0.1) * wide, (wide * shape[down]) / Math.max(1, shape[across]))));
     const deep = Math.max(0, ...groups.map((g) => Math.min(g.ranks.length, PICTURE.cards) - 1)) * PICTURE.card;
     const halos = layout.halos.some((h) => h), left = 20, top = 18;
     const drawing = svg("svg", { class: "tensor", width: wide + left + deep + 6, height: height + top + deep + 6, role: "img", "aria-label": `${caption}: ${layoutName(app.plan, layout)}` });
     const scale = (range, dim, pixels) => (dim === null ? [0, pixels] : [(range[0] / shape[dim]) * pixels, (range[1] / shape[dim]) * pixels]);
     drawing.append(svg("rect", { class: "whole", x: left, y: top, width: wide, height }));
-    for (const g of groups) {
+    const place = (g) => {
         const [x1, x2] = scale(g.across, across, wide), [y1, y2] = scale(g.down, down, height);
-        drawing.append(groupDrawn(app, g, { x: left + x1, y: top + y1, width: Math.max(2, x2 - x1), height: Math.max(2, y2 - y1) }, layout.partial.length > 0, halos));
-    }
+        return { x: left + x1, y: top + y1, width: Math.max(2, x2 - x1), height: Math.max(2, y2 - y1) };
+    };
+    append(drawing, groups.length > BOXES_MOST ? boxesDrawn(app, groups, place, layout) : groups.map((g) => groupDrawn(app, g, place(g), layout.partial.length > 0, halos)));
     append(drawing, groups.filter((g) => g.ranks.includes(app.rank)).map((g) => {
-        const [x1, x2] = scale(g.across, across, wide), [y1, y2] = scale(g.down, down, height);
-        return svg("rect", { class: "mine", x: left + x1 + 1, y: top + y1 + 1, width: Math.max(1, x2 - x1 - 2), height: Math.max(1, y2 - y1 - 2) });
+        const at = place(g);
+        return svg("rect", { class: "mine", x: at.x + 1, y: at.y + 1, width: Math.max(1, at.width - 2), height: Math.max(1, at.height - 2) });
     }));
     if (across !== null) drawing.append(svg("text", { x: left + wide / 2, y: 12, "text-anchor": "middle" }, `dimension ${across}: ${shape[across]}`));
     if (down !== null) drawing.append(svg("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(12 ${top + height / 2}) rotate(-90)` }, height > 100 ? `dimension ${down}: ${shape[down]}` : `${down}: ${shape[down]}`, svg("title", {}, `dimension ${down}: ${shape[down]}`)));
     return el("figure", {}, el("figcaption", {}, caption, " ", chip(app.plan, layout, type)), drawing, otherDims(layout, shape, others, mine), halos && el("p", { class: "dim" }, "halos: boxes overlap where a window sees a neighbour's elements"));
 }
 
-/* Ranks by their box in the drawn dimensions, of those that hold what the chosen rank holds in the others. */
-function boxGroups(app, layout, shape, [down, across], others, mine) {
-    const groups = new Map(), hidden = others.filter((d) => layout.dims[d].length > 0), terms = partialDigits(layout);
+/* Ranks by their box in the drawn dimensions, of those that hold what `holder` holds in the others. Ranks of equal digits have equal boxes, so that each box is found once. */
+function boxGroups(app, layout, shape, [down, across], others, holder) {
+    const byPart = new Map(), byBox = new Map(), hidden = others.flatMap((d) => layout.dims[d]), terms = partialDigits(layout), same = indexOf(hidden, holder);
+    const drawn = [down, across].flatMap((d) => (d === null ? [] : layout.dims[d]));
+    const groupAt = (rank) => {
+        const y = down === null ? [0, 1] : dimRange(layout, down, shape[down], rank), x = across === null ? [0, 1] : dimRange(layout, across, shape[across], rank), key = `${y} ${x}`;
+        if (y[0] >= y[1] || x[0] >= x[1]) return null;
+        if (!byBox.has(key)) byBox.set(key, { down: y, across: x, ranks: [], terms: new Set() });
+        return byBox.get(key);
+    };
     for (let rank = 0; rank < Math.min(app.plan.ranks, RANKS_DRAWN); rank++) {
-        if (!holdsAny(layout, rank) || hidden.some((d) => dimRange(layout, d, shape[d], rank)[0] !== mine[d][0])) continue;
-        const y = down === null ? [0, 1] : dimRange(layout, down, shape[down], rank), x = across === null ? [0, 1] : dimRange(layout, across, shape[across], rank);
-        if (y[0] >= y[1] || x[0] >= x[1]) continue;
-        const key = `${y} ${x}`;
-        if (!groups.has(key)) groups.set(key, { down: y, across: x, ranks: [], terms: new Set() });
-        groups.get(key).ranks.push(rank);
-        groups.get(key).terms.add(indexOf(terms, rank));
+        if (!holdsAny(layout, rank) || indexOf(hidden, rank) !== same) continue;
+        const part = indexOf(drawn, rank);
+        if (!byPart.has(part)) byPart.set(part, groupAt(rank));
+        const group = byPart.get(part);
+        if (!group) continue;
+        group.ranks.push(rank);
+        group.terms.add(indexOf(terms, rank));
     }
-    return [...groups.values()];
+    return [...byBox.values()];
+}
+
+/* Of very many boxes their edges, and the chosen rank's; a click chooses a rank of the box under it. */
+function boxesDrawn(app, groups, place, layout) {
+    const cuts = (of) => [...new Set(groups.flatMap((g) => { const at = place(g); return [at[of], at[of] + at[of === "x" ? "width" : "height"]]; }))];
+    const all = groups.map(place), x = cuts("x"), y = cuts("y"), [left, right, top, bottom] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
+    const lines = [...x.map((at) => `M${at} ${top}V${bottom}`), ...y.map((at) => `M${left} ${at}H${right}`)].join("");
+    const choose = (event) => {
+        const box = event.currentTarget.ownerSVGElement.getBoundingClientRect(), px = event.clientX - box.left, py = event.clientY - box.top;
+        const i = all.findIndex((at) => px >= at.x && px < at.x + at.width && py >= at.y && py < at.y + at.height);
+        if (i >= 0) app.setRank(nextOf(groups[i].ranks, app.rank));
+    };
+    return [svg("g", { class: "box", onclick: choose }, svg("rect", { class: "card many", x: left, y: top, width: right - left, height: bottom - top }), svg("path", { class: "cuts", d: lines }), svg("title", {}, `${groups.length.toLocaleString("en")} boxes; a click chooses a rank`)),
+            groups.filter((g) => g.ranks.includes(app.rank)).map((g) => groupDrawn(app, g, place(g), layout.partial.length > 0, false))];
 }
 
 function hatchPattern() {
@@ -207,12 +230,12 @@ function moveFigures(app, tab) {
     const move = moveMake(tab.step.what, tab.from.layout, tab.to.layout, shape, plan.ranks);
     const received = piecesReceived(move, app.rank), sent = piecesSent(move, app.rank);
     const comm = tab.step.comm >= 0 ? app.program.role.comms[tab.step.comm] : null, matrix = matrixFigure(app, move, received, sent, unit);
-    const wide = pictureWidth(app, 2, MESH_ROOM + matrix.across + 16);
+    const mesh = meshFigure(app), wide = pictureWidth(app, 2, mesh.across + matrix.across + 32);
     return [
-        meshFigure(app), tensorFigure(app, "before", tab.from.layout, type, dims, wide), matrix.figure,
+        mesh.figure, tensorFigure(app, "before", tab.from.layout, type, dims, wide), matrix.figure,
         tensorFigure(app, "after", tab.to.layout, type, dims, wide),
         el("div", { class: "words" }, moveWords(app, tab, received, sent, unit),
-           comm && el("p", { class: "dim" }, `${comm.kind}: ${bytes(Math.max(comm.received.total, comm.sent.total))} ${sendsOnly(comm) ? "sent to another stage" : "received by all ranks"}, at least ${bytes(comm.least.total)} must be; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden behind computing"}`)),
+           comm && app.program.role.counted && el("p", { class: "dim" }, `${comm.kind}: ${bytes(Math.max(comm.received.total, comm.sent.total))} ${sendsOnly(comm) ? "sent to another stage" : "received by all ranks"}`, app.program.role.totals && `, at least ${bytes(comm.least.total)} must be; ${predictedText(app, comm)}`)),
     ];
 }
 
@@ -269,9 +292,9 @@ function moveWords(app, tab, received, sent, unit) {
 function operatorFigures(app, node) {
     const { role } = app.program, step = role.steps[node.kernel];
     const taken = step.ins.map((i) => role.instances[i]), made = step.outs.map((i) => role.instances[i]);
-    const count = Math.min(taken.length, 4) + Math.min(made.length, 2), wide = pictureWidth(app, Math.max(count, 2), MESH_ROOM + 80);
+    const count = Math.min(taken.length, 4) + Math.min(made.length, 2), mesh = meshFigure(app), wide = pictureWidth(app, Math.max(count, 2), mesh.across + 96);
     const figure = (instance) => tensorFigure(app, lastName(valueOf(app, instance).name), instance.layout, valueOf(app, instance).type, null, wide);
-    return [meshFigure(app), taken.slice(0, 4).map(figure), el("div", { class: "becomes", title: node.op }, node.op, el("br"), "→"), made.slice(0, 2).map(figure), el("div", { class: "words" }, operatorWords(app, node, taken, made))];
+    return [mesh.figure, taken.slice(0, 4).map(figure), el("div", { class: "becomes", title: node.op }, node.op, el("br"), "→"), made.slice(0, 2).map(figure), el("div", { class: "words" }, operatorWords(app, node, taken, made))];
 }
 
 function operatorWords(app, node, taken, made) {

@@ -57,14 +57,20 @@ function appBegun(plan, run, number, stage) {
     return plan.begun.get(key);
 }
 
+/* Reads a piece more of it. */
+function appFurther(plan, run, number, stage) {
+    const { done, value } = appBegun(plan, run, number, stage).next();
+    if (!done) return;
+    plan.apps.push(value);
+    plan.begun.delete(`${number} ${stage}`);
+}
+
 /* Of programs that are not shown, and of other stages, a piece more is read: the first choice of one is quick then. Returns whether anything is left. */
 function prepareOthers(plan, run) {
     const wanted = [...plan.programs.map((_, number) => [number]), ...[...Array(plan.programs[0].roles).keys()].map((stage) => [0, stage])];
     const next = wanted.find(([number, stage]) => !appKept(plan, number, stage));
     if (!next || plan.apps.length >= PREPARED_MOST) return false;
-    const { done, value } = appBegun(plan, run, ...next).next();
-    if (done) plan.apps.push(value);
-    if (done) plan.begun.delete(`${next[0]} ${next[1]}`);
+    appFurther(plan, run, ...next);
     return true;
 }
 const PREPARED_MOST = 6; /* of 30,000 steps each takes some 100 MB */
@@ -146,7 +152,7 @@ function pageBuild(plan, run, number, stage, shown) {
         app.message.hidden = text === "";
     };
     app.toStage = (stage, thing) => {
-        if (stage !== app.program.stage) start(plan, run, number, stage, thing);
+        if (stage !== app.program.stage) startSoon(plan, run, number, stage, thing);
     };
     app.drawBar = () => barDraw(app);
     app.message = el("p", { class: "message", role: "alert", hidden: true, onclick: () => app.say("") });
@@ -164,7 +170,7 @@ function barDraw(app) {
         app.chooser = compareChooser(app);
         app.searchElement = searchBox(app);
     }
-    const programs = plan.programs.length > 1 && el("select", { "aria-label": "program", onchange: (e) => start(plan, app.runData, Number(e.target.value)) }, plan.programs.map((p, i) => el("option", { value: i, selected: i === app.number }, `program ${p.name}`)));
+    const programs = plan.programs.length > 1 && el("select", { "aria-label": "program", onchange: (e) => startSoon(plan, app.runData, Number(e.target.value)) }, plan.programs.map((p, i) => el("option", { value: i, selected: i === app.number }, `program ${p.name}`)));
     const stages = app.program.stages.length > 1 && el("select", { "aria-label": "stage", onchange: (e) => app.toStage(Number(e.target.value)) }, app.program.stages.map((s) => el("option", { value: s.number, selected: s.number === app.program.stage }, `stage ${s.number}`)));
     replace(document.getElementById("bar"), el("b", { class: "net" }, plan.net), el("span", { class: "dim mesh" }, `${plural(plan.ranks, "rank")}${plan.mesh.some((m) => m.own) ? ` = ${meshText(plan)}` : ""}`), programs,
             stages, el("nav", {}, sections.map(([id, name]) => el("button", { "data-to": id, onclick: () => goTo(app, id) }, name))), app.searchElement,
@@ -286,6 +292,20 @@ function afterPrint() {
 }
 
 let page = null;
+
+/* Another program, another stage: what is not read yet is read in pieces, so that the page answers meanwhile, and says what it does. A later choice takes its place. */
+function startSoon(plan, run, number, stage, shown, later = setTimeout) {
+    const choice = (plan.choice = {});
+    const further = () => {
+        if (plan.choice !== choice) return;
+        if (appKept(plan, number, stage)) return start(plan, run, number, stage, shown);
+        appFurther(plan, run, number, stage);
+        later(further);
+    };
+    if (appKept(plan, number, stage)) return further();
+    page.say(`Reading ${stage === undefined ? `program ${plan.programs[number].name}` : `stage ${stage}`} …`);
+    later(further);
+}
 
 /* stage, shown: undefined where it is to be the usual one. */
 function start(plan, run, number, stage, shown) {

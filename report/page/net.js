@@ -5,7 +5,7 @@ const ROW_PIXELS = 25, LANE_PIXELS = 7, LANES_MOST = 14, ROWS_AT_ONCE = 500;
 function netSection(app) {
     const view = { app, tree: app.tree, graph: false, limit: ROWS_AT_ONCE, elements: new Map(), visible: [] };
     app.net = view;
-    view.body = el("div", { class: app.run ? "rows measured" : "rows", role: "treegrid", "aria-label": "Net", onkeydown: (event) => netKey(view, event) });
+    view.body = el("div", { class: !app.program.role.predicted ? "rows alone" : app.run ? "rows measured" : "rows", role: "treegrid", "aria-label": "Net", onkeydown: (event) => netKey(view, event) });
     view.box = el("div", { class: "scroll net" }, view.body);
     view.nodes = el("div", { class: "scroll net", hidden: true });
     const switchTo = (graph) => {
@@ -25,7 +25,7 @@ function netSection(app) {
     const controls = el("div", { class: "controls" }, el("span", { class: "group" }, lines, boxes), el("button", { onclick: () => all(true) }, "Open all"),
                         el("button", { onclick: () => all(false) }, "Close all"), legendOfAxes(app.plan));
     const section = el("section", { id: "net" },
-                       el("h2", {}, "Net ", el("small", {}, "the source as it is called; equal iterations are one row. Figures are sums of forward, backward and update, predicted for one rank")),
+                       el("h2", {}, "Net ", el("small", {}, `the source as it is called; equal iterations are one row. Figures are sums of forward, backward and update, ${app.program.role.predicted ? "predicted for" : "of"} one rank`)),
                        controls, view.box, view.nodes);
     openLongest(view.tree);
     netDraw(view);
@@ -79,18 +79,15 @@ function netDraw(view) {
 }
 
 function netColumns(app) {
-    const measured = app.run !== null;
-    const columns = [
-        { head: "result lies as", class: "chips", title: "the layout in which a line's result is made, and what it is converted into", cell: (row) => (row.kind === "loop" ? "" : stagesOfRow(app, row) || chipsOfNode(app, resultOf(row))) },
-        { head: "predicted", class: "num", title: "seconds of computing, and of waiting for communications that nothing hides", cell: (row) => orBlank(row.figures.ns + row.figures.waited, time) },
-        { head: "", class: "share", cell: (row, most) => shareBar(row.figures, most) },
-        { head: "waiting", class: "num", title: "of it: waiting for communications that nothing hides", cell: (row) => orBlank(row.figures.waited, time) },
-    ];
-    if (measured) columns.push({ head: "measured", class: "num", title: "mean over ranks and steps, computing and waiting", cell: (row) => orBlank(row.figures.measured, time) });
-    columns.push(
-        { head: "received", class: "num", title: "by all ranks together, in a step", cell: (row) => orBlank(row.figures.received, bytes) },
-        { head: "at peak", class: "num", title: "bytes of a rank alive when its memory is fullest", cell: (row) => orBlank(row.figures.peak, bytes) },
-        { head: "FLOPs", class: "num dim", title: "of the busiest rank", cell: (row) => orBlank(row.figures.flops, si) });
+    const columns = [{ head: "result lies as", class: "chips", title: "the layout in which a line's result is made, and what it is converted into", cell: (row) => (row.kind === "loop" ? "" : stagesOfRow(app, row) || chipsOfNode(app, resultOf(row))) }];
+    if (app.program.role.predicted)
+        columns.push({ head: "predicted", class: "num", title: "seconds of computing, and of waiting for communications that nothing hides", cell: (row) => orBlank(row.figures.ns + row.figures.waited, time) },
+                     { head: "", class: "share", cell: (row, most) => shareBar(row.figures, most) },
+                     { head: "waiting", class: "num", title: "of it: waiting for communications that nothing hides", cell: (row) => orBlank(row.figures.waited, time) });
+    if (app.run) columns.push({ head: "measured", class: "num", title: "mean over ranks and steps, computing and waiting", cell: (row) => orBlank(row.figures.measured, time) });
+    if (app.program.role.counted) columns.push({ head: "received", class: "num", title: "by all ranks together, in a step", cell: (row) => orBlank(row.figures.received, bytes) });
+    columns.push({ head: "at peak", class: "num", title: "bytes of a rank alive when its memory is fullest", cell: (row) => orBlank(row.figures.peak, bytes) });
+    if (app.program.role.predicted) columns.push({ head: "FLOPs", class: "num dim", title: "of the busiest rank", cell: (row) => orBlank(row.figures.flops, si) });
     return columns;
 }
 

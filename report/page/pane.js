@@ -132,12 +132,18 @@ function alternatives(decision) {
 function commItem(app, comm) {
     const takers = takersOf(app, comm), type = app.program.values[comm.value].type;
     return el("div", { class: "comm" }, el("p", {}, el("button", { class: "link", onclick: () => app.choose({ kind: "comm", id: comm.id }) }, `${comm.kind} of ${comm.name}`)), el("p", {}, arrowChips(app.plan, comm.layouts[0], comm.layouts[1], type)),
-              el("p", { class: "dim" }, `${travelText(comm)}; ${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden"}`, app.run ? `; measured wait ${time(comm.measuredWait)}` : "", takers.length > 0 ? [", for ", joined(takers.map((n) => nodeLink(app, n.id, `${n.op} ${n.name}`)), 3)] : ""));
+              el("p", { class: "dim" }, [travelText(app, comm), predictedText(app, comm), app.run && `measured wait ${time(comm.measuredWait)}`].filter((x) => x).join("; "), takers.length > 0 ? [", for ", joined(takers.map((n) => nodeLink(app, n.id, `${n.op} ${n.name}`)), 3)] : ""));
+}
+
+/* "34.8 µs, waited for 34.8 µs"; "": nothing is predicted. */
+function predictedText(app, comm) {
+    return app.program.role.predicted ? `${time(comm.ns)}, ${comm.waited > 0 ? `waited for ${time(comm.waited)}` : "hidden behind computing"}` : "";
 }
 
 /* To another stage of a pipeline: these ranks receive nothing. */
 const sendsOnly = (comm) => comm.received.total === 0 && comm.sent.total > 0;
-function travelText(comm) {
+function travelText(app, comm) {
+    if (!app.program.role.counted) return "";
     const of = sendsOnly(comm) ? comm.sent : comm.received;
     return `${bytes(of.total)} by all, ${bytes(of.max)} by the busiest${sendsOnly(comm) ? ", to another stage" : ""}`;
 }
@@ -189,10 +195,10 @@ function paneComm(app, comm) {
         el("p", {}, arrowChips(plan, comm.layouts[0], comm.layouts[1], value.type)),
         el("p", {}, KIND_WORDS[comm.kind] || ""),
         facts([
-            ["takes", `${time(comm.ns)} alone; ${comm.waited > 0 ? `computing waits ${time(comm.waited)} for it${othersWait(comm) > 0.05 * comm.waited ? `, ${time(othersWait(comm))} of it until the other stage has come to it` : comm.waited > 1.05 * comm.ns ? ", with what goes before it or in its bucket" : ""}` : "hidden behind computing"}`],
+            program.role.predicted && ["takes", `${time(comm.ns)} alone; ${comm.waited > 0 ? `computing waits ${time(comm.waited)} for it${othersWait(comm) > 0.05 * comm.waited ? `, ${time(othersWait(comm))} of it until the other stage has come to it` : comm.waited > 1.05 * comm.ns ? ", with what goes before it or in its bucket" : ""}` : "hidden behind computing"}`],
             app.run ? ["measured", `waited for ${time(comm.measuredWait)}${comm.late > 0 ? `, ${time(comm.late)} of it for a rank that came later` : ""}`] : null,
-            [sendsOnly(comm) ? "sent" : "received", travelText(comm)],
-            ["the least", `${bytes(comm.least.total)}${comm.least.total > 0 ? `: ${digits3(comm.received.total / comm.least.total)} ×` : ""}`],
+            [sendsOnly(comm) ? "sent" : "received", travelText(app, comm)],
+            program.role.totals && ["the least", `${bytes(comm.least.total)}${comm.least.total > 0 ? `: ${digits3(comm.received.total / comm.least.total)} ×` : ""}`],
             together > 0 ? ["together with", `${plural(together, "other")} in bucket ${comm.bucket}; its time stands at the first`] : null,
         ]),
         el("section", {}, el("h3", {}, "Why"), el("p", {}, `${causeText(app, comm)}.`), el("p", { class: "todo" }, `→ ${advice.text}`), advice.command && commandLine(advice.command), weighedBlock(program, node)),

@@ -121,20 +121,23 @@ function* rolePieces(plan, program, r) {
     yield;
     role.steps = rowsOf(StepRow, columnsOf(r.steps), plan);
     yield;
-    role.comms = r.comms ? commsRead(plan, program, role, columnsOf(r.comms)) : [];
+    role.comms = commsRead(plan, program, role, columnsOf(r.comms));
     yield;
     role.events = r.events ? rowsOf(EventRow, columnsOf(r.events), plan) : [];
     yield;
     return role;
 }
 
+/* A page that prun wrote from a plan alone knows neither the least that must move nor what takes how long; nor, of very many ranks, bytes. */
 function commsRead(plan, program, role, c) {
+    const of = (name, id) => (c[name] ? c[name][id] : 0);
+    role.counted = c.received !== undefined;
     return c.step.map((step, id) => {
         role.steps[step].comm = id;
         return {
             id, step, value: c.value[id], from: c.from[id], to: c.to[id], kind: plan.text(c.kind[id]), bucket: c.bucket[id],
-            sent: { total: c.sent[id], max: c.sent_max[id] }, received: { total: c.received[id], max: c.received_max[id] }, least: { total: c.least[id], max: c.least_max[id] },
-            ns: c.ns[id], waited: c.waited[id], measured: 0, measuredWait: 0, late: 0,
+            sent: { total: of("sent", id), max: of("sent_max", id) }, received: { total: of("received", id), max: of("received_max", id) }, least: { total: of("least", id), max: of("least_max", id) },
+            ns: of("ns", id), waited: of("waited", id), measured: 0, measuredWait: 0, late: 0,
             name: program.values[c.value[id]].name, layouts: [role.instances[c.from[id]].layout, role.instances[c.to[id]].layout],
         };
     });

@@ -1,15 +1,13 @@
 /* What a run measured, beside the plan: figures of nodes and communications, and the lanes of ranks. */
 
 function runRead(raw, program) {
-    const { role } = program, f = columnsOf(raw.figures), run = { raw, waiting: 0, late: 0, alone: new Map() };
-    const started = new Map(role.steps.filter((s) => s.kind === 2).map((s) => [s.request, s]));
+    const { role } = program, f = columnsOf(raw.figures), run = { raw, waiting: 0, late: 0 };
     for (let i = 0; i < f.rows; i++) {
         if (f.role[i] !== program.stage) continue;
         const steps = role.steps.slice(f.step[i], f.step[i] + f.steps[i]), mean = f.mean[i];
         if (steps.length === 0) continue;
         if (steps[0].kind === 2 || steps[0].kind === 3) { /* starting a message takes time too */
-            const late = Math.min(f.late[i], mean), comm = steps[0].comm >= 0 ? role.comms[steps[0].comm] : aloneOf(run.alone, started.get(steps[0].request) || steps[0], program);
-            if (steps[0].kind === 2) comm.calls++;
+            const late = Math.min(f.late[i], mean), comm = role.comms[steps[0].comm];
             comm.measuredWait += mean;
             comm.late += late;
             run.waiting += mean;
@@ -26,12 +24,6 @@ function runRead(raw, program) {
         return { rank: lane.rank, compute, comm, end: events.reduce((most, e) => Math.max(most, e.end), 0) };
     });
     return { ...run, lanes, stages: stagesMeasured(raw, program) };
-}
-
-/* A page of a plan alone has no rows of communications: those of each kind together. */
-function aloneOf(alone, step, program) {
-    if (!alone.has(step.what)) alone.set(step.what, { calls: 0, measuredWait: 0, late: 0, node: program.values[program.role.instances[[...step.outs, ...step.ins][0]].value].node });
-    return alone.get(step.what);
 }
 
 /* How long a rank of each stage computes in a step. */

@@ -320,7 +320,6 @@ function operatorRows(app) {
         row.bytes += comm.received.max;
         if (row.comm < 0 || role.comms[row.comm].waited < comm.waited) row.comm = comm.id;
     }
-    for (const [what, { calls, measuredWait, late, node }] of app.run && app.run.alone ? app.run.alone : []) Object.assign(at(`${what} (waiting)`, true), { calls, measured: measuredWait, late, node });
     return [...rows.values()];
 }
 

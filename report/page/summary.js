@@ -4,7 +4,7 @@ function summarySection(app) {
     const { plan } = app, command = plan.raw.command || plan.raw.options || "";
     return el("section", { id: "summary" },
               el("h2", {}, "Summary ", el("small", {}, command)),
-              el("div", { class: "cards" }, stepCard(app), app.run && measuredCard(app), memoryCard(app), plan.ranks > 1 && bytesCard(app), ranksCard(app)),
+              el("div", { class: "cards" }, (app.program.role.predicted || !app.run) && stepCard(app), app.run && measuredCard(app), memoryCard(app), plan.ranks > 1 && bytesCard(app), ranksCard(app)),
               stagesBlock(app),
               proofLine(app), el("h3", {}, "What to look at"), findingsList(app));
 }
@@ -57,8 +57,9 @@ function memoryCard(app) {
 }
 
 function bytesCard(app) {
-    const t = app.program.role.totals;
-    if (!t) return card("Communication", String(app.program.role.steps.filter((s) => s.kind === 2).length), null, "");
+    const t = app.program.role.totals, { comms, counted } = app.program.role;
+    if (!t && !counted) return card("Communication", String(comms.length), null, "");
+    if (!t) return card(ofStage(app, "Received by the busiest rank"), bytes(sum(comms, (c) => c.received.max)), null, `${plural(comms.length, "communication")}, ${bytes(sum(comms, (c) => c.received.total))} by all ranks`);
     const ratio = t.bound.total > 0 ? t.received.total / t.bound.total : 1;
     return card(ofStage(app, "Received by the busiest rank"), bytes(t.received.max), shares([["communicates", Math.min(t.bound.total, t.received.total), "the least"], ["waits", Math.max(0, t.received.total - t.bound.total), "above the least"]]),
                 `${plural(t.count, "communication")}, ${bytes(t.received.total)} by all ranks: ${digits3(ratio)} × the least for these layouts`);
@@ -83,7 +84,7 @@ function proofLine(app) {
 
 function findingsList(app) {
     const items = [...app.plan.warnings.map((w) => warningItem(app, w)), ...app.plan.demands.map((d) => demandItem(app, d)), ...app.findings.map((f) => findingItem(app, f))].filter((x) => x);
-    if (items.length > 0) return el("ul", { class: "findings" }, items);
+    if (items.length > 0) return [el("ul", { class: "findings" }, items), !commandBase(app.plan) && el("p", { class: "dim" }, REASONS_ELSEWHERE)];
     return el("p", { class: "findings dim" }, "Nothing stands out: no warning, and nothing waits for long. The lines of the net below say where the time goes.");
 }
 

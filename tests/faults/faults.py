@@ -1015,3 +1015,8 @@ seed(script("lengths", "runtime/prun", "Lengths.test_processes_agree_on_the_leng
      ("updates are counted over all lengths", "hand_over", "to->updates = from->updates;", ""))
 seed(script("lengths", "compiler/pcc", "Lengths.test_a_plan_that_says_otherwise_is_refused"),
      ("a program for shorter texts has the inputs of the longest", "shorter_agrees", "strcmp(own->name, of->name) == 0 && own->kind", "own->kind"))
+seed(script("report", "runtime/prun", "Report.test_the_plan_alone_has_its_communications"),
+     ("what a rank keeps moves nothing", "count_piece", "if (piece->from == piece->to) return true;", ""),
+     ("a stage receives nothing that lies on another one", "write_moved", "add_traffic(&columns, gets,", "add_traffic(&columns, true,"))
+seed(script("two_nodes", "runtime/prun", "TwoNodes.test_trace_and_report_have_one_clock"),
+     ("a trace is on the clock of rank 0", "profile_write", "zero + ahead", "zero"))

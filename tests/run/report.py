@@ -373,7 +373,9 @@ class Report(Pages):
             self.assertNotEqual(both["other"]["checksum"], both["plan"]["checksum"])
         result = run([harness.pcc, "--diff", "a.plan", "a.plan", "--report=both.html", "--machine", "gpu8"], cwd=self.folder)
         self.assertEqual((result.code, result.err), (0, ""), str(result))
-        self.assertEqual(elements(self.read("both.html").decode())["other"]["programs"][0]["roles"][0]["predicted"]["machine"], "gpu8")
+        both = elements(self.read("both.html").decode())
+        self.assertEqual(both["other"]["programs"][0]["roles"][0]["predicted"]["machine"], "gpu8")
+        self.assertEqual([(both[name]["machine"]["name"], both[name]["files"][0][1]) for name in both], [("gpu8", None)] * 2)
         before = self.read("a.plan")
         for options, code, pattern in [(["--report", "a.plan"], 2, "pcc --diff: --report .*a.plan"), (["--report", "nowhere/both.html"], 3, "nowhere/both.html"), (["--report"], 2, "takes an argument"),
                                        (["--machine", "cpu"], 2, "add --report FILE"), (["--report", "x.html", "--machine", "none"], 3, "none")]:
@@ -495,6 +497,24 @@ class Report(Pages):
             self.assertEqual(alone[key], whole[key], key)
         self.assertEqual(alone["programs"][0]["roles"][0]["steps"][-1][0], whole["programs"][0]["roles"][0]["steps"][-1][0])
         self.assertEqual(len(alone["programs"][0]["nodes"]), len(whole["programs"][0]["nodes"]))
+
+    def test_the_plan_alone_has_its_communications(self):
+        """What prun counts piece by piece is what pcc's formulas say."""
+        kinds = set()
+        for name, source, ranks in (("quickstart", self.sample("quickstart.dsl"), 8), ("moe", self.sample("moe_tiny.dsl"), 4), ("windows", self.write("windows.dsl", WINDOWS), 4), ("stages", self.write("stages.dsl", STAGES), 6)):
+            whole, _ = self.report(source, ranks)
+            self.ok(self.local(self.path("net.plan"), ranks, "--report", self.path(name + ".html")))
+            alone = elements(self.read(name + ".html").decode())["plan"]
+            for program, other in zip(whole["programs"], alone["programs"], strict=True):
+                for role, same in zip(program["roles"], other["roles"], strict=True):
+                    said = lambda plan, role: [(*row[:4], plan["strings"][row[4]], *row[5:10]) for row in role["comms"]]
+                    self.assertEqual(said(whole, role), said(alone, same), name)
+                    kinds |= {whole["strings"][row[4]] for row in role["comms"]}
+        self.assertGreater(len(kinds), 3)
+        many = self.compile(self.write("net.dsl", NET % (1, 1)), "many.plan", "--ranks", 2048, "--no-proof")
+        self.ok(self.local(many, 2048, "--report", self.path("many.html")))
+        comms = elements(self.read("many.html").decode())["plan"]["programs"][0]["roles"][0]["comms"]
+        self.assertEqual({len(row) for row in comms}, {6}, "of very many ranks bytes are not counted")
 
     def test_many_ranks_and_nodes(self):
         source = self.write("net.dsl", NET % (1, 4))
