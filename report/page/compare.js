@@ -40,7 +40,7 @@ function compareChooser(app) {
 function compareWith(app, rawPlan, rawRun, name) {
     const plan = planRead(rawPlan), number = programNumber(plan, app.program.name);
     const program = programRead(plan, number, plan.programs[number].roles === app.program.stages.length ? app.program.stage : undefined);
-    const other = { plan, program, run: rawRun && rawRun.checksum === rawPlan.checksum ? runRead(rawRun, program) : null, name };
+    const other = { plan, program, run: rawRun && rawRun.checksum === rawPlan.checksum && rawRun.measured > 0 ? runRead(rawRun, program) : null, name };
     other.begins = stepTimes(program.role);
     app.compare.other = other;
     compareDraw(app.compare);

@@ -15,6 +15,11 @@ function stepLength(app) {
     return predicted ? predicted.step : app.begins[app.begins.length - 1];
 }
 
+/* All that was measured of a step: what operators and waits take on average, and what is left of the mean of all steps. */
+function measuredWhole(app) {
+    return Math.max(app.run.raw.step.mean, sum(app.program.nodes, (n) => n.measured) + app.run.waiting);
+}
+
 /* ---------------------------------------------------------------- communications */
 
 /* Communications of equal layers: one group {name, kind, list, layouts, waited, received, ns, phase}, by what they wait. */
@@ -190,7 +195,7 @@ function computeFindings(app) {
 
 /* The operator that most of the step goes to, where nothing else is wrong with computing. */
 function operatorFindings(app) {
-    const of = (r) => (app.run ? r.measured : r.ns), step = stepLength(app), peak = peakOf(app);
+    const of = (r) => (app.run ? r.measured : r.ns), step = app.run ? measuredWhole(app) : stepLength(app), peak = peakOf(app);
     const most = operatorRows(app).filter((r) => !r.wait).reduce((a, b) => (a && of(a) >= of(b) ? a : b), null);
     if (!most || of(most) < 0.3 * step) return [];
     const share = peak ? Math.min(1, shareOfPeak(most, of(most), peak)) : 0;

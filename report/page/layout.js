@@ -261,7 +261,7 @@ function matrixFigure(app, move, received, sent, unit) {
     drawing.append(svg("rect", { class: "line", x: left, y: top + at * size, width: size * ranks.length, height: size }), svg("rect", { class: "line", x: left + at * size, y: top, width: size, height: size * ranks.length }));
     const figure = el("figure", {}, el("figcaption", {}, "row sends to column"), drawing,
                       el("p", { class: "dim" }, cells.size === 0 ? "nothing is sent" : `at most ${bytes(most * unit)} from one to another`, !all && `; of ${plan.ranks} ranks those that exchange with rank ${app.rank}`));
-    return { figure, across: left + size * ranks.length };
+    return { figure, across: Math.max(240, left + size * ranks.length) }; /* its words are as wide as that */
 }
 
 /* 3M, 192: what fits a small cell. */

@@ -86,8 +86,9 @@ function whenIdle(act) {
 
 function* appPieces(plan, run, number, stage) {
     const program = yield* programPieces(plan, number, stage);
-    const app = { plan, program, run: null, number, chosen: null, rank: program.role.ranks[0], cursor: 0, trail: [] };
-    if (run && number === 0 && run.checksum === plan.raw.checksum) app.run = runRead(run, program);
+    const app = { plan, program, run: null, ended: null, number, chosen: null, rank: program.role.ranks[0], cursor: 0, trail: [] };
+    if (run && number === 0 && run.checksum === plan.raw.checksum) app.ended = run; /* with what it has printed; `run`: with what it has measured, too */
+    if (app.ended && app.ended.measured > 0) app.run = runRead(run, program);
     yield* appDerive(app);
     yield;
     app.tree = treeMake(plan, program, app.alive.peak);

@@ -4,7 +4,7 @@ function summarySection(app) {
     const { plan } = app, command = plan.raw.command || plan.raw.options || "";
     return el("section", { id: "summary" },
               el("h2", {}, "Summary ", el("small", {}, command)),
-              el("div", { class: "cards" }, (app.program.role.predicted || !app.run) && stepCard(app), app.run && measuredCard(app), memoryCard(app), plan.ranks > 1 && bytesCard(app), ranksCard(app)),
+              el("div", { class: "cards" }, (app.program.role.predicted || !app.ended) && stepCard(app), app.run ? measuredCard(app) : app.ended && firstStepCard(app), memoryCard(app), plan.ranks > 1 && bytesCard(app), ranksCard(app)),
               stagesBlock(app),
               proofLine(app), el("h3", {}, "What to look at"), findingsList(app));
 }
@@ -36,10 +36,16 @@ function stageCard(app, p) {
                 `stage ${app.program.stage}: computing ${percent(p.kernels / p.step)}, waiting for other stages and for data ${percent(p.exposed / p.step)}, done before the others ${percent(rest / p.step)}`);
 }
 
+/* Of a run that ended before a step was measured. */
+function firstStepCard(app) {
+    const { step, steps, ranks, device, transport } = app.ended;
+    return card(`Step, measured: ${plural(steps, "step")} on ${plural(ranks, "rank")}`, step ? time(step.median) : "–", null, `The first step warms up: where its time goes was not measured; a run of two steps or more says it. ${device}, ${transport}`);
+}
+
 function measuredCard(app) {
     const run = app.run.raw, { late, waiting } = app.run, { mean, median } = run.step;
     const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), rest = Math.max(0, mean - computing - waiting), predicted = app.program.role.predicted;
-    const whole = computing + waiting + rest, parts = run.ranks > 1 ? `, waiting for a later rank ${percent(late / whole)}, moving data ${percent(moving / whole)}` : ""; /* the steps that are measured may be longer than the mean of all */
+    const whole = measuredWhole(app), parts = run.ranks > 1 ? `, waiting for a later rank ${percent(late / whole)}, moving data ${percent(moving / whole)}` : ""; /* the steps that are measured may be longer than the mean of all */
     return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(median), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", rest, "between kernels"]]),
                 `the median; from ${time(run.step.least)} to ${time(run.step.most)}, mean ${time(mean)}: computing ${percent(computing / whole)}${parts}, between kernels ${percent(rest / whole)}`,
                 predicted && el("div", { class: "text" }, `${digits3(median / predicted.step)} × predicted; ${run.device}, ${run.transport}`));

@@ -3,7 +3,7 @@
 const CHART = { width: 460, height: 170, left: 58, bottom: 20, top: 8, right: 10 };
 
 function trainingSection(app) {
-    const run = app.run && app.run.raw, curve = run && run.curve, evaluations = run && run.evaluations;
+    const run = app.ended, curve = run && run.curve, evaluations = run && run.evaluations;
     if (!curve || curve.rows.length === 0) return null;
     const x = Math.max(0, curve.columns.indexOf("step")), charts = [];
     curve.columns.forEach((name, i) => {

@@ -308,6 +308,7 @@ function checkFindings() {
     const { kernels, step } = page.program.role.predicted || {};
     if (!page.run && kernels > 0.9 * step && page.program.stages.length === 1) check(page.findings.some((f) => f.kind === "computes"), "of a step that is computing a finding says what");
     check(page.findings.length <= all(".findings li button:not(.copy)").length, "each finding has a button");
+    for (const item of all(".findings li")) check(!/\b(10[1-9]|1[1-9]\d|[2-9]\d\d|\d{4,}) %/.test(item.textContent), `no share is more than the whole: ${item.textContent.slice(0, 90)}`);
     for (const item of all(".findings li")) check(!WORDS_OF_MISTAKES.test(item.textContent), `a finding says ${item.textContent.slice(0, 60)}`);
     check(all(".findings").length === 1 && all(".findings")[0].textContent.length > 20, "what to look at is never empty");
     window.scrollTo(0, 0);
