@@ -27,8 +27,9 @@ function compareChooser(app) {
         if (!file) return;
         try {
             const data = reportParse(await file.text());
-            await new Promise((done) => setTimeout(done)); /* a large report takes a while: clicks in between are answered */
-            compareWith(app, data.plan, data.run, file.name);
+            app.say(`Reading ${file.name} …`);
+            for (const _ of comparePieces(app, data.plan, data.run, file.name)) await new Promise((done) => setTimeout(done)); /* clicks in between are answered */
+            app.say("");
             goTo(app, "compare");
         } catch (error) {
             app.say(`${file.name} cannot be compared: ${error.message}`);
@@ -38,10 +39,17 @@ function compareChooser(app) {
 }
 
 function compareWith(app, rawPlan, rawRun, name) {
+    finished(comparePieces(app, rawPlan, rawRun, name));
+}
+
+function* comparePieces(app, rawPlan, rawRun, name) {
+    yield;
     const plan = planRead(rawPlan), number = programNumber(plan, app.program.name);
-    const program = programRead(plan, number, plan.programs[number].roles === app.program.stages.length ? app.program.stage : undefined);
+    const program = yield* programPieces(plan, number, plan.programs[number].roles === app.program.stages.length ? app.program.stage : undefined);
+    yield;
     const other = { plan, program, run: rawRun && rawRun.checksum === rawPlan.checksum && rawRun.measured > 0 ? runRead(rawRun, program) : null, name };
     other.begins = stepTimes(program.role);
+    yield;
     app.compare.other = other;
     compareDraw(app.compare);
     app.compare.section.hidden = false;

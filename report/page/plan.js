@@ -69,10 +69,6 @@ function stateOfRow(plan, s, id) {
 /* ---------------------------------------------------------------- a program */
 
 /* Program number `number` as the ranks of one role see it; role undefined: of the role whose ranks need most memory, as --stats. */
-function programRead(plan, number, role) {
-    return finished(programPieces(plan, number, role));
-}
-
 function* programPieces(plan, number, role) {
     const text = plan.text, p = plan.raw.programs[number], program = { plan, name: p.name, loss: p.loss };
     const memory = (r) => (r.memory ? r.memory.rank : r.arena), at = role ?? p.roles.reduce((most, r, i) => (memory(r) > memory(p.roles[most]) ? i : most), 0);
