@@ -134,7 +134,7 @@ function tensorFigure(app, caption, layout, type, dims, wide) {
     }));
     if (across !== null) drawing.append(svg("text", { x: left + wide / 2, y: 12, "text-anchor": "middle" }, `dimension ${across}: ${shape[across]}`));
     if (down !== null) drawing.append(svg("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(12 ${top + height / 2}) rotate(-90)` }, height > 100 ? `dimension ${down}: ${shape[down]}` : `${down}: ${shape[down]}`, svg("title", {}, `dimension ${down}: ${shape[down]}`)));
-    return el("figure", {}, el("figcaption", {}, caption, " ", chip(app.plan, layout, type)), drawing, otherDims(layout, shape, others, mine), halos && el("p", { class: "dim" }, "halos: boxes overlap where a window sees a neighbour's elements"));
+    return el("figure", { style: { "--wide": `${Math.max(160, wide + left + deep)}px` } }, el("figcaption", {}, caption, " ", chip(app.plan, layout, type)), drawing, otherDims(layout, shape, others, mine), halos && el("p", { class: "dim" }, "halos: boxes overlap where a window sees a neighbour's elements"));
 }
 
 /* Ranks by their box in the drawn dimensions, of those that hold what `holder` holds in the others. Ranks of equal digits have equal boxes, so that each box is found once. */
