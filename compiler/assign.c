@@ -68,19 +68,23 @@ static const Layout *pinned_layout(Graph *g, const Layout *from, Pin pin, const 
     return graph_layout(g, &layout, shape);
 }
 
-/* The one rank where the user wants a state, at(3), and its slots; no digit: none. As program train has it. */
-static Pin rank_pin(const Build *b, const Graph *g, int state) {
-    if (g->nranks == 1 || settings_stages(&g->settings) > 1) return (Pin){0};
-    if (b->follows != NULL && state < b->follows->sharded.graph.states.n) return b->follows->sharded.graph.states.at[state].layout->pin;
+/* The one rank where the user wants a state, at(3), and its slots, of the ranks of the stage that has it; no digit: none. As program train has it. */
+static Pin rank_pin(const Build *b, const Graph *g, int state, int stage) {
+    if (b->follows != NULL && state < b->follows->sharded.graph.states.n) {
+        const Pin *pin = &b->follows->sharded.graph.states.at[state].layout->pin;
+        return pin_is_rank(g, pin) ? *pin : (Pin){0};
+    }
     const Hint *hint = g->states.at[g->states.at[state].parameter].hint;
-    return hint != NULL && hint->at > 0 ? (Pin){.digit = {g->nranks, 1}, .value = hint->at - 1} : (Pin){0};
+    const Pin own = stage_pin(g, stage), pin = {.digit = {g->nranks, 1}, .value = own.value * own.digit.stride + (hint ? hint->at - 1 : 0)};
+    return hint != NULL && hint->at > 0 && pin_is_rank(g, &pin) ? pin : (Pin){0};
 }
 
-/* A lookup in a table that lies on one rank is that rank's: indices go there, and rows come back. The user's strategy stays. */
+/* A lookup in a table that lies on one rank of its stage is that rank's: indices go there, and rows come back. The user's strategy stays. */
 static Pin lookup_pin(const Build *b, const Graph *g, const Node *node) {
     if ((node->op != OP_embedding && node->op != OP_gather) || node->from == STRATEGY_USER) return (Pin){0};
     const Node *table = graph_producer(g, node->in[0]);
-    return table->op == OP_read ? rank_pin(b, g, table->state) : (Pin){0};
+    if (table->op != OP_read || table->stage != node->stage) return (Pin){0};
+    return rank_pin(b, g, table->state, table->stage);
 }
 
 /* Operators, states and inputs of a stage are its ranks' alone. */
@@ -111,10 +115,10 @@ static void pin_leaves(const Build *b, Graph *g) {
     }
     for (int s = 0; s < g->states.n; s++) {
         State *state = &g->states.at[s];
-        const Pin at = rank_pin(b, g, s);
+        const int stage = of_state[s] > 0 ? of_state[s] : of_state[state->parameter];
+        const Pin at = rank_pin(b, g, s, stage);
         if (at.digit.size > 0) state->layout = pinned_layout(g, whole_layout(g, &state->type.shape), at, &state->type.shape);
         if (at.digit.size > 0 || s < first) continue;
-        const int stage = of_state[s] > 0 ? of_state[s] : of_state[state->parameter];
         state->layout = pinned_layout(g, state->layout, stage_pin(g, stage), &state->type.shape);
     }
 }

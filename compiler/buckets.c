@@ -14,6 +14,7 @@
 
 #include "compiler/buckets.h"
 #include "compiler/prefetch.h"
+#include "compiler/sharded.h"
 
 #define FIRST_BUCKET_BYTES ((int64_t)1 << 20)
 
@@ -51,8 +52,7 @@ void buckets_init(Build *b, Buckets *buckets) {
 
 /* The ranks that hold a value are those of this stage; -1: all. */
 static int pin_of(const Graph *g, int value) {
-    const Layout *layout = g->values.at[value].layout;
-    return layout_is_pinned(layout) ? layout->pin.value : -1;
+    return pin_stage(g, &g->values.at[value].layout->pin);
 }
 
 /* Distributes the members of a stage (-1: of none), sorted by key, over new buckets. */
@@ -122,7 +122,7 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
     for (int id = 0; id < g->nodes.n; id++) {
         const Node *node = &g->nodes.at[id];
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || of[id] != users ||
-            pin_of(g, node->in[0]) != pin_of(g, node->out[0])) /* from stage to stage: alone */
+            !pin_equal(&g->values.at[node->in[0]].layout->pin, &g->values.at[node->out[0]].layout->pin)) /* from stage to stage: alone */
             continue;
         int root = g->values.at[node->in[0]].node;
         OpClass made = op_table[g->nodes.at[root].op].op_class;

@@ -92,19 +92,23 @@ typedef struct MicroBatches {
     double seconds;      /* that a step is predicted to take more */
 } MicroBatches;
 
-/* The stages of `stages = auto`: a divisor of the ranks, and what each that was tried costs. */
+/* A pipeline that `stages = auto` has tried, and what it costs. */
 typedef struct StageTried {
-    int stages;
-    bool compiles; /* else nothing more is known of it */
+    int stages, chunks;
+    int parts, batches; /* in which each batch is taken, beside what the net says; batches of a step then */
+    bool compiles;      /* else nothing more is known of it */
     double step_s;
-    int64_t bytes, over_bytes; /* of a rank; beyond what it may need */
-    int broken;                /* demands of the parallel block */
+    double idle;                        /* the part of a step in which no kernel runs, on average of the stages */
+    int64_t bytes, over_bytes;          /* of a rank; beyond what it may need */
+    int broken;                         /* demands of the parallel block */
+    bool searched;                      /* with strategies found for it alone */
+    const struct SearchTaken *decision; /* strategies and measures; NULL: none */
 } StageTried;
-enum { MAX_STAGES_TRIED = 64 };
 typedef struct StageCount {
-    int stages; /* that are taken */
-    int ntried;
-    StageTried tried[MAX_STAGES_TRIED];
+    StageTried taken;
+    bool divides;                /* its parts of batches are no one else's to choose */
+    VEC(StageTried) best, tried; /* of each number of stages; all */
+    int nleft;                   /* that were left out: too much work */
 } StageCount;
 
 /* From a net to a plan; everything lives in the arena. */
@@ -226,16 +230,18 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
 const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s);
 /* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */
 bool stage_count_asked(const Compilation *c);
-/* Of the divisors of the ranks the one with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. NULL: with none the net can be compiled. */
+/* The pipeline with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. Where the net cannot be compiled with any, one stage, which says why. */
 StageCount *stage_count_choose(Compilation *c);
 /* The same of a net that says nothing of stages and does not fit: NULL where no number of them does. */
 StageCount *stage_count_fitting(Compilation *c);
 void stage_count_say(Compilation *c); /* -v */
-/* "4 of 1, 2, 4, 8, ..." */
+/* "4 of 16 batches in 2 chunks, the best of 9 tried: 1 12.3 ms; 2 of 4 batches 10 ms, ..." */
 void stage_count_print(Text *text, Compilation *c);
-/* pipeline.c: what program train costs in so many stages. False: it cannot be compiled so. */
+/* pipeline.c: what pass search takes for program train in such a pipeline, NULL: nothing, it is propagate's. False: it cannot be compiled so. */
+bool stages_decide(const Compilation *c, const StageTried *as, const struct SearchTaken **decision);
+/* What the program costs in such a pipeline, with its decision, and how much of a step its ranks compute nothing. False: it cannot be compiled so. */
 struct BuildCost;
-bool stages_cost(const Compilation *c, int stages, struct BuildCost *cost);
+bool stages_cost(const Compilation *c, const StageTried *as, struct BuildCost *cost, double *idle);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 

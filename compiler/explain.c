@@ -10,6 +10,7 @@
 #include "compiler/explain_index.h"
 #include "compiler/name.h"
 #include "compiler/oracle.h"
+#include "compiler/sharded.h"
 
 enum { MAX_USERS = 4, MAX_CHAIN_HEAD = HEAD_DEPTH + 1, MAX_CHAIN_TAIL = 8 };
 
@@ -173,8 +174,7 @@ static void explain_stage(const Explain *e, int id) {
 static int lookup_rank(const Explain *e, int id) {
     const Node *node = &e->g->nodes.at[id];
     const Pin *pin = &node->strategy->pin;
-    const bool alone = id < e->g->nforward && !node_is_leaf(node) && e->g->nranks > 1 && settings_stages(&e->g->settings) < 2;
-    return alone && pin->digit.size == e->g->nranks ? pin->value : -1;
+    return id < e->g->nforward && !node_is_leaf(node) && pin_is_rank(e->g, pin) ? pin->value : -1;
 }
 
 static void explain_node(const Explain *e, int id) {

@@ -242,14 +242,26 @@ static void print_stages(Text *text, const Graph *g) {
     if (last != said) text_printf(text, "%s = stage %d;\n", last->name, last->stage - 1);
 }
 
+/* Settings of the net that were found beside strategies. */
+static void print_beside(Text *text, const Compilation *c) {
+    const StageTried *taken = c->stages != NULL ? &c->stages->taken : NULL;
+    const int parts = c->micro != NULL ? c->micro->parts : taken != NULL && c->stages->divides ? taken->parts : 1;
+    measures_print(text, program_train(c), "# Beside it: ", "\n");
+    if (parts > 1) text_printf(text, "# Beside it: micro_batches = %d\n", parts);
+    if (taken != NULL && taken->chunks > 1 && program_train(c)->front.graph.settings.chunks_span.line == 0)
+        text_printf(text, "# Beside it: chunks = %d\n", taken->chunks);
+}
+
 bool hints_print(Text *text, Compilation *c) {
     const Build *b = program_train(c);
     Found f = {.g = &b->front.chosen, .arena = c->arena};
     Text lines = {0};
     if (f.g->settings.mode == MODE_AUTO || f.g->settings.mode == MODE_SEMI_AUTO) find_lines(&f); /* the others look at no strategies */
-    measures_print(&lines, b, "# Beside it: ", "\n");
-    text_printf(&lines, "# Net %s on %d ranks: --hints with this file gives the plan that it is of.\nhints found {\n%s\n", f.g->name,
-                f.g->nranks, f.meshes.at != NULL ? f.meshes.at : "");
+    print_beside(&lines, c);
+    text_printf(&lines, "# Net %s on %d ranks", f.g->name, b->front.graph.nranks);
+    if (b->nroles > 1) text_printf(&lines, " in %d stages", b->nroles);
+    text_printf(&lines, ": --hints with this file gives the plan that it is of.\nhints found {\n%s\n",
+                f.meshes.at != NULL ? f.meshes.at : "");
     print_lines(&lines, &f);
     print_stages(&lines, f.g);
     text_printf(&lines, "}\n");

@@ -96,7 +96,7 @@ static const struct OptionSpec {
     [OPT_MEMORY] = {"--memory", ARGUMENT_REQUIRED, "--memory BYTES", "what a rank may need, '80 GiB': a plan that needs more is refused"},
     [OPT_STAGES] =
         {"--stages", ARGUMENT_REQUIRED, "--stages N",
-         "a pipeline: ranks in N stages, each of which has a part of the net;\n                        auto: as many as are best"},
+         "a pipeline: ranks in N stages, each of which has a part of the net;\n                        auto: as many as are best, with as many parts of batches and chunks"},
     [OPT_CHUNKS] = {"--chunks", ARGUMENT_REQUIRED, "--chunks N",
                     "of a pipeline: each stage has N parts of the net, taken in turn (interleaved 1F1B)"},
     [OPT_SHARD_STATES] = {"--shard-states", ARGUMENT_REQUIRED, "--shard-states WHAT",

@@ -4,6 +4,7 @@
 
 #include "compiler/search.h"
 #include "compiler/sharded.h"
+#include "compiler/timeline.h"
 
 /* What a pass leaves behind that is verified. */
 typedef enum { LEAVES_FRONT, LEAVES_SHARDED, LEAVES_SPMD, LEAVES_PLACEMENT } Leaves;
@@ -197,7 +198,7 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     vec_push(c->arena, &c->programs, train);
     overrides.rows = &front->rows;
     if (options_explain(c->options)) overrides.paths = &front->paths;
-    if (c->micro != NULL) front->decision = c->micro->decision;
+    front->decision = c->micro != NULL ? c->micro->decision : c->stages != NULL ? c->stages->taken.decision : NULL;
     if (!frontend_read(&c->read, c->options->input, text, n, &overrides, c->arena, c->diags) ||
         !frontend_train(&c->read, &overrides, &front->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
@@ -229,14 +230,31 @@ static Build *read_again(const Compilation *c, const Overrides *said, Arena *are
     return frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides) ? b : NULL;
 }
 
-bool stages_cost(const Compilation *c, int stages, BuildCost *cost) {
+static void say_stages(Overrides *said, const StageTried *as, bool divides) {
+    said->auto_stages = as->stages;
+    said->auto_chunks = as->chunks;
+    if (divides) said->micro_batches = as->parts;
+}
+
+bool stages_decide(const Compilation *c, const StageTried *as, const SearchTaken **decision) {
+    Overrides said = c->options->overrides;
+    say_stages(&said, as, as->parts > 1);
+    Build *b = read_again(c, &said, c->arena);
+    const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, pass_expand);
+    *decision = done ? b->front.decision : NULL;
+    return done;
+}
+
+bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, double *idle) {
     Arena arena;
     Overrides said = c->options->overrides;
     arena_init(&arena);
-    said.auto_stages = stages;
+    say_stages(&said, as, as->parts > 1);
     Build *b = read_again(c, &said, &arena);
+    if (b != NULL) b->front.decision = as->decision;
     const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
     if (done) build_cost(b, cost);
+    if (done) *idle = timelines_idle(b->role_timelines, b->nroles);
     arena_finish(&arena);
     return done;
 }
@@ -336,7 +354,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
         Options *again = arena_alloc(arena, sizeof *again);
         *again = *options;
         if (micro != NULL) again->overrides.micro_batches = micro->parts;
-        if (with_stages != NULL) again->overrides.auto_stages = with_stages->stages;
+        if (with_stages != NULL) say_stages(&again->overrides, &with_stages->taken, with_stages->divides);
         options = again;
         diags->items.n = nitems;
         diags->files.n = nfiles; /* they are read again, and have the same numbers */

@@ -23,6 +23,10 @@ const Layout *whole_layout(Graph *g, const Shape *shape);
 void sharded_fill(Build *b);
 /* stages.c: the ranks of Node.stage; of none, 0, or where there are no stages: all ranks. */
 Pin stage_pin(const Graph *g, int stage);
+/* The stage, from 0, that has the ranks of a pin: all of its ranks, or one of them; -1: it is none. */
+int pin_stage(const Graph *g, const Pin *pin);
+/* Whether a pin is to one rank of several of a stage. */
+bool pin_is_rank(const Graph *g, const Pin *pin);
 /* What must hold of it: legal strategies, operands and results that lie as these say, but for sums that linear operators pass on, and needs that the values can be
  * converted into. False with *error: a bug. */
 bool sharded_verify(Sharded *sharded, const char *stage, Error *error);

@@ -1,33 +1,130 @@
-/* stage_count: as many stages as are best (`stages = auto`). All divisors of the ranks are compiled, each with what the search finds for the ranks of its stages, and with their cuts: what a step then takes
- * is what the plan is predicted to take (oracle.h). So it is where a net says nothing of stages, and nothing else fits into the memory that it may need. */
+/* stage_count: the pipeline that is best (`stages = auto`): in how many stages, and, where the net does not say it, in how many parts each batch is taken and how many chunks each stage has.
+ *
+ * What is tried is compiled, with what the search finds for the ranks of a stage, and with its cuts: what a step then takes is what the plan is predicted to take (oracle.h). Of each divisor of the ranks first as many
+ * parts as keep all stages busy, then twice as many, and so on as long as that is better, else half as many; then 2 and 4 chunks. All of these have the strategies that were found for the first, but where measures for
+ * memory depend on it. One stage takes whole batches, or what it needs for the memory. One stage with whole batches is always among them, so that nothing is taken that is worse. Work is counted in forward operators
+ * times batches, a search for SEARCHED of them; what would be more than there is room for is left out.
+ *
+ * So it is where a net says nothing of stages, and nothing else fits into the memory that it may need. */
 #include <string.h>
 
 #include "compiler/compiler.h"
 #include "compiler/name.h"
 #include "compiler/search.h"
+#include "compiler/tasks.h"
 
-enum { MOST_STAGES = 64, MOST_NODES = 20000 }; /* stages; nodes of a net for which it is asked though it does not ask */
+/* Stages; batches of a step; chunks; nodes of a net for which it is asked though it does not ask; forward operators times batches of all that is tried. */
+enum { MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
 
 bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
 }
 
+typedef struct Counting {
+    Compilation *c;
+    StageCount *count;
+    const Settings *settings;
+    int64_t rows;                /* of a batch; 1: it is not divided */
+    int64_t batches;             /* of a step, where they are whole */
+    int64_t limit;               /* bytes of a rank; 0: none */
+    int64_t work;                /* that is left; */
+    int operators;               /* a batch takes so much */
+    const SearchTaken *decision; /* what was found for these stages; NULL: nothing yet, or it depends on the memory */
+} Counting;
+
 static bool better_than(const StageTried *a, const StageTried *b) {
+    if (a->compiles != b->compiles) return a->compiles;
     if (a->broken != b->broken) return a->broken < b->broken;
     if (a->over_bytes != b->over_bytes) return a->over_bytes < b->over_bytes;
     return a->step_s < b->step_s;
 }
 
-static StageTried try_stages(const Compilation *c, int stages, int64_t limit) {
+/* Whether so many stages can take so many batches: interleaved takes as many of them as there are stages at a time. */
+static bool may_take(const Counting *k, int64_t stages, int64_t parts, int64_t chunks) {
+    const int64_t batches = k->batches * parts;
+    return parts >= 1 && k->rows % parts == 0 && batches <= MOST_BATCHES && (chunks == 1 || (stages > 1 && batches % stages == 0));
+}
+
+/* Compiles it with strategies that are there, or those that a search finds. */
+static void try_one(const Counting *k, StageTried *tried) {
     BuildCost cost;
-    if (!stages_cost(c, stages, &cost)) return (StageTried){.stages = stages};
-    const int64_t bytes = memory_bytes(&cost);
-    return (StageTried){.stages = stages,
-                        .compiles = true,
-                        .step_s = cost.step_s,
-                        .bytes = bytes,
-                        .over_bytes = limit > 0 && bytes > limit ? bytes - limit : 0,
-                        .broken = cost.broken};
+    tried->compiles = may_take(k, tried->stages, tried->parts, tried->chunks) && stages_cost(k->c, tried, &cost, &tried->idle);
+    if (!tried->compiles) return;
+    tried->step_s = cost.step_s;
+    tried->bytes = memory_bytes(&cost);
+    tried->over_bytes = k->limit > 0 && tried->bytes > k->limit ? tried->bytes - k->limit : 0;
+    tried->broken = cost.broken;
+}
+
+static bool takes_measures(const StageTried *tried) {
+    return tried->decision != NULL && tried->decision->measures.n > 0;
+}
+
+/* Makes *best what is better. False: it is not, or there is no room for it. */
+static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t parts, int64_t chunks) {
+    StageTried tried = {
+        .stages = (int)stages, .chunks = (int)chunks, .parts = (int)parts, .batches = (int)(k->batches * parts), .decision = k->decision};
+    int64_t work = (int64_t)k->operators * tried.batches * (k->decision != NULL ? 1 : SEARCHED);
+    if (work > k->work && parts > 1) {
+        k->count->nleft++;
+        return false;
+    }
+    if (tried.decision != NULL) try_one(k, &tried);
+    if (tried.decision == NULL || (tried.compiles && (tried.over_bytes > 0 || tried.broken > 0))) {
+        if (tried.decision != NULL) work += (int64_t)k->operators * tried.batches * SEARCHED;
+        tried.searched = true;
+        tried.compiles = stages_decide(k->c, &tried, &tried.decision);
+        if (tried.compiles) try_one(k, &tried);
+        if (!takes_measures(&tried)) k->decision = tried.decision;
+    }
+    k->work -= work;
+    vec_push(k->c->arena, &k->count->tried, tried);
+    if (best->stages > 0 && !better_than(&tried, best)) return false;
+    *best = tried;
+    return true;
+}
+
+/* At least so many parts in which a batch can be taken, if there are such so that the stages divide the batches of a step. */
+static int64_t parts_from(const Counting *k, int64_t stages, int64_t least) {
+    for (int64_t all = 0; all < 2; all++)
+        for (int64_t parts = least; parts <= k->rows; parts++)
+            if (may_take(k, stages, parts, 1) && (all || k->batches * parts % stages == 0)) return parts;
+    return 0;
+}
+
+/* Parts for the best in so many stages. */
+static void try_parts(Counting *k, StageTried *best) {
+    const int64_t stages = best->stages, first = best->parts;
+    int64_t parts = first;
+    if (stages == 1 && best->over_bytes == 0 && !takes_measures(best)) return;
+    do
+        parts = parts_from(k, stages, 2 * parts);
+    while (parts > 0 && try_stages(k, best, stages, parts, best->chunks));
+    if (best->parts > first) return;
+    for (parts = first / 2; parts > 0; parts /= 2) {
+        while (!may_take(k, stages, parts, best->chunks))
+            parts--;
+        if (parts == 0 || (!try_stages(k, best, stages, parts, best->chunks) && best->over_bytes == 0)) return;
+    }
+}
+
+static void try_count(Counting *k, int stages) {
+    const bool chunks_said = k->settings->chunks_span.line > 0;
+    const int64_t chunks = chunks_said && stages > 1 && k->settings->chunks > 1 ? k->settings->chunks : 1;
+    const int64_t busy = parts_from(k, stages, (stages + k->batches - 1) / k->batches);
+    StageTried best = {0};
+    const bool fits = busy > 0 && busy * k->batches * k->operators * SEARCHED <= k->work;
+    k->decision = NULL;
+    try_stages(k, &best, stages, fits ? busy : 1, chunks);
+    if (!best.compiles && fits && busy > 1) { /* in parts the net may be another one */
+        k->rows = 1;
+        best = (StageTried){0};
+        try_stages(k, &best, stages, 1, chunks);
+    }
+    if (best.compiles && k->rows > 1) try_parts(k, &best);
+    for (int64_t more = 2; more <= MOST_CHUNKS && best.compiles && !chunks_said && k->settings->pipeline_span.line == 0; more *= 2)
+        if (!may_take(k, stages, best.parts, more) || !try_stages(k, &best, stages, best.parts, more)) break;
+    vec_push(k->c->arena, &k->count->best, best);
 }
 
 StageCount *stage_count_fitting(Compilation *c) {
@@ -38,38 +135,77 @@ StageCount *stage_count_fitting(Compilation *c) {
     if (program_train(c)->front.graph.nodes.n > MOST_NODES) return NULL;
     if (settings->lengths.n > 1) return NULL; /* a net in stages takes texts of one length */
     StageCount *count = stage_count_choose(c);
-    for (int i = 0; i < count->ntried; i++)
-        if (count->tried[i].stages == count->stages && count->stages > 1 && count->tried[i].over_bytes == 0) return count;
-    return NULL;
+    return count->taken.stages > 1 && count->taken.compiles && count->taken.over_bytes == 0 ? count : NULL;
+}
+
+/* Strategies that were found for other batches: what they take now, of which nothing bounds the best. */
+static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
+    SearchTaken *decision = arena_alloc(arena, sizeof *decision);
+    *decision = *taken->decision;
+    if (decision->result == NULL) return decision;
+    SearchResult *result = arena_alloc(arena, sizeof *result);
+    *result = *decision->result;
+    result->seconds = taken->step_s;
+    result->bound = 0;
+    decision->result = result;
+    return decision;
 }
 
 StageCount *stage_count_choose(Compilation *c) {
     const int nranks = c->options->overrides.nranks;
-    const int64_t limit = budget_limit(program_train(c));
+    const Build *train = program_train(c);
+    const Settings *settings = &train->front.graph.settings;
+    const bool parts_open =
+        settings->micro_span.line == 0 && c->options->overrides.micro_batches == 0 && settings->optimizer != OPTIMIZER_NONE;
     StageCount *count = arena_alloc(c->arena, sizeof *count);
-    const StageTried *best = NULL;
-    for (int stages = 1; stages <= nranks && stages <= MOST_STAGES; stages++) {
-        if (nranks % stages != 0) continue;
-        StageTried *tried = &count->tried[count->ntried++];
-        *tried = try_stages(c, stages, limit);
-        if (tried->compiles && (best == NULL || better_than(tried, best))) best = tried;
-    }
-    count->stages = best != NULL ? best->stages : 1; /* which says what is wrong with the net */
+    Counting k = {.c = c,
+                  .count = count,
+                  .settings = settings,
+                  .rows = parts_open ? graph_batch_rows(&train->front.graph) : 1,
+                  .batches = settings->accumulate > 1 ? settings->accumulate : 1,
+                  .limit = budget_limit(train),
+                  .work = MOST_WORK,
+                  .operators = graph_nforward(&train->front.graph)};
+    if (k.rows < 1) k.rows = 1;
+    for (int stages = 1; stages <= nranks && stages <= MOST_STAGES; stages++)
+        if (nranks % stages == 0) try_count(&k, stages);
+    count->taken = count->best.at[0];
+    for (int i = 1; i < count->best.n; i++)
+        if (better_than(&count->best.at[i], &count->taken)) count->taken = count->best.at[i];
+    if (count->taken.searched)
+        count->taken.decision = NULL; /* it is found again, and what there is to say of hints with it */
+    else
+        count->taken.decision = decision_of(c->arena, &count->taken);
+    count->divides = parts_open && count->taken.compiles && (count->taken.stages > 1 || count->taken.parts > 1);
     return count;
+}
+
+/* "4 of 16 batches in 2 chunks" */
+static void print_pipe(Text *text, const StageTried *tried) {
+    text_printf(text, "%d", tried->stages);
+    if (tried->batches > 1) text_printf(text, " of %d batches", tried->batches);
+    if (tried->chunks > 1) text_printf(text, " in %d chunks", tried->chunks);
 }
 
 void stage_count_print(Text *text, Compilation *c) {
     const StageCount *count = c->stages;
-    text_printf(text, "%d, the best of %d tried:", count->stages, count->ntried);
-    for (int i = 0; i < count->ntried; i++) {
-        const StageTried *tried = &count->tried[i];
-        text_printf(text, "%s %d ", i > 0 ? ";" : "", tried->stages);
-        if (!tried->compiles)
-            text_printf(text, "cannot be compiled");
-        else
-            text_printf(text, "%.4g ms", 1e3 * tried->step_s);
-        if (tried->over_bytes > 0) text_printf(text, ", %s too much on a rank", bytes_named(c->arena, tried->over_bytes));
-        if (tried->broken > 0) text_printf(text, ", %d demand%s broken", tried->broken, tried->broken == 1 ? "" : "s");
+    print_pipe(text, &count->taken);
+    text_printf(text, ", the best of %d tried", count->tried.n);
+    if (count->nleft > 0) text_printf(text, " (%d more would be too much work)", count->nleft);
+    for (int i = 0; i < count->best.n; i++) {
+        const StageTried *best = &count->best.at[i];
+        text_printf(text, "%s ", i > 0 ? ";" : ":");
+        print_pipe(text, best);
+        if (!best->compiles) {
+            text_printf(text, " cannot be compiled");
+            continue;
+        }
+        text_printf(text, " %.4g ms", 1e3 * best->step_s);
+        if (best->stages > 1)
+            text_printf(text, ", idle %.3g %%, the bubble alone %.3g %%", 100 * best->idle,
+                        100 * pipe_bubble(best->stages, best->chunks, best->batches));
+        if (best->over_bytes > 0) text_printf(text, ", %s too much on a rank", bytes_named(c->arena, best->over_bytes));
+        if (best->broken > 0) text_printf(text, ", %d demand%s broken", best->broken, best->broken == 1 ? "" : "s");
     }
 }
 

@@ -124,7 +124,7 @@ static double bytes_of(const Graph *g, const Node *node, int k) {
 static double state_bytes(const Graph *g, const Node *user, int operand) {
     const int state = graph_producer(g, user->in[operand])->state;
     const State *of = &g->states.at[state];
-    const ShardStates shared = g->settings.shard_states;
+    const ShardStates shared = of->hint != NULL && of->hint->at > 0 ? SHARD_NONE : g->settings.shard_states; /* on one rank: whole */
     Layout layout;
     strategy_in_layout(user, user->strategy, operand, of->type.shape.ndim, &layout);
     const double own = (double)layout_max_bytes(of->layout != NULL ? of->layout : &layout, &of->type),
@@ -361,7 +361,7 @@ static int *stages_of_states(const Graph *g, Arena *arena) {
     for (int n = 0; n < g->nodes.n; n++)
         if (g->nodes.at[n].op == OP_read || g->nodes.at[n].op == OP_write) of_state[g->nodes.at[n].state] = g->nodes.at[n].stage;
     for (int s = 0; s < g->states.n; s++)
-        if (of_state[s] == 0 && layout_is_pinned(g->states.at[s].layout)) of_state[s] = g->states.at[s].layout->pin.value + 1;
+        if (of_state[s] == 0) of_state[s] = pin_stage(g, &g->states.at[s].layout->pin) + 1;
     return of_state;
 }
 
@@ -446,4 +446,12 @@ Pin stage_pin(const Graph *g, int stage) {
     const int nstages = settings_stages(&g->settings);
     if (stage == 0 || nstages < 2) return (Pin){0};
     return (Pin){.digit = {nstages, g->nranks / nstages}, .value = (stage - 1) % nstages};
+}
+
+int pin_stage(const Graph *g, const Pin *pin) {
+    return pin->digit.size == 0 ? -1 : pin->value * pin->digit.stride / (g->nranks / settings_stages(&g->settings));
+}
+
+bool pin_is_rank(const Graph *g, const Pin *pin) {
+    return pin->digit.size == g->nranks && g->nranks > settings_stages(&g->settings);
 }

@@ -9,6 +9,7 @@
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 #include "compiler/report.h"
+#include "compiler/tasks.h"
 #include "compiler/timeline.h"
 #include "ir/map.h"
 
@@ -127,11 +128,9 @@ static int stage_chunks(const Build *b) {
     return settings_parts(settings) / settings_stages(settings);
 }
 
-/* The part of a step in which the stages compute nothing, if they take equally long and messages take no time. */
 static double bubble_of(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
-    const double batches = settings->accumulate > 1 ? (double)settings->accumulate : 1;
-    return (b->nroles - 1) / (stage_chunks(b) * batches + b->nroles - 1);
+    return pipe_bubble(b->nroles, stage_chunks(b), settings->accumulate > 1 ? (int)settings->accumulate : 1);
 }
 
 /* Of a pipeline: each stage, and for how much of a step it computes nothing. */
@@ -441,12 +440,16 @@ static void json_stages(Json *json, Build *b) {
 static void json_stage_count(Json *json, const StageCount *count) {
     if (count == NULL) return;
     json_array(json, "stages_tried");
-    for (int i = 0; i < count->ntried; i++) {
-        const StageTried *tried = &count->tried[i];
+    for (int i = 0; i < count->tried.n; i++) {
+        const StageTried *tried = &count->tried.at[i];
         json_row(json, NULL);
         json_int(json, "stages", tried->stages);
+        json_int(json, "chunks", tried->chunks);
+        json_int(json, "batches", tried->batches);
         json_bool(json, "compiles", tried->compiles);
         json_real(json, "step", tried->step_s);
+        json_real(json, "idle", tried->idle);
+        json_real(json, "bubble", pipe_bubble(tried->stages, tried->chunks, tried->batches));
         json_int(json, "rank", tried->bytes);
         json_int(json, "missing", tried->over_bytes);
         json_int(json, "broken", tried->broken);

@@ -140,7 +140,7 @@ static int phase_of(const Build *b, int node) {
 static int part_of(const Build *b, int node, bool backward) {
     const Node *at = &b->spmd.graph.nodes.at[node];
     const int part = b->sharded.graph.nodes.at[b->spmd.whole_node.at[node]].stage;
-    return part == 0 || (backward && gradient_is_whole(&b->spmd.graph, at)) ? at->strategy->pin.value : part - 1;
+    return part == 0 || (backward && gradient_is_whole(&b->spmd.graph, at)) ? pin_stage(&b->spmd.graph, &at->strategy->pin) : part - 1;
 }
 
 static void pipe_init(Pipe *pipe, const Build *b) {

@@ -15,6 +15,11 @@ typedef struct Turns {
     bool backward; /* there are backward passes */
 } Turns;
 
+/* The part of a step in which stages compute nothing, if they take equally long and messages take no time. */
+static inline double pipe_bubble(int stages, int chunks, int batches) {
+    return (stages - 1) / ((double)chunks * batches + stages - 1);
+}
+
 /* The k-th task of a stage. False: it has no more. */
 bool turn_of(const Turns *turns, int stage, int k, Turn *turn);
 /* Batches whose activations a part holds when its stage holds most. */

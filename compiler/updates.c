@@ -85,8 +85,8 @@ static const Layout *slot_layout(const Graph *g, int state) {
 static const Layout *update_layout(const Build *b, Graph *g, const Node *update, bool in_parts) {
     const State *state = &g->states.at[update->update - 1];
     const Shape *shape = &state->type.shape;
-    if (state->layout->pin.digit.size == g->nranks) return state->layout; /* on one rank */
-    if (op_updates_rows(update->op)) return state->layout;                /* only the rows that occur are touched, where they lie */
+    if (pin_is_rank(g, &state->layout->pin)) return state->layout; /* on one rank */
+    if (op_updates_rows(update->op)) return state->layout;         /* only the rows that occur are touched, where they lie */
     const Layout *theirs = b->follows != NULL ? slot_layout(g, update->update - 1) : NULL;
     if (theirs != NULL) return theirs;
     if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < g->settings.shard_bytes) return state->layout;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/compiler.h"
+#include "compiler/sharded.h"
 
 enum { REPLICATED_PERCENT = 10, MAX_NAMED = 3, MAX_LISTED_CANDIDATES = 20000 };
 
@@ -190,7 +190,7 @@ static void warn_replicated(const Build *b) {
         double flops = rule_flops(node->op, node->rule);
         total += flops;
         if (op_table[node->op].op_class == OP_CLASS_UPDATE || found_best(b, chosen_of(b, node->origin))) continue;
-        if (node->strategy->pin.digit.size == g->nranks) continue; /* one rank does it */
+        if (pin_is_rank(g, &node->strategy->pin)) continue; /* one rank does it */
         double again = flops * (1 - (double)ranks_sharing(node) / nranks);
         repeated[chosen_of(b, node->origin)] += again;
         sum += again;

@@ -54,6 +54,7 @@ typedef struct Overrides {
     const char *mode, *search, *dataset, *gradients, *batch_norm, *memory, *shard_states, *regather, *stages,
         *chunks;     /* as written; checked here */
     int auto_stages; /* the stages of `stages = auto`, or of a net that says none; 0: not found yet */
+    int auto_chunks; /* the chunks that are found beside them; 0: as the net says */
     bool strict_divide;
     int nfolders; /* where imports are looked for that are not beside the file: -I, the installed library */
     const char *const *folder;

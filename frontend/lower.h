@@ -182,12 +182,11 @@ typedef struct Lower {
     int rank;    /* in mode manual: the value that is each rank's number */
     VEC(RankGroup) groups;
     VEC(Sent) sent;
-    int nresults;       /* that the outermost operator of the statement must have */
-    bool full;          /* the net has as many nodes as it may have */
-    bool warned_shard;  /* that strategies have no effect in this mode */
-    bool warned_stage;  /* that stages have none */
-    Span pipeline_span; /* where pipeline_scheduler is said; line 0: it is not */
-    int64_t nstages;    /* as said, on one rank too; 0: not, or they are to be found */
+    int nresults;      /* that the outermost operator of the statement must have */
+    bool full;         /* the net has as many nodes as it may have */
+    bool warned_shard; /* that strategies have no effect in this mode */
+    bool warned_stage; /* that stages have none */
+    int64_t nstages;   /* as said, on one rank too; 0: not, or they are to be found */
     const Block *blocks;
     Span loss_span; /* line 0: no loss yet */
     BlockKind of;   /* the net is lowered for this block of it: train, eval or generate */

@@ -120,7 +120,7 @@ static int64_t stages_found(const Lower *lower) {
     return n;
 }
 
-/* `auto`: as many as the compiler has found to be best (compiler/pipes.c), which begins with one. */
+/* `auto`: as many as the compiler has found to be best (compiler/stage_count.c), which begins with one. */
 static bool stages_auto(Lower *lower) {
     Graph *graph = lower->graph;
     const int64_t parts = stages_found(lower), chunks = graph->settings.chunks;
@@ -217,7 +217,7 @@ static const char *const pipeline_name[NPIPELINES] = {
 
 static bool eval_pipeline(Lower *lower, const Expr *value) {
     const int order = choice(lower, "pipeline_scheduler", value, pipeline_name, NPIPELINES);
-    lower->pipeline_span = lower_span(lower, value->loc);
+    lower->graph->settings.pipeline_span = lower_span(lower, value->loc);
     if (order >= 0) lower->graph->settings.pipeline = (Pipeline)order;
     return order >= 0;
 }
@@ -231,15 +231,15 @@ static bool eval_chunks(Lower *lower, const Expr *value) {
 /* Several chunks are interleaved, and nothing else is. */
 static bool chunks_check(Lower *lower) {
     Settings *settings = &lower->graph->settings;
-    const bool several = settings->chunks > 1, said = lower->pipeline_span.line > 0;
+    const bool several = settings->chunks > 1, said = settings->pipeline_span.line > 0;
     if (several && said && settings->pipeline != PIPELINE_INTERLEAVED) {
         diag_error(lower->diags, settings->chunks_span, "chunks are for pipeline_scheduler = interleaved, and this is %s",
                    pipeline_name[settings->pipeline]);
-        diag_note(lower->diags, lower->pipeline_span, "it is said here");
+        diag_note(lower->diags, settings->pipeline_span, "it is said here");
         return false;
     }
     if (!several && settings->pipeline == PIPELINE_INTERLEAVED) {
-        diag_error(lower->diags, lower->pipeline_span,
+        diag_error(lower->diags, settings->pipeline_span,
                    "interleaved is of stages that have several parts of the net each: chunks says how many");
         diag_hint(lower->diags, "chunks = 2; or --chunks 2");
         return false;
@@ -452,6 +452,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
                              [REGATHER] = flags->regather, [STAGES] = flags->stages,
                              [CHUNKS] = flags->chunks,     [BATCH_NORM] = flags->batch_norm};
     if (flags->auto_stages > 0) divide_ranks(lower->graph, flags->auto_stages);
+    settings->chunks = flags->auto_chunks;
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
     ok &= flag_lower(lower, "--chunks", flags->chunks, eval_chunks);
     ok &= flag_lower(lower, "--stages", flags->stages, eval_stages);

@@ -189,14 +189,16 @@ static bool at_eval(Lower *lower, const Shard *shard, const char *what, Hint *hi
         return false;
     }
     if (!integer_eval(lower, item, "a rank", 0, MAX_RANKS - 1, &rank)) return false;
-    if (settings_stages(&graph->settings) > 1) {
-        diag_error(lower->diags, hint->span, "at is for nets without stages: a state lies with the stage that uses it");
-        diag_hint(lower->diags, "say which stage uses it: h = embedding(table, index) stage 1;");
-        return false;
-    }
     if (graph->nranks > 1 && rank >= graph->nranks) {
-        diag_error(lower->diags, lower_span(lower, item->loc), "there is no rank %lld: there are %d", (long long)rank, graph->nranks);
-        diag_hint(lower->diags, "the first one is rank 0; in a loop at(i %% %d) deals tables out", graph->nranks);
+        const bool staged = settings_stages(&graph->settings) > 1;
+        diag_error(lower->diags, lower_span(lower, item->loc),
+                   staged ? "a stage has no rank %lld: it has %d" : "there is no rank %lld: there are %d", (long long)rank, graph->nranks);
+        if (staged)
+            diag_hint(
+                lower->diags,
+                "at counts the ranks of the stage that uses the table, from 0; stage says which that is: h = embedding(table, index) stage 1;");
+        else
+            diag_hint(lower->diags, "the first one is rank 0; in a loop at(i %% %d) deals tables out", graph->nranks);
         return false;
     }
     hint->at = (int)rank + 1;

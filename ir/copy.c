@@ -65,17 +65,19 @@ void graph_over(Graph *graph, const Graph *from) {
     graph->settings = from->settings;
 }
 
-void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
-    *copy = (GraphCopy){.to = graph, .from = *graph};
+static void begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues, bool values_kept) {
+    *copy = (GraphCopy){.to = graph, .from = *graph, .values_kept = values_kept};
     copy->node = numbers(graph->arena, copy->from.nodes.n, false);
-    copy->value = numbers(graph->arena, copy->from.values.n, false);
+    copy->value = numbers(graph->arena, copy->from.values.n, values_kept);
     graph_derive(graph, &copy->from, nnodes, nvalues);
 }
 
+void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
+    begin(copy, graph, nnodes, nvalues, false);
+}
+
 void copy_begin_nodes(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
-    copy_begin(copy, graph, nnodes, nvalues);
-    copy->values_kept = true;
-    copy->value = numbers(graph->arena, copy->from.values.n, true);
+    begin(copy, graph, nnodes, nvalues, true);
     for (int v = 0; v < copy->from.values.n; v++)
         vec_push(graph->arena, &graph->values, copy->from.values.at[v]);
 }

@@ -426,9 +426,9 @@ typedef struct Settings {
     bool stages_auto;                        /* they are to be found. Not in texts */
     int64_t chunks;                          /* parts of the net that each stage has; 0, 1: one. Not in texts */
     Pipeline pipeline;                       /* the order of the batches of a step in the stages */
-    Span stages_span, chunks_span;           /* where they are said */
-    bool recompute_none;                     /* no value is computed again but where the user says so. Not in texts */
-    VEC(Assertion) asserts;                  /* not in texts */
+    Span stages_span, chunks_span, pipeline_span; /* where they are said; line 0: they are not */
+    bool recompute_none;                          /* no value is computed again but where the user says so. Not in texts */
+    VEC(Assertion) asserts;                       /* not in texts */
     VEC(Forbidden) forbids;
     MeshAxes hint_axes;   /* of the meshes of hints blocks. Not in texts */
     VEC(FoundHint) found; /* of `hints found` blocks, in their order. Not in texts */

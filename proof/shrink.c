@@ -24,22 +24,24 @@ static bool radix_add(Radix *radix, int64_t bound) {
     return true;
 }
 
-/* Pins of a small case: the digit's first values stand for theirs. False: pins to different digits, or to one that the layouts divide. */
-static bool pins_shrink(const Radix *radix, const Case *own, Case *small) {
-    const Pin *first = NULL;
+/* Pins of a small case: at each level of the ranks that a pin says something of, 0 stands for the value that the first such pin has there, 1 for another one. */
+static void pins_shrink(const Radix *radix, const Case *own, Case *small) {
+    int64_t first[2 * MAX_DIGITS];
+    bool known[2 * MAX_DIGITS] = {false};
     for (int t = 0; t < case_tensors(own); t++) {
         const Pin *pin = &own->layout[t].pin;
-        int low = 0;
-        if (pin->digit.size == 0) continue;
-        if (!first) first = pin;
-        while (radix->bound[low] != pin->digit.stride)
-            low++;
-        if (!digit_equal(pin->digit, first->digit) || radix->bound[low + 1] != (int64_t)pin->digit.stride * pin->digit.size) return false;
-        small->layout[t].pin.digit =
-            (Digit){.size = (int32_t)(radix->small[low + 1] / radix->small[low]), .stride = (int32_t)radix->small[low]};
-        small->layout[t].pin.value = pin->value != first->value;
+        const int64_t end = (int64_t)pin->digit.stride * pin->digit.size, rank = (int64_t)pin->value * pin->digit.stride;
+        int64_t low = 0, high = 0, value = 0;
+        for (int l = 0; l + 1 < radix->n && pin->digit.size > 0; l++) {
+            if (radix->bound[l] < pin->digit.stride || radix->bound[l] >= end) continue;
+            const int64_t at = rank / radix->bound[l] % (radix->bound[l + 1] / radix->bound[l]);
+            if (!known[l]) first[l] = at, known[l] = true;
+            if (low == 0) low = radix->small[l];
+            high = radix->small[l + 1];
+            value += at == first[l] ? 0 : radix->small[l];
+        }
+        if (low > 0) small->layout[t].pin = (Pin){{(int32_t)(high / low), (int32_t)low}, (int32_t)(value / low)};
     }
-    return true;
 }
 
 /* False: digits of meshes that have no common refinement. */
@@ -420,9 +422,6 @@ bool case_shrink(const Case *own, int most, bool keep, Case *small, char *why, s
     small->nranks = small->graph.nranks = (int)radix.small[radix.n - 1];
     for (int t = 0; t < case_tensors(own); t++)
         layout_shrink(&radix, &own->layout[t], &small->layout[t]);
-    if (!pins_shrink(&radix, own, small)) {
-        snprintf(why, n, "its layouts are pinned to different digits");
-        return false;
-    }
+    pins_shrink(&radix, own, small);
     return own->communication ? communication_shrink(own, small, why, n) : operator_shrink(own, small, keep, why, n);
 }

@@ -73,15 +73,17 @@ Test(stages, a_role_has_the_kernels_of_its_stage) {
     compiled_finish(&x);
 }
 
-/* The forward products and gradients of each batch, as a role computes them: "F0 F1 B0 ..". */
-static const char *order_of(Compiled *x, int role) {
+/* The forward and backward passes as a role computes them, each with its batch: "F0 F1 B0 ..". layers: with the layer before that, "F1.0" is the forward pass of h1 for batch 0. */
+static const char *passes_of(Compiled *x, int role, bool layers) {
     const Role *r = &x->c.plan.programs.at[0].roles.at[role];
     const char *order = "";
-    int batches[2] = {0};
+    int batches[2][10] = {{0}};
     for (int s = 0; s < r->steps.n; s++) {
         const OpCode op = r->steps.at[s].op;
         if (r->steps.at[s].kind != STEP_KERNEL || (op != OP_tanh && op != OP_tanh_grad)) continue;
-        order = arena_printf(&x->arena, "%s%s%c%d", order, *order ? " " : "", op == OP_tanh ? 'F' : 'B', batches[op != OP_tanh]++);
+        const int layer = layers ? x->graph->nodes.at[r->steps.at[s].node].name[1] - '0' : 0, batch = batches[op != OP_tanh][layer]++;
+        const char *of = layers ? arena_printf(&x->arena, "%d.", layer) : "";
+        order = arena_printf(&x->arena, "%s%s%c%s%d", order, *order ? " " : "", op == OP_tanh ? 'F' : 'B', of, batch);
     }
     return order;
 }
@@ -89,38 +91,23 @@ static const char *order_of(Compiled *x, int role) {
 Test(stages, batches_come_in_the_order_of_1f1b) {
     Compiled x;
     compiled(&x, NET_OF("micro_batches = 4; ", "stages = 4;"), 4, 2);
-    cr_expect_str_eq(order_of(&x, 0), "F0 F1 F2 F3 B0 B1 B2 B3");
-    cr_expect_str_eq(order_of(&x, 1), "F0 F1 F2 B0 F3 B1 B2 B3");
-    cr_expect_str_eq(order_of(&x, 2), "F0 F1 B0 F2 B1 F3 B2 B3");
-    cr_expect_str_eq(order_of(&x, 3), "F0 B0 F1 B1 F2 B2 F3 B3");
+    cr_expect_str_eq(passes_of(&x, 0, false), "F0 F1 F2 F3 B0 B1 B2 B3");
+    cr_expect_str_eq(passes_of(&x, 1, false), "F0 F1 F2 B0 F3 B1 B2 B3");
+    cr_expect_str_eq(passes_of(&x, 2, false), "F0 F1 B0 F2 B1 F3 B2 B3");
+    cr_expect_str_eq(passes_of(&x, 3, false), "F0 B0 F1 B1 F2 B2 F3 B3");
     compiled_finish(&x);
     compiled(&x, NET_OF("micro_batches = 4; ", "stages = 4; pipeline_scheduler = gpipe;"), 4, 2);
     for (int r = 0; r < 4; r++)
-        cr_expect_str_eq(order_of(&x, r), "F0 F1 F2 F3 B0 B1 B2 B3");
+        cr_expect_str_eq(passes_of(&x, r, false), "F0 F1 F2 F3 B0 B1 B2 B3");
     compiled_finish(&x);
-}
-
-/* The same, with the layer: "F1.0" is the forward pass of h1 for batch 0. */
-static const char *passes_of(Compiled *x, int role) {
-    const Role *r = &x->c.plan.programs.at[0].roles.at[role];
-    const char *order = "";
-    int batches[2][10] = {{0}};
-    for (int s = 0; s < r->steps.n; s++) {
-        const OpCode op = r->steps.at[s].op;
-        if (r->steps.at[s].kind != STEP_KERNEL || (op != OP_tanh && op != OP_tanh_grad)) continue;
-        const int layer = x->graph->nodes.at[r->steps.at[s].node].name[1] - '0';
-        order = arena_printf(&x->arena, "%s%s%c%d.%d", order, *order ? " " : "", op == OP_tanh ? 'F' : 'B', layer,
-                             batches[op != OP_tanh][layer]++);
-    }
-    return order;
 }
 
 /* As Megatron's: as many batches as stages through a chunk, then the same through the next one. */
 Test(stages, batches_come_in_the_order_of_interleaved_1f1b) {
     Compiled x;
     compiled(&x, NET_OF("micro_batches = 4; ", "stages = 2; chunks = 2;"), 2, 2);
-    cr_expect_str_eq(passes_of(&x, 0), "F1.0 F1.1 F3.0 F3.1 F1.2 B3.0 F1.3 B3.1 F3.2 B1.0 F3.3 B1.1 B3.2 B3.3 B1.2 B1.3");
-    cr_expect_str_eq(passes_of(&x, 1), "F2.0 F2.1 F4.0 B4.0 F4.1 B4.1 F2.2 B2.0 F2.3 B2.1 F4.2 B4.2 F4.3 B4.3 B2.2 B2.3");
+    cr_expect_str_eq(passes_of(&x, 0, true), "F1.0 F1.1 F3.0 F3.1 F1.2 B3.0 F1.3 B3.1 F3.2 B1.0 F3.3 B1.1 B3.2 B3.3 B1.2 B1.3");
+    cr_expect_str_eq(passes_of(&x, 1, true), "F2.0 F2.1 F4.0 B4.0 F4.1 B4.1 F2.2 B2.0 F2.3 B2.1 F4.2 B4.2 F4.3 B4.3 B2.2 B2.3");
     compiled_finish(&x);
 }
 
@@ -216,15 +203,15 @@ Test(stages, sends_that_start_together_are_one_where_that_is_faster) {
     compiled_finish(&x);
 }
 
-/* A net of four equal layers of which the products take nearly all time, and activations nearly all memory. */
+/* A net of four equal layers of which the products take nearly all time, and activations nearly all memory. batches 0: the net does not say how many. */
 static const char *large_net(Compiled *x, int batches, const char *parallel) {
     return arena_printf(
         &x->arena,
         "net n(batch = 65536, d = 8192) { input data : f32[batch, d]; param s : f32[d] = ones; param w1 : f32[d, d] = normal(0.1);\n"
         "  param w2 : f32[d, d] = normal(0.1); param w3 : f32[d, d] = normal(0.1); param w4 : f32[d, d] = normal(0.1);\n"
         "  x = data * s; " LAYERS " loss mean(h4); }\n"
-        "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.01); micro_batches = %d; }\nparallel { %s }\n",
-        batches, parallel);
+        "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.01); %s }\nparallel { %s }\n",
+        batches > 0 ? arena_printf(&x->arena, "micro_batches = %d;", batches) : "", parallel);
 }
 
 /* With 1f1b a stage holds activations of no more batches than there are stages behind it, with gpipe those of all. */
@@ -405,31 +392,68 @@ Test(stages, written_hints_give_the_same_stages) {
     expect_same_plan((const char *[]){"", "", ""}, NULL, "auto");
 }
 
-/* As many stages as take the least, of those that there are. */
-Test(stages, as_many_stages_as_are_best) {
+/* What a pipeline costs that the net asks for. */
+static BuildCost large_cost(int stages, int batches, int chunks, const char *said) {
+    Compiled x;
+    BuildCost cost;
+    compiled_init(&x, 4, 2);
+    x.options.machine = &machine_gpu8;
+    x.options.prove = false;
+    const char *parallel = arena_printf(&x.arena, chunks > 1 ? "stages = %d; %s chunks = %d;" : "stages = %d; %s", stages, said, chunks);
+    cr_assert(compiled_run(&x, large_net(&x, batches, parallel)), "%s", compiled_said(&x));
+    build_cost(x.b, &cost);
+    compiled_finish(&x);
+    return cost;
+}
+
+/* The pipeline that takes the least, of those that are tried. */
+static void expect_best(int batches, const char *said, int ntried) {
     Compiled best;
     compiled_init(&best, 4, 2);
     best.options.machine = &machine_gpu8;
-    cr_assert(compiled_run(&best, large_net(&best, 16, "stages = auto;")));
-    cr_assert_not_null(best.c.stages);
-    cr_expect_eq(best.c.stages->ntried, 3);
+    cr_assert(compiled_run(&best, large_net(&best, batches, arena_printf(&best.arena, "stages = auto; %s", said))), "%s",
+              compiled_said(&best));
+    const StageCount *count = best.c.stages;
+    cr_assert_not_null(count);
+    cr_expect_eq(count->tried.n, ntried, "%d tried", count->tried.n);
+    cr_expect(count->best.n == 3 && count->nleft == 0);
     BuildCost taken;
     build_cost(best.b, &taken);
-    for (int i = 0; i < 3; i++) {
-        const StageTried *tried = &best.c.stages->tried[i];
-        Compiled one;
-        BuildCost cost;
-        compiled_init(&one, 4, 2);
-        one.options.machine = &machine_gpu8;
-        cr_assert(compiled_run(&one, large_net(&one, 16, arena_printf(&one.arena, "stages = %d;", 1 << i))));
-        build_cost(one.b, &cost);
-        cr_expect_eq(tried->stages, 1 << i);
+    cr_expect_eq(taken.step_s, count->taken.step_s);
+    for (int i = 0; i < count->tried.n; i++) {
+        const StageTried *tried = &count->tried.at[i];
+        const BuildCost cost = large_cost(tried->stages, tried->batches, tried->chunks, said);
+        cr_expect(tried->compiles && 4 % tried->stages == 0);
         cr_expect_eq(tried->step_s, cost.step_s);
         cr_expect_eq(tried->bytes, memory_bytes(&cost));
         cr_expect_leq(taken.step_s, cost.step_s);
-        compiled_finish(&one);
     }
     compiled_finish(&best);
+}
+
+Test(stages, as_many_stages_as_are_best) {
+    expect_best(16, "", 6); /* several stages in more chunks as long as that is better */
+    expect_best(16, "chunks = 1;", 3);
+    expect_best(16, "pipeline_scheduler = gpipe;", 3);
+}
+
+/* With as many parts of batches, and chunks, as are best where the net does not say it: about as good as the best of all. */
+Test(stages, as_many_batches_and_chunks_as_are_best) {
+    Compiled x;
+    double least_s = INFINITY;
+    compiled_init(&x, 4, 2);
+    x.options.machine = &machine_gpu8;
+    cr_assert(compiled_run(&x, large_net(&x, 0, "stages = auto;")), "%s", compiled_said(&x));
+    for (int stages = 1; stages <= 4; stages *= 2)
+        for (int batches = 1; batches <= 64; batches *= 2)
+            for (int chunks = 1; chunks <= (batches % stages == 0 && stages > 1 ? 2 : 1); chunks++)
+                least_s = fmin(least_s, large_cost(stages, batches, chunks, "").step_s);
+    BuildCost taken;
+    build_cost(x.b, &taken);
+    cr_expect_leq(taken.step_s, 1.01 * least_s, "%g s with %d stages, %d batches, %d chunks; the best takes %g s", taken.step_s,
+                  x.c.stages->taken.stages, x.c.stages->taken.batches, x.c.stages->taken.chunks, least_s);
+    cr_expect_leq(taken.step_s, large_cost(1, 1, 1, "").step_s);
+    compiled_finish(&x);
 }
 
 /* Where a rank may need so much, the stages hold no more, though other cuts would be faster. */

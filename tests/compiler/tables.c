@@ -92,3 +92,31 @@ Test(tables, lookups_of_other_ranks_take_no_time) {
     }
     cr_expect_lt(kernels[1], kernels[0]);
 }
+
+/* In a pipeline rank 1 is that of the stage that looks up first. */
+Test(tables, in_a_pipeline_they_lie_on_a_rank_of_their_stage) {
+    Compiled x;
+    bool stages[2] = {false};
+    compile_tables(&x, "", "shard { weight = at(1 - i % 2); }", "adam(lr = 0.1); accumulate = 4", "stages = 2;");
+    const Graph *g = x.graph;
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op != OP_embedding || n >= g->nforward) continue;
+        const Node *table = graph_producer(g, node->in[0]);
+        const State *state = &g->states.at[table->state];
+        const int at = (node->stage - 1) * 2 + 1 - (state->name[2] - '0') % 2;
+        stages[node->stage - 1] = true;
+        cr_expect_eq(node->stage, table->stage);
+        cr_expect(pin_equal(&node->strategy->pin, &state->layout->pin));
+        for (int s = 0; s < g->states.n; s++)
+            for (int rank = 0; rank < 4 && g->states.at[s].parameter == table->state; rank++)
+                cr_expect_eq(held(g, s, rank) > 0, rank == at, "%s on rank %d, of rank %d", g->states.at[s].name, rank, at);
+    }
+    cr_expect(stages[0] && stages[1]);
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < x.b->role_facts[r].communications.n; i++) {
+            const Value *value = &g->values.at[x.b->role_facts[r].communications.at[i].value];
+            cr_expect_neq(value->type.shape.dim[0], 5000, "%s is sent", value->name);
+        }
+    compiled_finish(&x);
+}

@@ -83,7 +83,10 @@ static void put_tuples(Text *text, const Hint *hint) {
 static void put_shard(Text *text, const Hint *hint) {
     if (!hint) return;
     text_printf(text, " shard ");
-    put_tuples(text, hint);
+    if (hint->at > 0)
+        text_printf(text, "at(%d)", hint->at - 1);
+    else
+        put_tuples(text, hint);
     if (hint->nout == 0) return;
     text_printf(text, " -> ");
     put_tuple(text, &hint->out, hint->named);
@@ -142,7 +145,9 @@ static void put_statement(Text *text, const FuzzNet *net, int number) {
         text_printf(text, ")");
     }
     put_shard(text, item->hint);
-    text_printf(text, "%s;\n", item->recompute ? " recompute" : "");
+    text_printf(text, "%s", item->recompute ? " recompute" : "");
+    if (item->stage > 0) text_printf(text, " stage %d", item->stage - 1);
+    text_printf(text, ";\n");
 }
 
 static void put_declaration(Text *text, const FuzzNet *net, int number) {

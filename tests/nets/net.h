@@ -23,8 +23,9 @@ typedef struct FuzzItem {
     bool infix;               /* written with + - * / */
     const char *init;         /* FUZZ_PARAM, FUZZ_CONST: the initial value as written */
     double number;            /* FUZZ_NUMBER */
-    const Hint *hint;         /* or NULL; never at a constant or number */
+    const Hint *hint;         /* or NULL; never at a constant or number. at: a parameter on one rank */
     bool recompute;           /* FUZZ_OP */
+    int stage;                /* FUZZ_OP: hinted, from 1; 0: none */
 } FuzzItem;
 
 enum { FUZZ_MAX_AXES = 4 };

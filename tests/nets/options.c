@@ -143,6 +143,43 @@ static void draw_stages(FuzzNet *net) {
     net->accumulate = net->stages * (1 + fuzz_below(&random, 2));
 }
 
+/* From numbers of its own, as above: hints that say of some operators, or of all, of which stage they are. An operator is of no stage before those of its operands, but the text may have it before one of an
+ * earlier stage; no part of the net is without. */
+static void draw_stage_hints(FuzzNet *net, Arena *arena) {
+    uint64_t random = net->seed + 3;
+    const int parts = net->stages * net->chunks, percent = fuzz_chance(&random, 40) ? 0 : fuzz_chance(&random, 25) ? 100 : 30;
+    int *least = arena_alloc(arena, sizeof *least * (size_t)(net->items.n + 1)), operators = 0, number = 0;
+    for (int i = 0; i < net->items.n; i++)
+        operators += net->items.at[i].kind == FUZZ_OP;
+    for (int i = 0; i < net->items.n && net->stages > 1; i++) {
+        FuzzItem *item = &net->items.at[i];
+        if (item->kind != FUZZ_OP) continue;
+        const int even = number++ * parts / operators; /* the stage that it has where all are equal */
+        for (int k = 0; k < item->nin; k++)
+            if (least[item->in[k] / MAX_OUT] > least[i]) least[i] = least[item->in[k] / MAX_OUT];
+        if (!fuzz_chance(&random, percent)) continue;
+        const int early = fuzz_chance(&random, 30) ? least[i] : even;
+        least[i] = early > least[i] ? early : least[i];
+        item->stage = least[i] + 1;
+    }
+}
+
+/* Likewise: parameters on one rank of a stage. Tables that are looked up more often than others. */
+static void draw_places(FuzzNet *net, Arena *arena) {
+    uint64_t random = net->seed + 4;
+    bool *table = arena_alloc(arena, (size_t)net->items.n + 1);
+    if (mode_hides(net->mode) || net->nranks == 1 || !fuzz_chance(&random, 30)) return;
+    for (int i = 0; i < net->items.n; i++)
+        if (net->items.at[i].op == OP_embedding || net->items.at[i].op == OP_gather) table[net->items.at[i].in[0] / MAX_OUT] = true;
+    for (int i = 0; i < net->items.n; i++) {
+        FuzzItem *item = &net->items.at[i];
+        if (item->kind != FUZZ_PARAM || !fuzz_chance(&random, table[i] ? 80 : 25)) continue;
+        Hint *hint = arena_alloc(arena, sizeof *hint);
+        hint->at = 1 + fuzz_below(&random, net->nranks);
+        item->hint = hint;
+    }
+}
+
 void draw_dataset(Make *make) {
     static const Dataset datasets[] = {DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH};
     FuzzNet *net = make->net;
@@ -150,6 +187,8 @@ void draw_dataset(Make *make) {
     int n = 0;
     fix_integers(make);
     draw_stages(net);
+    draw_stage_hints(net, make->arena);
+    draw_places(net, make->arena);
     bool rows = net->data == DATA_NUMPY_RAND && chance(make, 40), fit = true;
     for (int i = 0; i < net->items.n; i++) {
         if (net->items.at[i].kind != FUZZ_INPUT) continue;

@@ -31,6 +31,16 @@ static inline bool reads(Arena *arena, const Plan *plan, Error *error) {
     return ok;
 }
 
+/* The plan of a net, which is proved and read. */
+static inline void fixture_of(Fixture *f, const char *net, int nranks) {
+    Error error;
+    arena_init(&f->arena);
+    plan_of(net, nranks, &f->arena, &f->plan);
+    f->role = plan_role(&f->plan);
+    cr_assert(proved(&f->plan, &error), "%s", error.text);
+    cr_assert(reads(&f->arena, &f->plan, &error), "%s", error.text);
+}
+
 /* Both end the fixture. */
 static inline void refused(Fixture *f, const char *text) {
     Error error;

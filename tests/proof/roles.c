@@ -9,13 +9,8 @@ static const char net[] =
     "parallel { stages = 2; }\n";
 
 static void begin(Fixture *f) {
-    Error error;
-    arena_init(&f->arena);
-    plan_of(net, 4, &f->arena, &f->plan);
+    fixture_of(f, net, 4);
     cr_assert_eq(f->plan.programs.at[0].roles.n, 2);
-    f->role = plan_role(&f->plan);
-    cr_assert(proved(&f->plan, &error), "%s", error.text);
-    cr_assert(reads(&f->arena, &f->plan, &error), "%s", error.text);
 }
 
 static Role *other(Fixture *f) {
@@ -111,11 +106,7 @@ Test(proof_roles, what_is_sent_together_is_received_together) {
         "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.1); micro_batches = 2; }\n"
         "parallel { stages = 2; }\nhints { b = stage 0; y = stage 1; }\n";
     Fixture f;
-    Error error;
-    arena_init(&f.arena);
-    plan_of(two, 2, &f.arena, &f.plan);
-    f.role = plan_role(&f.plan);
-    cr_assert(proved(&f.plan, &error), "%s", error.text);
+    fixture_of(&f, two, 2);
     Role *role = other(&f);
     int joined = 0;
     for (int s = 0; joined == 0 && s < role->steps.n; s++)

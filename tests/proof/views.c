@@ -7,15 +7,6 @@ static const char net[] =
     "u, v = split(p, parts = 2, axis = 2); w = matmul(u, v, transpose_b = true); m = matmul(t, t, transpose_b = true); loss sum(w) + sum(m); }\n"
     "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; }\nparallel { mode = auto; }\n";
 
-static void load(Fixture *f) {
-    Error error;
-    arena_init(&f->arena);
-    plan_of(net, 1, &f->arena, &f->plan);
-    f->role = plan_role(&f->plan);
-    cr_assert(proved(&f->plan, &error), "%s", error.text);
-    cr_assert(reads(&f->arena, &f->plan, &error), "%s", error.text);
-}
-
 static int id(const Fixture *f, const char *name) {
     for (int i = 0; i < f->role->instances.n; i++)
         if (strcmp(f->plan.graph.values.at[f->role->instances.at[i].value].name, name) == 0) return i;
@@ -43,7 +34,7 @@ static void stored(Fixture *f, const char *name) {
 
 Test(views, a_plan_has_those_that_the_tests_rely_on) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     cr_expect_eq(instance(&f, "t")->place, PLACE_VIEW);
     cr_expect_eq(instance(&f, "t")->at, id(&f, "h"));
     cr_expect_eq(instance(&f, "u")->place, PLACE_VIEW);
@@ -54,7 +45,7 @@ Test(views, a_plan_has_those_that_the_tests_rely_on) {
 Test(views, what_one_lies_in_is_not_overwritten_before_it_is_read) {
     Fixture f;
     Error error;
-    load(&f);
+    fixture_of(&f, net, 1);
     stored(&f, "h");
     stored(&f, "w");
     cr_assert(proved(&f.plan, &error), "%s", error.text);
@@ -71,9 +62,7 @@ Test(views, a_step_stores_nothing_over_what_it_reads_one_of) {
         "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; }\nparallel { mode = auto; }\n";
     Fixture f;
     Error error;
-    arena_init(&f.arena);
-    plan_of(squares, 1, &f.arena, &f.plan);
-    f.role = plan_role(&f.plan);
+    fixture_of(&f, squares, 1);
     for (int s = 0; s < f.role->steps.n; s++) { /* no fused steps, and every result its own memory */
         f.role->steps.at[s].fused = 0;
         for (int o = 0; f.role->steps.at[s].kind == STEP_KERNEL && o < f.role->steps.at[s].nout; o++) {
@@ -99,9 +88,7 @@ Test(views, a_state_is_not_overwritten_by_what_reads_a_view_of_it) {
                                  "train { optimizer = sgd(lr = 0.1); steps = 1; }\nparallel { mode = auto; }\n";
     Fixture f;
     Error error;
-    arena_init(&f.arena);
-    plan_of(update, 1, &f.arena, &f.plan);
-    f.role = plan_role(&f.plan);
+    fixture_of(&f, update, 1);
     const int read = id(&f, "q");
     f.role->instances.at[read] =
         (Instance){f.role->instances.at[read].value, f.role->instances.at[read].layout, PLACE_VIEW, id(&f, "p"), 0};
@@ -121,14 +108,14 @@ Test(views, a_state_is_not_overwritten_by_what_reads_a_view_of_it) {
 
 Test(views, one_is_of_the_operand_that_it_is_made_of) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     instance(&f, "t")->at = id(&f, "x");
     unread(&f, "but made of value");
 }
 
 Test(views, one_is_made_by_an_operator_that_places_elements) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     f.role->steps.at[maker(&f, "h")].fused = 0;
     instance(&f, "h")->place = PLACE_VIEW;
     instance(&f, "h")->at = id(&f, "x");
@@ -137,7 +124,7 @@ Test(views, one_is_made_by_an_operator_that_places_elements) {
 
 Test(views, one_is_made_once) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     const int at = maker(&f, "t");
     Step again = f.role->steps.at[at];
     vec_push(&f.arena, &f.role->steps, again);
@@ -147,7 +134,7 @@ Test(views, one_is_made_once) {
 
 Test(views, one_is_read_after_it_is_made) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     const int at = maker(&f, "t");
     Step late = f.role->steps.at[at];
     memmove(&f.role->steps.at[at], &f.role->steps.at[at + 1], sizeof late * (size_t)(f.role->steps.n - 1 - at));
@@ -157,14 +144,14 @@ Test(views, one_is_read_after_it_is_made) {
 
 Test(views, all_results_of_a_step_are_some_or_none) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     stored(&f, "u");
     unread(&f, "of which only 1 are views");
 }
 
 Test(views, a_fused_step_makes_none) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     for (int s = 0; s < f.role->steps.n; s++)
         f.role->steps.at[s].fused = s == maker(&f, "t") ? 1 : 0;
     unread(&f, "");
@@ -172,7 +159,7 @@ Test(views, a_fused_step_makes_none) {
 
 Test(views, one_is_not_reported) {
     Fixture f;
-    load(&f);
+    fixture_of(&f, net, 1);
     f.plan.programs.at[0].loss = id(&f, "t");
     unread(&f, "the view");
 }

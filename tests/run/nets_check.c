@@ -209,6 +209,7 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->data = net->data;
     report->redistribution = net->redistribution;
     report->machine = net->machine != NULL;
+    report->stages = net->stages > 1;
     report->searched = net->mode == MODE_AUTO && (net->search == NULL || strcmp(net->search, "sharding_propagation") != 0);
     report->explicit_dataset = net->dataset == DATASET_EXPLICIT;
     report->dtype = net->items.at[0].type[0].dtype;
@@ -216,6 +217,8 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     for (int i = 0; i < net->items.n; i++) {
         const FuzzItem *item = &net->items.at[i];
         if (item->kind == FUZZ_OP) report->in_graph[item->op] = true;
+        report->stage_hints |= item->stage > 0;
+        if (item->hint) report->at |= item->hint->at > 0;
         if (item->hint) report->named |= item->hint->named, report->output |= item->hint->nout > 0;
         for (int k = 0; k < item->nin; k++)
             if (item->in[k] < 1024) report->shared |= ++uses[item->in[k]] > 1 && net->items.at[item->in[k] / MAX_OUT].kind != FUZZ_NUMBER;

@@ -43,7 +43,7 @@ static bool keep(Shrink *shrink, FuzzNet *candidate) {
 /* Number `move` of the moves that set one thing to what is simplest; false: there are no more. */
 static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     const FuzzNet before = *net;
-    bool recomputes = false;
+    bool recomputes = false, staged = false;
     switch (move) {
     case 0:
         net->dataset = DATASET_AUTO;
@@ -65,6 +65,10 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         net->shard_states = SHARD_OPTIMIZER;
         net->regather = REGATHER_NONE;
         net->stages = net->chunks = 1;
+        break;
+    case 18:
+        for (int i = 0; i < net->items.n; i++)
+            staged |= net->items.at[i].stage > 0, net->items.at[i].stage = 0;
         break;
     case 6:
         net->redistribution = REDISTRIBUTE_AUTO;
@@ -111,7 +115,8 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
                net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
                (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
                net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused ||
-               net->search != before.search || net->memory_percent != before.memory_percent || recomputes;
+               net->search != before.search || net->memory_percent != before.memory_percent || recomputes || staged ||
+               net->stages != before.stages;
     return true;
 }
 
@@ -173,6 +178,7 @@ static const Hint *changed_hint(const Hint *hint, int nranks, const char *withou
     if (!hint) return NULL;
     Hint *changed = arena_alloc(arena, sizeof *changed);
     *changed = *hint;
+    changed->at = hint->at > nranks ? nranks : hint->at;
     for (int i = 0; i < changed->nin; i++)
         change_hint(&changed->in[i], nranks, without);
     if (changed->nout > 0) change_hint(&changed->out, nranks, without);

@@ -23,7 +23,7 @@ net rec(batch = 32, rows = 50, dim = 8) {
 }
 train { data = uniform(seed = 1); steps = 6; optimizer = %s; %s }
 eval { data = uniform(seed = 2); steps = 2; metrics = loss; }
-parallel { search = %s; }
+parallel { search = %s; %s }
 """
 
 WHERE = {"none": ("", "", ""), "first": ("", "shard { weight = at(0); }", "shard { weight = at(i); }"),
@@ -31,8 +31,8 @@ WHERE = {"none": ("", "", ""), "first": ("", "shard { weight = at(0); }", "shard
 
 
 class Tables(Case):
-    def plan(self, name, ranks, where, optimizer="sgd(lr = 0.1)", more="", search="sharding_propagation", options=()):
-        self.write(name + ".dsl", NET % (*WHERE[where], optimizer, more, search))
+    def plan(self, name, ranks, where, optimizer="sgd(lr = 0.1)", more="", search="sharding_propagation", options=(), parallel=""):
+        self.write(name + ".dsl", NET % (*WHERE[where], optimizer, more, search, parallel))
         return self.compile(self.path(name + ".dsl"), name + ".plan", "--ranks", ranks, "-Wno-replicated", *options)
 
     def prun(self, ranks, plan, *more):
@@ -54,6 +54,17 @@ class Tables(Case):
                 evaluations = [[float(loss) for loss in re.findall(r"eval: loss is (\S+)", done.out)] for done in (one, found)]
                 self.assertEqual(len(evaluations[0]), 1)
                 self.expect_equal(*evaluations)
+
+    def test_in_a_pipeline_they_compute_what_one_rank_does(self):
+        for more, parallel in (("accumulate = 4;", "stages = 2;"), ("accumulate = 4;", "stages = 2; chunks = 2;"), ("accumulate = 2; clip = norm(0.1);", "stages = 2; pipeline_scheduler = gpipe;")):
+            for optimizer in ("adam(lr = 0.01)", "lazy_adam(lr = 0.01)", "sgd(lr = 0.1)"):
+                if optimizer.startswith("lazy") and "clip" in more:
+                    continue
+                one = self.plan("one", 1, "second", optimizer, more)
+                for search, options in (("sharding_propagation", ()), ("auto", ()), ("sharding_propagation", ("-O0",))):
+                    plan = self.plan("staged", 4, "second", optimizer, more, search, options, parallel)
+                    self.expect_equal(self.prun(1, one).losses(), self.prun(4, plan).losses())
+                    self.assertIn("verified: 6 steps", self.prun(4, plan, "--verify=" + one).out)
 
     def test_every_communicator_computes_the_same(self):
         plan = self.plan("some", 4, "first")
