@@ -358,10 +358,19 @@ static bool uses_only(const Layout *layout, const Layout *other) {
     return set_subtract(&b, &a, &rest);
 }
 
+/* Every rank of pin a is one of pin b: a fixes all that b does. */
+static bool pin_within(const Pin *a, const Pin *b) {
+    const int64_t rank = (int64_t)a->value * a->digit.stride;
+    if (b->digit.size == 0 || pin_equal(a, b)) return true;
+    return a->digit.size > 0 && b->digit.stride % a->digit.stride == 0 &&
+           (int64_t)a->digit.stride * a->digit.size >= (int64_t)b->digit.stride * b->digit.size &&
+           rank / b->digit.stride % b->digit.size == b->value;
+}
+
 static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, const DigitSet *removed, char *why,
                           size_t n) {
     const bool together = pin_equal(&from->pin, &to->pin); /* the same ranks hold it before and after */
-    bool down = refines(from, to, shape) && (together || !layout_is_pinned(from)), up = together && refines(to, from, shape);
+    bool down = refines(from, to, shape) && pin_within(&to->pin, &from->pin), up = together && refines(to, from, shape);
     bool ok = false;
     switch (kind) {
     case COMM_ALL_REDUCE:
