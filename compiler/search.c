@@ -446,11 +446,11 @@ static int best_of_model(const Search *s) {
     return best;
 }
 
-/* Whether so many operators stand side by side, none behind another, that their conversions can run as one (buckets.h). */
-static bool is_wide(Search *s) {
+/* The most operators that stand side by side, none behind another: so many conversions may run as one (buckets.h). */
+static int widest(Search *s) {
     const Graph *g = &s->b->front.graph;
     int *depth = arena_alloc(&s->arena, sizeof *depth * ((size_t)g->nforward + 1)),
-        *width = arena_alloc(&s->arena, sizeof *width * ((size_t)g->nforward + 1));
+        *width = arena_alloc(&s->arena, sizeof *width * ((size_t)g->nforward + 1)), most = 0;
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
         if (node_is_leaf(node)) continue;
@@ -458,18 +458,17 @@ static bool is_wide(Search *s) {
             const int before = depth[g->values.at[node->in[i]].node];
             depth[n] = before > depth[n] ? before : depth[n];
         }
-        if (++width[++depth[n]] == JOINED) return true;
+        if (++width[++depth[n]] > most) most = width[depth[n]];
     }
-    return false;
+    return most;
 }
 
-/* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes. The best of all. */
-static int with_joined(Search *s, int best) {
-    if (best < 0 || !is_wide(s)) return best;
+/* Adds what is best where so many messages take as long as one. The best of all. */
+static int as_joined(Search *s, int joined) {
     Machine *machine = arena_alloc(&s->arena, sizeof *machine);
-    *machine = s->machine != NULL ? *s->machine : machine_cpu;
-    machine->rank.latency_s /= JOINED;
-    machine->node.latency_s /= JOINED;
+    *machine = s->b->options->machine != NULL ? *s->b->options->machine : machine_cpu;
+    machine->rank.latency_s /= joined;
+    machine->node.latency_s /= joined;
     s->machine = machine;
     s->moves = moves_create(&s->arena, machine, s->b->front.graph.nranks);
     s->behind = BEHIND_HALF;
@@ -482,6 +481,14 @@ static int with_joined(Search *s, int best) {
         s->found.at[k].bound = 0; /* of another machine */
     forget_equal(s);
     return best_compiled(s);
+}
+
+/* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes, and with what is left if all that stand side by side do. The best of
+ * all. */
+static int with_joined(Search *s, int best) {
+    const int width = best >= 0 ? widest(s) : 0;
+    if (width >= JOINED) best = as_joined(s, JOINED);
+    return width > JOINED ? as_joined(s, width) : best;
 }
 
 /* ---- within a limit of memory */

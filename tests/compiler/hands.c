@@ -45,6 +45,14 @@ static const char recommender[] =
     ", batch, 1]);\n"                                                                                                                      \
     "  h = matmul(reshape(x, shape = [1, batch, dim]), up); y = matmul(relu(h), down); loss mse(sum(y * weight, axes = 0), label); }\n" DATA
 #define EXPERTS_APART(n) "h = ((1, 1, 1), (" #n ", 1, 1)); y = ((" #n ", 1, 1), (" #n ", 1, 1));"
+/* The same of tables of several sizes: some are best divided by rows, others by columns. */
+#define U(k, rows) "param t" #k " : f32[" #rows ", 64] = normal(0.1); input i" #k " : i32[2048]; e" #k " = embedding(t" #k ", i" #k ");\n"
+#define U4(a, b, c, d) U(a, 1000) U(b, 20000) U(c, 200000) U(d, 50000)
+static const char tables_of_sizes[] = "net n() { input label : f32[2048, 1];\n" U4(0, 1, 2, 3) U4(4, 5, 6, 7) U4(8, 9, 10, 11)
+    U4(12, 13, 14, 15) U4(16, 17, 18, 19) U4(20, 21, 22, 23) U(24, 1000)
+        U(25, 20000) "a = concat(e0, e1, e2, e3, e4, e5, e6, axis = 1); b = concat(e7, e8, e9, e10, e11, e12, e13, axis = 1);\n"
+                     "c = concat(e14, e15, e16, e17, e18, e19, e20, axis = 1); d = concat(e21, e22, e23, e24, e25, axis = 1);\n"
+                     "y = linear(mlp(concat(a, b, c, d, axis = 1), 512, 256), 1); loss mse(y, label); }\n" DATA;
 static const char dense_u[] =
     "net n(batch = 32, dim = 1024) { " PAIR
     "  a = gelu(linear(x, 4096)); b = gelu(linear(a, 1024)); c = gelu(linear(b, 256)); d = gelu(linear(c, 1024)) + b;\n"
@@ -81,6 +89,8 @@ static const Case cases[] = {
      recommender,
      512,
      {"**.e* = ((512, 1), (1));", "**.e* = ((1, 64), (1));", "**.e* = ((8, 1), (64));", "**.e* = ((64, 8), (1));"}},
+    {"26 tables of several sizes, 7 ranks", NULL, tables_of_sizes, 7, {"**.e* = ((7, 1), (1));", "**.e* = ((1, 7), (1));"}},
+    {"26 tables of several sizes, 12 ranks", NULL, tables_of_sizes, 12, {"**.e* = ((12, 1), (1));", "**.e* = ((1, 4), (3));"}},
     {"hints of two dimensions",
      NULL,
      "net n(batch = 64, dim = 1024) { " PAIR "  param w : f32[dim, 4096] = normal(0.1); param v : f32[4096, dim] = normal(0.1);\n"
