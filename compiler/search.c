@@ -15,18 +15,10 @@
 #include "compiler/sharded.h"
 #include "search/model.h"
 
-enum {
-    MESH_AXES = 2,
-    MOST_MESH_AXES = 3,
-    MAX_TRIED = 4,
-    COMPILED_NODES = 60000,
-    MAX_WITHIN = 3,
-    LIMITS = 4,
-    LIMITED_WORK = 1 << 25,
-    MAX_JOINED = 2,
-    JOINED = 8
-}; /* axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; solutions on meshes that auto compiles; nodes that it compiles, about; of solutions that hold less; limits of memory that are tried for them on a
-    * mesh, and the work for each; of solutions where conversions are joined, about so many */
+/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; solutions on meshes that auto compiles; nodes that it compiles, about. */
+enum { MESH_AXES = 2, MOST_MESH_AXES = 3, MAX_TRIED = 4, COMPILED_NODES = 60000 };
+/* Of solutions that hold less: so many; limits of memory that are tried for them on a mesh, and the work for each. Of solutions where conversions are joined: so many, about so many joined. */
+enum { MAX_WITHIN = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, MAX_JOINED = 2, JOINED = 8 };
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
