@@ -125,7 +125,7 @@ seed(unit("ir", "box"),
 seed(unit("ir", "layout"),
      ("a halo that changes a part is not idle", "halo_is_idle", "end - begin != own_end - own_begin || ", ""))
 seed(unit("proof", "layout"),
-     ("a slice is made on ranks that have what it is of", "pin_within", "rank / b->digit.stride % b->digit.size == b->value", "true"),
+     ("a slice goes to some of the ranks that have what it is of", "pin_within", "rank / b->digit.stride % b->digit.size == b->value", "false"),
      ("what has halos is no source", "conversion_check", "if (own_halos(from))", "if (false)"))
 seed(unit("proof", "operators"),
      ("a rank has all that its windows see", "windows_check", "if (there) continue;", "continue;"),
