@@ -177,20 +177,37 @@ COMPARE(greater_equal, >=)
 COMPARE(equal, ==)
 COMPARE(not_equal, !=)
 
+/* out[i] = condition[i] ? x : y of each element, both of which are read. */
+#define CHOOSE(T, X, Y)                                                                                                                    \
+    EACH({                                                                                                                                 \
+        const T x = X, y = Y;                                                                                                              \
+        out[i] = condition[i] ? x : y;                                                                                                     \
+    })
 #define WHERE(bits)                                                                                                                        \
     static void each_where_##bits(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {                 \
-        uint##bits##_t *out = out_;                                                                                                        \
-        const uint##bits##_t *a = in[1], *b = in[2];                                                                                       \
+        typedef uint##bits##_t T;                                                                                                          \
+        T *out = out_;                                                                                                                     \
+        const T *a = in[1], *b = in[2];                                                                                                    \
         const uint8_t *condition = in[0];                                                                                                  \
-        const int64_t step = stride[0], a_step = stride[1], b_step = stride[2];                                                            \
         (void)attr;                                                                                                                        \
-        if (step && a_step && b_step)                                                                                                      \
-            EACH(out[i] = condition[i] ? a[i] : b[i];)                                                                                     \
-        else if (!step && a_step && b_step) /* all of one; out may be either */                                                            \
-            memmove(out, *condition ? a : b, (size_t)n * sizeof *out);                                                                     \
-        else                                                                                                                               \
-            for (int64_t i = 0; i < n; i++)                                                                                                \
-                out[i] = condition[i * step] ? a[i * a_step] : b[i * b_step];                                                              \
+        if (!stride[0]) { /* all of one; out may be either */                                                                              \
+            const T *one = *condition ? a : b, same = *one;                                                                                \
+            if (stride[*condition ? 1 : 2])                                                                                                \
+                memmove(out, one, (size_t)n * sizeof *out);                                                                                \
+            else                                                                                                                           \
+                EACH(out[i] = same;)                                                                                                       \
+        } else if (stride[1] && stride[2]) {                                                                                               \
+            CHOOSE(T, a[i], b[i])                                                                                                          \
+        } else {                                                                                                                           \
+            const T first = *a, second = *b;                                                                                               \
+            if (stride[1]) {                                                                                                               \
+                CHOOSE(T, a[i], second)                                                                                                    \
+            } else if (stride[2]) {                                                                                                        \
+                CHOOSE(T, first, b[i])                                                                                                     \
+            } else {                                                                                                                       \
+                CHOOSE(T, first, second)                                                                                                   \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 WHERE(8)
 WHERE(16)
