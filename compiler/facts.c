@@ -143,14 +143,14 @@ void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena) {
         if (facts->role->steps.at[s].kind == STEP_KERNEL) computed[facts->role->steps.at[s].node] = true;
     for (int n = 0; n < facts->graph->nodes.n; n++) {
         const Node *node = &facts->graph->nodes.at[n];
-        double part = op_flops(node->op, node->rule);
-        if (part == 0) continue;
+        double part[MAX_FACTORS];
+        if (op_table[node->op].flops == 0) continue;
         facts->flops += rule_flops(node->op, node->rule);
         for (int f = 0; f < node->rule->nfactors; f++) {
             const int64_t split = strategy_split(strategy[n], f), size = node->rule->factor[f].size;
-            part *= (double)((size + split - 1) / split);
+            part[f] = (double)((size + split - 1) / split);
         }
-        if (computed[n]) facts->rank_flops += part;
+        if (computed[n]) facts->rank_flops += op_flops(node->op, node->rule, part);
     }
 }
 

@@ -53,6 +53,7 @@ bool rule_gather(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
         if (d < index->ndim) rule->in[1][d] = (int8_t)factor;
         add_dim(rule, 0, factor, d == axis ? index->dim[d] : x->dim[d]);
     }
+    looked_up(rule, rule->in[0][axis]);
     rule->index_range = x->dim[axis];
     return true;
 }
@@ -66,7 +67,8 @@ bool rule_gather_grad(const TensorType *in, int nin, const Attr *attr, Rule *rul
     factors_of_operand(rule, &in[0]);
     memcpy(rule->in[1], rule->in[0], sizeof *rule->in[1] * (size_t)in[1].shape.ndim);
     for (int d = 0; d < dy->ndim; d++)
-        add_dim(rule, 0, d == axis ? rule_add_factor(rule, attr[0].i) : rule->in[0][d], d == axis ? attr[0].i : dy->dim[d]);
+        add_dim(rule, 0, d == axis ? looked_up(rule, rule_add_factor(rule, attr[0].i)) : rule->in[0][d],
+                d == axis ? attr[0].i : dy->dim[d]);
     rule->index_range = attr[0].i;
     return true;
 }

@@ -33,6 +33,7 @@ bool rule_pick(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rule
     if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
     rule->result[0].shape = in[1].shape;
     memcpy(rule->out[0], rule->in[1], sizeof rule->out[0]);
+    looked_up(rule, rule->in[0][in[1].shape.ndim]);
     return true;
 }
 
@@ -51,7 +52,7 @@ bool rule_pick_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     memcpy(rule->in[1], rule->in[0], sizeof rule->in[1]);
     memcpy(rule->out[0], rule->in[0], sizeof rule->out[0]);
     rule->result[0].shape = in[0].shape;
-    add_dim(rule, rule_add_factor(rule, attr[0].i), attr[0].i);
+    add_dim(rule, looked_up(rule, rule_add_factor(rule, attr[0].i)), attr[0].i);
     rule->index_range = attr[0].i;
     return true;
 }
@@ -126,6 +127,7 @@ bool rule_embedding(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     factors_of_operand(rule, &in[0]);
     if (!index_dims(&in[1], 1, rule, error)) return false;
     add_dim(rule, rule->in[0][1], in[0].shape.dim[1]);
+    looked_up(rule, rule->in[0][0]);
     rule->index_range = in[0].shape.dim[0];
     return true;
 }
@@ -140,7 +142,7 @@ bool rule_embedding_grad(const TensorType *in, int nin, const Attr *attr, Rule *
     if (!size_read(attr, 0, "rows", error)) return false;
     factors_of_operand(rule, &in[0]);
     memcpy(rule->in[1], rule->in[0], sizeof *rule->in[1] * (size_t)last);
-    add_dim(rule, rule_add_factor(rule, attr[0].i), attr[0].i);
+    add_dim(rule, looked_up(rule, rule_add_factor(rule, attr[0].i)), attr[0].i);
     add_dim(rule, rule->in[0][last], in[0].shape.dim[last]);
     rule->index_range = attr[0].i;
     return true;
@@ -162,6 +164,8 @@ static bool table_update(const TensorType *in, int nin, int g, Rule *rule, RuleE
     for (int i = 1; i < g; i++)
         memcpy(rule->in[i], rule->in[0], sizeof rule->in[0]);
     rule->in[g][index->ndim] = rule->in[0][1];
+    looked_up(rule, rule->in[0][0]);
+    rule->depth = shape_elements(index);
     for (int o = 0; o < g; o++) {
         rule->result[o] = in[o];
         memcpy(rule->out[o], rule->in[0], sizeof rule->in[0]);

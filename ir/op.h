@@ -24,8 +24,9 @@ typedef struct Attr {
 /* A letter of an operator's rule. */
 typedef struct Factor {
     int64_t size;
-    bool whole;   /* must not be split */
-    bool divides; /* a split must divide the size (reshape) */
+    bool whole;     /* must not be split */
+    bool divides;   /* a split must divide the size (reshape) */
+    bool looked_up; /* an index chooses of its elements: what is computed does not run over it */
     int8_t
         reductions; /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it, a number each for a row of operand 0 */
 } Factor;
@@ -123,7 +124,7 @@ typedef struct Op {
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
     ExpandFn *expand_replicas; /* over the rows of all replicas, where the setting batch_norm says so: rewritten by pass rows */
-    int flops;                 /* per point of the factors' index space, and of Rule.depth */
+    int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool
@@ -158,6 +159,7 @@ unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operan
 bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
 int op_rows(
     OpCode op); /* the operand whose rows an index puts, or adds, into operand 0, of which nothing else is touched; -1: there is none */
+bool op_looks_up(OpCode op);     /* it looks into operand 0 at few places, and reads no more elements of it than it gives */
 bool op_updates_rows(OpCode op); /* an update of a table, by rows of a gradient that an index names: row for row, not element by element */
 bool op_only_moves(OpCode op);   /* its results have its operands' elements, and no others */
 bool op_gives(OpCode op, int nout);                            /* whether the operator may have so many results */
@@ -173,5 +175,6 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 /* Whether a gradient node's factor may be split as its origin's: it has as many elements, or more, as what is cut or padded may have; where the origin's is the part of a
  * reshaped dimension in which splits divide, they divide the whole dimension too. */
 bool factor_maps(const Factor *own, const Factor *origin);
-double op_flops(OpCode op, const Rule *rule);   /* of a point of the factors */
-double rule_flops(OpCode op, const Rule *rule); /* product of all factor sizes times op_flops */
+/* Of a part of the operator whose factors have these sizes, one a factor: their product, without those that are looked up, times Op.flops and Rule.depth. */
+double op_flops(OpCode op, const Rule *rule, const double *size);
+double rule_flops(OpCode op, const Rule *rule); /* of the whole operator */

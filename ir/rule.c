@@ -120,6 +120,11 @@ int rule_add_factor(Rule *rule, int64_t size) {
     return rule->nfactors++;
 }
 
+int looked_up(Rule *rule, int factor) {
+    rule->factor[factor].looked_up = true;
+    return factor;
+}
+
 static void rule_init(Rule *rule) {
     memset(rule, 0, sizeof *rule);
     memset(rule->in, -1, sizeof rule->in);
@@ -378,6 +383,10 @@ int op_rows(OpCode op) {
     return op_updates_rows(op) ? op_in(op, "g") : op_in(op, "rows");
 }
 
+bool op_looks_up(OpCode op) {
+    return op == OP_embedding || op == OP_pick || op == OP_gather;
+}
+
 bool op_elementwise(OpCode op) {
     const char *letters = op_table[op].letters, *arrow = letters ? strstr(letters, "->") : NULL;
     const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->...": of rows */
@@ -499,15 +508,18 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
     return false;
 }
 
-double op_flops(OpCode op, const Rule *rule) {
-    return (double)op_table[op].flops * (rule->depth > 0 ? (double)rule->depth : 1);
+double op_flops(OpCode op, const Rule *rule, const double *size) {
+    double flops = (double)op_table[op].flops * (rule->depth > 0 ? (double)rule->depth : 1);
+    for (int f = 0; f < rule->nfactors; f++)
+        if (!rule->factor[f].looked_up) flops *= size[f];
+    return flops;
 }
 
 double rule_flops(OpCode op, const Rule *rule) {
-    double flops = op_flops(op, rule);
+    double size[MAX_FACTORS];
     for (int f = 0; f < rule->nfactors; f++)
-        flops *= (double)rule->factor[f].size;
-    return flops;
+        size[f] = (double)rule->factor[f].size;
+    return op_flops(op, rule, size);
 }
 
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
@@ -515,7 +527,8 @@ bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int
     if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range || a->depth != b->depth) return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
-            a->factor[f].divides != b->factor[f].divides || a->factor[f].reductions != b->factor[f].reductions)
+            a->factor[f].divides != b->factor[f].divides || a->factor[f].looked_up != b->factor[f].looked_up ||
+            a->factor[f].reductions != b->factor[f].reductions)
             return false;
     for (int i = 0; i < nin; i++)
         if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0) return false;

@@ -33,6 +33,7 @@ const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]);
 void rule_need_halo(Rule *rule, int operand, int ndim, int dim, Halo halo);
 /* Adds a factor, returns its number. */
 int rule_add_factor(Rule *rule, int64_t size);
+int looked_up(Rule *rule, int factor); /* the factor, of whose elements an index chooses */
 /* The rule of a leaf: every dimension, the hidden one too, is a factor. */
 void rule_of_leaf(const TensorType *type, Rule *rule);
 /* Whether two rules for nodes with these numbers of operands say the same, result types included. */

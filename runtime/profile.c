@@ -64,10 +64,9 @@ struct Profile {
 
 /* ---------------------------------------------------------------- what actions do */
 
-/* The product of the sizes of all letters: iterations of the loops that compute it. */
-static double iterations_of(const KernelCall *call) {
-    double size[MAX_FACTORS], product = 1;
-    if (!call->rule) return (double)shape_elements(&call->out[0].local);
+static double flops_of(const KernelCall *call) {
+    double size[MAX_FACTORS];
+    if (!call->rule) return (double)op_table[call->op].flops * (double)shape_elements(&call->out[0].local);
     for (int f = 0; f < MAX_FACTORS; f++)
         size[f] = 1;
     for (int i = 0; i < call->nin + call->nout; i++) {
@@ -76,13 +75,17 @@ static double iterations_of(const KernelCall *call) {
         for (int d = 0; d < operand->local.ndim; d++)
             if (letters[d] >= 0 && (double)operand->local.dim[d] > size[letters[d]]) size[letters[d]] = (double)operand->local.dim[d];
     }
-    for (int f = 0; f < call->rule->nfactors; f++)
-        product *= size[f];
-    return product;
+    return op_flops(call->op, call->rule, size);
 }
 
 static double bytes_of(const Operand *operand) {
     return (double)shape_elements(&operand->local) * (double)dtype_bytes[operand->dtype];
+}
+
+/* Of operand k, as far as it is read. */
+static double bytes_read(const KernelCall *call, int k) {
+    const double whole = bytes_of(&call->in[k]), given = bytes_of(&call->out[0]);
+    return k == 0 && op_looks_up(call->op) && given < whole ? given : whole;
 }
 
 static void add_name(Work *work, const char *name) {
@@ -97,9 +100,9 @@ static void describe_calls(Work *work, const Cursor *cursor, const Action *actio
     for (int i = 0; i < action->ncalls; i++) {
         const KernelCall *call = &cursor->calls.at[action->first_call + i].call;
         if (i == 0) add_name(work, op_table[call->op].name);
-        work->flops += op_table[call->op].flops * iterations_of(call);
+        work->flops += flops_of(call);
         for (int k = 0; k < call->nin; k++)
-            work->bytes += bytes_of(&call->in[k]);
+            work->bytes += bytes_read(call, k);
         for (int k = 0; k < call->nout; k++)
             work->bytes += bytes_of(&call->out[k]);
     }
@@ -112,13 +115,13 @@ static void describe_fused(Work *work, const Cursor *cursor, const Action *actio
         add_name(work, op_table[step->op].name);
         for (int s = 0; s < action->ncalls; s++) {
             const KernelCall *call = &cursor->calls.at[cursor->first_call[action->steps[i]] + s].call;
-            work->flops += op_table[call->op].flops * iterations_of(call);
+            work->flops += flops_of(call);
             for (int k = 0; k < call->nin; k++) {
                 bool handed = false;
                 for (int before = 0; before < i; before++)
                     for (int o = 0; o < cursor->role->steps.at[action->steps[before]].nout; o++)
                         handed = handed || cursor->role->steps.at[action->steps[before]].out[o] == step->in[k];
-                if (!handed) work->bytes += bytes_of(&call->in[k]);
+                if (!handed) work->bytes += bytes_read(call, k);
             }
             for (int k = 0; k < call->nout; k++)
                 if (step->fused ? cursor->role->instances.at[step->out[k]].place != PLACE_INNER : i + 1 == action->nsteps)

@@ -86,8 +86,8 @@ int64_t cost_convert(CostMemo *memo, int from, int to) {
 }
 
 double cost_flops(OpCode op, const Rule *rule, const int32_t *splits) {
-    double flops = op_flops(op, rule);
+    double size[MAX_FACTORS];
     for (int f = 0; f < rule->nfactors; f++)
-        flops *= (double)((rule->factor[f].size + splits[f] - 1) / splits[f]);
-    return flops;
+        size[f] = (double)((rule->factor[f].size + splits[f] - 1) / splits[f]);
+    return op_flops(op, rule, size);
 }

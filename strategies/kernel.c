@@ -15,11 +15,6 @@ static double elements_of(const Shape *shape, const int8_t *factors, const Strat
     return elements;
 }
 
-/* Operators that look into operand 0 at few places, and read no more of it than they give. */
-static bool looks_up(OpCode op) {
-    return op == OP_embedding || op == OP_pick || op == OP_gather;
-}
-
 /* Elements of the rows that are put, or added, into operand 0: so many of it, and of an update's slots, are read and written at most. 0: it is no such operator. */
 static double elements_of_rows(const Graph *graph, const Node *node, const Strategy *strategy) {
     const int g = op_rows(node->op);
@@ -27,18 +22,16 @@ static double elements_of_rows(const Graph *graph, const Node *node, const Strat
     return elements_of(&graph->values.at[node->in[g]].type.shape, node->rule->in[g], strategy);
 }
 
-/* Points at which the operator computes: of a product all of its index space, of a lookup what it gives or takes, of the others their largest operand or result. */
-static double points_of(const Graph *graph, const Node *node, const Strategy *strategy, double largest, double given) {
-    if (op_table[node->op].product) {
-        double points = 1;
-        for (int f = 0; f < node->rule->nfactors; f++)
-            points *= (double)part_of(node->rule->factor[f].size, f, strategy);
-        return points;
+/* FLOPs of the largest part. Where windows lie over an operand, its elements are more than the factors' points: what is no product computes at each of these. */
+static double flops_of(const Node *node, const Strategy *strategy, double largest) {
+    const Rule *rule = node->rule;
+    double size[MAX_FACTORS], points = 1;
+    for (int f = 0; f < rule->nfactors; f++) {
+        size[f] = (double)part_of(rule->factor[f].size, f, strategy);
+        points *= size[f];
     }
-    if (looks_up(node->op)) return given;
-    if (node->op == OP_embedding_grad || node->op == OP_pick_grad || node->op == OP_gather_grad)
-        return elements_of(&graph->values.at[node->in[0]].type.shape, node->rule->in[0], strategy);
-    return largest;
+    const double flops = op_flops(node->op, rule, size);
+    return op_table[node->op].product || points == 0 || largest <= points ? flops : flops * largest / points;
 }
 
 static Peak peak_of(OpCode op, DType dtype) {
@@ -61,7 +54,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     for (int i = 0; i < node->nin; i++) {
         const TensorType *type = &graph->values.at[node->in[i]].type;
         double elements = elements_of(&type->shape, node->rule->in[i], strategy);
-        if (i == 0 && looks_up(node->op) && given < elements) elements = given;
+        if (i == 0 && op_looks_up(node->op) && given < elements) elements = given;
         if (i < node->nout && rows > 0 && rows < elements) elements = rows;
         largest = elements > largest ? elements : largest;
         whole += elements * dtype_bytes[type->dtype];
@@ -69,7 +62,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     }
     const DType dtype = graph->values.at[node->out[0]].type.dtype;
     const Peak peak = peak_of(node->op, dtype);
-    const double flops = op_flops(node->op, node->rule) * points_of(graph, node, strategy, largest, given);
+    const double flops = flops_of(node, strategy, largest);
     const double width = peak == PEAK_VECTOR && dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
     work->flops += flops;
     const Machine *on = machine != NULL ? machine : &machine_cpu;

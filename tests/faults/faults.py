@@ -686,6 +686,9 @@ seed(DIFFERENCES,
      ("the gradient of a divisor has the quotient as a factor", "adjoint_div",
       "emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1))", "scaled"),
      ("the gradient of exp is a product with its result", "adjoint_exp", "node, OP_mul", "node, OP_relu_grad"))
+seed(unit("ir", "rule"),
+     ("what a table's other rows are takes no FLOPs", "op_flops", "!rule->factor[f].looked_up", "true"),
+     ("an update of rows computes each that comes", "table_update", "shape_elements(index)", "0"))
 seed(unit("runtime", "data"),
      ("many random numbers may begin within a block", "random_uniforms", "block + skipped", "block"),
      ("vectors of random numbers count beyond 32 bits", "uniform_avx2", "_mm256_srli_epi64(x[v][0], 32)", "_mm256_setzero_si256()"))

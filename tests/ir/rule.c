@@ -263,6 +263,25 @@ Test(rule, flops_are_the_points_of_the_factors_times_the_rows) {
     cr_assert_not(rule_in_has(&rule, 0, 2, 2));
 }
 
+/* Of a table of 100 rows six are looked up, or added to, or updated: nothing is computed of the others. */
+Test(rule, rows_that_are_not_looked_up_take_no_flops) {
+    const Attr rows[MAX_ATTRS] = {{.given = true, .i = 100}}, along[MAX_ATTRS] = {{.given = true, .i = 100}, {.given = true, .i = 0}};
+    TensorType table = T(F32, 100, 4), index = T(I32, 2, 3), dy = T(F32, 2, 3, 4), line = T(F32, 6, 4), places = T(I32, 6);
+    TensorType lookup[] = {table, index}, gradient[] = {dy, index}, taken[] = {table, places}, given[] = {line, places},
+               update[] = {table, dy, index};
+    Rule rule;
+    cr_assert(rule_infer(OP_embedding, lookup, 2, NULL, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_embedding, &rule), 24);
+    cr_assert(rule_infer(OP_embedding_grad, gradient, 2, rows, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_embedding_grad, &rule), 24);
+    cr_assert(rule_infer(OP_gather, taken, 2, (Attr[MAX_ATTRS]){{.given = true, .i = 0}}, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_gather, &rule), 24);
+    cr_assert(rule_infer(OP_gather_grad, given, 2, along, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_gather_grad, &rule), 24);
+    cr_assert(rule_infer(OP_embedding_sgd, update, 3, (Attr[MAX_ATTRS]){{.given = true, .f = 0.1}}, &rule, NULL));
+    cr_expect_eq(rule_flops(OP_embedding_sgd, &rule), 3 * 24);
+}
+
 Test(rule, a_leaf_splits_along_every_dimension) {
     TensorType t = T(F32, 4, 8);
     Rule rule;
