@@ -115,8 +115,6 @@ seed(PROVED,
      ("a halo begins at the first tap", "need_halo", "window->stride, window->low,", "window->stride, window->low - 1,"),
      ("the windows that see a part are those up to its end", "halo_range", "last + halo->low", "last"),
      ("a maximum's gradient needs all that its windows see", "pool_grad_rule", "i == dy ? HALO_SEEN : HALO_AROUND", "HALO_SEEN"),
-     ("what a part of a slice needs is where it was cut out", "cut_dim", "pads ? begin : -begin", "begin"),
-     ("parts of a slice and of what is padded are of the result", "cut_dim", "(Halo){HALO_SEES, size,", "(Halo){HALO_SEES, whole,"),
      ("what is read through windows has halos", "strategy_in_layout", "layout->halo[i] = node->rule->halo[operand][i]", "layout->halo[i] = (Halo){0}"),
      ("halos are of the windows' parts, not of the elements'", "dim_range", "halo ? halo->of : size", "size"))
 seed(unit("ir", "box"),
@@ -157,6 +155,8 @@ seed(OPS,
      ("a rank's keys have their indices in the whole", "attention_call",
       "q->box.begin[queries] - k->box.begin[lead]", "q->box.begin[queries]"))
 seed(unit("ir", "cut"),
+     ("what a part of a slice needs is where it was cut out", "cut_dim", "pads ? begin : -begin", "begin"),
+     ("parts of a slice and of what is padded are of the result", "cut_dim", "(Halo){HALO_SEES, size,", "(Halo){HALO_SEES, whole,"),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
      ("no kernel gets a part of a row that it reduces", "check_strategy",
