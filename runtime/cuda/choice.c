@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/half.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/matmul.h"
 
@@ -108,9 +109,23 @@ static double gelu_gradient(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cube * x * x);
 }
 
-static bool is_near(float found, double expected) {
+static double number_at(const void *data, DType dtype, int64_t i) {
+    if (dtype == F32) return (double)((const float *)data)[i];
+    const uint16_t bits = ((const uint16_t *)data)[i];
+    return (double)(dtype == F16 ? f16_to_f32(bits) : bf16_to_f32(bits));
+}
+
+/* Up to a few roundings of f32, and in 16 bits half a unit in the last place more: the result's. */
+static bool is_near(double found, double expected, DType dtype) {
     if (isnan(expected)) return isnan(found);
-    return fabs((double)found - expected) <= 16 * FLT_EPSILON * (1 + fabs(expected));
+    double limit = 16 * FLT_EPSILON * (1 + fabs(expected));
+    int exponent;
+    if (dtype_is_half(dtype)) {
+        frexp(expected, &exponent); /* below 2^exponent; numbers of f16 below 2^-14 have no more digits than that one */
+        if (dtype == F16 && exponent < -13) exponent = -13;
+        limit += ldexp(1, exponent - (dtype == F16 ? 12 : 9));
+    }
+    return fabs(found - expected) <= limit;
 }
 
 static int64_t spread(int i, int n, int64_t length) {
@@ -163,20 +178,24 @@ static void sample_fill(Sample *sample, const Trial *trial, const MatmulKey *key
     }
 }
 
-/* Whether one row of m x n, or the bias, is what it should be. */
-static int row_right(CudaContext *cuda, const void *row, int64_t n, const Sample *sample, const double *expected, float *room,
-                     Error *error) {
-    if (!cuda_ok(cuda, cudaMemcpyAsync(room, row, (size_t)n * sizeof *room, cudaMemcpyDeviceToHost, cuda->compute),
+/* Whether n elements from this one on, a row or the bias, are what they should be. */
+static int row_right(CudaContext *cuda, const void *tensor, int64_t begin, const MatmulKey *key, const Sample *sample,
+                     const double *expected, void *room, Error *error) {
+    const DType dtype = (DType)key->out_dtype;
+    const size_t each = (size_t)dtype_bytes[dtype];
+    if (!cuda_ok(cuda,
+                 cudaMemcpyAsync(room, (const char *)tensor + (size_t)begin * each, (size_t)key->n * each, cudaMemcpyDeviceToHost,
+                                 cuda->compute),
                  "copying from the device", error) ||
         !cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error))
         return -1;
     for (int j = 0; j < sample->ncolumns; j++)
-        if (!is_near(room[sample->column[j]], expected[j])) return 0;
+        if (!is_near(number_at(room, dtype, sample->column[j]), expected[j], dtype)) return 0;
     return 1;
 }
 
 /* 1: the algorithm gives what our kernels do; 0: it does not; -1: the device fails, *error. */
-static int algorithm_right(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Trial *trial, const Sample *sample, float *room,
+static int algorithm_right(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Trial *trial, const Sample *sample, void *room,
                            Error *error) {
     const MatmulKey *key = &plan->key;
     const Multiply multiply = trial_multiply(trial, key);
@@ -185,24 +204,26 @@ static int algorithm_right(CudaContext *cuda, MatmulPlan *plan, int algorithm, c
     if (!cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error)) return -1;
     int right = queued;
     if (right > 0 && key->epilogue == CUBLASLT_EPILOGUE_BGRADA)
-        right = row_right(cuda, trial->at[BIAS], key->n, sample, sample->bias, room, error);
+        right = row_right(cuda, trial->at[BIAS], 0, key, sample, sample->bias, room, error);
     for (int i = 0; right > 0 && i < sample->nrows; i++) {
-        right = row_right(cuda, (float *)trial->at[RESULT] + sample->row[i] * key->leading[2], key->n, sample, sample->expected[i], room,
-                          error);
+        right = row_right(cuda, trial->at[RESULT], sample->row[i] * key->leading[2], key, sample, sample->expected[i], room, error);
         if (right > 0 && keeps_operand(key->epilogue))
-            right = row_right(cuda, (float *)trial->at[MATRIX] + sample->row[i] * key->n, key->n, sample, sample->operand[i], room, error);
+            right = row_right(cuda, trial->at[MATRIX], sample->row[i] * key->n, key, sample, sample->operand[i], room, error);
     }
     return right;
 }
 
 /* Keeps the algorithms that are right. -1: *error. */
 static int keep_right(CudaContext *cuda, MatmulPlan *plan, Error *error) {
-    static const float nan_element = NAN;
+    static const float nan_f32 = NAN;
+    static const uint16_t nan_half[2] = {0x7e00, 0x7fc0}; /* f16, bf16 */
     const MatmulKey *key = &plan->key;
+    const void *nan_element = key->dtype == F32 ? (const void *)&nan_f32 : &nan_half[key->dtype == BF16];
+    const size_t factor_bytes = (size_t)dtype_bytes[key->dtype];
     const int64_t nan_row = key->m > NAN_ROW ? NAN_ROW : 0;
     Trial trial;
     Sample *sample = calloc(1, sizeof *sample);
-    float *room = malloc((size_t)key->n * sizeof *room);
+    void *room = malloc((size_t)key->n * sizeof(float));
     int opened = sample && room ? 0 : -1, kept = 0;
     if (opened < 0)
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -212,7 +233,8 @@ static int keep_right(CudaContext *cuda, MatmulPlan *plan, Error *error) {
         sample_fill(sample, &trial, key);
         const int64_t at = key->transposed[1] ? nan_row : nan_row * key->leading[1];
         if (!cuda_ok(cuda,
-                     cudaMemcpyAsync((float *)trial.at[LEFT] + at, &nan_element, sizeof nan_element, cudaMemcpyHostToDevice, cuda->compute),
+                     cudaMemcpyAsync((char *)trial.at[LEFT] + (size_t)at * factor_bytes, nan_element, factor_bytes, cudaMemcpyHostToDevice,
+                                     cuda->compute),
                      "copying to the device", error))
             opened = -1;
         for (int a = 0; opened > 0 && a < plan->nalgorithms; a++) {
@@ -231,7 +253,7 @@ static int keep_right(CudaContext *cuda, MatmulPlan *plan, Error *error) {
 int choice_is_sound(CudaContext *cuda, const Multiply *multiply, Error *error) {
     cublasStatus_t status;
     MatmulPlan *plan = matmul_plan(cuda, multiply, &status);
-    if (!plan || plan->key.dtype != F32) return 0;
+    if (!plan || plan->key.dtype == F64) return 0;
     if (!plan->tried && keep_right(cuda, plan, error) < 0) return -1;
     plan->tried = true;
     return plan->nalgorithms > 0;

@@ -1,4 +1,5 @@
-/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient. */
+/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient. Of 16 bits, too:
+ * the library computes what follows of the sum in f32, which is rounded once. */
 #include "runtime/cuda/matmul.h"
 
 static bool same_place(const Operand *a, const Operand *b) {
@@ -34,8 +35,8 @@ static void take_bias(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     if (t->taken >= t->n || next->op != OP_add || !is_private(t, t->taken - 1, t->taken + 1)) return;
     int product = same_place(&next->in[0], t->out) ? 0 : 1;
-    if (!same_place(&next->in[product], t->out) || !is_row(&next->in[!product], t->out, t->multiply.key.n) ||
-        shape_elements(&next->out[0].local) != shape_elements(&t->out->local))
+    if (!same_place(&next->in[product], t->out) || next->in[!product].dtype != t->out->dtype ||
+        !is_row(&next->in[!product], t->out, t->multiply.key.n) || shape_elements(&next->out[0].local) != shape_elements(&t->out->local))
         return;
     t->multiply.bias = next->in[!product].data;
     t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -53,7 +54,7 @@ static bool is_epilogue_matrix(const Taking *t, const Operand *operand) {
 static void take_activation(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     bool biased = t->multiply.bias != NULL;
-    if (t->taken >= t->n || t->out->dtype != F32 || !same_place(&next->in[0], t->out)) return;
+    if (t->taken >= t->n || t->out->dtype == F64 || !same_place(&next->in[0], t->out)) return;
     bool hidden = is_private(t, t->taken - 1, t->taken + 1);
     if (next->op == OP_relu && hidden)
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
@@ -72,8 +73,9 @@ static void take_activation(Taking *t) {
 /* The gradient of that gelu, of the product: its operand is the epilogue's matrix. */
 static void take_gelu_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
-    if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype != F32 ||
-        !same_place(&next->in[1], t->out) || shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2) ||
+    if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype == F64 ||
+        !same_place(&next->in[1], t->out) || next->in[0].dtype != t->out->dtype ||
+        shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2) ||
         !is_epilogue_matrix(t, &next->in[0]))
         return;
     t->multiply.key.epilogue = CUBLASLT_EPILOGUE_DGELU;
@@ -87,7 +89,8 @@ static void take_gelu_gradient(Taking *t) {
 static void take_bias_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken], *product = &t->calls[0];
     const MatmulKey *key = &t->multiply.key;
-    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype != F32 || key->transposed[0])
+    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype == F64 ||
+        next->out[0].dtype != t->out->dtype || key->transposed[0])
         return;
     const Operand *rows = &next->in[0], *sum = &next->out[0];
     bool right = rows->data == t->multiply.right && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == key->n &&
@@ -130,7 +133,6 @@ static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
 int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Multiply *multiply, Error *error) {
     ProductShape shape;
     Nest loops;
-    if (dtype_is_half(calls[0].in[0].dtype)) return 1; /* what follows is computed of a product that has been rounded */
     if (product_shape(&calls[0], NULL, &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 1;
     Taking t = {.calls = calls, .inner = inner, .n = n, .taken = 1, .out = &calls[0].out[0]};
     matmul_first(&calls[0], &shape, true, &t.multiply, &loops);

@@ -99,7 +99,7 @@ cublasStatus_t check_matrix(const Matrix &m) {
 cublasStatus_t check_epilogue(const Product &p, const Matrix &d) {
     if (!known_epilogue(p.epilogue)) return refuse("an unknown epilogue");
     if (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_SUCCESS;
-    if (d.order != CUBLASLT_ORDER_COL || d.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (d.order != CUBLASLT_ORDER_COL || d.type == CUDA_R_64F) return CUBLAS_STATUS_NOT_SUPPORTED;
     bool bgrad = p.epilogue == CUBLASLT_EPILOGUE_BGRADA || p.epilogue == CUBLASLT_EPILOGUE_BGRADB;
     if (bgrad && d.batch > 1) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p.bias_type != -1 && p.bias_type != d.type) return CUBLAS_STATUS_NOT_SUPPORTED;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/runtime/cuda/fixture.h"
+#include "runtime/element.h"
 #include "tests/ops/check.h"
 
 enum { MOST_CALLS = 3, MOST_TENSORS = 8, MOST_ELEMENTS = 24 * 24, M = 10, K = 12 };
@@ -14,6 +15,7 @@ enum { MOST_CALLS = 3, MOST_TENSORS = 8, MOST_ELEMENTS = 24 * 24, M = 10, K = 12
 typedef struct Run {
     Image image;
     uint64_t random;
+    DType dtype;
     int offset; /* elements by which tensors lie beyond 64 bytes */
     Operand tensor[MOST_TENSORS];
     int ntensors, ncalls;
@@ -23,11 +25,11 @@ typedef struct Run {
 } Run;
 
 static int add_tensor(Run *run, const Shape *shape) {
-    run->image.used = (run->image.used + 63) / 64 * 64 + run->offset * (int64_t)sizeof(float);
-    float *data = (float *)(void *)(run->image.host + run->image.used);
-    run->image.used += shape_elements(shape) * (int64_t)sizeof *data;
+    run->image.used = (run->image.used + 63) / 64 * 64 + run->offset * dtype_bytes[run->dtype];
+    char *data = run->image.host + run->image.used;
+    run->image.used += shape_elements(shape) * dtype_bytes[run->dtype];
     cr_assert_leq(run->image.used, run->image.bytes);
-    run->tensor[run->ntensors] = operand_at(data, F32, shape);
+    run->tensor[run->ntensors] = operand_at(data, run->dtype, shape);
     operand_fill(&run->tensor[run->ntensors], &run->random, false);
     return run->ntensors++;
 }
@@ -45,7 +47,7 @@ static int add_call(Run *run, OpCode op, Attr attr, int nin, const int *in) {
     *call = (KernelCall){.op = op, .attr = run->attr[c], .nin = nin, .nout = 1, .rule = &run->rule[c]};
     for (int i = 0; i < nin; i++) {
         call->in[i] = run->tensor[in[i]];
-        types[i] = (TensorType){F32, false, call->in[i].local};
+        types[i] = (TensorType){run->dtype, false, call->in[i].local};
     }
     cr_assert(rule_infer(op, types, nin, run->attr[c], &run->rule[c], NULL));
     const int out = add_tensor(run, &run->rule[c].result[0].shape);
@@ -53,38 +55,53 @@ static int add_call(Run *run, OpCode op, Attr attr, int nin, const int *in) {
     return out;
 }
 
-static void init(Run *run, int64_t n, int offset) {
-    *run = (Run){.random = 77 + (uint64_t)n, .offset = offset};
+static void init(Run *run, DType dtype, int64_t n, int offset) {
+    *run = (Run){.random = 77 + (uint64_t)n, .dtype = dtype, .offset = offset};
     image_init(&run->image, 64 << 10);
     add_matrix(run, M, K);
     add_matrix(run, K, n);
 }
 
-/* What the CPU's plain kernels give for each call, of the same operands; the image's results are no numbers afterwards. */
+/* What the CPU's plain kernels give for each call, of the same operands as f32; the image's results are no numbers afterwards. */
 static void run_plainly(Run *run, float (*expected)[MOST_ELEMENTS]) {
     Error error = {0};
-    for (int c = 0; c < run->ncalls; c++)
-        cr_assert(cpu_reference_kernels[run->call[c].op](&run->call[c], &error), "%s", error.text);
+    float *wide[MOST_TENSORS];
+    for (int t = 0; t < run->ntensors; t++) {
+        const int64_t n = shape_elements(&run->tensor[t].local);
+        wide[t] = malloc((size_t)n * sizeof *wide[t]);
+        for (int64_t i = 0; i < n; i++)
+            wide[t][i] = (float)element_at(run->tensor[t].data, run->dtype, i);
+    }
     for (int c = 0; c < run->ncalls; c++) {
         const Operand *out = &run->call[c].out[0];
         const size_t bytes = (size_t)shape_elements(&out->local) * sizeof(float);
+        KernelCall plain = run->call[c];
+        for (int t = 0; t < run->ntensors; t++) {
+            for (int i = 0; i < plain.nin; i++)
+                if (run->call[c].in[i].data == run->tensor[t].data) plain.in[i].data = wide[t], plain.in[i].dtype = F32;
+            if (out->data == run->tensor[t].data) plain.out[0].data = wide[t], plain.out[0].dtype = F32;
+        }
+        cr_assert(cpu_reference_kernels[plain.op](&plain, &error), "%s", error.text);
         cr_assert_leq(bytes, sizeof *expected);
-        memcpy(expected[c], out->data, bytes);
-        memset(out->data, 0xff, bytes);
+        memcpy(expected[c], plain.out[0].data, bytes);
+        memset(out->data, 0xff, (size_t)operand_bytes(out));
     }
+    for (int t = 0; t < run->ntensors; t++)
+        free(wide[t]);
 }
 
-/* Operands are below 3: a product adds K numbers below 9, or M behind a gradient's, to a bias. */
-static void check_against(Run *run, float (*const expected)[MOST_ELEMENTS], unsigned stays, const char *how) {
+/* Operands are below 3: a product adds K numbers below 9, or M behind a gradient's, to a bias. between: the largest number that may be rounded on the way. */
+static void check_against(Run *run, float (*const expected)[MOST_ELEMENTS], unsigned stays, double between, const char *how) {
     image_download(&run->image);
     for (int c = 0; c < run->ncalls; c++) {
         const Operand *out = &run->call[c].out[0];
         for (int64_t i = 0; stays >> c & 1u && i < shape_elements(&out->local); i++) {
-            float found;
-            memcpy(&found, run->image.seen + ((const char *)out->data - run->image.host) + i * (int64_t)sizeof found, sizeof found);
-            cr_assert(fabs((double)found - (double)expected[c][i]) <= check_tolerance(F32, K + 1, 9 * (K + 1), (double)expected[c][i]),
-                      "%s, call %d (%s), element %lld: %.9g, plainly %.9g", how, c, op_table[run->call[c].op].name, (long long)i,
-                      (double)found, (double)expected[c][i]);
+            const double right = (double)expected[c][i],
+                         found = element_at(run->image.seen + ((const char *)out->data - run->image.host), out->dtype, i);
+            const double once = dtype_is_half(out->dtype) ? ldexp(fabs(right) + between, out->dtype == F16 ? -11 : -8) : 0;
+            cr_assert(fabs(found - right) <= check_tolerance(F32, K + 1, 9 * (K + 1), right) + once,
+                      "%s, call %d (%s %s), element %lld: %.9g, plainly %.9g", how, c, op_table[run->call[c].op].name,
+                      dtype_name[out->dtype], (long long)i, found, right);
         }
     }
 }
@@ -118,15 +135,15 @@ static int compare(Run *run, unsigned hidden) {
     image_upload(&run->image);
     for (int c = 0; c < run->ncalls; c++)
         cr_assert(device->backend->kernels[calls[c].op](&calls[c], &error), "%s", error.text);
-    check_against(run, expected, ~0u, "one by one");
+    check_against(run, expected, ~0u, 9 * (K + 1), "one by one");
     image_upload(&run->image);
     void *fused = device->backend->fuse(device->context, calls, run->ncalls, inner, &error);
     cr_assert_str_empty(error.text);
     for (int use = 0; fused && use < 2; use++) /* what is kept for the second time is right too */
         cr_assert(device->backend->run(device->context, fused, &error), "%s", error.text);
     if (fused) {
-        check_against(run, expected, ~hidden, "fused");
         taken = run->ncalls + 1 - count_launches(device, fused);
+        check_against(run, expected, ~hidden, taken < run->ncalls ? 9 * (K + 1) : 0, "fused");
         device->backend->unfuse(device->context, fused);
     }
     image_finish(&run->image);
@@ -187,9 +204,9 @@ Test(matmul, a_result_is_written_where_its_transpose_lies) {
 }
 
 /* product + bias, then this: kept, where something else reads what it is taken of. */
-static int biased(OpCode op, bool approximate, bool kept, int64_t n, int offset) {
+static int biased(DType dtype, OpCode op, bool approximate, bool kept, int64_t n, int offset) {
     Run run;
-    init(&run, n, offset);
+    init(&run, dtype, n, offset);
     int bias = add_tensor(&run, &(Shape){.ndim = 1, .dim = {n}});
     int product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
     int sum = add_call(&run, OP_add, (Attr){0}, 2, (const int[]){product, bias});
@@ -197,51 +214,62 @@ static int biased(OpCode op, bool approximate, bool kept, int64_t n, int offset)
     return compare(&run, kept ? 1 : 3);
 }
 
+static const DType types[] = {F32, F16, BF16};
+enum { NTYPES = sizeof types / sizeof *types };
+
 Test(matmul, biases_and_activations_are_part_of_the_product) {
-    for (int offset = 0; offset < 2; offset++)
-        for (int64_t n = 21; n <= 24; n += 3) {
-            expect_taken(biased(OP_relu, false, false, n, offset), 3);
-            expect_taken(biased(OP_gelu, true, false, n, offset), 3);
-            expect_taken(biased(OP_gelu, false, false, n, offset), 2);
-        }
+    for (int t = 0; t < NTYPES; t++)
+        for (int offset = 0; offset < 2; offset++)
+            for (int64_t n = 21; n <= 24; n += 3) {
+                expect_taken(biased(types[t], OP_relu, false, false, n, offset), 3);
+                expect_taken(biased(types[t], OP_gelu, true, false, n, offset), 3);
+                expect_taken(biased(types[t], OP_gelu, false, false, n, offset), 2);
+            }
 }
 
 Test(matmul, an_epilogue_that_is_not_exact_is_left_alone) {
     setenv("STANDIN_TANH", "quick", 1);
     if (!over_standin()) return; /* where the library's is what it is */
-    cr_assert_eq(biased(OP_gelu, true, false, 24, 0), 2, "the bias only");
-    cr_assert_eq(biased(OP_gelu, true, true, 24, 0), 2);
-    cr_assert_eq(biased(OP_relu, false, false, 24, 0), 3, "relu takes no tanh");
+    for (int t = 0; t < NTYPES; t++) {
+        cr_assert_eq(biased(types[t], OP_gelu, true, false, 24, 0), 2, "the bias only");
+        cr_assert_eq(biased(types[t], OP_gelu, true, true, 24, 0), 2);
+        cr_assert_eq(biased(types[t], OP_relu, false, false, 24, 0), 3, "relu takes no tanh");
+    }
 }
 
 Test(matmul, of_algorithms_those_that_are_exact_are_taken) {
     setenv("STANDIN_TANH", "quick:1", 1);
     if (!over_standin()) return;
-    cr_assert_eq(biased(OP_gelu, true, false, 24, 0), 3, "by the second");
+    for (int t = 0; t < NTYPES; t++)
+        cr_assert_eq(biased(types[t], OP_gelu, true, false, 24, 0), 3, "by the second");
 }
 
 Test(matmul, what_a_gradient_needs_is_kept_where_epilogues_take_it) {
-    expect_taken(biased(OP_gelu, true, true, 24, 0), 3);
-    expect_taken(biased(OP_gelu, true, true, 21, 0), 2);
-    expect_taken(biased(OP_gelu, true, true, 24, 1), 2);
+    for (int t = 0; t < NTYPES; t++) {
+        expect_taken(biased(types[t], OP_gelu, true, true, 24, 0), 3);
+        expect_taken(biased(types[t], OP_gelu, true, true, 21, 0), 2);
+        expect_taken(biased(types[t], OP_gelu, true, true, 24, 1), 2);
+    }
 }
 
 Test(matmul, gradients_of_activations_are_part_of_the_product) {
-    for (int odd = 0; odd < 3; odd++) {
+    for (int odd = 0; odd < 3 * NTYPES; odd++) {
+        const int64_t n = odd % 3 == 1 ? 21 : 24;
         Run run;
-        init(&run, odd == 1 ? 21 : 24, odd == 2);
-        int x = add_matrix(&run, M, odd == 1 ? 21 : 24), product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+        init(&run, types[odd / 3], n, odd % 3 == 2);
+        int x = add_matrix(&run, M, n), product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
         add_call(&run, OP_gelu_grad, (Attr){.given = true, .i = 1}, 2, (const int[]){x, product});
-        expect_taken(compare(&run, 1), odd ? 0 : 2);
+        expect_taken(compare(&run, 1), odd % 3 ? 0 : 2);
     }
 }
 
 Test(matmul, gradients_of_biases_are_part_of_the_product) {
-    for (int offset = 0; offset < 2; offset++) {
-        Run run;
-        init(&run, 24, offset);
-        add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
-        add_call(&run, OP_sum, (Attr){.given = true, .n = 1, .ints = {0}}, 1, (const int[]){1});
-        expect_taken(compare(&run, 0), 2);
-    }
+    for (int t = 0; t < NTYPES; t++)
+        for (int offset = 0; offset < 2; offset++) {
+            Run run;
+            init(&run, types[t], 24, offset);
+            add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+            add_call(&run, OP_sum, (Attr){.given = true, .n = 1, .ints = {0}}, 1, (const int[]){1});
+            expect_taken(compare(&run, 0), 2);
+        }
 }
