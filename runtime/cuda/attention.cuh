@@ -1,7 +1,7 @@
 /* attention: attention, what it is taken apart into, and its gradient. In tiles, where widths are up to 128 and numbers are no doubles: a block has 64 queries (of the gradients
- * of keys and values 64 keys) and goes through all keys (queries), 64 at a time, whose scores are in shared memory and never in the device's (Dao et al. 2022). Sums are of
- * floats. Else plainly: a block a query, whose threads divide the keys for scores and the width of the values for products; of the gradient a block a query and a block a key.
- * Every sum has one order, which follows from sizes alone. */
+ * of keys and values 64 keys), 16 a warp, and goes through all keys (queries), up to 64 at a time, whose scores are in registers and never in memory (Dao et al. 2022). How tiles
+ * are multiplied, by tensor cores or not, is tensor.cuh's affair. Sums are of floats. Else plainly: a block a query, whose threads divide the keys for scores and the width of the
+ * values for products; of the gradient a block a query and a block a key. Every sum has one order, which follows from sizes alone. */
 #pragma once
 
 /* ---------------------------------------------------------------- plainly */
@@ -156,81 +156,45 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_keys_grad(
 
 /* ---------------------------------------------------------------- tiles */
 
-/* Of a tile of TILE x TILE a thread has TILE_EACH rows beside each other and as many columns TILE_ACROSS apart. The 16 threads of a row are half a warp. */
-enum { TILE = 64, TILE_STEP = 16, TILE_ACROSS = 16, TILE_EACH = 4, TILE_WIDTH = 128, TILE_CHUNK = 2 * TILE * (TILE_STEP + 1) };
-static_assert(TILE_ACROSS * TILE_EACH == TILE && BLOCK == TILE_ACROSS * TILE_ACROSS && TILE_CHUNK >= TILE_STEP * TILE_WIDTH, "tiles fit their threads and their memory");
+/* Tiles of W columns, which are multiplied by P: a block's own rows, and those that it goes through. As many as fit 48 KiB of shared memory: of a gradient two of either. */
+template <class P, int W, bool GRADIENT> struct Tile {
+    enum { STRIDE = W + P::PAD, BYTES = STRIDE * sizeof(typename P::Element) };
+    enum { WARPS = BYTES > 512 ? 2 : 4, THREADS = WARPS * WARP, OWN = 16 * WARPS, ALL = BYTES > 512 ? 16 : BYTES > 256 ? 32 : 64, OTHER = GRADIENT && ALL < 64 ? ALL / 2 : ALL };
+    enum { N = OTHER / 8, M = W / 8 };
+};
 
-typedef float TileRows[TILE][TILE + 1];
-
-/* own = x y^T, of rows of `width` elements, nx and ny of which are there. chunk: TILE_CHUNK floats. */
-template <class T> __device__ __forceinline__ void tile_scores(float (&own)[TILE_EACH][TILE_EACH], const T *x, int nx, const T *y, int ny, int width, float *chunk) {
-    const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
-    float *left = chunk, *right = chunk + TILE * (TILE_STEP + 1);
-    for (int i = 0; i < TILE_EACH; i++)
-        for (int j = 0; j < TILE_EACH; j++)
-            own[i][j] = 0;
-#pragma unroll 1
-    for (int first = 0; first < width; first += TILE_STEP) {
-        __syncthreads(); /* what was there has been read */
-        for (int t = threadIdx.x; t < TILE * TILE_STEP; t += BLOCK) {
-            const int r = t / TILE_STEP, k = t % TILE_STEP;
-            const int at = r * width + first + k;
-            const bool inside = first + k < width;
-            left[r * (TILE_STEP + 1) + k] = inside && r < nx ? (float)x[at] : 0;
-            right[r * (TILE_STEP + 1) + k] = inside && r < ny ? (float)y[at] : 0;
+/* `there` rows of `width` elements each into a tile of ROWS, whose other elements become 0. */
+template <class P, int W, int ROWS, int THREADS, class T> __device__ __forceinline__ void tile_load(typename P::Element *to, const T *from, int64_t there, int width) {
+    typedef typename P::Element Element;
+    enum { STRIDE = W + P::PAD, V = 16 / sizeof(T), ACROSS = W / V };
+    struct alignas(16) Items {
+        Element at[V];
+    };
+    if (width % V == 0 && (uintptr_t)from % 16 == 0) {
+#pragma unroll 4
+        for (int i = threadIdx.x; i < ROWS * ACROSS; i += THREADS) {
+            const int row = i / ACROSS, column = i % ACROSS * V;
+            Pack<T> pack = {};
+            if (row < there && column < width) pack = *(const Pack<T> *)(from + row * width + column);
+            Items items;
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                items.at[k] = P::element(pack.at[k]);
+            *(Items *)(to + row * STRIDE + column) = items;
         }
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < TILE_STEP; k++) {
-            float a[TILE_EACH], b[TILE_EACH];
-#pragma unroll
-            for (int i = 0; i < TILE_EACH; i++)
-                a[i] = left[(row + i) * (TILE_STEP + 1) + k];
-#pragma unroll
-            for (int j = 0; j < TILE_EACH; j++)
-                b[j] = right[(column + j * TILE_ACROSS) * (TILE_STEP + 1) + k];
-#pragma unroll
-            for (int i = 0; i < TILE_EACH; i++)
-#pragma unroll
-                for (int j = 0; j < TILE_EACH; j++)
-                    own[i][j] = fmaf(a[i], b[j], own[i][j]);
-        }
+        return;
+    }
+#pragma unroll 4
+    for (int i = threadIdx.x; i < ROWS * W; i += THREADS) {
+        const int row = i / W, column = i % W;
+        to[row * STRIDE + column] = P::element(row < there && column < width ? from[row * width + column] : T(0.0f));
     }
 }
 
-/* sum += weight z, or its transpose's product, where z has nz rows of `width` elements; of sum a thread has TILE_EACH rows and COLUMNS columns TILE_ACROSS apart. */
-template <class T, int COLUMNS, bool TRANSPOSED>
-__device__ __forceinline__ void tile_product(float (&sum)[TILE_EACH][COLUMNS], const TileRows &weight, const T *z, int nz, int width, float *chunk) {
-    enum { ACROSS = COLUMNS * TILE_ACROSS };
-    const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
-#pragma unroll 1
-    for (int first = 0; first < TILE; first += TILE_STEP) {
-        __syncthreads(); /* weights are there, and what was in the chunk has been read */
-        for (int t = threadIdx.x; t < TILE_STEP * ACROSS; t += BLOCK) {
-            const int r = first + t / ACROSS, c = t % ACROSS;
-            chunk[t] = r < nz && c < width ? (float)z[r * width + c] : 0;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < TILE_STEP; k++) {
-            float w[TILE_EACH];
-#pragma unroll
-            for (int i = 0; i < TILE_EACH; i++)
-                w[i] = TRANSPOSED ? weight[first + k][row + i] : weight[row + i][first + k];
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                const float x = chunk[k * ACROSS + column + c * TILE_ACROSS];
-#pragma unroll
-                for (int i = 0; i < TILE_EACH; i++)
-                    sum[i][c] = fmaf(w[i], x, sum[i][c]);
-            }
-        }
-    }
-}
-
-/* All threads of a row get the largest, or the sum, of what each has. */
+/* The four lanes of a row get the largest, or the sum, of what each has. */
 __device__ __forceinline__ float tile_gather(float own, bool largest) {
-    for (int lane = TILE_ACROSS / 2; lane > 0; lane /= 2) {
+#pragma unroll
+    for (int lane = 2; lane > 0; lane /= 2) {
         const float other = __shfl_xor_sync(0xffffffffu, own, lane);
         own = !largest ? own + other : other > own ? other : own;
     }
@@ -239,13 +203,13 @@ __device__ __forceinline__ float tile_gather(float own, bool largest) {
 
 /* A query of all: which keys it sees. */
 struct TileQuery {
-    int64_t last; /* the last key, where attention is causal */
+    int64_t last; /* the last key; -1: none */
     int64_t mask; /* where its row of the mask begins */
 };
 __device__ __forceinline__ TileQuery tile_query(const AttentionCall &a, int64_t query) {
     const int64_t i = query % a.m;
     int64_t head = query / a.m;
-    TileQuery own = {a.causal ? a.before + i : a.n - 1, i * a.mask_m};
+    TileQuery own = {a.causal && a.before + i < a.n ? a.before + i : a.n - 1, i * a.mask_m};
     for (int d = a.mask_ndim - 1; d >= 0; d--) {
         own.mask += head % a.mask_size[d] * a.mask_stride[d];
         head /= a.mask_size[d];
@@ -253,198 +217,242 @@ __device__ __forceinline__ TileQuery tile_query(const AttentionCall &a, int64_t 
     return own;
 }
 __device__ __forceinline__ bool tile_sees(const AttentionCall &a, const TileQuery &query, int64_t j) {
-    return j < a.n && j <= query.last && (a.mask == NULL || a.mask[query.mask + j * a.mask_n] != 0);
+    return j <= query.last && (a.mask == NULL || a.mask[query.mask + j * a.mask_n] != 0);
 }
 
 __device__ __forceinline__ float tile_power(float score, float most) {
     return score == -(float)INFINITY ? 0 : expf(score - most);
 }
 
-__device__ __forceinline__ int tile_left(int64_t n) { return n < TILE ? (int)n : (int)TILE; }
-
-/* Keys that some query of a tile of one head may see. */
-__device__ __forceinline__ int64_t tile_end(const AttentionCall &a, int64_t first) {
-    const int64_t end = a.causal ? a.before + first + TILE : a.n;
+/* Keys that some of `rows` queries of one head may see, from the first on. */
+__device__ __forceinline__ int64_t tile_end(const AttentionCall &a, int64_t first, int rows) {
+    const int64_t end = a.causal ? a.before + first + rows : a.n;
     return end < a.n ? end : a.n;
 }
 
 /* As attention_rows. */
-template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_tiles(const __grid_constant__ AttentionCall a) {
-    __shared__ float chunk[TILE_CHUNK];
-    __shared__ TileRows powers;
-    const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
-    const int64_t tiles = (a.m + TILE - 1) / TILE, ntiles = a.queries / a.m * tiles;
+template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, false>::THREADS) attention_tiles(const __grid_constant__ AttentionCall a) {
+    typedef Tile<P, W, false> Tl;
+    enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
+    __shared__ __align__(16) typename P::Element queries[OWN * STRIDE], keys[OTHER * STRIDE], values[OTHER * STRIDE];
+    const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
+    const int64_t tiles = (a.m + OWN - 1) / OWN, ntiles = a.queries / a.m * tiles;
     for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
-        const int64_t head = tile / tiles, first = tile % tiles * TILE, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first);
-        const int left = tile_left(a.m - first);
-        TileQuery own[TILE_EACH];
-        float y[TILE_EACH][COLUMNS] = {}, most[TILE_EACH], sum[TILE_EACH] = {};
+        const int64_t head = tile / tiles, first = tile % tiles * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
+        TileQuery own[2];
+        float y[M][4] = {}, most[2], sum[2] = {};
 #pragma unroll
-        for (int i = 0; i < TILE_EACH; i++) {
-            const int64_t at = query + (row + i < left ? row + i : 0);
-            own[i] = tile_query(a, at);
-            most[i] = a.given ? (float)((const Number<T> *)a.given)[at] : -(float)INFINITY;
+        for (int h = 0; h < 2; h++) {
+            const int64_t at = query + (row + 8 * h < left ? row + 8 * h : 0);
+            own[h] = tile_query(a, at);
+            most[h] = a.given ? (float)((const Number<T> *)a.given)[at] : -(float)INFINITY;
         }
-        for (int64_t j = 0; j < end; j += TILE) {
-            float score[TILE_EACH][TILE_EACH];
-            tile_scores(score, (const T *)a.q + query * a.d, left, (const T *)a.k + (key + j) * a.d, tile_left(a.n - j), (int)a.d, chunk);
+        __syncthreads(); /* what was there has been read */
+        tile_load<P, W, OWN, THREADS>(queries, (const T *)a.q + query * a.d, left, (int)a.d);
+        for (int64_t j = 0; j < end; j += OTHER) {
+            float score[N][4] = {};
+            __syncthreads();
+            tile_load<P, W, OTHER, THREADS>(keys, (const T *)a.k + (key + j) * a.d, a.n - j, (int)a.d);
+            if (a.sum) tile_load<P, W, OTHER, THREADS>(values, (const T *)a.v + (key + j) * a.e, a.n - j, (int)a.e);
+            __syncthreads();
+            P::template scores<STRIDE>(score, queries + warp * STRIDE, keys, (int)a.d);
 #pragma unroll
-            for (int i = 0; i < TILE_EACH; i++) {
-                float highest = most[i], added = 0;
+            for (int h = 0; h < 2; h++) {
+                float highest = most[h], added = 0;
 #pragma unroll
-                for (int k = 0; k < TILE_EACH; k++) {
-                    score[i][k] = tile_sees(a, own[i], j + column + k * TILE_ACROSS) ? (float)a.scale * score[i][k] : -(float)INFINITY;
-                    if (!a.given) highest = score[i][k] > highest ? score[i][k] : highest;
+                for (int i = 0; i < 2 * N; i++) {
+                    float &own_score = score[i / 2][2 * h + i % 2];
+                    own_score = tile_sees(a, own[h], j + i / 2 * 8 + column + i % 2) ? (float)a.scale * own_score : -(float)INFINITY;
+                    highest = !a.given && own_score > highest ? own_score : highest;
                 }
                 if (!a.given) highest = tile_gather(highest, true);
-                const float shrink = tile_power(most[i], highest);
+                const float shrink = tile_power(most[h], highest);
 #pragma unroll
-                for (int k = 0; k < TILE_EACH; k++) {
-                    const float power = tile_power(score[i][k], highest);
+                for (int i = 0; i < 2 * N; i++) {
+                    float &power = score[i / 2][2 * h + i % 2];
+                    power = tile_power(power, highest);
                     added += power;
-                    powers[row + i][column + k * TILE_ACROSS] = power;
                 }
-                sum[i] = sum[i] * shrink + tile_gather(added, false);
-                most[i] = highest;
+                sum[h] = sum[h] * shrink + added;
+                most[h] = highest;
 #pragma unroll
-                for (int c = 0; c < COLUMNS; c++)
-                    y[i][c] *= shrink;
+                for (int c = 0; c < 2 * M; c++)
+                    y[c / 2][2 * h + c % 2] *= shrink;
             }
-            if (a.sum != NULL) tile_product<T, COLUMNS, false>(y, powers, (const T *)a.v + (key + j) * a.e, tile_left(a.n - j), (int)a.e, chunk);
+            if (a.sum) P::template product<STRIDE>(y, score, values, (int)a.e);
         }
 #pragma unroll
-        for (int i = 0; i < TILE_EACH; i++) {
-            if (row + i >= left) continue;
-            if (column == 0 && !a.given) ((Number<T> *)a.most)[query + row + i] = most[i];
-            if (column == 0 && a.sum) ((Number<T> *)a.sum)[query + row + i] = sum[i];
-            for (int c = 0; a.sum && c < COLUMNS; c++)
-                if (column + c * TILE_ACROSS < a.e)
-                    attention_put<T>(a, (query + row + i) * a.e + column + c * TILE_ACROSS, a.given ? y[i][c] : sum[i] == 0 ? 0 : y[i][c] / sum[i]);
+        for (int h = 0; h < 2; h++) {
+            const float all = tile_gather(sum[h], false);
+            const int64_t at = query + row + 8 * h;
+            if (row + 8 * h >= left) continue;
+            if (column == 0 && !a.given) ((Number<T> *)a.most)[at] = most[h];
+            if (column == 0 && a.sum) ((Number<T> *)a.sum)[at] = all;
+#pragma unroll
+            for (int c = 0; c < 2 * M; c++) {
+                const int x = c / 2 * 8 + column + c % 2;
+                if (a.sum && x < a.e) attention_put<T>(a, at * a.e + x, a.given ? y[c / 2][2 * h + c % 2] : all == 0 ? 0 : y[c / 2][2 * h + c % 2] / all);
+            }
         }
     }
 }
 
 /* What the gradient knows of a query beside what it sees. */
 struct TileSlope {
-    float most, sum, moved; /* moved: dy times y */
+    TileQuery query;
+    float most, share, moved; /* share: 1 over the sum, 0 where there is none; moved: dy times y */
 };
-template <class T> __device__ __forceinline__ TileSlope tile_slope(const AttentionCall &a, int64_t query) {
-    float moved = 0;
-    for (int64_t x = threadIdx.x % TILE_ACROSS; x < a.e; x += TILE_ACROSS)
-        moved = fmaf((float)((const T *)a.dy)[query * a.e + x], (float)((const T *)a.y)[query * a.e + x], moved);
-    return {(float)((const Number<T> *)a.most)[query], (float)((const Number<T> *)a.sum)[query], tile_gather(moved, false)};
-}
 
-/* p of a query and a key, and the slope of its score: dot and gradient are q k^T and dy v^T. */
-__device__ __forceinline__ float tile_share(const AttentionCall &a, const TileQuery &own, const TileSlope &slope, int64_t j, float dot, float gradient, float *moves) {
-    const float p = slope.sum == 0 || !tile_sees(a, own, j) ? 0 : expf((float)a.scale * dot - slope.most) / slope.sum;
-    *moves = p == 0 ? 0 : p * (gradient - slope.moved) * (float)a.scale;
-    return p;
-}
-
-template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_query_tiles_grad(const __grid_constant__ AttentionCall a) {
-    __shared__ float chunk[TILE_CHUNK];
-    __shared__ TileRows slopes;
-    const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
-    const int64_t tiles = (a.m + TILE - 1) / TILE, ntiles = a.queries / a.m * tiles;
-    for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
-        const int64_t head = tile / tiles, first = tile % tiles * TILE, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first);
-        const int left = tile_left(a.m - first);
-        TileQuery own[TILE_EACH];
-        TileSlope slope[TILE_EACH];
-        float dq[TILE_EACH][COLUMNS] = {};
-#pragma unroll
-        for (int i = 0; i < TILE_EACH; i++) {
-            const int64_t at = query + (row + i < left ? row + i : 0);
-            own[i] = tile_query(a, at);
-            slope[i] = tile_slope<T>(a, at);
-        }
-        for (int64_t j = 0; j < end; j += TILE) {
-            float dot[TILE_EACH][TILE_EACH], gradient[TILE_EACH][TILE_EACH];
-            const int here = tile_left(a.n - j);
-            tile_scores(dot, (const T *)a.q + query * a.d, left, (const T *)a.k + (key + j) * a.d, here, (int)a.d, chunk);
-            tile_scores(gradient, (const T *)a.dy + query * a.e, left, (const T *)a.v + (key + j) * a.e, here, (int)a.e, chunk);
-#pragma unroll
-            for (int i = 0; i < TILE_EACH; i++)
-#pragma unroll
-                for (int k = 0; k < TILE_EACH; k++)
-                    tile_share(a, own[i], slope[i], j + column + k * TILE_ACROSS, dot[i][k], gradient[i][k], &slopes[row + i][column + k * TILE_ACROSS]);
-            tile_product<T, COLUMNS, false>(dq, slopes, (const T *)a.k + (key + j) * a.d, here, (int)a.d, chunk);
-        }
-#pragma unroll
-        for (int i = 0; i < TILE_EACH; i++)
-            for (int c = 0; row + i < left && c < COLUMNS; c++)
-                if (column + c * TILE_ACROSS < a.d) ((T *)a.dq)[(query + row + i) * a.d + column + c * TILE_ACROSS] = (T)dq[i][c];
+/* Of ROWS queries from this one on, `there` of them, whose dy are in a tile: by 16 threads each. */
+template <class P, int W, int ROWS, int THREADS, class T> __device__ __forceinline__ void tile_slopes(TileSlope *slopes, const AttentionCall &a, int64_t query, int64_t there) {
+    enum { EACH = 16 };
+    for (int row = threadIdx.x / EACH; row < ROWS; row += THREADS / EACH) {
+        const int64_t at = query + row;
+        float moved = 0;
+        for (int x = threadIdx.x % EACH; row < there && x < a.e; x += EACH)
+            moved = fmaf((float)((const T *)a.dy)[at * a.e + x], (float)((const T *)a.y)[at * a.e + x], moved);
+        for (int lane = EACH / 2; lane > 0; lane /= 2)
+            moved += __shfl_xor_sync(0xffffffffu, moved, lane);
+        if (threadIdx.x % EACH) continue;
+        const float sum = row < there ? (float)((const Number<T> *)a.sum)[at] : 0;
+        if (sum == 0)
+            slopes[row] = {{-1, 0}, 0, 0, 0};
+        else
+            slopes[row] = {tile_query(a, at), (float)((const Number<T> *)a.most)[at], 1 / sum, moved};
     }
 }
 
-/* A block has TILE keys of a head, whose queries are those of `group` heads, in a row. */
-template <class T, int COLUMNS> __global__ void __launch_bounds__(BLOCK, COLUMNS * TILE_ACROSS < TILE_WIDTH ? 2 : 1) attention_key_tiles_grad(const __grid_constant__ AttentionCall a) {
-    __shared__ float chunk[TILE_CHUNK];
-    __shared__ TileRows slopes, powers;
-    const int row = threadIdx.x / TILE_ACROSS * TILE_EACH, column = threadIdx.x % TILE_ACROSS;
-    const int64_t tiles = (a.n + TILE - 1) / TILE, ntiles = a.keys / a.n * tiles, each = a.m * a.group;
+/* Of a query and a key q k^T and dy v^T become p, and the slope of its score. */
+__device__ __forceinline__ void tile_slope(const AttentionCall &a, const TileSlope &slope, int64_t j, float &dot, float &gradient) {
+    const float p = tile_sees(a, slope.query, j) ? expf((float)a.scale * dot - slope.most) * slope.share : 0;
+    gradient = p == 0 ? 0 : p * (gradient - slope.moved) * (float)a.scale;
+    dot = p;
+}
+
+template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, true>::THREADS) attention_query_tiles_grad(const __grid_constant__ AttentionCall a) {
+    typedef Tile<P, W, true> Tl;
+    enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
+    __shared__ __align__(16) typename P::Element queries[OWN * STRIDE], slopes_y[OWN * STRIDE], keys[OTHER * STRIDE], values[OTHER * STRIDE];
+    __shared__ TileSlope slopes[OWN];
+    const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
+    const int64_t tiles = (a.m + OWN - 1) / OWN, ntiles = a.queries / a.m * tiles;
     for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
-        const int64_t head = tile / tiles, j = tile % tiles * TILE, key = head * a.n + j;
-        const int here = tile_left(a.n - j);
-        const int64_t begin = a.causal && a.group == 1 && j > a.before ? (j - a.before) / TILE * TILE : 0; /* earlier queries see none of these keys */
-        float dk[TILE_EACH][COLUMNS] = {}, dv[TILE_EACH][COLUMNS] = {};
-        for (int64_t first = begin; first < each; first += TILE) {
-            float dot[TILE_EACH][TILE_EACH], gradient[TILE_EACH][TILE_EACH];
-            const int64_t query = head * each + first;
-            const int left = tile_left(each - first);
-            tile_scores(dot, (const T *)a.q + query * a.d, left, (const T *)a.k + key * a.d, here, (int)a.d, chunk);
-            tile_scores(gradient, (const T *)a.dy + query * a.e, left, (const T *)a.v + key * a.e, here, (int)a.e, chunk);
+        const int64_t head = tile / tiles, first = tile % tiles * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
+        float dq[M][4] = {};
+        __syncthreads(); /* what was there has been read */
+        tile_load<P, W, OWN, THREADS>(queries, (const T *)a.q + query * a.d, left, (int)a.d);
+        tile_load<P, W, OWN, THREADS>(slopes_y, (const T *)a.dy + query * a.e, left, (int)a.e);
+        tile_slopes<P, W, OWN, THREADS, T>(slopes, a, query, left);
+        for (int64_t j = 0; j < end; j += OTHER) {
+            float dot[N][4] = {}, gradient[N][4] = {};
+            __syncthreads();
+            tile_load<P, W, OTHER, THREADS>(keys, (const T *)a.k + (key + j) * a.d, a.n - j, (int)a.d);
+            tile_load<P, W, OTHER, THREADS>(values, (const T *)a.v + (key + j) * a.e, a.n - j, (int)a.e);
+            __syncthreads();
+            P::template scores<STRIDE>(dot, queries + warp * STRIDE, keys, (int)a.d);
+            P::template scores<STRIDE>(gradient, slopes_y + warp * STRIDE, values, (int)a.e);
 #pragma unroll
-            for (int i = 0; i < TILE_EACH; i++) {
-                const bool inside = row + i < left;
-                const int64_t at = query + (inside ? row + i : 0);
-                const TileQuery own = tile_query(a, at);
-                const TileSlope slope = tile_slope<T>(a, at);
+            for (int h = 0; h < 2; h++) {
+                const TileSlope own = slopes[row + 8 * h];
 #pragma unroll
-                for (int k = 0; k < TILE_EACH; k++) {
-                    const int to = column + k * TILE_ACROSS;
-                    float moves;
-                    const float p = tile_share(a, own, slope, j + to, dot[i][k], gradient[i][k], &moves);
-                    powers[row + i][to] = inside ? p : 0;
-                    slopes[row + i][to] = inside ? moves : 0;
-                }
+                for (int i = 0; i < 2 * N; i++)
+                    tile_slope(a, own, j + i / 2 * 8 + column + i % 2, dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
             }
-            tile_product<T, COLUMNS, true>(dk, slopes, (const T *)a.q + query * a.d, left, (int)a.d, chunk);
-            tile_product<T, COLUMNS, true>(dv, powers, (const T *)a.dy + query * a.e, left, (int)a.e, chunk);
+            P::template product<STRIDE>(dq, gradient, keys, (int)a.d);
         }
 #pragma unroll
-        for (int i = 0; i < TILE_EACH; i++)
-            for (int c = 0; row + i < here && c < COLUMNS; c++) {
-                const int64_t x = column + c * TILE_ACROSS;
-                if (x < a.d) ((T *)a.dk)[(key + row + i) * a.d + x] = (T)dk[i][c];
-                if (x < a.e) ((T *)a.dv)[(key + row + i) * a.e + x] = (T)dv[i][c];
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int c = 0; c < 2 * M; c++) {
+                const int x = c / 2 * 8 + column + c % 2;
+                if (row + 8 * h < left && x < a.d) ((T *)a.dq)[(query + row + 8 * h) * a.d + x] = (T)dq[c / 2][2 * h + c % 2];
+            }
+    }
+}
+
+/* A block has keys of a head, whose queries are those of `group` heads, in a row. */
+template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, true>::THREADS) attention_key_tiles_grad(const __grid_constant__ AttentionCall a) {
+    typedef Tile<P, W, true> Tl;
+    enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
+    __shared__ __align__(16) typename P::Element keys[OWN * STRIDE], values[OWN * STRIDE], queries[OTHER * STRIDE], slopes_y[OTHER * STRIDE];
+    __shared__ TileSlope slopes[OTHER];
+    const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
+    const int64_t tiles = (a.n + OWN - 1) / OWN, ntiles = a.keys / a.n * tiles, each = a.m * a.group;
+    for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
+        const int64_t head = tile / tiles, j = tile % tiles * OWN, key = head * a.n + j, here = a.n - j;
+        const int64_t begin = a.causal && a.group == 1 && j > a.before ? (j - a.before) / OTHER * OTHER : 0; /* earlier queries see none of these keys */
+        float dk[M][4] = {}, dv[M][4] = {};
+        __syncthreads(); /* what was there has been read */
+        tile_load<P, W, OWN, THREADS>(keys, (const T *)a.k + key * a.d, here, (int)a.d);
+        tile_load<P, W, OWN, THREADS>(values, (const T *)a.v + key * a.e, here, (int)a.e);
+        for (int64_t first = begin; first < each; first += OTHER) {
+            float dot[N][4] = {}, gradient[N][4] = {};
+            const int64_t query = head * each + first;
+            __syncthreads();
+            tile_load<P, W, OTHER, THREADS>(queries, (const T *)a.q + query * a.d, each - first, (int)a.d);
+            tile_load<P, W, OTHER, THREADS>(slopes_y, (const T *)a.dy + query * a.e, each - first, (int)a.e);
+            tile_slopes<P, W, OTHER, THREADS, T>(slopes, a, query, each - first);
+            __syncthreads();
+            P::template scores<STRIDE>(dot, keys + warp * STRIDE, queries, (int)a.d);
+            P::template scores<STRIDE>(gradient, values + warp * STRIDE, slopes_y, (int)a.e);
+#pragma unroll
+            for (int i = 0; i < 2 * N; i++) {
+                const TileSlope own = slopes[i / 2 * 8 + column + i % 2];
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    tile_slope(a, own, j + row + 8 * h, dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+            }
+            P::template product<STRIDE>(dv, dot, slopes_y, (int)a.e);
+            P::template product<STRIDE>(dk, gradient, queries, (int)a.d);
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int c = 0; c < 2 * M; c++) {
+                const int x = c / 2 * 8 + column + c % 2;
+                if (row + 8 * h >= here) continue;
+                if (x < a.d) ((T *)a.dk)[(key + row + 8 * h) * a.d + x] = (T)dk[c / 2][2 * h + c % 2];
+                if (x < a.e) ((T *)a.dv)[(key + row + 8 * h) * a.e + x] = (T)dv[c / 2][2 * h + c % 2];
             }
     }
 }
 
 /* ---------------------------------------------------------------- the choice */
 
-static unsigned tile_blocks(int64_t heads, int64_t rows) {
-    const int64_t blocks = heads * ((rows + TILE - 1) / TILE);
+static unsigned tile_blocks(int64_t heads, int64_t rows, int own) {
+    const int64_t blocks = heads * ((rows + own - 1) / own);
     return blocks > 1 << 20 ? 1u << 20 : (unsigned)blocks;
 }
 
-template <class T, int COLUMNS> static cudaError_t tiles_launch(const AttentionCall &a, cudaStream_t stream) {
+template <class P, int W, class T> static cudaError_t tiles_launch(const AttentionCall &a, cudaStream_t stream) {
+    typedef Tile<P, W, false> Forward;
+    typedef Tile<P, W, true> Back;
     if (a.dy == NULL) {
-        LAUNCH((attention_tiles<T, COLUMNS>), tile_blocks(a.queries / a.m, a.m), BLOCK, 0, stream, a);
+        LAUNCH((attention_tiles<P, W, T>), tile_blocks(a.queries / a.m, a.m, Forward::OWN), Forward::THREADS, 0, stream, a);
         return cudaGetLastError();
     }
-    if (a.queries > 0) LAUNCH((attention_query_tiles_grad<T, COLUMNS>), tile_blocks(a.queries / a.m, a.m), BLOCK, 0, stream, a);
-    if (a.keys > 0) LAUNCH((attention_key_tiles_grad<T, COLUMNS>), tile_blocks(a.keys / a.n, a.n), BLOCK, 0, stream, a);
+    if (a.queries > 0) LAUNCH((attention_query_tiles_grad<P, W, T>), tile_blocks(a.queries / a.m, a.m, Back::OWN), Back::THREADS, 0, stream, a);
+    if (a.keys > 0) LAUNCH((attention_key_tiles_grad<P, W, T>), tile_blocks(a.keys / a.n, a.n, Back::OWN), Back::THREADS, 0, stream, a);
     return cudaGetLastError();
 }
 
-template <class T> static cudaError_t attention_launch(const AttentionCall &a, cudaStream_t stream) {
-    const int64_t width = a.d > a.e ? a.d : a.e;
+/* By tensor cores: f32 as tf32. */
+template <class T> struct ByTensors {
+    typedef ByHalves<T> type;
+};
+template <> struct ByTensors<float> {
+    typedef ByTf32 type;
+};
+
+template <class T> static cudaError_t attention_launch(const AttentionCall &a, AttentionWay way, cudaStream_t stream) {
     if constexpr (sizeof(T) < sizeof(double)) {
-        if (width <= TILE_WIDTH / 2) return tiles_launch<T, TILE_WIDTH / 2 / TILE_ACROSS>(a, stream);
-        if (width <= TILE_WIDTH) return tiles_launch<T, TILE_WIDTH / TILE_ACROSS>(a, stream);
+        const int64_t width = a.d > a.e ? a.d : a.e;
+        typedef ByNumbers<T> Numbers;
+        typedef typename ByTensors<T>::type Tensors;
+        if (way == ATTENTION_TENSORS && width <= 64) return tiles_launch<Tensors, 64, T>(a, stream);
+        if (way == ATTENTION_TENSORS && width <= ATTENTION_WIDTH) return tiles_launch<Tensors, ATTENTION_WIDTH, T>(a, stream);
+        if (way == ATTENTION_TILES && width <= 64) return tiles_launch<Numbers, 64, T>(a, stream);
+        if (way == ATTENTION_TILES && width <= ATTENTION_WIDTH) return tiles_launch<Numbers, ATTENTION_WIDTH, T>(a, stream);
     }
     if (a.dy == NULL) {
         LAUNCH((attention_rows<T>), blocks_for(a.queries * BLOCK, 1), BLOCK, 0, stream, a);
@@ -455,7 +463,7 @@ template <class T> static cudaError_t attention_launch(const AttentionCall &a, c
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t kernels_attention(const AttentionCall *attention, cudaStream_t stream) {
-    WITH_REAL(attention->dtype, T, return attention_launch<T>(*attention, stream))
+extern "C" cudaError_t kernels_attention(const AttentionCall *attention, AttentionWay way, cudaStream_t stream) {
+    WITH_REAL(attention->dtype, T, return attention_launch<T>(*attention, way, stream))
     return cudaErrorInvalidValue;
 }

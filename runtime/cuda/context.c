@@ -59,6 +59,7 @@ void cuda_close(void *context) {
     if (!cuda) return;
     cudaDeviceSynchronize(); /* what failed has been said already */
     matmul_close(cuda->matmul);
+    attention_close(cuda);
     for (int i = 0; i < cuda->nevents; i++)
         cudaEventDestroy(cuda->marks[i]);
     if (cuda->scratch) cudaFree(cuda->scratch);

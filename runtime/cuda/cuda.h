@@ -51,6 +51,7 @@ typedef struct CudaContext {
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void *watcher;
     CudaMatmul *matmul;
+    struct AttentionTried *tried; /* attention.c */
 } CudaContext;
 
 /* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */
@@ -108,6 +109,10 @@ typedef struct CudaFused {
 bool matmul_open(CudaContext *cuda, Error *error);
 void matmul_close(CudaMatmul *matmul); /* takes NULL */
 bool cuda_prepare(const KernelCall *call, Error *error);
+
+/* ---------------------------------------------------------------- attention.c */
+
+void attention_close(CudaContext *cuda);
 
 /* ---------------------------------------------------------------- choice.c */
 

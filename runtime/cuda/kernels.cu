@@ -16,6 +16,7 @@
 #include "runtime/cuda/move.cuh"
 #include "runtime/cuda/reduce.cuh"
 #include "runtime/cuda/softmax.cuh"
+#include "runtime/cuda/tensor.cuh"
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/rope.cuh"
 #include "runtime/cuda/norm.cuh"

@@ -14,6 +14,7 @@
 
 #include "cuda_runtime.h"
 #include "engine.hpp"
+#include "ir/half.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -347,6 +348,73 @@ extern "C" [[noreturn]] void __ubsan_handle_type_mismatch_v1_abort(const Misalig
     if (now) stop_block(why, cudaErrorMisalignedAddress);
     fprintf(stderr, "standin: the process %s\n", why.c_str());
     abort();
+}
+
+/* ---------------------------------------------------------------- tensor cores */
+
+/* What each lane of each warp has brought; the fragments of two instructions, as a lane may be one ahead of the others. */
+struct Fragment {
+    uint32_t a[4], b[2];
+};
+static Fragment fragments[2][1024];
+static unsigned char instruction[1024]; /* of each thread: which of the two */
+
+static float part_of(StandinMma type, const uint32_t *registers, int i) {
+    if (type == STANDIN_MMA_TF32) return __uint_as_float(registers[i] & ~0x1fffu); /* the rest is not looked at */
+    const uint16_t bits = (uint16_t)(registers[i / 2] >> i % 2 * 16);
+    return type == STANDIN_MMA_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+/* Element i of a lane's part of A (16 x k) and B (k x 8), in the words of the PTX ISA: lane = 4 groupID + threadID_in_group. */
+static void place_a(StandinMma type, int lane, int i, int *row, int *column) {
+    const int group = lane >> 2, thread = lane & 3;
+    if (type == STANDIN_MMA_TF32) {
+        *row = i == 0 || i == 2 ? group : group + 8;
+        *column = i < 2 ? thread : thread + 4;
+    } else {
+        *row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+        *column = thread * 2 + (i & 1) + (i < 4 ? 0 : 8);
+    }
+}
+static void place_b(StandinMma type, int lane, int i, int *row, int *column) {
+    const int group = lane >> 2, thread = lane & 3;
+    *row = type == STANDIN_MMA_TF32 ? (i == 0 ? thread : thread + 4) : thread * 2 + (i & 1) + (i < 2 ? 0 : 8);
+    *column = group;
+}
+
+void standin_mma(StandinMma type, float *sum, const uint32_t *a, const uint32_t *b) {
+    static const bool swapped = getenv("STANDIN_MMA") != nullptr;
+    const int thread = now->fiber->thread, warp = thread / 32 * 32, depth = type == STANDIN_MMA_TF32 ? 8 : 16, each = depth / 2;
+    const Fragment *theirs = fragments[instruction[thread]] + warp;
+    Fragment *own = &fragments[instruction[thread]][thread];
+    instruction[thread] ^= 1;
+    memcpy(own->a, a, sizeof own->a);
+    memcpy(own->b, b, sizeof own->b);
+    standin_wait(STANDIN_WARP, 0xffffffffu, 0, 0);
+    float left[16][16], right[16][8];
+    for (int lane = 0; lane < 32; lane++) {
+        int row, column;
+        for (int i = 0; i < each; i++) {
+            place_a(type, lane, i, &row, &column);
+            left[row][column] = part_of(type, theirs[lane].a, i);
+        }
+        for (int i = 0; i < each / 2; i++) {
+            place_b(type, lane, i, &row, &column);
+            right[row][column] = part_of(type, theirs[lane].b, i);
+        }
+    }
+    if (swapped) std::swap(left[0], left[8]);
+    for (int i = 0; i < 4; i++) { /* row = groupID for c0, c1, groupID + 8 for c2, c3; column = threadID_in_group * 2 + (i & 1) */
+        const int row = ((thread & 31) >> 2) + (i < 2 ? 0 : 8), column = (thread & 3) * 2 + (i & 1);
+        double all = sum[i];
+        for (int k = 0; k < depth; k++) all += (double)left[row][k] * right[k][column];
+        sum[i] = (float)all;
+    }
+}
+
+uint32_t standin_tf32(float x) { /* to nearest, ties away from zero */
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
 }
 
 int standin_lane(void) { return now->fiber->thread % 32; }

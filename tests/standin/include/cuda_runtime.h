@@ -89,6 +89,11 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int 
     return standin_shuffle(mask, value, source > (lane | (width - 1)) ? lane : source);
 }
 
+/* Tensor cores: sum += a b, of fragments as PTX lays them out for mma.sync.aligned.m16n8k16 (f16, bf16) and m16n8k8 (tf32) .row.col.f32; by all lanes of a warp. */
+enum StandinMma { STANDIN_MMA_F16, STANDIN_MMA_BF16, STANDIN_MMA_TF32 };
+void standin_mma(StandinMma type, float *sum, const uint32_t *a, const uint32_t *b);
+uint32_t standin_tf32(float x); /* cvt.rna.tf32.f32 */
+
 /* Memory: one thread runs at a time, so that every access is atomic. */
 inline void __threadfence() {}
 inline void __threadfence_block() {}
