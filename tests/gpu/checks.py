@@ -54,6 +54,8 @@ class Gpu:
             raise Failed("%d of %d ranks ran on the device" % (here, ranks))
         if "runs on the CPU" in result.out or "profile of rank 0 on the CPU" in result.out:
             raise Failed("a step ran on the CPU")
+        if found := re.search(r"attention of .* by tensor cores is not what it should be", result.out):
+            raise Failed(found[0])
         return result
 
     def verified(self, plan, one, ranks, *options, **how):
