@@ -5,6 +5,7 @@ is skipped. Standard library only.
 """
 import json
 import os
+import random
 import re
 import struct
 import subprocess
@@ -132,6 +133,17 @@ def compiling(source, *options, cwd=""):
     mode = options[options.index("--mode") + 1] if "--mode" in options else (re.findall(r"mode\s*=\s*(\w+)", text) or ["auto"])[0]
     said = mode != "auto" or re.search(r"search\s*=", text) or "--search" in options
     return [pcc, source, *options] if said else [pcc, source, *options, "--search", "sharding_propagation"]
+
+
+def write_reviews(case):
+    """The files of the samples of BERT, small: a vocabulary, and 51 reviews of which one is missing. The words."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"好不房间大小早餐很差"]
+    draw = random.Random(4)
+    case.write("bert-base-chinese-vocab.txt", "".join(word + "\n" for word in words))
+    rows = ["%d,%s" % (i % 3 != 0, "".join(draw.choice(words[5:]) for _ in range(draw.randrange(3, 20)))) for i in range(51)]
+    rows[7] = "1,"
+    case.write("ChnSentiCorp_htl_all.csv", "label,review\n" + "\n".join(rows) + "\n")
+    return words
 
 
 class Case(unittest.TestCase):

@@ -38,16 +38,8 @@ class ReferenceNets(Case):
 
     SMALL = ["-D", "batch=8", "-D", "places=12", "-D", "dim=16", "-D", "heads=2", "-D", "layers=1", "-D", "words=16", "-D", "most=16", "-D", "dropped=0.0"]
 
-    def reviews(self):
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"好不房间大小早餐很差"]
-        draw = random.Random(4)
-        self.write("bert-base-chinese-vocab.txt", "".join(word + "\n" for word in words))
-        rows = ["%d,%s" % (i % 3 != 0, "".join(draw.choice(words[5:]) for _ in range(draw.randrange(3, 20)))) for i in range(51)]
-        rows[7] = "1,"
-        self.write("ChnSentiCorp_htl_all.csv", "label,review\n" + "\n".join(rows) + "\n")
-
     def test_reviews_as_a_loop_learns_them(self):
-        self.reviews()
+        harness.write_reviews(self)
         self.sample_here("bert_chnsenticorp", ("log_every = 100", "log_every = 1"))
         for ranks in 2, 3:
             result = self.verified("bert_chnsenticorp", ranks, *self.SMALL)
@@ -57,7 +49,7 @@ class ReferenceNets(Case):
             self.assertEqual(len(re.findall(r"eval: loss is \S+, accuracy is \S+ \(5 rows\)", result.out)), 3)
 
     def test_reviews_as_a_trainer_learns_them(self):
-        self.reviews()
+        harness.write_reviews(self)
         self.sample_here("bert_chnsenticorp_trainer", ("log_every = 10", "log_every = 1"))
         for ranks in 2, 3:
             result = self.verified("bert_chnsenticorp_trainer", ranks, *self.SMALL)
@@ -69,7 +61,7 @@ class ReferenceNets(Case):
 
     def test_names_of_a_pretrained_bert_load_and_its_head_is_new(self):
         """A file as hfl/rbt3's is: three layers, the head of its first training and no classifier, positions as integers."""
-        self.reviews()
+        harness.write_reviews(self)
         self.sample_here("bert_chnsenticorp")
         dim, words, made = 16, 16, {}
         layer = {"attention.self.query": (dim, dim), "attention.self.key": (dim, dim), "attention.self.value": (dim, dim), "attention.output.dense": (dim, dim), "intermediate.dense": (4 * dim, dim), "output.dense": (dim, 4 * dim)}
