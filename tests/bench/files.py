@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from bench import Samples, arguments, begin, figure, finish, goal, peers, print_goals, run, run_measured, run_peer, table
+from bench import Samples, arguments, begin, cores, figure, finish, goal, peers, print_goals, run, run_measured, run_peer, table
 
 RANKS = 2
 CHECKPOINT = """net large(n = 4096) { input x : f32[2, n]; param w : f32[n, n] = zeros; loss mean(matmul(x, w)); }
@@ -101,10 +101,12 @@ def csv(bench, samples, rounds, loader):
     for _ in range(rounds):
         samples.measure("csv", lambda: {"s": run_measured([loader, "csv", path, str(CSV_COLUMNS)])[1]})
         samples.measure("later", lambda: {"s": figure(r'"second_cpu_s": ([\d.e-]+)', run([loader, "csv", path, str(CSV_COLUMNS)])[0])})
-    whole, later = samples.median("csv", "s"), samples.median("later", "s")
+        samples.measure("opened", lambda: {"s": figure(r'"open_s": ([\d.e-]+)', run([loader, "csv", path, str(CSV_COLUMNS), str(cores())])[0])})
+    whole, later, opened = samples.median("csv", "s"), samples.median("later", "s"), samples.median("opened", "s")
     if whole and later:
         print("\nCSV of %.0f MB, opened and its first epoch, processor time: %.2f GB/s, %.0f rows/s; an epoch of rows that are held: %.0f rows/s" %
               (os.path.getsize(path) / 1e6, os.path.getsize(path) / (whole - later) / 1e9, CSV_ROWS / (whole - later), CSV_ROWS / later))
+        print("opened, which reads all numbers, by %d threads: %.2f GB/s by the clock" % (cores(), os.path.getsize(path) / opened / 1e9))
 
 
 def beside_a_step(bench, samples, goals, rounds, theirs):
