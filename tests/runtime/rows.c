@@ -453,7 +453,7 @@ Test(rows, csv_of_many_blocks) {
     enum { ROWS = 200000, QUOTED = 90000 };
     Text text = {0};
     for (int i = 0; i < ROWS; i++) {
-        text_printf(&text, i > QUOTED && i < QUOTED + 1000 && i % 7 ? "\"%d\",\"%d\"\r\n" : "%d,%d\n", i, 2 * i);
+        text_printf(&text, i > QUOTED && i < QUOTED + 1000 && i % 7 ? "\"%d\",\"%d\",\"a,\n7,b\"\r\n" : "%d,%d,a\n", i, 2 * i);
         if (i % 1001 == 0) text_printf(&text, i % 2 ? "\n" : "  \r\n");
     }
     const char *at = write_file("d.csv", text.at, text.n, false);
