@@ -3,6 +3,7 @@
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -489,15 +490,17 @@ Test(rows, csv_names_the_first_place_that_is_wrong_on_any_number_of_threads) {
     }
 }
 
-/* Also between two looks at its size: what is not there any more is not taken for rows. */
+/* Also between two looks at its size: what is not there any more is not taken for rows. It is mapped first, and read where addresses are counted. */
 Test(rows, a_file_that_is_cut_off_while_it_is_open_is_seen) {
     enum { ROWS = 5000 };
     static float numbers[4 * ROWS];
     for (int i = 0; i < 4 * ROWS; i++)
         numbers[i] = (float)i;
-    for (int cut = 0; cut < 3; cut++) {
+    const struct rlimit many = {(rlim_t)1 << 46, (rlim_t)1 << 46};
+    for (int round = 0, cut; cut = round % 3, round < 6; round++) {
         Error error = {0};
         float found[4];
+        if (round == 3) cr_assert_eq(setrlimit(RLIMIT_AS, &many), 0);
         RowFile file = {.format = FILE_RAW,
                         .path = write_file("x.bin", numbers, sizeof numbers, false),
                         .input = "x",
