@@ -128,8 +128,8 @@ static bool put_byte(Stream *stream, size_t *used, char byte, Error *error) {
 static bool slow_record(Stream *stream, int separator, Record *record, Error *error) {
     static const char mark[] = "\xEF\xBB\xBF";
     enum { BEFORE, PLAIN, INSIDE, CLOSED } state = BEFORE;
-    size_t used = 0;
-    int64_t lines = 0;
+    size_t used = 0, line_at = 0; /* where its line begins */
+    int64_t lines = 0, opened_line = 0, opened_column = 0;
     bool ended = false;
     while (!ended && (stream->block_at < stream->block_n || next_block(stream, error))) {
         const char byte = stream->block[stream->block_at++];
@@ -140,17 +140,21 @@ static bool slow_record(Stream *stream, int separator, Record *record, Error *er
         }
         if (state == INSIDE)
             state = byte == '"' ? CLOSED : INSIDE;
-        else if (byte == '"' && (state == BEFORE || state == CLOSED)) /* closed, and opened again: two stand for one */
-            state = INSIDE, record->quotes = true;
-        else if (separator ? byte == separator : byte == ',' || byte == ';' || byte == '\t')
+        else if (byte == '"' && (state == BEFORE || state == CLOSED)) { /* closed, and opened again: two stand for one */
+            if (state == BEFORE) opened_line = record->line + lines, opened_column = (int64_t)(used - line_at) + 1;
+            state = INSIDE;
+            record->quotes = true;
+        } else if (separator ? byte == separator : byte == ',' || byte == ';' || byte == '\t')
             state = BEFORE;
         else if (state == CLOSED || (byte != ' ' && byte != '\t' && !(record->line == 1 && used < 3 && byte == mark[used])))
             state = PLAIN;
         if (!put_byte(stream, &used, byte, error)) return false;
+        if (byte == '\n') line_at = used;
     }
     if (error->code != 0 || (!ended && used == 0)) return false;
     if (state == INSIDE)
-        return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a quote is opened and not closed", stream->path, (long long)record->line);
+        return error_set(error, EXIT_ENVIRONMENT, "%s:%lld:%lld: a quote is opened and not closed", stream->path, (long long)opened_line,
+                         (long long)opened_column);
     stream->lines += lines + !ended;
     if (!put_byte(stream, &used, '\0', error)) return false;
     record->text = stream->line;
@@ -205,8 +209,13 @@ bool stream_record(Stream *stream, int separator, Record *record, Error *error) 
     } else {
         zeros = true; /* maybe, in a block before */
     }
-    if (zeros && memchr(record->text, '\0', record->n))
-        return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path);
+    const char *zero = zeros ? memchr(record->text, '\0', record->n) : NULL;
+    if (zero) {
+        int64_t line, column;
+        csv_place(record, zero, &line, &column);
+        return error_set(error, EXIT_ENVIRONMENT, "%s:%lld:%lld: not a text of ASCII or UTF-8: it holds a zero byte", stream->path,
+                         (long long)line, (long long)column);
+    }
     if (record->line == 1 && record->n >= 3 && strncmp(record->text, "\xEF\xBB\xBF", 3) == 0)
         record->text += 3, record->n -= 3, record->marked = 3;
     while (record->n > 0 && record->text[record->n - 1] == '\r')

@@ -989,6 +989,7 @@ seed(unit("runtime", "rows"),
      ("a part of a block begins with the line behind those before it", "read_block", "lines->line + *nlines", "lines->line"),
      ("a line without fields is no row of a block", "count_lines", "w->nrows += !csv_is_empty(", "w->nrows += 1 || csv_is_empty("),
      ("each part of a block has its own place among the rows that are wanted", "read_record", "*next = first_wanted(wanted, row);", ""),
+     ("a quote that is not closed is named where it is opened", "slow_record", "if (state == BEFORE) opened_line", "opened_line"),
      ("a block with quotes is read record by record", "stream_lines", "stream->quotes || ", ""),
      ("a file that is cut off while it is mapped is seen", "rows_check", "if (whole && map_is_sound(rows->map))", "if (true)"))
 seed(unit("compiler", "expand", "expand/batch_norm_of_a_split_batch_reduces_numbers_a_channel"),

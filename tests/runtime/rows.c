@@ -245,7 +245,8 @@ Test(rows, csv_is_read_by_rfc_4180) {
     CSV("\"a\nb\",c\n1,2\n", 1, NULL);
     CSV("a,\"b\r\nc\"\r\n\r\n1,2\r\n", 1, NULL);
     CSV("5\" disk,b\n1,2\n", 1, NULL);
-    CSV("a,b\n1,2\n\n3,\"4", 0, "d.csv:4: a quote is opened and not closed");
+    CSV("a,b\n1,2\n\n3,\"4", 0, "d.csv:4:3: a quote is opened and not closed");
+    CSV("a,b\n\"1\n\",\" \"\"2\n3,4", 0, "d.csv:3:3: a quote is opened and not closed");
     CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is a field in quotes with more behind it (column 1)");
     CSV("a,b\n1,\n", 0, "d.csv:2:3: column 1 is empty: `missing = drop` leaves its row out");
     CSV("a,b\n1,NA\n", 0, "d.csv:2:3: 'NA' is no number (column 1): `missing = drop` leaves its row out");
