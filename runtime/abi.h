@@ -32,10 +32,10 @@ typedef struct AbiMember {
     M(DeviceModule, abi) M(DeviceModule, backend) M(DeviceModule, count) M(DeviceModule, list) M(Transfer, kind) M(Transfer, dtype) M(Transfer, shape)          \
     M(Transfer, from) M(Transfer, to) M(Transfer, name) M(CommCounters, sent_bytes) M(CommCounters, received_bytes) M(CommCounters, messages)                   \
     M(CommTable, name) M(CommTable, prepare) M(CommTable, start) M(CommTable, wait) M(CommTable, barrier) M(CommTable, broadcast)                               \
-    M(CommTable, all_gather_words) M(CommTable, gather_text) M(CommTable, abort) M(CommTable, destroy) M(CommTable, alloc) M(CommTable, free) M(Comm, table)    \
+    M(CommTable, all_gather_words) M(CommTable, gather_text) M(CommTable, overdue) M(CommTable, abort) M(CommTable, destroy) M(CommTable, alloc) M(CommTable, free) M(Comm, table)    \
     M(Comm, nranks) M(Comm, nprocesses) M(Comm, process) M(Comm, ndriven) M(Comm, first_driven) M(Comm, local_rank) M(Comm, nlocal) M(Comm, node_first)         \
     M(Comm, node) M(Comm, timeout_s) M(Comm, counters) M(Comm, transport) M(Comm, place) M(Comm, device) M(Comm, captures)                 \
-    M(CommPlace, step) M(CommPlace, doing) M(CommPlace, program) M(CommPlace, at) M(CommPlace, request) M(CommPlace, hung)
+    M(CommPlace, step) M(CommPlace, doing) M(CommPlace, program) M(CommPlace, at) M(CommPlace, request) M(CommPlace, broken)
 /* clang-format on */
 #define ABI_MEMBER(structure, member) {#structure "." #member, offsetof(structure, member)},
 #define ABI_SIZES                                                                                                                          \

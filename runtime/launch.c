@@ -2,18 +2,16 @@
 #include "runtime/launch.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/checkpoint.h"
-#include "runtime/comm/wire.h"
+#include "runtime/comm/meeting.h"
 
 static const double grace_s = 1.5; /* for the others when one has failed */
 
@@ -39,22 +37,6 @@ static void kill_all(void) {
         if (children[i].process > 0) kill(children[i].process, SIGKILL);
 }
 
-/* One that nobody has now, 0: any; where the ranks meet at this node. */
-static int free_port(int wanted, Error *error) {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons((uint16_t)wanted)};
-    socklen_t n = sizeof any;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    if (fd >= 0 && wanted > 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    const bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && getsockname(fd, (struct sockaddr *)&any, &n) == 0;
-    const char *why = !ok && errno == EADDRINUSE ? "it is taken by another process" : strerror(errno);
-    if (!ok && wanted > 0)
-        error_set(error, EXIT_ENVIRONMENT, "port %d, where the ranks are to meet (MASTER_PORT): %s", wanted, why);
-    else if (!ok)
-        error_set(error, EXIT_ENVIRONMENT, "no port where the ranks could meet: %s", why);
-    if (fd >= 0) close(fd);
-    return ok ? ntohs(any.sin_port) : 0;
-}
-
 static void set_number(const char *name, int value) {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
@@ -69,14 +51,14 @@ static void set_environment(const LaunchOptions *launch, int local, int port) {
     setenv("MASTER_ADDR", launch->master_address ? launch->master_address : "127.0.0.1", 1);
 }
 
-/* So that a rank of another launch at the same port is none of this one's. On several nodes there are as many launches, which do not know each other. */
-static void name_launch(const LaunchOptions *launch) {
-    char name[64];
+/* So that a rank of another launch at the same port is none of this one's. */
+static Launcher launcher_self(void) {
+    Launcher self = {.process = (int64_t)getpid()};
     struct timespec now;
-    if (launch->nnodes > 1) return;
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(name, sizeof name, "%ld-%lld-%ld", (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
-    setenv(LAUNCH_NAME, name, 1);
+    self.began_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    gethostname(self.host, sizeof self.host - 1);
+    return self;
 }
 
 /* In the new process: true. */
@@ -158,7 +140,7 @@ static void resume_latest(RunOptions *options, int restart) {
 }
 
 int launch(RunOptions *options) {
-    const LaunchOptions *launch = &options->launch;
+    LaunchOptions *launch = &options->launch;
     const pid_t self = getpid();
     const struct sigaction handler = {.sa_handler = pass_on};
     int code = EXIT_DONE;
@@ -167,14 +149,15 @@ int launch(RunOptions *options) {
         fprintf(stderr, "prun: no memory for %d ranks\n", launch->nproc);
         return EXIT_ENVIRONMENT;
     }
-    name_launch(launch);
+    launch->self = launcher_self();
     sigaction(SIGINT, &handler, NULL);
     sigaction(SIGTERM, &handler, NULL);
     sigaction(SIGUSR1, &handler, NULL);
     sigaction(SIGUSR2, &handler, NULL);
     for (int restart = 0;; restart++) {
         Error error = {0};
-        int running = 0, port = launch->node_rank == 0 ? free_port(launch->master_port, &error) : launch->master_port;
+        int running = 0, port = launch->master_port;
+        launch->listening = launch->node_rank == 0 ? meeting_listen(&port, launch->nnodes * launch->nproc, &error) : -1;
         nchildren = launch->nproc;
         for (int i = 0; i < launch->nproc; i++)
             children[i] = (Child){.rank = launch->node_rank * launch->nproc + i};
@@ -184,6 +167,8 @@ int launch(RunOptions *options) {
                 return -1;
             }
             running += children[i].process > 0;
+            if (launch->listening >= 0) close(launch->listening); /* it is rank 0's now */
+            launch->listening = -1;
         }
         if (error.code) {
             fprintf(stderr, "prun: %s\n", error.text);

@@ -29,6 +29,7 @@ static const char usage[] =
     "  --max-restarts R    with --nproc: after a failure start them again, from the latest checkpoint, up to R times\n"
     "  --min-ranks K       with --nproc: where a node does not come (again), go on with the ranks that are left, K or more;\n"
     "                      plans for fewer ranks stand behind the first: net8.plan net4.plan\n"
+    "  --job NAME          what the job is called, on each node alike: ranks of another one that come to the same port are refused\n"
     "  --start-timeout S   seconds until all ranks have met (default: 300; with --min-ranks: 30)\n"
     "  --calibrate [FILE]  measure links between ranks and nodes, kernels and memory (about 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
@@ -57,11 +58,11 @@ static const char usage[] =
     "                      one after the other, each as if it were alone)\n"
     "  --prompts FILE      the same, of a file with a prompt a line\n"
     "  --json              a line of JSON for each text: prompt, text, tokens, ended\n"
-    "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n"
-    "  --logits FILE       write the logits that each token was drawn from, a line of numbers each; of --generate 0 those of each\n"
-    "                      place of the prompt\n";
+    "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n";
 /* No string is longer than C asks of a compiler. */
 static const char usage_end[] =
+    "  --logits FILE       write the logits that each token was drawn from, a line of numbers each; of --generate 0 those of each\n"
+    "                      place of the prompt\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed;\n"
     "                      a table where FILE ends in .csv, TensorBoard's events where it is a directory (runs/)\n"
     "  --plot[=FILE.svg]   draw loss and metrics of runs: prun --plot=loss.svg a.jsonl b.csv; without a file as text\n"
@@ -101,6 +102,7 @@ enum {
     OPTION_MASTER_PORT,
     OPTION_MAX_RESTARTS,
     OPTION_MIN_RANKS,
+    OPTION_JOB,
     OPTION_START_TIMEOUT,
     OPTION_CALIBRATE,
     OPTION_VERIFY,
@@ -155,6 +157,7 @@ static const struct option long_options[] = {
     {"master-port", required_argument, NULL, OPTION_MASTER_PORT},
     {"max-restarts", required_argument, NULL, OPTION_MAX_RESTARTS},
     {"min-ranks", required_argument, NULL, OPTION_MIN_RANKS},
+    {"job", required_argument, NULL, OPTION_JOB},
     {"start-timeout", required_argument, NULL, OPTION_START_TIMEOUT},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
     {"verify", required_argument, NULL, OPTION_VERIFY},
@@ -204,7 +207,7 @@ static const struct option long_options[] = {
     {0},
 };
 
-enum { MAX_LOCAL_RANKS = 4096 };
+enum { MAX_LOCAL_RANKS = 4096, MAX_JOB = 63 };
 
 static bool read_number(const char *text, long least, long most, int *number) {
     char *end;
@@ -292,7 +295,7 @@ static_assert(NOPTIONS < 64, "a bit for each");
 /* Those of --nproc. */
 #define LAUNCH_BITS                                                                                                                        \
     (OPTION_BIT(NPROC) | OPTION_BIT(NNODES) | OPTION_BIT(NODE_RANK) | OPTION_BIT(MASTER_ADDR) | OPTION_BIT(MASTER_PORT) |                  \
-     OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(MIN_RANKS) | OPTION_BIT(START_TIMEOUT))
+     OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(MIN_RANKS) | OPTION_BIT(JOB) | OPTION_BIT(START_TIMEOUT))
 
 /* Those of a training, of its figures and checks. */
 #define NOT_TRAINED_BITS                                                                                                                   \
@@ -338,7 +341,7 @@ static const struct Contradiction {
 
 /* --nproc and those that go with it. */
 static bool check_launch(uint64_t given, const LaunchOptions *launch) {
-    const uint64_t more = given & LAUNCH_BITS & ~(OPTION_BIT(NPROC) | OPTION_BIT(START_TIMEOUT));
+    const uint64_t more = given & LAUNCH_BITS & ~(OPTION_BIT(NPROC) | OPTION_BIT(JOB) | OPTION_BIT(START_TIMEOUT));
     for (int b = 0; launch->nproc == 0 && b < NOPTIONS; b++)
         if (more >> b & 1) {
             usage_error("--%s is of ranks that prun starts itself: add --nproc N", option_name(b));
@@ -514,6 +517,10 @@ int main(int argc, char **argv) {
         case OPTION_MIN_RANKS:
             if (!read_count(optarg, &options.launch.min_ranks))
                 code = usage_error("--min-ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
+            break;
+        case OPTION_JOB:
+            options.launch.job = optarg;
+            if (strlen(optarg) > MAX_JOB) code = usage_error("--job takes a name of up to %d bytes", MAX_JOB);
             break;
         case OPTION_START_TIMEOUT:
             if (!read_seconds(optarg, &options.launch.start_timeout_s))

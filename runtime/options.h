@@ -1,5 +1,6 @@
 /* options: what the command line asks of prun, and what main.c calls with it. */
 #pragma once
+#include "runtime/comm/wire.h"
 #include "runtime/comm/comm.h"
 #include "runtime/match.h"
 
@@ -10,8 +11,11 @@ typedef struct LaunchOptions {
     const char *master_address; /* of node 0; NULL: this one alone */
     int master_port;            /* 0: any */
     int max_restarts;
+    const char *job;        /* what the job is called; NULL: nothing */
     double start_timeout_s; /* until all ranks are there; negative: not said */
     int min_ranks;          /* with how few the job goes on where not all are there by then; 0: with none but all */
+    Launcher self;          /* this prun, for the ranks that it starts */
+    int listening;          /* and for rank 0 the socket where the others come; -1: another node has it */
 } LaunchOptions;
 
 typedef struct RunOptions {

@@ -41,7 +41,10 @@ Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *
     if (!meeting_find(&meeting, error)) return error->text[0] ? NULL : comm_local_create(1, error);
     if (options->nfewer > 0) meeting.timeout_s = fewer_wait_s;
     if (options->launch.start_timeout_s >= 0) meeting.timeout_s = options->launch.start_timeout_s;
-    meeting.launched = options->launch.nproc > 0;
+    meeting.job = options->launch.job ? options->launch.job : "";
+    meeting.launcher = options->launch.self;
+    meeting.per_node = options->launch.nproc;
+    if (options->launch.nproc > 0) meeting.listening = options->launch.listening;
     meeting.fewer = options->fewer_ranks;
     meeting.nfewer = options->fewer_ranks ? options->nfewer : 0;
     return comm_job_create(argc, argv, &meeting, options->common, error);

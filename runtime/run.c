@@ -581,7 +581,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     int code = !ok ? error.code : training.stop.signal ? 128 + training.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
     stop_close(&training.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
-    if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->hung))
+    if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->broken))
         run.comm->table->abort(run.comm, code, error.text);
     if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
     if (training.lock >= 0) close(training.lock);

@@ -11,7 +11,7 @@ static bool wait_for(JobComm *job, WireMessage *message, const char *what, Error
     Pause pause = {.messages = true};
     for (;;) {
         const int done = job->wire->table->test(job->wire, message, error);
-        if (done < 0) return false;
+        if (done < 0) return job_broken(job);
         if (done) break;
         if (!pause_turn(job, &pause)) return hang_report(job, what, error);
     }

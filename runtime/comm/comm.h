@@ -37,7 +37,7 @@ typedef struct CommPlace {
     volatile int32_t program; /* of the plan */
     volatile int32_t at;      /* step of the rank's role, -1: none */
     volatile int32_t request; /* number of the communication that it has begun last, -1: none */
-    volatile int32_t hung;    /* it has waited too long, and said so: the job cannot go on, nor end in common */
+    volatile int32_t broken;  /* it has waited for a rank in vain: the job cannot go on, nor end in common */
 } CommPlace;
 
 typedef struct CommCounters {
@@ -61,6 +61,9 @@ typedef struct CommTable {
     bool (*all_gather_words)(Comm *comm, uint64_t word, uint64_t *words, Error *error);
     /* text of process p arrives in texts[p] on rank 0, each up to width bytes, NUL-terminated; texts may be NULL elsewhere. */
     bool (*gather_text)(Comm *comm, const char *text, int width, char *texts, Error *error);
+    /* Of a wait for other processes that only the layer above sees, of a device's: true: it goes on. False where it has lasted PRUN_TIMEOUT, or another process's has: all that
+     * wait tell each other where they are, and *error names those that do not. NULL: there are no others. */
+    bool (*overdue)(Comm *comm, double waited_s, const char *what, Error *error);
     /* Says message on stderr and ends the whole job, naming this rank, with exit code. Where several ranks do, what one of them says is enough: the others
      * wait for a moment, in which the job usually ends. Does not return. */
     void (*abort)(Comm *comm, int code, const char *message);

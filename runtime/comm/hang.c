@@ -123,7 +123,7 @@ static bool exchange(JobComm *job, Answer *answers, bool *answered, Error *error
 }
 
 bool hang_called(JobComm *job) {
-    return job->comm.place->hung || job->wire->table->has_come(job->wire, HANG_TAG);
+    return job->comm.place->broken || job->wire->table->has_come(job->wire, HANG_TAG);
 }
 
 /* ---------------------------------------------------------------- words */
@@ -242,10 +242,12 @@ bool hang_report(JobComm *job, const char *what, Error *error) {
     const int n = job->comm.nranks, self = job->comm.process;
     Answer *answers = calloc((size_t)n, sizeof *answers);
     bool *answered = calloc((size_t)n, sizeof *answered);
-    job->comm.place->hung = 1;
-    if (job->silent || !answers || !answered) { /* it has said so before */
+    const bool before = job->comm.place->broken;
+    job->comm.place->broken = 1;
+    if (before || !answers || !answered) { /* it has said so */
         free(answers);
         free(answered);
+        if (job->wire->gone >= 0) return wire_gone(job->wire->gone, error);
         return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->comm.timeout_s);
     }
     answers[self].place = *job->comm.place;

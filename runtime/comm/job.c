@@ -32,11 +32,19 @@ static void sleep_turn(JobComm *job, const Pause *pause) {
     sem_timedwait(&heap_header(&job->heap, job->node.self)->wake, &until);
 }
 
-/* Whether this process did not run for a while, as a signal had stopped it. Ranks that have waited for it meanwhile have said so, and end the job: it does not say so again. */
-static bool was_stopped(JobComm *job, Pause *pause, double now) {
-    if (pause->looked_s > 0 && now - pause->looked_s > STOPPED_S) pause->start_s = job->deaf_until = now + ENDING_S;
+/* How long this rank has waited. A process that did not run meanwhile, as a signal had stopped it, has not waited: it begins anew, so that it hears of ranks that have waited for it. */
+static double waited_s(Pause *pause) {
+    const double now = now_seconds();
+    if (pause->start_s == 0 || now - pause->looked_s > STOPPED_S) pause->start_s = now;
     pause->looked_s = now;
-    return now < job->deaf_until;
+    return now - pause->start_s;
+}
+
+/* Whether another rank has waited too long, and asks where this one is. */
+static bool is_called(JobComm *job) {
+    const bool called = hang_called(job);
+    if (called && !job->silent) job->called = true;
+    return called;
 }
 
 bool pause_turn(JobComm *job, Pause *pause) {
@@ -46,19 +54,13 @@ bool pause_turn(JobComm *job, Pause *pause) {
     if (pause->announced) {
         /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
         sleep_turn(job, pause);
-        const double now = now_seconds();
-        if (was_stopped(job, pause, now)) return true;
-        if (hang_called(job)) {
-            job->called = true;
-            return false;
-        }
-        return job->comm.timeout_s <= 0 || now - pause->start_s < job->comm.timeout_s;
+        const double waited = waited_s(pause);
+        return !is_called(job) && (job->comm.timeout_s <= 0 || waited < job->comm.timeout_s);
     }
     if (turn % CLOCK_EVERY == 0) {
-        double now = now_seconds();
-        if (pause->start_s == 0) pause->start_s = now;
-        if (!was_stopped(job, pause, now) && job->comm.timeout_s > 0 && now - pause->start_s >= job->comm.timeout_s) return false;
-        if (turn > YIELDS && now - pause->start_s > YIELD_S) {
+        const double waited = waited_s(pause);
+        if (job->comm.timeout_s > 0 && waited >= job->comm.timeout_s) return false;
+        if (turn > YIELDS && waited > YIELD_S) {
             pause->announced = true;
             if (job->shares) atomic_store(&heap_header(&job->heap, job->node.self)->sleeping, 1);
             return true;
@@ -121,6 +123,12 @@ static bool job_gather_text(Comm *comm, const char *text, int width, char *texts
     const bool ok = collect_gather(job, &job->world, padded, width, texts, "gathering text", error);
     free(padded);
     return ok;
+}
+
+static bool job_overdue(Comm *comm, double waited_s, const char *what, Error *error) {
+    JobComm *job = (JobComm *)comm;
+    job->wire->table->progress(job->wire);
+    return (!is_called(job) && (comm->timeout_s <= 0 || waited_s < comm->timeout_s)) || hang_report(job, what, error);
 }
 
 /* Another rank may end the job meanwhile. */
@@ -207,6 +215,7 @@ static const CommTable job_table = {
     .broadcast = job_broadcast,
     .all_gather_words = job_all_gather_words,
     .gather_text = job_gather_text,
+    .overdue = job_overdue,
     .abort = job_abort,
     .destroy = job_destroy,
     .alloc = job_alloc,
@@ -375,7 +384,7 @@ Comm *comm_job_create(int *argc, char ***argv, const Meeting *meeting, const Com
                        .timeout_s = 600,
                        .place = &job->comm.own_place,
                        .own_place = {.at = -1, .request = -1}};
-    job->kills = meeting && !meeting->launched;
+    job->kills = meeting && meeting->per_node == 0;
     job->heap.fd = -1;
     job->last = &job->first;
     const bool readable = options_read(&options, &job->comm.timeout_s, &mistake);

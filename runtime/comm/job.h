@@ -33,7 +33,6 @@ typedef struct JobComm {
     CommRequest *first, **last;           /* the requests in the order of preparation */
     int nrequests;
     Process *processes; /* of each rank; NULL: not known yet */
-    double deaf_until;  /* this process was stopped by a signal: until then it hears of no rank that waits */
     bool called;        /* another rank has waited for PRUN_TIMEOUT, not this one */
     bool *silent;       /* after hang_report: ranks that have not answered; else NULL */
     Text report;        /* likewise: which ranks are where, lines of their own */
@@ -61,6 +60,11 @@ bool pause_turn(JobComm *job, Pause *pause);
 void pause_end(JobComm *job, Pause *pause);
 /* Wakes the processes of the node with these numbers that sleep. */
 void wake(JobComm *job, const int *node_ranks, int n);
+/* This rank has waited in vain for one that has ended, or the connection to it: the others do not all know. False. */
+static inline bool job_broken(JobComm *job) {
+    job->comm.place->broken = 1;
+    return false;
+}
 /* hang.c: this process, for others. */
 Process hang_process(const char *node);
 /* Another rank has waited too long, and asks where this one is. */

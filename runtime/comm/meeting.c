@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 static const double say_every_s = 10, retry_s = 0.05, hello_s = 10;
-static const char magic[8] = "prun 3";
+static const double others_s = 3; /* what keeps a node's ranks from the meeting its first one says: their launcher ends the others sooner */
+static const char magic[8] = "prun 4";
 
 /* What a rank says of itself. */
 typedef struct Hello {
     char magic[8];
-    char launch[48]; /* LAUNCH_NAME; "": there is none */
+    char job[64];
+    Launcher launcher;
     int32_t rank, nranks, port;
 } Hello;
 
@@ -101,7 +103,7 @@ bool meeting_find(Meeting *meeting, Error *error) {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
     int there = 0;
     error->text[0] = '\0';
-    *meeting = (Meeting){.timeout_s = 300};
+    *meeting = (Meeting){.timeout_s = 300, .job = "", .listening = -1};
     for (size_t i = 0; i < 4; i++)
         there += getenv(names[i]) != NULL;
     if (getenv("RANK") && there == 4) {
@@ -182,6 +184,14 @@ static int listen_at(int *port, int nranks) {
     return -1;
 }
 
+int meeting_listen(int *port, int nranks, Error *error) {
+    const int fd = listen_at(port, nranks);
+    const char *why = fd < 0 && errno == EADDRINUSE ? "it is taken by another process" : strerror(errno);
+    if (fd < 0 && *port > 0) error_set(error, EXIT_ENVIRONMENT, "port %d, where the ranks are to meet (MASTER_PORT): %s", *port, why);
+    if (fd < 0 && *port == 0) error_set(error, EXIT_ENVIRONMENT, "no port where the ranks could meet: %s", why);
+    return fd;
+}
+
 /* Of somebody who comes within a time, -1: nobody. */
 static int accept_one(int listening, double wait_s, struct sockaddr_storage *from, socklen_t *n) {
     struct pollfd one = {.fd = listening, .events = POLLIN};
@@ -205,10 +215,9 @@ static void set_port(struct sockaddr_storage *address, int port) {
 }
 
 static Hello hello_of(const Meeting *meeting) {
-    Hello hello = {.rank = meeting->rank, .nranks = meeting->nranks};
-    const char *name = getenv(LAUNCH_NAME);
+    Hello hello = {.launcher = meeting->launcher, .rank = meeting->rank, .nranks = meeting->nranks};
     memcpy(hello.magic, magic, sizeof magic);
-    if (name) snprintf(hello.launch, sizeof hello.launch, "%s", name);
+    snprintf(hello.job, sizeof hello.job, "%s", meeting->job);
     return hello;
 }
 
@@ -228,31 +237,83 @@ static void put_missing(Text *text, const int *sockets, int nranks) {
     if (more > 0) text_printf(text, " and %d more", more);
 }
 
-static const char *refuse(const Hello *hello, const Meeting *meeting, const int *sockets) {
-    const Hello own = hello_of(meeting);
-    if (memcmp(hello->launch, own.launch, sizeof own.launch) != 0) return "it is of another launch (is this the port of another job?)";
-    if (hello->nranks != meeting->nranks) return "its job has another number of ranks (is this the port of another job?)";
-    if (hello->rank < 1 || hello->rank >= meeting->nranks) return "there is no such rank in this job";
-    return sockets[hello->rank] >= 0 ? "that rank has come already (is this the port of another job?)" : NULL;
+/* What has come to rank 0: of each rank its socket (-1: none), what it says, and where it listens. */
+typedef struct Guests {
+    int *sockets;
+    Hello *hello;
+    Place *places;
+} Guests;
+
+/* Those that have ended meanwhile, or their nodes, may come again. */
+static void drop_gone(Guests *guests, int nranks) {
+    for (int r = 1; r < nranks; r++) {
+        char byte;
+        if (guests->sockets[r] < 0) continue;
+        const ssize_t got = recv(guests->sockets[r], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) continue;
+        close(guests->sockets[r]);
+        guests->sockets[r] = -1;
+    }
 }
 
-/* Somebody has come: one of the job, or somebody else. */
-static void welcome(int fd, const struct sockaddr_storage *from, socklen_t n, const Meeting *meeting, int *sockets, Place *places) {
+static bool is_other(const Launcher *one, const Launcher *other) {
+    return one->process != other->process || one->began_ns != other->began_ns || strcmp(one->host, other->host) != 0;
+}
+
+static bool refuse(const Hello *hello, const Meeting *meeting, const Guests *guests, char why[240]) {
+    const bool first_node = meeting->per_node > 0 && hello->rank < meeting->per_node;
+    if (strcmp(hello->job, meeting->job) != 0)
+        snprintf(why, 240, "the job that meets there is called '%s', this one '%s' (--job)", meeting->job, hello->job);
+    else if (first_node && is_other(&hello->launcher, &meeting->launcher))
+        snprintf(why, 240, "it is of another launch (is this the port of another job?)");
+    else if (hello->nranks != meeting->nranks)
+        snprintf(why, 240, "its job has another number of ranks (is this the port of another job?)");
+    else if (hello->rank < 1 || hello->rank >= meeting->nranks)
+        snprintf(why, 240, "there is no such rank in this job");
+    else if (guests->sockets[hello->rank] >= 0)
+        snprintf(why, 240, "that rank has come already (is this the port of another job?)");
+    else
+        return false;
+    return true;
+}
+
+/* Two that start one node are of two launches, and nobody knows which of them is this one's: the first rank of the node that another one has started; 0: there is none. */
+static int find_rival(const Hello *hello, const Meeting *meeting, const Guests *guests) {
+    if (meeting->per_node == 0 || hello->rank < meeting->per_node || hello->rank >= meeting->nranks) return 0;
+    const int first = hello->rank / meeting->per_node * meeting->per_node;
+    for (int r = first; r < first + meeting->per_node; r++)
+        if (guests->sockets[r] >= 0 && is_other(&guests->hello[r].launcher, &hello->launcher)) return r;
+    return 0;
+}
+
+/* Somebody has come: one of the job, or somebody else. False and *error: of two launches that cannot be told apart. */
+static bool welcome(int fd, const struct sockaddr_storage *from, socklen_t n, const Meeting *meeting, Guests *guests, Error *error) {
     Hello hello;
+    Answer answer = {.ok = 0};
     if (!move_all(fd, false, &hello, sizeof hello, now_seconds() + hello_s) || memcmp(hello.magic, magic, sizeof magic) != 0) {
         close(fd);
-        return;
+        return true;
     }
-    const char *why = refuse(&hello, meeting, sockets);
-    if (!why) {
-        sockets[hello.rank] = fd;
-        places[hello.rank] = (Place){.address = *from, .n = n, .port = hello.port};
-        return;
+    hello.job[sizeof hello.job - 1] = hello.launcher.host[sizeof hello.launcher.host - 1] = '\0';
+    const bool same = strcmp(hello.job, meeting->job) == 0 && hello.nranks == meeting->nranks;
+    const int rival = same ? find_rival(&hello, meeting, guests) : 0;
+    if (rival == 0 && !refuse(&hello, meeting, guests, answer.why)) {
+        guests->sockets[hello.rank] = fd;
+        guests->hello[hello.rank] = hello;
+        guests->places[hello.rank] = (Place){.address = *from, .n = n, .port = hello.port};
+        return true;
     }
-    Answer answer = {.ok = 0};
-    snprintf(answer.why, sizeof answer.why, "%s", why);
+    answer.said = rival > 0;
     move_all(fd, true, &answer, sizeof answer, now_seconds() + hello_s);
     close(fd);
+    if (rival == 0) return true;
+    const Launcher *one = &guests->hello[rival].launcher, *other = &hello.launcher;
+    return error_set(
+        error, EXIT_ENVIRONMENT,
+        "two launches meet at %s:%d: node %d comes from prun %lld on %s and from prun %lld on %s: give each launch a port of its own, or a "
+        "name (--job)",
+        meeting->address, meeting->port, hello.rank / meeting->per_node, (long long)one->process, one->host, (long long)other->process,
+        other->host);
 }
 
 /* With how many ranks the job goes on of which only so many are there; 0: it does not. */
@@ -263,7 +324,7 @@ static int enough(const Meeting *meeting, int there) {
 }
 
 /* *going: with how many ranks the job goes on. */
-static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Place *places, int *going, Error *error) {
+static bool wait_for_all(int listening, const Meeting *meeting, Guests *guests, int *going, Error *error) {
     const double begin = now_seconds();
     double said = begin;
     *going = meeting->nranks;
@@ -273,12 +334,13 @@ static bool wait_for_all(int listening, const Meeting *meeting, int *sockets, Pl
         Text missing = {0};
         const int fd = accept_one(listening, 0.5, &from, &n);
         const double now = now_seconds();
-        if (fd >= 0) welcome(fd, &from, n, meeting, sockets, places);
+        drop_gone(guests, meeting->nranks);
+        if (fd >= 0 && !welcome(fd, &from, n, meeting, guests, error)) return false;
         there = 1;
         for (int r = 1; r < meeting->nranks; r++)
-            there += sockets[r] >= 0;
+            there += guests->sockets[r] >= 0;
         if (there == meeting->nranks) break;
-        put_missing(&missing, sockets, meeting->nranks);
+        put_missing(&missing, guests->sockets, meeting->nranks);
         const bool late = meeting->timeout_s > 0 && now - begin > meeting->timeout_s;
         if (late) {
             *going = enough(meeting, there);
@@ -326,20 +388,20 @@ static bool number_anew(int *sockets, Place *places, int there, int nranks, Erro
 }
 
 static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
+    const size_t n = (size_t)meeting->nranks;
     int port = meeting->port, going = 0;
-    const int listening = listen_at(&port, meeting->nranks);
-    if (listening < 0)
-        return error_set(error, EXIT_ENVIRONMENT, "port %d, where the ranks are to meet (MASTER_PORT): %s", meeting->port,
-                         errno == EADDRINUSE ? "it is taken by another process" : strerror(errno));
-    Place *places = calloc((size_t)meeting->nranks, sizeof *places);
-    bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
-    ok = ok && wait_for_all(listening, meeting, sockets, places, &going, error);
+    const int listening = meeting->listening >= 0 ? meeting->listening : meeting_listen(&port, meeting->nranks, error);
+    if (listening < 0) return false;
+    Guests guests = {sockets, calloc(n, sizeof *guests.hello), calloc(n, sizeof *guests.places)};
+    bool ok = (guests.hello && guests.places) || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
+    ok = ok && wait_for_all(listening, meeting, &guests, &going, error);
     close(listening);
     for (int r = 1; r < meeting->nranks && !ok; r++)
         if (sockets[r] >= 0) answer_one(sockets[r], &(Answer){.said = 1}, NULL);
-    ok = ok && number_anew(sockets, places, meeting->nranks, going, error);
+    ok = ok && number_anew(sockets, guests.places, meeting->nranks, going, error);
     if (ok) meeting->nranks = going;
-    free(places);
+    free(guests.hello);
+    free(guests.places);
     return ok;
 }
 
@@ -453,5 +515,9 @@ static bool attend_meeting(Meeting *meeting, int *sockets, Error *error) {
 bool meeting_hold(Meeting *meeting, int *sockets, char node[256], Error *error) {
     gethostname(node, 255);
     node[255] = '\0';
-    return meeting->rank == 0 ? host_meeting(meeting, sockets, error) : attend_meeting(meeting, sockets, error);
+    const bool first = meeting->per_node == 0 || meeting->rank % meeting->per_node == 0;
+    if (meeting->rank == 0) return host_meeting(meeting, sockets, error);
+    if (attend_meeting(meeting, sockets, error)) return true;
+    if (!first && !error->reported) sleep_s(others_s);
+    return false;
 }

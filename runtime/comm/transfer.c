@@ -30,7 +30,7 @@ static bool flags_wait(JobComm *job, CommRequest *request, const Ints *peers, Fl
     Pause pause = {.messages = messages, .probe = messages};
     for (int i = 0; i < peers->n; i++)
         while (!flag_reached(request->peer[peers->at[i]], flag, epoch)) {
-            if (job->wire->gone >= 0) return wire_gone(job->wire->gone, error);
+            if (job->wire->gone >= 0) return wire_gone(job->wire->gone, error) || job_broken(job);
             if (!pause_turn(job, &pause)) return request_late(job, request, error);
         }
     pause_end(job, &pause);
@@ -48,7 +48,7 @@ static bool messages_wait(JobComm *job, CommRequest *request, Message *messages,
         if (messages[i].round != round) continue;
         for (;;) {
             const int done = job->wire->table->test(job->wire, messages[i].wire, error);
-            if (done < 0) return false;
+            if (done < 0) return job_broken(job);
             if (done) break;
             if (!pause_turn(job, &pause)) return request_late(job, request, error);
         }

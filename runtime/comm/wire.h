@@ -37,8 +37,11 @@ static inline bool wire_gone(int rank, Error *error) {
 /* MPI_Init_thread. */
 Wire *wire_mpi_open(int *argc, char ***argv, double timeout_s, Error *error);
 
-/* In the environment of a job's ranks: the same for all of them, and another for every other job; not there: nobody knows. */
-#define LAUNCH_NAME "PRUN_LAUNCH"
+/* The prun that starts the ranks of a node; process 0: none does. */
+typedef struct Launcher {
+    char host[64];
+    int64_t process, began_ns;
+} Launcher;
 
 /* Where the ranks of a job without MPI find each other: rank 0 listens there. */
 typedef struct Meeting {
@@ -48,7 +51,10 @@ typedef struct Meeting {
     double timeout_s; /* until all are there, 0: for ever */
     const int *fewer; /* of rank 0: with how many ranks the job goes on where not all are there by then, in falling order */
     int nfewer;
-    bool launched; /* by prun, which ends ranks that do not end by themselves */
+    const char *job;   /* what the job is called, "": nothing */
+    Launcher launcher; /* which ends ranks that do not end by themselves */
+    int per_node;      /* ranks of a node, which have one launcher; 0: without launchers */
+    int listening;     /* of rank 0: the socket where the others come, which its launcher has opened; -1: it opens one */
 } Meeting;
 /* What the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or Slurm's variables. False: nothing of it is there. *error where it makes no sense. */
 bool meeting_find(Meeting *meeting, Error *error);

@@ -33,6 +33,14 @@ void below_abort(Comm *comm, int code, const char *message) {
     base->table->abort(base, code, message);
 }
 
+bool device_overdue(void *watcher, double waited_s, Error *error) {
+    const CudaComm *job = watcher;
+    char what[256];
+    snprintf(what, sizeof what, "rank %d, device %d: what is queued there (last: %.180s)", job->comm.process, job->cuda->device,
+             job->waits ? job->waits : "a communication");
+    return job->base->table->overdue(job->base, waited_s, what, error);
+}
+
 void *device_alloc(Comm *comm, int64_t bytes, Error *error) {
     return cuda_backend.alloc(((CudaComm *)comm)->cuda, bytes, error);
 }

@@ -54,6 +54,8 @@ bool below_broadcast(Comm *comm, void *data, int64_t bytes, Error *error);
 bool below_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error);
 bool below_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error);
 void below_abort(Comm *comm, int code, const char *message);
+/* CudaContext.watch: what is queued on a device that waits for others comes to pass only if theirs go on. */
+bool device_overdue(void *watcher, double waited_s, Error *error);
 /* And memory of the device. */
 void *device_alloc(Comm *comm, int64_t bytes, Error *error);
 void device_free(Comm *comm, void *data);

@@ -173,33 +173,6 @@ static bool point_reach(CudaComm *job, CommRequest *request, Point point, Error 
     return true;
 }
 
-static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, Point point, Error *error) {
-    static const char *const missing[NPOINTS] = {"reached it", "added up their part", "read what it has for them"};
-    Text text = {0};
-    text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->head.words,
-                job->comm.timeout_s, missing[point]);
-    const char *comma = " ";
-    for (int i = 0; i < ranks->n; i++)
-        if ((int32_t)(atomic_load(&request->peer[ranks->at[i]]->point[point]) - request->epoch) < 0) {
-            text_printf(&text, "%s%d", comma, ranks->at[i]);
-            comma = ", ";
-        }
-    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "%s", text.at);
-    text_finish(&text);
-    return false;
-}
-
-/* CudaContext.watch: a recorded event comes to pass only if the device of its rank goes on. */
-static bool ipc_watch(void *watcher, double waited_s, Error *error) {
-    const CudaComm *job = watcher;
-    if (job->comm.timeout_s <= 0 || waited_s < job->comm.timeout_s) return true;
-    return error_of_rank(
-        error, job->comm.process, EXIT_ENVIRONMENT,
-        "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose "
-        "part it waits for is stuck or has died",
-        job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->comm.timeout_s);
-}
-
 /* The host until they have recorded it, then this rank's stream of communications until it has come to pass. */
 static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, Point point, Error *error) {
     job->waits = request->head.words;
@@ -212,7 +185,7 @@ static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, P
             if (turn % 64 == 0) {
                 double now = now_seconds();
                 if (start == 0) start = now;
-                if (job->comm.timeout_s > 0 && now - start > job->comm.timeout_s) return late(job, request, ranks, point, error);
+                if (!job->base->table->overdue(job->base, now - start, request->head.words, error)) return false;
             }
             if (turn < 1000)
                 sched_yield();
@@ -353,7 +326,7 @@ bool comm_ipc_open(CudaComm *job, Error *error) {
     job->comm.table = &ipc_table;
     job->kind = &ipc_requests;
     snprintf(job->comm.transport, sizeof job->comm.transport, "CUDA IPC");
-    job->cuda->watch = ipc_watch;
+    job->cuda->watch = device_overdue;
     job->cuda->watcher = job;
     return true;
 }

@@ -80,14 +80,6 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
     return false;
 }
 
-static bool late(CudaComm *job, const char *what, Error *error) {
-    abort_all(job);
-    return error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT,
-                         "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another "
-                         "communication; NCCL_DEBUG=INFO says more",
-                         job->comm.process, job->cuda->device, what, job->comm.timeout_s);
-}
-
 /* ---------------------------------------------------------------- waiting */
 
 /* A moment, longer after the first ones. */
@@ -108,7 +100,10 @@ bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error)
         if (turn % 64 == 0) {
             double now = now_seconds();
             if (turn == 0) start = now;
-            if (job->comm.timeout_s > 0 && now - start > job->comm.timeout_s) return late(job, what, error);
+            if (!job->base->table->overdue(job->base, now - start, what, error)) {
+                abort_all(job);
+                return false;
+            }
         }
         pause_turn(turn);
     }
@@ -126,7 +121,9 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
             (!nccl_ok(job, comm, nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error)))
             return false;
     }
-    return job->comm.timeout_s <= 0 || waited_s < job->comm.timeout_s || late(job, what, error);
+    if (device_overdue(job, waited_s, error)) return true;
+    abort_all(job);
+    return false;
 }
 
 /* ---------------------------------------------------------------- communicators */

@@ -866,6 +866,14 @@ seed(script("killed", "runtime/prun", "Killed.test_a_rank_that_stops_is_named_af
      ("the first rank that answers says it", "hang_first", "job->silent[first]", "true"))
 seed(script("launch", "runtime/prun", "Launch.test_a_job_of_slurm_is_one_process_without_srun"),
      ("a batch script is no step of srun", "is_slurm_step", "number < 0xfffffff0ul", "number < 0ul"))
+seed(script("launch", "runtime/prun", "Launch.test_a_rank_that_is_killed_while_all_save_ends_the_ranks_of_other_nodes_too"),
+     ("a rank that has lost another one ends the job", "job_broken", "place->broken = 1", "place->broken = 0", "collect_all_gather"))
+seed(script("launch", "runtime/prun", "Launch.test_two_launches_at_one_port_that_nothing_tells_apart_are_named",
+            "Launch.test_a_launch_at_a_port_where_another_one_meets_gets_no_rank_of_it"),
+     ("ranks of a node are of one launch", "find_rival", "is_other(", "!is_other("),
+     ("a job has its name", "refuse", "strcmp(hello->job, meeting->job) != 0", "false"))
+seed(script("launch", "runtime/prun", "Launch.test_a_node_that_has_ended_before_the_job_began_may_come_again"),
+     ("who has ended is not there", "drop_gone", "got > 0 || ", "got >= 0 || "))
 seed(script("launch", "runtime/prun", "Launch.test_ranks_beyond_the_plan_are_not_needed"),
      ("a job goes on with the ranks of a plan that are there", "enough", "meeting->fewer[i] <= there", "meeting->fewer[i] < there - 1"))
 seed(script("stop", "runtime/prun",

@@ -24,9 +24,11 @@ KILLS, SEED = int(os.environ.get("PRUN_KILLS", "2")), int(os.environ.get("PRUN_S
 
 
 def gone(pid):
+    """Of a process that has ended other threads may live on for a moment, with its files."""
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] in "ZX"
+            fields = file.read().rpartition(")")[2].split()
+            return fields[0] in "ZX" and int(fields[17]) <= 1
     except OSError:
         return True
 
@@ -82,6 +84,7 @@ class Killed(Case):
             job, pids = self.start(env=env)
             os.kill(pids[rank], number)
             result = self.end(job, pids, r"process rank %d with PID \d+ on node \S+ exited on\s+signal %d|prun: rank %d " % (rank, number, rank), prompt=last)
+            self.assertEqual(result.code, 128 + number, str(result))
             if result.seconds < SECONDS + self.busy:
                 return
 
@@ -192,25 +195,33 @@ class Resumed(Case):
         """Whether a file of a checkpoint is being written."""
         return any(name.endswith(".tmp") for _, _, names in os.walk(where) for name in names)
 
-    def kill(self, command, where, draw):
-        """Starts a training and kills one of its ranks, or its launcher, at a random moment; says when."""
-        job = harness.started([*command, "-v"], self, cwd=self.folder, stderr=subprocess.DEVNULL)
-        pids = harness.ranks(harness.until(job, b"loss is"))
+    def ways(self):
+        """How ranks are started: name -> how many it may be, and the commands that start so many with these words; the first one prints the losses."""
+        ways = {"nproc": ((2, 3, 4), lambda ranks, *words: [[harness.prun, "--nproc", ranks, *words]])}
+        if harness.mpirun:
+            ways["mpirun"] = (2, 3, 4), lambda ranks, *words: [[harness.mpirun, "-n", ranks, harness.prun, *words]]
+        return ways
+
+    def kill(self, commands, where, draw):
+        """Starts a training and kills one of its ranks, or a launcher, at a random moment; says when."""
+        jobs = [harness.started([*command, "-v"], self, cwd=self.folder, stderr=subprocess.DEVNULL) for command in commands]
+        pids = harness.ranks(harness.until(jobs[0], b"loss is"))
         how, until = draw.choice(("step", "save", "save")), draw.randrange(1, STEPS)
-        for line in job.stdout:
+        for line in jobs[0].stdout:
             epoch, step = map(int, re.match(rb"epoch: (\d+) step: (\d+)", line).groups())
             if (epoch - 1) * STEPS // 3 + step >= until:
                 break
-        while how == "save" and job.poll() is None and not self.saving(where):
+        while how == "save" and jobs[0].poll() is None and not self.saving(where):
             pass
         time.sleep(draw.random() * 1e-3)
         how = "save" if self.saving(where) else "step"
-        victim = draw.choice([job.pid, *pids.values()])
+        victim = draw.choice([*(job.pid for job in jobs), *pids.values()])
         try:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             how = "ended"
-        job.communicate(timeout=HANGS)
+        for job in jobs:
+            job.communicate(timeout=HANGS)
         waited = time.monotonic()
         while not all(map(gone, pids.values())) and time.monotonic() - waited < HANGS:
             time.sleep(0.01)
@@ -218,6 +229,11 @@ class Resumed(Case):
         return how
 
     def test_a_training_that_is_killed_at_any_moment_ends_as_if_it_were_not(self):
+        for way, (numbers, commands) in self.ways().items():
+            with self.subTest(way):
+                self.check_way(way, numbers, commands)
+
+    def check_way(self, way, numbers, commands):
         draw, counts = random.Random(SEED), {"step": 0, "save": 0, "ended": 0, "nothing saved": 0}
         plans = functools.lru_cache(None)(self.plan)
 
@@ -229,24 +245,24 @@ class Resumed(Case):
             return self.read("w")
 
         for trial in range(KILLS):
-            where, ranks, kind = self.path("trial%d" % trial), draw.choice((2, 3, 4)), draw.choice(("", "slices"))
-            command = [harness.prun, "--nproc", ranks, plans(ranks, kind), "--checkpoint-dir", where]
-            counts[self.kill(command, where, draw)] += 1
+            what = "%s, trial %d" % (way, trial)
+            where, ranks, kind = self.path("%s%d" % (way, trial)), draw.choice(numbers), draw.choice(("", "slices"))
+            counts[self.kill(commands(ranks, plans(ranks, kind), "--checkpoint-dir", where), where, draw)] += 1
             if not any(name.startswith("step-") and name.endswith(".safetensors") for name in os.listdir(where)):
                 counts["nothing saved"] += 1
                 continue
             there = draw.choice((ranks, ranks, 1, 2, 3, 4))
             rest = run([harness.prun, "--ranks", there, plans(there, draw.choice(("", "slices"))), "--resume", "latest", "--checkpoint-dir", where, "--save", "w"], cwd=self.folder)
-            self.assertEqual((rest.code, rest.err.count("damaged")), (0, 0), "trial %d: %s" % (trial, rest))
+            self.assertEqual((rest.code, rest.err.count("damaged")), (0, 0), "%s: %s" % (what, rest))
             saved = self.read("w")
             if there == ranks:
-                self.assertEqual(saved, whole(ranks), "trial %d" % trial)
+                self.assertEqual(saved, whole(ranks), what)
             else:
                 found, expected = harness.tensors(saved), harness.tensors(whole(1))
                 for name in expected:
-                    self.assertClose(found[name], expected[name], relative=1e-3, absolute=1e-4, what="trial %d: %s" % (trial, name))
+                    self.assertClose(found[name], expected[name], relative=1e-3, absolute=1e-4, what="%s: %s" % (what, name))
             self.assertFalse(self.saving(where), "what the killed save has left")
-        print(counts, end=" ", file=sys.stderr)
+        print(way, counts, end=" ", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -100,14 +100,63 @@ class Launch(Case):
         first = started([harness.prun, plan], self, env=settings(0, 2), cwd=self.folder)
         stranger = run([harness.prun, plan], cwd=self.folder, env=settings(3, 4))
         self.assertFails(stranger, 3, r"^prun: rank 3 is refused at localhost:\d+: its job has another number of ranks")
-        stranger = run([harness.prun, plan], cwd=self.folder, env={**settings(1, 2), "PRUN_LAUNCH": "another"})
-        self.assertFails(stranger, 3, r"^prun: rank 1 is refused at localhost:\d+: it is of another launch")
+        stranger = run([harness.prun, "--job", "another", plan], cwd=self.folder, env=settings(1, 2))
+        self.assertFails(stranger, 3, r"^prun: rank 1 is refused at localhost:\d+: the job that meets there is called '', this one 'another' \(--job\)\n$")
         with socket.create_connection(("localhost", port)) as noise:
             noise.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
         second = started([harness.prun, plan], self, env=settings(1, 2), cwd=self.folder)
         for job in first, second:
             out, err = job.communicate(timeout=harness.TIMEOUT)
             self.assertEqual(job.returncode, 0, err)
+
+    def node(self, plan, port, number, *words, nnodes=2):
+        """The command that starts two ranks of a node of this machine."""
+        return [harness.prun, "--nproc", 2, "--nnodes", nnodes, "--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port, *words, plan]
+
+    def come(self, port, n):
+        """Waits until so many have connected with a port of this machine."""
+        until = time.monotonic() + harness.TIMEOUT
+        while time.monotonic() < until:
+            with open("/proc/net/tcp", encoding="ascii") as file:
+                if sum(words[2].endswith(":%04X" % port) and words[3] == "01" for words in map(str.split, file)) == n:
+                    return
+            time.sleep(0.02)
+        self.fail("%d do not come" % n)
+
+    def test_a_launch_at_a_port_where_another_one_meets_gets_no_rank_of_it(self):
+        """Each prun of a node is a launch of its own; what the job is called tells those of one job from another's."""
+        plan, port = self.plan(4), free_port()
+        first = started(self.node(plan, port, 0, "--job", "a"), self, cwd=self.folder)
+        other = run(self.node(plan, port, 1, "--job", "b"), cwd=self.folder)
+        self.assertFails(other, 3, r"^prun: rank [23] is refused at 127\.0\.0\.1:%d: the job that meets there is called 'a', this one 'b' \(--job\)\n$" % port)
+        other = run(self.node(plan, port, 0, "--job", "b"), cwd=self.folder)
+        self.assertFails(other, 3, r"^prun: port %d, where the ranks are to meet \(MASTER_PORT\): it is taken by another process\n$" % port)
+        self.ok(run(self.node(plan, port, 1, "--job", "a"), cwd=self.folder))
+        out, err = first.communicate(timeout=harness.TIMEOUT)
+        self.assertEqual((first.returncode, err), (0, b""))
+        self.assertEqual(harness.Result([], 0, out.decode(), "", 0).texts(), self.ok(self.local(plan, 4)).texts())
+
+    def test_two_launches_at_one_port_that_nothing_tells_apart_are_named(self):
+        """Of three nodes the last does not come: whichever of two pruns for the second is the other launch's, none of its ranks is taken."""
+        plan, port = self.plan(6), free_port()
+        first, *others = (started(self.node(plan, port, number, nnodes=3), self, cwd=self.folder) for number in (0, 1, 1))
+        ended = [job.communicate(timeout=harness.TIMEOUT) for job in (first, *others)]
+        self.assertEqual([job.returncode for job in (first, *others)], [3, 3, 3], str(ended))
+        pids = sorted(job.pid for job in others)
+        said = r"prun: two launches meet at 127\.0\.0\.1:%d: node 1 comes from prun (\d+) on \S+ and from prun (\d+) on \S+: give each launch a port of its own, or a name \(--job\)\n"
+        self.assertEqual(sorted(map(int, re.fullmatch(said % port, ended[0][1].decode()).groups())), pids)
+        self.assertEqual([err for _, err in ended[1:]], [b"", b""], "one message")
+
+    def test_a_node_that_has_ended_before_the_job_began_may_come_again(self):
+        plan, port = self.plan(6), free_port()
+        node = lambda number: started(self.node(plan, port, number, "--start-timeout", 2 * ENDS_S, nnodes=3), self, cwd=self.folder)
+        first, second = node(0), node(1)
+        self.come(port, 1 + 2)
+        second.kill()
+        self.come(port, 1)
+        others = [node(1), node(2)]
+        ended = [(job.communicate(timeout=harness.TIMEOUT), job.returncode) for job in (first, *others)]
+        self.assertEqual([code for _, code in ended], [0, 0, 0], str(ended))
 
     def endless(self, ranks):
         return self.plan(ranks, ("steps     = 20;", "steps = 1000000000; log_every = 5;"))
@@ -133,6 +182,20 @@ class Launch(Case):
         ended = [job.communicate(timeout=harness.TIMEOUT)[1].decode() for job in jobs]
         self.assertEqual([job.returncode for job in jobs], [3, -9, 3])
         self.assertIn("rank 1 is gone", ended[0] + ended[2])
+
+    def test_a_rank_that_is_killed_while_all_save_ends_the_ranks_of_other_nodes_too(self):
+        """Of those only some hear at first that it is gone, while the others wait for these."""
+        plan, port = self.plan(4, ("steps     = 20;", "steps = 1000000000; checkpoint every 1 steps keep 1;")), free_port()
+        for trial in range(6):
+            first, second = (started([*self.node(plan, port, number), "--checkpoint-dir", self.path("kept%d" % trial), "-v"], self, cwd=self.folder) for number in (0, 1))
+            pids = harness.ranks(harness.until(first, b"loss is"))
+            time.sleep(trial * 2e-3)
+            os.kill(pids[2], signal.SIGKILL)
+            began = time.monotonic()
+            ended = [job.communicate(timeout=3 * ENDS_S)[1].decode() for job in (first, second)]
+            self.assertEqual([job.returncode for job in (first, second)], [3, 137], str(ended))
+            self.assertRegex(ended[0], r"(?m)^prun: .*rank [23] is gone: it has ended, or the connection to it$")
+            self.assertLess(time.monotonic() - began, ENDS_S)
 
     def test_a_launcher_that_is_killed_leaves_no_rank(self):
         job = started([harness.prun, "--nproc", 3, "-v", self.endless(3)], self, cwd=self.folder)

@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 
 import harness
+import killed
 from ddp import LINE
 from harness import Case, run
 from pages import elements
@@ -27,7 +29,9 @@ def inside(holder, *command):
     return ["nsenter", "-t", str(holder), "-n", "-u", "--time=/proc/%s/ns/time_for_children" % holder, *command]
 
 
-class TwoNodes(Case):
+class Nodes(Case):
+    """Two of them, for each test."""
+
     def setUp(self):
         super().setUp()
         if harness.mpirun is None or os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
@@ -43,20 +47,25 @@ class TwoNodes(Case):
 
     def hold(self, name, ahead):
         """The process that holds a node's namespaces."""
-        job = harness.started(["unshare", "--net", "--uts", "--time", "--monotonic", str(ahead), "sh", "-c", "hostname %s && echo ready && exec sleep 1000" % name], self)
+        job = subprocess.Popen(["unshare", "--net", "--uts", "--time", "--monotonic", str(ahead), "sh", "-c", "hostname %s && echo ready && exec sleep infinity" % name],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for clean in job.stderr.close, job.stdout.close, job.wait, job.kill:  # last first
+            self.addCleanup(clean)
         if job.stdout.readline() != b"ready\n":
             self.skipTest("no namespaces here: " + job.communicate()[1].decode())
         return job.pid
 
-    def command(self, *words):
+    def command(self, *words, ranks=4):
         options = {"plm_rsh_agent": self.path("agent"), "btl": "tcp,self", "btl_tcp_if_include": LINK % 0, "oob_tcp_if_include": LINK % 0}
-        return inside(self.node[0], harness.mpirun, "--hostfile", self.path("hosts"), "-n", "4", *sum((["--mca", *each] for each in options.items()), []), harness.prun, *words)
+        return inside(self.node[0], harness.mpirun, "--hostfile", self.path("hosts"), "-n", str(ranks), *sum((["--mca", *each] for each in options.items()), []), harness.prun, *words)
 
     def launched(self, node, *words, nproc=2):
         """The command that starts so many ranks on a node, without MPI."""
         meeting = "--nproc", str(nproc), "--nnodes", "2", "--node-rank", str(node), "--master-addr", (LINK % 1).split("/")[0], "--master-port", "4711"
         return inside(self.node[node], harness.prun, *meeting, *words)
 
+
+class TwoNodes(Nodes):
     def link_bytes(self):
         """Bytes that have come to the second node."""
         counted = self.ok(run(inside(self.node[1], "cat", "/proc/net/dev"))).out
@@ -166,6 +175,14 @@ class TwoNodes(Case):
             time.sleep(0.05)
         self.assertLess(time.monotonic() - began, ENDS_S)
         self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
+
+
+class Resumed(Nodes, killed.Resumed):
+    """Any rank of either node, or a launcher, is killed at any moment."""
+
+    def ways(self):
+        return {"a prun on each": ((2, 4), lambda ranks, *words: [self.launched(node, *words, nproc=ranks // 2) for node in (0, 1)]),
+                "mpirun on both": ((3, 4), lambda ranks, *words: [self.command(*words, ranks=ranks)])}
 
 
 if __name__ == "__main__":
