@@ -194,7 +194,7 @@ seed(unit("strategies", "kernel"),
      ("a kernel takes its arithmetic or its bytes, whichever is longer", "kernel_seconds", "work->arithmetic_s > memory_s", "work->arithmetic_s < memory_s"),
      ("a kernel has a start", "kernel_seconds", "+ on->kernel_s", ""),
      ("the largest part counts", "part_of", "(size + split - 1) / split", "size / split"),
-     ("a lookup reads what it gives", "kernel_count", "i == 0 && looks_up(node->op) && given < elements", "false"),
+     ("a lookup reads what it gives", "kernel_count", "i == 0 && op_looks_up(node->op) && given < elements", "false"),
      ("products pack what others hand them too", "kernel_count", "whole / on->product_bytes_per_s", "work->bytes / on->product_bytes_per_s"),
      ("only products pack their operands", "kernel_count", "op_table[node->op].product && on->product_bytes_per_s > 0", "on->product_bytes_per_s > 0"))
 seed(unit("runtime", "peak"),
