@@ -235,15 +235,21 @@ static void take_best(Budget *s, double most) {
     }
 }
 
+/* What is chosen for a limit that is out of reach may hold more at once than it saves: then for limits nearer to what is needed now. */
 static bool take_smaller(Budget *s, int measure) {
+    enum { LIMITS = 4 };
+    const int64_t needed = memory_bytes(&s->cost);
+    int64_t limit = s->limit;
     Try try;
-    if (!try_measure(s, measure, s->limit, &try)) return false;
-    const bool smaller = memory_bytes(&try.cost) < memory_bytes(&s->cost);
-    if (smaller)
-        take(s, &try);
-    else
+    for (int k = 0; k < LIMITS && try_measure(s, measure, limit, &try); k++, limit += (needed - limit) / 2) {
+        if (memory_bytes(&try.cost) < needed) {
+            take(s, &try);
+            return true;
+        }
         tried_finish(try.tried);
-    return smaller;
+        if (table[measure].choose == NULL) return false;
+    }
+    return false;
 }
 
 /* All that saves anything, whatever it costs; what is computed again until that is enough, since each time the arena is fullest elsewhere. */
