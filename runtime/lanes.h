@@ -24,7 +24,7 @@ void lanes_done(Lanes *lanes, double begin, double wall);
 /* One step of the plan, or several that ran as one, as a rank ran it. Floats: a part of a step needs no more digits. */
 typedef struct LaneItem {
     float nsteps;               /* 0: nothing ran */
-    float mean, least, most;    /* seconds, over the measured steps */
+    float mean, least, most;    /* seconds, over the measured steps; mean: lanes_mean */
     float begin, end;           /* in the step that is shown, since the rank's first action */
     float comm_begin, comm_end; /* the same of a communication on its own stream; -1: there is none */
 } LaneItem;
@@ -48,5 +48,7 @@ typedef struct Gathered {
     Lane lane[MAX_LANES];
     LaneFigure **figure; /* per role and step of it; of its ranks */
 } Gathered;
+/* Of n numbers, at least one; of three or more without the largest: a step that something else on the machine has disturbed says nothing about the plan, and of few it makes up most of the mean. */
+double lanes_mean(double sum, double most, int64_t n);
 /* On process 0 what all have measured; in the arena. Collective. */
 bool lanes_gather(Lanes *lanes, Comm *comm, Arena *arena, Gathered *gathered, Error *error);

@@ -61,6 +61,10 @@ static int most_steps(const Gather *g) {
     return most;
 }
 
+double lanes_mean(double sum, double most, int64_t n) {
+    return n < 3 ? sum / (double)n : (sum - most) / (double)(n - 1);
+}
+
 /* Per step of its role. */
 static LaneItem *own_items(const Gather *g, const Track *track) {
     const Cursor *cursor = &g->lanes->executor->cursors[track->driven];
@@ -71,7 +75,7 @@ static LaneItem *own_items(const Gather *g, const Track *track) {
         const Ran *ran = &track->ran[(size_t)g->slot * (size_t)cursor->actions.n + (size_t)a];
         if (spent->least > spent->most) continue;
         items[action->step] = (LaneItem){.nsteps = (float)(action->kind == ACTION_FUSED ? action->nsteps : 1),
-                                         .mean = (float)(spent->sum / (double)g->lanes->measured),
+                                         .mean = (float)lanes_mean(spent->sum, spent->most, g->lanes->measured),
                                          .least = (float)spent->least,
                                          .most = (float)spent->most,
                                          .begin = ran->begin,

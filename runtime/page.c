@@ -113,7 +113,7 @@ static void print_steps(Json *json, const Run *run, Arena *arena) {
     }
     qsort(seconds, (size_t)n, sizeof *seconds, by_length);
     json_row(json, "step");
-    json_int(json, "mean", nanoseconds(sum / (double)n));
+    json_int(json, "mean", nanoseconds(lanes_mean(sum, seconds[n - 1], n)));
     json_int(json, "least", nanoseconds(seconds[0]));
     json_int(json, "most", nanoseconds(seconds[n - 1]));
     json_int(json, "median", nanoseconds((seconds[(n - 1) / 2] + seconds[n / 2]) / 2));

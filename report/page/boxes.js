@@ -83,7 +83,7 @@ function boxMeet(a, b) {
     return a.map(([begin, end], i) => [Math.max(begin, b[i][0]), Math.min(end, b[i][1])]);
 }
 
-const boxText = (box, shape) => box.some(([begin, end]) => begin >= end) ? "nothing" : "[" + box.map(([begin, end], i) => (begin === 0 && end === shape[i] ? ":" : `${begin}:${end}`)).join(", ") + "]";
+const boxText = (box, shape) => box.some(([begin, end]) => begin >= end) ? "nothing" : box.length === 0 ? "the number" : "[" + box.map(([begin, end], i) => (begin === 0 && end === shape[i] ? ":" : `${begin}:${end}`)).join(", ") + "]";
 
 /* Of the largest box of any rank. */
 function largestElements(layout, shape) {

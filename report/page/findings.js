@@ -52,13 +52,21 @@ function waitOf(app, group) {
     return app.run ? Math.max(0, group.measured - group.late) : group.waited - group.others;
 }
 
+/* The same of one. */
+const waitOfOne = (app, comm) => waitOf(app, { waited: comm.waited, others: othersWait(comm), measured: comm.measuredWait, late: comm.late });
+
+/* Of communications the one that is waited for longest; of equal ones that which moves most. */
+function longestWait(app, comms) {
+    return comms.reduce((a, b) => (waitOfOne(app, b) - waitOfOne(app, a) || b.received.total - a.received.total) > 0 ? b : a);
+}
+
 /* Of groups that a finding of latency covers, only those that something better is known of. */
 function waitFindings(app, latencySaid) {
     const groups = commGroups(app).slice(0, 12).filter((g) => !latencySaid || !g.list.every((c) => isShort(app.plan.raw.machine, c)) || adviceFor(app, g.first).better);
     return groups.map((group) => {
         const advice = adviceFor(app, group.first);
         return {
-            kind: "waits", ns: waitOf(app, group), thing: { kind: "comm", id: group.list.reduce((a, b) => (b.waited > a.waited ? b : a)).id }, command: advice.command,
+            kind: "waits", ns: waitOf(app, group), thing: { kind: "comm", id: longestWait(app, group.list).id }, command: advice.command,
             text: `computing waits for the ${group.kind} of ${group.name}${group.list.length > 1 ? ` × ${group.list.length}` : ""}: ${bytes(group.received)} between all ranks, ${group.phase}`,
             todo: [`${causeText(app, group.first)}.`, !advice.unknown && advice.text].filter((x) => x).join(" "),
         };
@@ -109,7 +117,10 @@ function adviceFor(app, comm) {
     if (maker.op === "read") return { text: "The parameter is gathered for each use: it costs memory instead to keep it whole." };
     const explain = explainCommand(plan, forward.name);
     if (!explain) return { text: REASONS_ELSEWHERE, unknown: true };
-    return why && why.from === FROM.search ? { text: "The search weighed it: all other strategies that it tried take longer in all. The alternatives:", command: explain } : { text: "Why, and what else was considered:", command: explain };
+    if (!why || why.from !== FROM.search) return { text: "Why, and what else was considered:", command: explain };
+    const weighed = weighedFor(program, forward.id), quicker = weighed && weighed.alternatives.slice(1).reduce((a, b) => (b.ns < a.ns ? b : a), { ns: 0 });
+    if (!quicker || quicker.ns === 0) return { text: `The search found it${weighed ? ": by its model no other strategy of this operator is quicker" : ""}. The alternatives:`, command: explain };
+    return { text: `By the search's model ${quicker.strategy} is ${time(-quicker.ns)} quicker, with all other operators as they are. What the step takes then, compiled:`, command: whatIf(plan, forward.name, quicker.strategy.split(" on ")[0]) };
 }
 
 /* The quickest alternative of a decision, if it moves at least a tenth less and its messages do not take longer than that saves. */
@@ -156,8 +167,8 @@ function latencyFindings(app) {
     if (!machine || !machine.rank) return [];
     const short = app.program.role.comms.filter((c) => c.waited > 0 && c.layouts[0].stage === c.layouts[1].stage && isShort(machine, c));
     if (short.length < 3) return [];
-    const ns = waitOf(app, { waited: sum(short, (c) => c.waited), others: 0, measured: sum(short, (c) => c.measuredWait), late: sum(short, (c) => c.late) }), worst = short.reduce((a, b) => (b.waited > a.waited ? b : a));
-    return [{ kind: "waits", ns, thing: { kind: "comm", id: worst.id }, text: `${plural(short.length, "communication")} are so short that their messages' latency takes longer than their bytes (${bytes(sum(short, (c) => c.received.total))} in all)`,
+    const ns = waitOf(app, { waited: sum(short, (c) => c.waited), others: 0, measured: sum(short, (c) => c.measuredWait), late: sum(short, (c) => c.late) });
+    return [{ kind: "waits", ns, thing: { kind: "comm", id: longestWait(app, short).id }, text: `${plural(short.length, "communication")} are so short that their messages' latency takes longer than their bytes (${bytes(sum(short, (c) => c.received.total))} in all)`,
               todo: "Fewer conversions help, not smaller ones: keep rows whole between -> layouts, split the batch rather than places or heads, or use fewer ranks." }];
 }
 
@@ -188,7 +199,11 @@ function computeFindings(app) {
     }
     if (role.flops && role.flops.net > 0) {
         const even = role.flops.net / app.plan.ranks, over = role.flops.rank / even;
-        if (over > 1.1) found.push({ kind: "computes", ns: (1 - 1 / over) * (app.run ? sum(app.program.nodes, (n) => n.measured) : sum(kernels, (e) => e.end - e.begin)), thing: { kind: "node", id: mostRepeated(app) }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`, todo: "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
+        if (over > 1.1) {
+            const id = mostRepeated(app), why = app.program.nodes[id].why, found_so = why && why.from === FROM.search;
+            found.push({ kind: "computes", ns: (1 - 1 / over) * (app.run ? sum(app.program.nodes, (n) => n.measured) : sum(kernels, (e) => e.end - e.begin)), thing: { kind: "node", id }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`,
+                         todo: found_so ? "Several ranks do the same, or parts are uneven, and by the search's model that is quicker than to communicate. Fewer ranks do as well; with a larger batch dividing pays." : "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
+        }
     }
     return found.length > 0 ? found : operatorFindings(app);
 }

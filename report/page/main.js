@@ -129,7 +129,7 @@ function eventsOfThing(app, thing) {
 /* What a page opens with: the communication that is waited for longest; without one the longest operator. */
 function firstThing(app) {
     const { comms } = app.program.role;
-    if (comms.length > 0) return { kind: "comm", id: comms.reduce((a, b) => (b.waited > a.waited || (b.waited === a.waited && b.received.total > a.received.total) ? b : a)).id };
+    if (comms.length > 0) return { kind: "comm", id: longestWait(app, comms).id };
     return { kind: "node", id: longestNode(app) };
 }
 

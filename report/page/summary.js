@@ -45,9 +45,9 @@ function firstStepCard(app) {
 function measuredCard(app) {
     const run = app.run.raw, { late, waiting } = app.run, { mean, median } = run.step;
     const computing = sum(app.program.nodes, (n) => n.measured), moving = Math.max(0, waiting - late), rest = Math.max(0, mean - computing - waiting), predicted = app.program.role.predicted;
-    const whole = measuredWhole(app), parts = run.ranks > 1 ? `, waiting for a later rank ${percent(late / whole)}, moving data ${percent(moving / whole)}` : ""; /* the steps that are measured may be longer than the mean of all */
+    const whole = measuredWhole(app), parts = waiting > 0 ? `, waiting for a later rank ${percent(late / whole)}, moving data ${percent(moving / whole)}` : ""; /* the steps that are measured may be longer than the mean of all */
     return card(`Step, measured: ${plural(run.measured, "step")} on ${plural(run.ranks, "rank")}`, time(median), shares([["computes", computing, "computing"], ["waits", late, "waiting for a later rank"], ["communicates", moving, "moving data"], ["line", rest, "between kernels"]]),
-                `the median; from ${time(run.step.least)} to ${time(run.step.most)}, mean ${time(mean)}: computing ${percent(computing / whole)}${parts}, between kernels ${percent(rest / whole)}`,
+                `${run.measured > 1 ? `the median; from ${time(run.step.least)} to ${time(run.step.most)}, ${run.measured < 3 ? "mean" : "without the longest a mean of"} ${time(mean)}: ` : ""}computing ${percent(computing / whole)}${parts}, between kernels ${percent(rest / whole)}`,
                 predicted && el("div", { class: "text" }, `${digits3(median / predicted.step)} × predicted; ${run.device}, ${run.transport}`));
 }
 
@@ -66,6 +66,7 @@ function bytesCard(app) {
     const t = app.program.role.totals, { comms, counted } = app.program.role;
     if (!t && !counted) return card("Communication", String(comms.length), null, "");
     if (!t) return card(ofStage(app, "Received by the busiest rank"), bytes(sum(comms, (c) => c.received.max)), null, `${plural(comms.length, "communication")}, ${bytes(sum(comms, (c) => c.received.total))} by all ranks`);
+    if (t.count === 0) return card("Communication", "none", null, "no rank sends anything");
     const ratio = t.bound.total > 0 ? t.received.total / t.bound.total : 1;
     return card(ofStage(app, "Received by the busiest rank"), bytes(t.received.max), shares([["communicates", Math.min(t.bound.total, t.received.total), "the least"], ["waits", Math.max(0, t.received.total - t.bound.total), "above the least"]]),
                 `${plural(t.count, "communication")}, ${bytes(t.received.total)} by all ranks: ${digits3(ratio)} × the least for these layouts`);

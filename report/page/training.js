@@ -11,7 +11,7 @@ function trainingSection(app) {
         const points = curve.rows.filter((r) => typeof r[i] === "number" && isFinite(r[i])).map((r) => [r[x], r[i]]);
         if (points.length < 1) return;
         if (name === "seconds") {
-            if (points.length > 2) charts.push(chart("seconds a step", stepLengths(points), points.length > 20, []));
+            if (points.length > 2) charts.push(chart("time of a step", stepLengths(points), points.length > 20, []));
             return;
         }
         const dots = evaluations ? evaluationDots(evaluations, name) : [];
@@ -25,9 +25,15 @@ function trainingSection(app) {
     return el("section", { id: "training" }, el("h2", {}, "Training ", el("small", {}, `${plural(run.steps, "step")}; evaluations are dots`)), el("div", { class: "charts" }, charts));
 }
 
-/* Seconds since the start -> seconds of a step, from one printed step to the next. */
+/* Seconds since the start -> nanoseconds of a step, from one printed step to the next. */
 function stepLengths(points) {
-    return points.slice(1).map(([step, seconds], i) => [step, (seconds - points[i][1]) / Math.max(1, step - points[i][0])]);
+    return points.slice(1).map(([step, seconds], i) => [step, (1e9 * (seconds - points[i][1])) / Math.max(1, step - points[i][0])]);
+}
+
+/* Where the scale of lengths ends: a step that was disturbed, or the first ones, leave the others no height. What is longer is drawn at the end. */
+function lengthsEnd(points) {
+    const sorted = points.map((p) => p[1]).sort((a, b) => a - b);
+    return Math.min(sorted[sorted.length - 1], 4 * sorted[(sorted.length - 1) >> 1]);
 }
 
 function evaluationDots(evaluations, name) {
@@ -43,12 +49,13 @@ function smoothed(points) {
 }
 
 function chart(name, points, smooth, dots) {
-    const all = [...points, ...dots], xs = all.map((p) => p[0]), ys = all.map((p) => p[1]);
-    const x0 = Math.min(...xs), x1 = Math.max(...xs, x0 + 1), flat = Math.min(...ys) === Math.max(...ys), y0 = flat ? Math.min(0, ...ys) : Math.min(...ys), y1 = Math.max(...ys, y0 + (flat ? 1e-12 : 0));
-    const px = (x) => CHART.left + ((x - x0) / (x1 - x0)) * (CHART.width - CHART.left - CHART.right), py = (y) => CHART.top + (1 - (y - y0) / (y1 - y0 || 1)) * (CHART.height - CHART.top - CHART.bottom);
+    const lengths = name === "time of a step", end = lengths ? lengthsEnd(points) : Infinity, above = points.filter((p) => p[1] > end).length;
+    const all = [...points, ...dots], xs = all.map((p) => p[0]), ys = all.map((p) => Math.min(p[1], end));
+    const x0 = Math.min(...xs), x1 = Math.max(...xs, x0 + 1), flat = Math.min(...ys) === Math.max(...ys), y0 = lengths ? 0 : flat ? Math.min(0, ...ys) : Math.min(...ys), y1 = Math.max(...ys, y0 + (flat ? 1e-12 : 0));
+    const px = (x) => CHART.left + ((x - x0) / (x1 - x0)) * (CHART.width - CHART.left - CHART.right), py = (y) => CHART.top + (1 - (Math.min(y, end) - y0) / (y1 - y0 || 1)) * (CHART.height - CHART.top - CHART.bottom);
     const line = (list, kind) => list.length > 0 && svg("path", { class: kind, d: list.map(([x, y], i) => `${i ? "L" : "M"}${px(x).toFixed(1)} ${py(y).toFixed(1)}`).join("") });
-    const short = (v) => (Math.abs(v) >= 1000 ? si(v) : String(Number(v.toPrecision(4))));
-    const readout = el("output", {}, points.length > 0 ? `last ${short(points[points.length - 1][1])}` : `last ${short(dots[dots.length - 1][1])}`);
+    const short = (v) => (lengths ? time(v) : Math.abs(v) >= 1000 ? si(v) : String(Number(v.toPrecision(4))));
+    const readout = el("output", {}, `last ${short((points.length > 0 ? points : dots).slice(-1)[0][1])}${above > 0 ? `; ${above} longer, at most ${short(Math.max(...points.map((p) => p[1])))}` : ""}`);
     const drawn = svg("svg", { class: "chart", viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img", "aria-label": `${name} over steps` },
                       svg("path", { class: "axis", d: `M${CHART.left} ${CHART.top}V${CHART.height - CHART.bottom}H${CHART.width - CHART.right}` }),
                       [y0, y1].map((v) => svg("text", { x: CHART.left - 5, y: py(v) + 4, "text-anchor": "end" }, short(v))),

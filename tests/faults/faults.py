@@ -1034,5 +1034,7 @@ seed(script("lengths", "compiler/pcc", "Lengths.test_a_plan_that_says_otherwise_
 seed(script("report", "runtime/prun", "Report.test_the_plan_alone_has_its_communications"),
      ("what a rank keeps moves nothing", "count_piece", "if (piece->from == piece->to) return true;", ""),
      ("a stage receives nothing that lies on another one", "write_moved", "add_traffic(&columns, gets,", "add_traffic(&columns, true,"))
+seed(unit("runtime", "lanes"),
+     ("a step that was disturbed is not in the mean", "lanes_mean", "n < 3 ?", "n < 4 ?"))
 seed(script("two_nodes", "runtime/prun", "TwoNodes.test_trace_and_report_have_one_clock"),
      ("a trace is on the clock of rank 0", "profile_write", "zero + ahead", "zero"))

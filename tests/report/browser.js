@@ -326,6 +326,15 @@ function checkAdvice() {
     };
     check(choice(2)?.strategy === "other" && choice(2).less === 1 << 19, "half the bytes in as many messages are advised");
     check(choice(60) === null, "fewer bytes in many more messages are not advised");
+    for (const comm of page.program.role.comms) {
+        const maker = page.program.nodes[page.program.values[comm.value].node], forward = maker.origin >= 0 ? maker.origin : maker.id, weighed = weighedFor(page.program, forward), { text, command } = adviceFor(page, comm);
+        if (!weighed || !text.match(/The search|By the search/)) continue;
+        const least = Math.min(...weighed.alternatives.map((a) => a.ns));
+        check(text.startsWith("By the search's model ") === least < 0 && command.includes(least < 0 ? " --what-if " : " --explain "), `what the search weighed is said as it is: ${text}`);
+    }
+    check(boxText([], []) === "the number" && boxText([[0, 2], [1, 3]], [2, 4]) === "[:, 1:3]", "a part of a tensor of no dimension is the number");
+    const lengths = chart("time of a step", [100, 120, 90, 9000, 110].map((us, i) => [i + 2, 1e3 * us]), false, []), labels = all("text", lengths).map((t) => t.textContent);
+    check(labels.includes("440 µs") && lengths.textContent.includes("last 110 µs; 1 longer, at most 9.00 ms"), `one long step leaves the others their height: ${lengths.textContent}`);
     check(flopsText(289) === "289 FLOPs" && flopsText(79.2) === "79 FLOPs" && flopsText(8190) === "8.19 kFLOPs", "FLOPs are whole and have a space");
     const { events, predicted } = page.program.role, stated = page.step.canvas.closest("section").textContent.includes("nothing moves but while it is waited for");
     if (predicted) check(stated === (predicted.communications > 0 && !events.some((e) => e.lane === 1 && e.end > e.begin)), "where the lane of communications is empty it is said why");
@@ -334,6 +343,8 @@ function checkAdvice() {
         const { mean } = page.run.raw.step, rest = mean - sum(page.program.nodes, (n) => n.measured) - page.run.waiting;
         near(page.run.waiting, sum(page.program.role.comms, (c) => c.measuredWait), "waits of communications are what is waited for");
         check((rest > 0.25 * mean) === page.findings.some((f) => f.text.startsWith("between kernels")), "a step that passes between kernels is a finding");
+        const first = firstThing(page), { comms } = page.program.role;
+        if (first.kind === "comm") check(comms.every((c) => waitOfOne(page, c) <= waitOfOne(page, comms[first.id])), "a page of a run opens with what was waited for longest");
         check(text.includes(time(page.run.raw.step.median)) && text.includes("between kernels"), `the card of the run shows the median, and what is left: ${text}`);
     }
 }
