@@ -1,7 +1,8 @@
 /* embed: writes the page as C, when pcc is built.
  *     embed OUT.c PAGE.html FILE..     lines `@include FILE` of the page are replaced by the file; before the line `@data` is page_head, behind it page_tail
- * Four spaces at the beginning of a line become a tab: every report has the page in it.
+ * Four spaces at the beginning of a line become a tab, and comments that have lines of their own are left out: every report has the page in it.
  * Arrays of numbers, as a literal of this length is more than C asks of a compiler. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,17 @@ static void put(char c) {
     if (++column % 32 == 0) fputs("\n", out);
 }
 
+/* Whether a line is of a comment that begins a line and ends one. */
+static bool is_comment(const char *line) {
+    static bool inside;
+    const bool begun = inside || strncmp(line + strspn(line, " "), "/*", 2) == 0;
+    const char *mark = strstr(line, "*/");
+    inside = begun && !mark;
+    return begun && (!mark || mark[2 + strspn(mark + 2, " ")] == '\n');
+}
+
 static void put_line(const char *text) {
+    if (is_comment(text)) return;
     for (; strncmp(text, "    ", 4) == 0; text += 4)
         put('\t');
     while (*text)

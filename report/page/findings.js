@@ -200,9 +200,9 @@ function computeFindings(app) {
     if (role.flops && role.flops.net > 0) {
         const even = role.flops.net / app.plan.ranks, over = role.flops.rank / even;
         if (over > 1.1) {
-            const id = mostRepeated(app), why = app.program.nodes[id].why, found_so = why && why.from === FROM.search;
+            const id = mostRepeated(app), { nodes } = app.program, { why } = nodes[nodes[id].origin >= 0 ? nodes[id].origin : id], searched = why && why.from === FROM.search;
             found.push({ kind: "computes", ns: (1 - 1 / over) * (app.run ? sum(app.program.nodes, (n) => n.measured) : sum(kernels, (e) => e.end - e.begin)), thing: { kind: "node", id }, text: `the busiest rank computes ${digits3(over)} times an even share of the FLOPs`,
-                         todo: found_so ? "Several ranks do the same, or parts are uneven, and by the search's model that is quicker than to communicate. Fewer ranks do as well; with a larger batch dividing pays." : "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
+                         todo: searched ? "Several ranks do the same, or parts are uneven, and by the search's model that is quicker than to communicate. Fewer ranks do as well; with a larger batch dividing may pay." : "Some operators are done by several ranks alike, or split unevenly; give them a strategy that divides them further. pcc warns with names where it is more than 10 %." });
         }
     }
     return found.length > 0 ? found : operatorFindings(app);

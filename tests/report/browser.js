@@ -332,6 +332,11 @@ function checkAdvice() {
         const least = Math.min(...weighed.alternatives.map((a) => a.ns));
         check(text.startsWith("By the search's model ") === least < 0 && command.includes(least < 0 ? " --what-if " : " --explain "), `what the search weighed is said as it is: ${text}`);
     }
+    const uneven = page.findings.find((f) => f.text.startsWith("the busiest rank computes"));
+    if (uneven) {
+        const node = page.program.nodes[uneven.thing.id], { why } = page.program.nodes[node.origin >= 0 ? node.origin : node.id];
+        check(uneven.todo.includes("by the search's model") === Boolean(why && why.from === FROM.search), "what a search left to several ranks is not advised against");
+    }
     check(boxText([], []) === "the number" && boxText([[0, 2], [1, 3]], [2, 4]) === "[:, 1:3]", "a part of a tensor of no dimension is the number");
     const lengths = chart("time of a step", [100, 120, 90, 9000, 110].map((us, i) => [i + 2, 1e3 * us]), false, []), labels = all("text", lengths).map((t) => t.textContent);
     check(labels.includes("440 µs") && lengths.textContent.includes("last 110 µs; 1 longer, at most 9.00 ms"), `one long step leaves the others their height: ${lengths.textContent}`);

@@ -53,3 +53,9 @@ Test(page, a_page_without_checksum_says_none) {
     cr_expect_str_eq(digits, "");
     page_finish(&page);
 }
+
+Test(page, comments_stay_at_home) {
+    cr_expect_null(strstr((const char *)page_head, "\n/*"));
+    cr_expect_null(strstr((const char *)page_tail, "\n/*"));
+    cr_expect_not_null(strstr((const char *)page_tail, "\nfunction findingsMake("));
+}
