@@ -207,7 +207,7 @@ function groupLabel(group, partial, width) {
 function ranksText(ranks) {
     const n = ranks.length;
     if (n > 2 && ranks[n - 1] - ranks[0] === n - 1) return `${ranks[0]}–${ranks[n - 1]}`;
-    return n <= 8 ? ranks.join(" ") : `${ranks.slice(0, 6).join(" ")} … ${ranks[n - 1]}`;
+    return n <= 8 ? ranks.join(", ") : `${ranks.slice(0, 6).join(", ")} … ${ranks[n - 1]}`;
 }
 
 function nextOf(ranks, rank) {

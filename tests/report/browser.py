@@ -111,7 +111,7 @@ class Browser(Pages):
     def test_others(self):
         sample = self.sample
         for name, ranks, options, width in (
-                ("transformer", 8, ["--hints", sample("transformer_hints.dsl")], 2560), ("moe_tiny", 8, ["--hints", sample("moe_tiny_hints.dsl")], 1366), ("dlrm", 6, [], 1366), ("unet_tiny", 8, [], 1366),
+                ("transformer", 8, ["--hints", sample("transformer_hints.dsl")], 2560), ("moe_tiny", 8, ["--hints", sample("moe_tiny_hints.dsl")], 1366), ("dlrm", 6, [], 1366), ("dlrm", 8, ["--search", "auto"], 1366), ("evaluation", 4, ["--search", "auto"], 1366), ("unet_tiny", 8, [], 1366),
                 ("evaluation", 1, [], 1366), ("llama_tiny", 4, [], 1366), ("collectives", 4, [], 1366), ("characters", 4, [], 1366), ("attention", 8, ["--search", "dynamic_programming", "--machine", "gpu8"], 1366)):
             with self.subTest(name):
                 self.net(sample(name + ".dsl"), ranks, *options, width=width)
