@@ -28,6 +28,8 @@ function timed(name, act) {
 
 function checkFigures(stats) {
     const { role } = page.program, figures = page.tree.root.figures;
+    const again = all(".cards .text").find((e) => e.textContent.startsWith("computed again"));
+    check(stats && stats.recompute ? again && again.textContent.includes(`: ${plural(stats.recompute.kernels, "kernel")}`) : !stats || !again, "kernels that are computed again are on the card of memory");
     near(figures.comms, role.comms.length, "every communication stands under one line");
     near(figures.received, sum(role.comms, (c) => c.received.total), "bytes of the tree's lines are those of the communications");
     if (role.predicted) check(Math.abs(figures.ns - role.predicted.kernels) <= role.events.length + 1, `seconds of the lines ${figures.ns} are those of the kernels ${role.predicted.kernels}`);

@@ -33,6 +33,22 @@ net harmful(batch = 12) {
 }
 train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }
 """
+# Two batches of a step, and calls that are computed again.
+AGAIN = """cell block(x, width) {
+    param w : f32[width, width] = normal(0.1);
+    return x + tanh(matmul(tanh(matmul(x, w)), w));
+}
+net again(batch = 16, dim = 8) {
+    input x : f32[batch, dim];
+    input t : f32[batch, dim];
+    h = x;
+    for i in 0..4 {
+        h = block(h, dim) recompute;
+    }
+    loss mse(h, t);
+}
+train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; accumulate = 2; }
+"""
 KINDS = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "exchange", "halo", "uneven"}
 
 
@@ -104,6 +120,9 @@ class Browser(Pages):
 
     def test_windows(self):
         self.net(self.write("windows.dsl", WINDOWS), 4)
+
+    def test_recompute(self):
+        self.net(self.write("again.dsl", AGAIN), 4)
 
     def test_harmful(self):
         self.net(self.write("<b>&.dsl", HARMFUL), 6)
