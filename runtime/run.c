@@ -375,8 +375,9 @@ static bool look_around(Run *run, Error *error) {
     const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
     if (stop_look(&run->training->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error))
         return true;
-    error->rank = run->comm->first_driven; /* it waited for the others in vain */
-    error_prefix(error, "in step %lld of epoch %lld: rank %d, ", (long long)at->step, (long long)at->epoch, error->rank);
+    const int self = run->comm->first_driven;                                           /* it waited for the others in vain */
+    if (error->rank < 0 || error->rank == self) error_prefix(error, "rank %d, ", self); /* else the text begins with the rank */
+    error_prefix(error, "in step %lld of epoch %lld: ", (long long)at->step, (long long)at->epoch);
     return run->agreed = false;
 }
 

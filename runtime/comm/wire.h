@@ -31,7 +31,7 @@ struct Wire {
 
 enum { WIRE_TAGS = 32768 };
 static inline bool wire_gone(int rank, Error *error) {
-    return error_set(error, EXIT_ENVIRONMENT, "rank %d is gone: it has ended, or the connection to it", rank);
+    return error_of_rank(error, rank, EXIT_ENVIRONMENT, "rank %d is gone: it has ended, or the connection to it", rank);
 }
 
 /* MPI_Init_thread. */

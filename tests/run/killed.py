@@ -191,6 +191,13 @@ class Resumed(Case):
         self.write(name + ".dsl", NET % (" per_rank" if kind else ""))
         return self.compile(name + ".dsl", name + ".plan", "--ranks", ranks)
 
+    @functools.lru_cache(None)
+    def whole(self, ranks):
+        """What an uninterrupted run saves in the end."""
+        self.write("w.dsl", re.sub("checkpoint .*?;", "", NET % ""))
+        self.ok(self.local(self.compile("w.dsl", "w.plan", "--ranks", ranks), ranks, "--save", "w"))
+        return self.read("w")
+
     def saving(self, where):
         """Whether a file of a checkpoint is being written."""
         return any(name.endswith(".tmp") for _, _, names in os.walk(where) for name in names)
@@ -202,24 +209,28 @@ class Resumed(Case):
             ways["mpirun"] = (2, 3, 4), lambda ranks, *words: [[harness.mpirun, "-n", ranks, harness.prun, *words]]
         return ways
 
+    def strike(self, job, victims, where, draw, until):
+        """Kills one of these processes behind this step of the job that prints the losses, while it saves or not; says when."""
+        how = draw.choice(("step", "save", "save"))
+        for line in job.stdout:
+            epoch, step = map(int, re.match(rb"epoch: (\d+) step: (\d+)", line).groups())
+            if (epoch - 1) * STEPS // 3 + step >= until:
+                break
+        while how == "save" and job.poll() is None and not self.saving(where):
+            pass
+        time.sleep(draw.random() * 1e-3)
+        how = "save" if self.saving(where) else "step"
+        try:
+            os.kill(draw.choice(victims), signal.SIGKILL)
+        except ProcessLookupError:
+            how = "ended"
+        return how
+
     def kill(self, commands, where, draw):
         """Starts a training and kills one of its ranks, or a launcher, at a random moment; says when."""
         jobs = [harness.started([*command, "-v"], self, cwd=self.folder, stderr=subprocess.DEVNULL) for command in commands]
         pids = harness.ranks(harness.until(jobs[0], b"loss is"))
-        how, until = draw.choice(("step", "save", "save")), draw.randrange(1, STEPS)
-        for line in jobs[0].stdout:
-            epoch, step = map(int, re.match(rb"epoch: (\d+) step: (\d+)", line).groups())
-            if (epoch - 1) * STEPS // 3 + step >= until:
-                break
-        while how == "save" and jobs[0].poll() is None and not self.saving(where):
-            pass
-        time.sleep(draw.random() * 1e-3)
-        how = "save" if self.saving(where) else "step"
-        victim = draw.choice([*(job.pid for job in jobs), *pids.values()])
-        try:
-            os.kill(victim, signal.SIGKILL)
-        except ProcessLookupError:
-            how = "ended"
+        how = self.strike(jobs[0], [*(job.pid for job in jobs), *pids.values()], where, draw, draw.randrange(1, STEPS))
         for job in jobs:
             job.communicate(timeout=HANGS)
         waited = time.monotonic()
@@ -237,13 +248,6 @@ class Resumed(Case):
         draw, counts = random.Random(SEED), {"step": 0, "save": 0, "ended": 0, "nothing saved": 0}
         plans = functools.lru_cache(None)(self.plan)
 
-        @functools.lru_cache(None)
-        def whole(ranks):
-            """What an uninterrupted run saves in the end."""
-            self.write("w.dsl", re.sub("checkpoint .*?;", "", NET % ""))
-            self.ok(self.local(self.compile("w.dsl", "w.plan", "--ranks", ranks), ranks, "--save", "w"))
-            return self.read("w")
-
         for trial in range(KILLS):
             what = "%s, trial %d" % (way, trial)
             where, ranks, kind = self.path("%s%d" % (way, trial)), draw.choice(numbers), draw.choice(("", "slices"))
@@ -256,13 +260,34 @@ class Resumed(Case):
             self.assertEqual((rest.code, rest.err.count("damaged")), (0, 0), "%s: %s" % (what, rest))
             saved = self.read("w")
             if there == ranks:
-                self.assertEqual(saved, whole(ranks), what)
+                self.assertEqual(saved, self.whole(ranks), what)
             else:
-                found, expected = harness.tensors(saved), harness.tensors(whole(1))
+                found, expected = harness.tensors(saved), harness.tensors(self.whole(1))
                 for name in expected:
                     self.assertClose(found[name], expected[name], relative=1e-3, absolute=1e-4, what="%s: %s" % (what, name))
             self.assertFalse(self.saving(where), "what the killed save has left")
         print(way, counts, end=" ", file=sys.stderr)
+
+    def test_ranks_that_are_killed_and_started_again_end_as_if_they_were_not(self):
+        """One after the other, within one job of --max-restarts."""
+        draw, counts = random.Random(SEED), {"step": 0, "save": 0, "ended": 0}
+        for trial in range(KILLS):
+            where, ranks, kind = self.path("again%d" % trial), draw.choice((2, 3, 4)), draw.choice(("", "slices"))
+            plan, saved = self.plan(ranks, kind), self.path("again.safetensors")
+            job = harness.started([harness.prun, "--nproc", ranks, "--max-restarts", 3, "--checkpoint-dir", where, "--save", saved, "-v", plan], self, cwd=self.folder)
+            for until in sorted(draw.sample(range(1, STEPS), 3)):
+                lines = []
+                while len(harness.ranks(lines)) < ranks and (line := job.stdout.readline()):
+                    lines.append(line)
+                if not line:
+                    break
+                harness.until(job, b"loss is")
+                counts[self.strike(job, list(harness.ranks(lines).values()), where, draw, until)] += 1
+            err = job.communicate(timeout=HANGS)[1].decode()
+            self.assertEqual((job.returncode, err.count("damaged")), (0, 0), "trial %d: %s" % (trial, err))
+            self.assertEqual(self.read(saved), self.whole(ranks), "trial %d" % trial)
+            self.assertFalse(self.saving(where), "what a killed save has left")
+        print(counts, end=" ", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,20 @@ class Launch(Case):
         self.assertEqual([job.returncode for job in jobs], [3, -9, 3])
         self.assertIn("rank 1 is gone", ended[0] + ended[2])
 
+    def test_who_is_gone_between_steps_is_named_by_itself(self):
+        """Ranks that exchange nothing within a step see it where they agree whether training goes on."""
+        self.write("own.dsl", """net own(batch = 4) { input x : f32[batch, 4]; param w : f32[4, 4] = normal(0.1); loss mean(square(x @ w)); }
+            train { data = normal(seed = 1); optimizer = sgd(lr = 0.001); steps = 1000000000; log_every = 1000000000; }
+            parallel { mode = manual; }""")
+        plan, port = self.compile("own.dsl", "own.plan", "--ranks", 4), free_port()
+        first, second = (started([*self.node(plan, port, number), "-v"], self, cwd=self.folder) for number in (0, 1))
+        pids = harness.ranks(harness.until(first, b"rank 3: "))
+        time.sleep(0.5)  # now it trains
+        os.kill(pids[2], signal.SIGKILL)
+        ended = [job.communicate(timeout=harness.TIMEOUT)[1].decode() for job in (first, second)]
+        self.assertEqual([job.returncode for job in (first, second)], [3, 137], str(ended))
+        self.assertRegex(ended[0], r"(?m)^prun: in step \d+ of epoch 1: rank [23] is gone: it has ended, or the connection to it$")
+
     def test_a_rank_that_is_killed_while_all_save_ends_the_ranks_of_other_nodes_too(self):
         """Of those only some hear at first that it is gone, while the others wait for these."""
         plan, port = self.plan(4, ("steps     = 20;", "steps = 1000000000; checkpoint every 1 steps keep 1;")), free_port()
