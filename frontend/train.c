@@ -232,12 +232,12 @@ bool train_lower(Lower *lower, const Block *block) {
     }
     ok &= gradients_complete(lower, block, given[LOSS_SCALE]) && scales_matched(lower) && micro_complete(lower) && batches_check(lower);
     if (settings->restore_best && !settings->watch[WATCH_BEST].metric) {
-        diag_error(lower->diags, lower_span(lower, block->loc), "restore best, and no checkpoint is the best one");
+        diag_error(lower->diags, setting_span(lower, block, "restore"), "restore best, and no checkpoint is the best one");
         diag_hint(lower->diags, "checkpoint every epoch best f1;");
         ok = false;
     }
     if (given[KEEP] && !given[CHECKPOINT]) {
-        diag_error(lower->diags, lower_span(lower, block->loc), "keep says how many checkpoints stay, and train takes none");
+        diag_error(lower->diags, setting_span(lower, block, "keep"), "keep says how many checkpoints stay, and train takes none");
         diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");
         ok = false;
     }
