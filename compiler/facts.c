@@ -146,10 +146,7 @@ void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena) {
         double part[MAX_FACTORS];
         if (op_table[node->op].flops == 0) continue;
         facts->flops += rule_flops(node->op, node->rule);
-        for (int f = 0; f < node->rule->nfactors; f++) {
-            const int64_t split = strategy_split(strategy[n], f), size = node->rule->factor[f].size;
-            part[f] = (double)((size + split - 1) / split);
-        }
+        part_sizes(node->rule, strategy[n], part);
         if (computed[n]) facts->rank_flops += op_flops(node->op, node->rule, part);
     }
 }

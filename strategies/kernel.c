@@ -22,14 +22,18 @@ static double elements_of_rows(const Graph *graph, const Node *node, const Strat
     return elements_of(&graph->values.at[node->in[g]].type.shape, node->rule->in[g], strategy);
 }
 
+void part_sizes(const Rule *rule, const Strategy *strategy, double *size) {
+    for (int f = 0; f < rule->nfactors; f++)
+        size[f] = (double)part_of(rule->factor[f].size, f, strategy);
+}
+
 /* FLOPs of the largest part. Where windows lie over an operand, its elements are more than the factors' points: what is no product computes at each of these. */
 static double flops_of(const Node *node, const Strategy *strategy, double largest) {
     const Rule *rule = node->rule;
     double size[MAX_FACTORS], points = 1;
-    for (int f = 0; f < rule->nfactors; f++) {
-        size[f] = (double)part_of(rule->factor[f].size, f, strategy);
+    part_sizes(rule, strategy, size);
+    for (int f = 0; f < rule->nfactors; f++)
         points *= size[f];
-    }
     const double flops = op_flops(node->op, rule, size);
     return op_table[node->op].product || points == 0 || largest <= points ? flops : flops * largest / points;
 }

@@ -63,6 +63,8 @@ typedef struct KernelWork {
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
                   unsigned handed_in, unsigned handed_out);
 double kernel_seconds(const Machine *machine, const KernelWork *work);
+/* Of each factor of the rule its size in the largest part, for op_flops. strategy NULL: whole. */
+void part_sizes(const Rule *rule, const Strategy *strategy, double *size);
 /* Of an operator by itself; of a leaf, a view, a write in place: 0. */
 double operator_seconds(const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy);
 
