@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ir/map.h"
+
 void columns_init(ColumnTable *columns, const char *names) {
     *columns = (ColumnTable){0};
     arena_init(&columns->arena);
@@ -47,66 +49,108 @@ void columns_ints(ColumnTable *columns, const int *at, int n) {
         columns_member(columns, at[i]);
 }
 
-/* Characters of a number and what parts it from the next. */
-static int length_of(int64_t value) {
-    int n = 2 + (value < 0);
-    while (value /= 10)
-        n++;
-    return n;
-}
-
-/* A number of a column as it is, or its difference from the one before. */
-static int64_t item(const int64_t *at, int i, bool apart) {
-    return at[i] - (apart && i > 0 ? at[i - 1] : 0);
-}
-
-/* How many equal items begin here. */
-static int run_of(const int64_t *at, int n, int i, bool apart) {
-    int end = i + 1;
-    while (end < n && item(at, end, apart) == item(at, i, apart))
-        end++;
-    return end - i;
-}
-
-static int64_t length_as(const int64_t *at, int n, bool apart, bool runs) {
+/* Characters of numbers, each with what parts it from the next. */
+static int64_t length_of(const int64_t *at, int n) {
     int64_t length = 0;
-    for (int i = 0, k; i < n; i += k) {
-        k = runs ? run_of(at, n, i, apart) : 1;
-        length += length_of(item(at, i, apart)) + (runs ? length_of(k) : 0);
+    for (int i = 0; i < n; i++) {
+        length += 2 + (at[i] < 0);
+        for (int64_t left = at[i]; left /= 10;)
+            length++;
     }
     return length;
 }
 
-static void write_items(Json *json, const char *key, const int64_t *at, int n, bool apart, bool runs) {
-    if (runs) json_row(json, key);
-    json_list(json, runs ? "runs" : key);
-    for (int i = 0, k; i < n; i += k) {
-        k = runs ? run_of(at, n, i, apart) : 1;
-        json_int(json, NULL, item(at, i, apart));
-        if (runs) json_int(json, NULL, k);
-    }
-    json_end(json);
-    if (runs) json_end(json);
+typedef VEC(int64_t) Numbers;
+
+/* Where a stretch of items has been before is looked up by its first four. */
+enum { STRETCH = 4, WORTH = 12 }; /* characters from which on it is copied */
+typedef struct Stretches {
+    const int64_t *at;
+    int n, bits, *last; /* per hash: the last place + 1, 0: none */
+} Stretches;
+
+/* Where the place of what begins at i belongs; NULL: fewer than four are left. */
+static int *last_place(const Stretches *seen, int i) {
+    uint64_t hash = 0;
+    if (i + STRETCH > seen->n) return NULL;
+    for (int k = 0; k < STRETCH; k++)
+        hash = hash_mix(hash, (uint64_t)seen->at[i + k]);
+    return &seen->last[hash >> (64 - seen->bits)];
 }
 
-/* As it is; or as differences from row to row, as runs of equal numbers, as runs of equal differences, where these are shorter. */
-static void write_column(Json *json, const char *key, const int64_t *at, int n) {
-    bool apart = false, runs = false;
-    int64_t shortest = length_as(at, n, false, false) * 9 / 10;
-    if (n > 0 && run_of(at, n, 0, false) == n) {
+static int equal_items(const Stretches *seen, int i, int before) {
+    int equal = 0;
+    while (i + equal < seen->n && seen->at[i + equal] == seen->at[before + equal])
+        equal++;
+    return equal;
+}
+
+/* Numbers without what comes again, as by LZ77 (Ziv and Lempel, 1977): how many stand here, these, how far back what comes next has been, how many of that; and so on. */
+static Numbers repeats_of(Arena *arena, const int64_t *at, int n) {
+    Stretches seen = {.at = at, .n = n, .bits = 4};
+    Numbers packed = {0};
+    while (seen.bits < 30 && n >> seen.bits)
+        seen.bits++;
+    seen.last = arena_alloc(arena, sizeof *seen.last << seen.bits);
+    for (int i = 0, begin = 0; begin < n;) { /* begin: of what is not written yet */
+        int back = 1, length = i > 0 ? equal_items(&seen, i, i - 1) : 0, *last = last_place(&seen, i);
+        if (last && *last > 0) {
+            const int equal = equal_items(&seen, i, *last - 1);
+            if (equal > length) back = i - (*last - 1);
+            if (equal > length) length = equal;
+        }
+        if (i < n && length < WORTH && length_of(at + i, length) < WORTH) {
+            if (last) *last = i + 1;
+            i++;
+            continue;
+        }
+        vec_push(arena, &packed, i - begin);
+        for (; begin < i; begin++)
+            vec_push(arena, &packed, at[begin]);
+        if (length == 0) break;
+        vec_push(arena, &packed, back);
+        vec_push(arena, &packed, length);
+        for (begin += length; i < begin; i++)
+            if ((last = last_place(&seen, i)) != NULL) *last = i + 1;
+    }
+    return packed;
+}
+
+static void write_numbers(Json *json, const char *key, Numbers numbers) {
+    json_list(json, key);
+    for (int i = 0; i < numbers.n; i++)
+        json_int(json, NULL, numbers.at[i]);
+    json_end(json);
+}
+
+/* As it is; or as differences from row to row where these are shorter by a tenth; either of them without what comes again where that is shorter by half. */
+static void write_column(Arena *arena, Json *json, const char *key, const int64_t *at, int n) {
+    Numbers as[4] = {0}; /* bit 0: differences; bit 1: without repeats */
+    int best = 0, equal = n > 0;
+    while (equal < n && at[equal] == at[0])
+        equal++;
+    if (n > 0 && equal == n) {
         json_int(json, key, at[0]);
         return;
     }
-    for (int as = 1; as < 4; as++) {
-        const int64_t length = length_as(at, n, as & 1, as & 2);
-        if (length >= shortest) continue;
-        apart = as & 1;
-        runs = as & 2;
+    for (int i = 0; i < n; i++) {
+        vec_push(arena, &as[0], at[i]);
+        vec_push(arena, &as[1], at[i] - (i > 0 ? at[i - 1] : 0));
+    }
+    for (int i = 2; i < 4; i++)
+        as[i] = repeats_of(arena, as[i - 2].at, n);
+    int64_t shortest = length_of(as[0].at, n) * 9 / 10;
+    for (int i = 1; i < 4; i++) {
+        const int64_t length = length_of(as[i].at, (int)as[i].n);
+        if (length >= shortest / (i < 2 || best > 1 ? 1 : 2)) continue;
+        best = i;
         shortest = length;
     }
-    if (apart) json_row(json, key);
-    write_items(json, apart ? "differences" : key, at, n, apart, runs);
-    if (apart) json_end(json);
+    if (best & 1) json_row(json, key);
+    if (best & 2) json_row(json, best & 1 ? "differences" : key);
+    write_numbers(json, best & 2 ? "repeats" : best & 1 ? "differences" : key, as[best]);
+    if (best & 2) json_end(json);
+    if (best & 1) json_end(json);
 }
 
 void columns_write(Json *json, const char *key, ColumnTable *columns) {
@@ -117,8 +161,8 @@ void columns_write(Json *json, const char *key, ColumnTable *columns) {
         const char *name = columns->column[c].name;
         const bool list = columns->column[c].list;
         if (list) json_row(json, name);
-        write_column(json, list ? "lengths" : name, columns->column[c].row.at, columns->column[c].row.n);
-        if (list) write_column(json, "members", columns->column[c].member.at, columns->column[c].member.n);
+        write_column(&columns->arena, json, list ? "lengths" : name, columns->column[c].row.at, columns->column[c].row.n);
+        if (list) write_column(&columns->arena, json, "members", columns->column[c].member.at, columns->column[c].member.n);
         if (list) json_end(json);
     }
     json_end(json);

@@ -5,7 +5,7 @@
 #include "report/columns.h"
 
 /* Of docs/report.md; a page of another one is neither read nor added to. */
-enum { PAGE_FORMAT = 3 };
+enum { PAGE_FORMAT = 4 };
 
 /* What numbers stand for in the data: texts, types and layouts, each once. */
 typedef struct Tables {

@@ -33,18 +33,18 @@ function inArena(role) {
 /* A result may lie where an operand lies whose last reader makes it: from then on these bytes are the result's. Of each instance, lost:
  * [[step, bytes], ..]. Only what ends within the same fused step can be overwritten. */
 function overwrittenFind(role) {
-    const ends = role.steps.map(() => NONE), order = (i) => i.first * role.instances.length + i.id;
-    for (const instance of inArena(role)) {
-        instance.lost = NONE;
-        listAdd(ends, instance.last, instance);
-    }
-    for (const result of inArena(role)) {
-        const { first, at, bytes } = result, until = Math.min(first + FUSED_MOST, ends.length);
-        for (let s = first; s < until; s++)
-            for (const old of ends[s]) {
-                const both = Math.min(old.at + old.bytes, at + bytes) - Math.max(old.at, at);
-                if (both > 0 && order(old) < order(result)) listAdd(old, "lost", [first, both]);
-            }
+    const { fused } = role.columns.steps, arena = inArena(role), ends = inverseOf(arena.map((i) => i.last), role.steps.length), order = (i) => i.first * role.instances.length + i.id;
+    for (const instance of arena) instance.lost = NONE;
+    for (const result of arena) {
+        const { first, at, bytes } = result;
+        let until = first + 1;
+        while (fused[first] > 0 && fused[until] === fused[first]) until++;
+        for (let k = ends.start[first]; k < ends.start[until]; k++) {
+            const old = arena[ends.members[k]], both = Math.min(old.at + old.bytes, at + bytes) - Math.max(old.at, at);
+            if (both <= 0 || order(old) >= order(result)) continue;
+            if (old.lost === NONE) old.lost = [];
+            old.lost.push([first, both]);
+        }
     }
     for (const { lost, bytes } of inArena(role)) {
         let left = bytes;
@@ -53,7 +53,6 @@ function overwrittenFind(role) {
         for (const each of lost) left -= each[1] = Math.min(each[1], left);
     }
 }
-const FUSED_MOST = 32;
 
 /* Of an instance, the bytes that are its own at a step. */
 function bytesAt(instance, step) {

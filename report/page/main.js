@@ -1,6 +1,6 @@
 /* Puts the page together: reads the data, draws the sections, and knows what is chosen. */
 
-const PAGE_FORMAT = 3; /* of the data that this page reads */
+const PAGE_FORMAT = 4; /* of the data that this page reads */
 
 const SECTIONS = [["compare", "Compare"], ["summary", "Summary"], ["net", "Net"], ["layout", "Layout"], ["step", "Step"], ["communication", "Communication"], ["training", "Training"]];
 

@@ -74,17 +74,17 @@ function* programPieces(plan, number, role) {
     const memory = (r) => (r.memory ? r.memory.rank : r.arena), at = role ?? p.roles.reduce((most, r, i) => (memory(r) > memory(p.roles[most]) ? i : most), 0);
     program.states = [...plan.states, ...(p.states || []).map((s, i) => stateOfRow(plan, s, plan.states.length + i))];
     program.inputs = p.inputs.map((s) => ({ name: text(s[0]), type: plan.types[s[1]], layout: plan.layouts[s[2]], kind: text(s[3]), bytes: s[4], place: placeAt(s, 5) }));
-    program.values = rowsOf(ValueRow, columnsOf(p.values), plan);
+    program.columns = { values: { ...columnsOf(p.values) }, nodes: { ...columnsOf(p.nodes), why: p.why ? columnsOf(p.why) : null } }; /* and what is computed of them for this role */
+    program.values = rowsOf(ValueRow, program.columns.values, plan);
     yield;
-    columnsOf(p.nodes).why = p.why ? columnsOf(p.why) : null;
-    program.nodes = rowsOf(NodeRow, p.nodes, plan);
+    program.nodes = rowsOf(NodeRow, program.columns.nodes, plan);
     yield;
     program.decisions = p.decisions ? columnsOf(p.decisions) : null;
     program.weighed = p.weighed ? columnsOf(p.weighed) : null;
     program.stages = p.roles.map((r, i) => ({ number: i, ranks: r.ranks, arena: r.arena, memory: r.memory, totals: r.totals || null, predicted: r.predicted || null, raw: r }));
     program.stage = at;
     program.role = yield* rolePieces(plan, program, p.roles[at]);
-    for (const instance of program.role.instances) listAdd(program.values[instance.value], "instances", instance.id);
+    program.columns.values.instances = inverseOf(program.role.columns.instances.value, program.values.length);
     program.reads = new Map(); /* state -> the node that reads it */
     for (const node of program.nodes) if (node.op === "read" && !program.reads.has(node.state)) program.reads.set(node.state, node.id);
     yield;
@@ -113,9 +113,11 @@ function weighedFor(program, id) {
 
 function* rolePieces(plan, program, r) {
     const role = { ranks: r.ranks, arena: r.arena, fullest: r.fullest, memory: r.memory, totals: r.totals || null, flops: r.flops || null, predicted: r.predicted || null };
-    role.instances = rowsOf(InstanceRow, columnsOf(r.instances), plan);
+    role.columns = { instances: columnsOf(r.instances), steps: columnsOf(r.steps) };
     yield;
-    role.steps = rowsOf(StepRow, columnsOf(r.steps), plan);
+    role.instances = rowsOf(InstanceRow, role.columns.instances, plan);
+    yield;
+    role.steps = rowsOf(StepRow, role.columns.steps, plan);
     yield;
     role.comms = commsRead(plan, program, role, columnsOf(r.comms));
     yield;
@@ -157,8 +159,12 @@ function homeOf(program, node) {
 
 /* Seconds, FLOPs, bytes and communications of nodes. A fused step's are shared among its members by the bytes that they make. */
 function attribute(program) {
-    const { role, nodes } = program;
-    const waits = new Map(), weight = (step) => 1 + sum(step.outs, (i) => role.instances[i].bytes);
+    const { role, nodes } = program, { bytes } = role.columns.instances, { outs } = role.columns.steps, waits = new Map();
+    const weight = (s) => {
+        let made = 1;
+        for (let k = outs.start[s]; k < outs.start[s + 1]; k++) made += bytes[outs.members[k]];
+        return made;
+    };
     for (const comm of role.comms) waits.set(role.steps[comm.step].request, comm);
     role.steps.forEach((step) => {
         if (step.kind === 3 && waits.has(step.request)) step.comm = waits.get(step.request).id;
@@ -170,9 +176,9 @@ function attribute(program) {
         event.wait = role.steps[event.step].kind === 3;
         if (event.wait) continue;
         let all = 0;
-        for (let s = event.step; s < event.step + event.n; s++) all += weight(role.steps[s]);
+        for (let s = event.step; s < event.step + event.n; s++) all += weight(s);
         for (let s = event.step; s < event.step + event.n; s++) {
-            const step = role.steps[s], node = nodes[step.node >= 0 ? step.node : nodeOfWrite(program, step)], share = weight(step) / all;
+            const step = role.steps[s], node = nodes[step.node >= 0 ? step.node : nodeOfWrite(program, step)], share = weight(s) / all;
             node.ns += (event.end - event.begin) * share;
             node.flops += event.flops * share;
             node.bytes += event.bytes * share;
@@ -184,14 +190,13 @@ function attribute(program) {
 function linksMake(program) {
     if (program.linked) return;
     program.linked = true;
-    for (const node of program.nodes) for (const v of node.ins) listAdd(program.values[v], "users", node.id);
-    const { role } = program;
-    for (const step of role.steps) {
-        for (const i of step.ins) listAdd(role.instances[i], "takers", step.id);
-        if (step.kind !== 3) for (const i of step.outs) role.instances[i].maker = step.id;
-    }
+    const { role } = program, { values, nodes } = program.columns, { instances, steps } = role.columns;
+    values.users = inverseOf(nodes.ins, values.rows);
+    instances.takers = inverseOf(steps.ins, instances.rows);
+    instances.maker = new Int32Array(instances.rows).fill(-1);
+    for (let s = 0; s < steps.rows; s++) if (steps.kind[s] !== 3) for (let k = steps.outs.start[s]; k < steps.outs.start[s + 1]; k++) instances.maker[steps.outs.members[k]] = s;
+    nodes.comms = inverseOf(role.comms.map((comm) => values.node[comm.value]), nodes.rows);
     stagesOfNodes(program);
-    for (const comm of role.comms) listAdd(program.nodes[program.values[comm.value].node], "comms", comm.id);
 }
 
 /* Of a pipeline: which stage runs a node, this one where it does. */

@@ -1,6 +1,6 @@
 /* Rows of the data's tables. A plan has tens of thousands of them: a row holds what is computed of it, and reads the rest from its columns when asked. */
 
-/* A table of the data: a column is one number for all rows, an array, or {differences} from row to row, or {runs} of equal ones; one of lists has lengths and members. It is decoded once, in its place:
+/* A table of the data: a column is one number for all rows, an array, or {repeats}, without what comes again, or {differences} from row to row of one of these; one of lists has lengths and members. It is decoded once, in its place:
  * to an array, of lists to {start, members}: those of row i are members[start[i]] .. members[start[i + 1] - 1]. */
 function columnsOf(table) {
     if (decodedTables.has(table)) return table;
@@ -16,17 +16,21 @@ const decodedTables = new WeakSet();
 
 function columnDecoded(column, n) {
     if (typeof column === "number") return new Array(n).fill(column);
-    if (column.runs) return runsDecoded(column.runs, n);
+    if (column.repeats) return repeatsDecoded(column.repeats, n);
     if (!column.differences) return column;
     const numbers = columnDecoded(column.differences, n);
     for (let i = 1; i < numbers.length; i++) numbers[i] += numbers[i - 1];
     return numbers;
 }
 
-/* number, how many times, number, how many times, .. */
-function runsDecoded(runs, n) {
-    const numbers = new Array(n);
-    for (let i = 0, at = 0; i < runs.length; i += 2) numbers.fill(runs[i], at, (at += runs[i + 1]));
+/* How many stand here, these, how far back what comes next has been, how many of that, .. */
+function repeatsDecoded(packed, n) {
+    const numbers = new Array(n).fill(0);
+    for (let at = 0, k = 0; at < n;) {
+        for (let end = at + packed[k++]; at < end;) numbers[at++] = packed[k++];
+        if (at === n) break;
+        for (let back = packed[k++], end = at + packed[k++]; at < end; at++) numbers[at] = numbers[at - back];
+    }
     return numbers;
 }
 
@@ -38,11 +42,20 @@ function listsDecoded(column, n) {
 
 const listAt = (lists, i) => (lists.start[i] === lists.start[i + 1] ? NONE : lists.members.slice(lists.start[i], lists.start[i + 1]));
 
-/* Most lists of a row have one item or none: NONE stands for each that is empty, and the first item makes a list of its own. */
-const NONE = Object.freeze([]);
-function listAdd(row, name, item) {
-    if (row[name] === NONE) row[name] = [item];
-    else row[name].push(item);
+const NONE = Object.freeze([]); /* each list that is empty */
+
+/* The inverse of lists, or of a column of one number a row: of each of n items the rows that name it, ascending. A number below 0 names none. */
+function inverseOf(column, n) {
+    const lists = column.start ? column : null, named = lists ? lists.members : column, start = new Int32Array(n + 1);
+    for (const item of named) if (item >= 0) start[item + 1]++;
+    for (let i = 0; i < n; i++) start[i + 1] += start[i];
+    const members = new Array(start[n]).fill(0), at = start.slice(0, n);
+    for (let k = 0, row = 0; k < named.length; k++) {
+        if (lists) while (k >= lists.start[row + 1]) row++;
+        else row = k;
+        if (named[k] >= 0) members[at[named[k]]++] = row;
+    }
+    return { start, members };
 }
 
 /* All rows of a table. */
@@ -60,17 +73,16 @@ class Row {
     }
 }
 
+/* instances (of the role), users (nodes): columns of the program. */
 class ValueRow extends Row {
-    constructor(columns, id, plan) {
-        super(columns, id, plan);
-        this.instances = NONE; /* of the role */
-        this.users = NONE; /* nodes */
-    }
     get name() { return this.plan.text(this.columns.name[this.id]); }
     get type() { return this.plan.types[this.columns.type[this.id]]; }
     get node() { return this.columns.node[this.id]; }
+    get instances() { return listAt(this.columns.instances, this.id); }
+    get users() { return listAt(this.columns.users, this.id); }
 }
 
+/* comms (of the role): a column of the program. */
 class NodeRow extends Row {
     constructor(columns, id, plan) {
         super(columns, id, plan);
@@ -79,7 +91,6 @@ class NodeRow extends Row {
         this.measured = 0;
         this.flops = 0;
         this.bytes = 0;
-        this.comms = NONE;
         this.home = -1; /* homeOf */
         this.stage = -1; /* stagesOfNodes */
     }
@@ -94,6 +105,7 @@ class NodeRow extends Row {
     get copyOf() { return this.columns.copy_of[this.id]; }
     get state() { return this.columns.state[this.id]; }
     get attributes() { return this.plan.text(this.columns.attributes[this.id]); }
+    get comms() { return listAt(this.columns.comms, this.id); }
     get call() { return this.columns.why ? this.columns.why.call[this.id] : -1; }
     get why() {
         const why = this.columns.why, id = this.id;
@@ -101,11 +113,10 @@ class NodeRow extends Row {
     }
 }
 
+/* takers (steps), maker (a step, -1): columns of linksMake. */
 class InstanceRow extends Row {
     constructor(columns, id, plan) {
         super(columns, id, plan);
-        this.takers = NONE; /* steps */
-        this.maker = -1;
         this.lost = NONE; /* overwrittenFind */
     }
     get value() { return this.columns.value[this.id]; }
@@ -116,6 +127,8 @@ class InstanceRow extends Row {
     get first() { return this.columns.first[this.id]; }
     get last() { return this.columns.last[this.id]; }
     get kind() { return this.columns.kind[this.id]; }
+    get takers() { return listAt(this.columns.takers, this.id); }
+    get maker() { return this.columns.maker[this.id]; }
 }
 
 class StepRow extends Row {

@@ -22,7 +22,7 @@ function treeMake(plan, program, peak) {
         }
     }
     if (whole.children.length > 0) root.children.push(whole);
-    const signs = { ofNodes: signaturesOfNodes(program), numbers: new Map() };
+    const signs = signsMake(program);
     tree.root = fold(root, signs);
     number(tree, tree.root, null, 0);
     tree.rowOf = new Int32Array(program.nodes.length).fill(-1);
@@ -37,14 +37,14 @@ function isScalarConstant(program, node) {
 
 /* What a call returns is named after it, and belongs into it. */
 function callsOfNode(plan) {
-    const byPath = new Map(plan.calls.map((c) => [c.path, c])), chains = new Array(plan.calls.length);
+    const byPath = new Map(plan.calls.map((c) => [plan.raw.calls[c.id][1], c])), chains = new Array(plan.calls.length); /* by the number of the text */
     const chain = (c) => {
         if (c < 0) return NONE;
         if (!chains[c]) chains[c] = [...chain(plan.calls[c].outer), { key: c, path: plan.calls[c].path, cell: plan.calls[c].cell, call: plan.calls[c] }];
         return chains[c];
     };
     return (node) => {
-        const returned = byPath.get(node.name);
+        const returned = byPath.get(node.columns.name[node.id]);
         return chain(returned && returned.outer === node.call ? returned.id : node.call);
     };
 }
@@ -79,30 +79,62 @@ function childCall(row, call) {
 
 /* ---------------------------------------------------------------- equal iterations */
 
-/* Per node: what must be equal for two iterations to be one row: operator, types, layouts, conversions, also of its gradients and updates. */
-function signaturesOfNodes(program) {
-    const { role, values } = program, words = new Array(program.nodes.length).fill("");
-    for (const node of program.nodes) {
-        let own = `|${node.columns.op[node.id]}`; /* numbers of texts, types, layouts: each is one of the plan's */
-        for (const v of node.outs) {
-            own += ` t${values[v].columns.type[v]}`;
-            for (const i of values[v].instances) own += ` ${role.instances[i].columns.layout[i]}`;
+/* Equal sequences of items have equal numbers: that of a sequence follows from the number of what is before its last item, and that item. 0: the empty one. */
+function signsMake(program) {
+    const longer = pairsMake(), texts = new Map(), signs = {};
+    signs.text = (text) => texts.get(text) ?? (texts.set(text, texts.size), texts.size - 1);
+    signs.and = (sign, tag, item) => longer(sign, item * 8 + tag);
+    signs.all = (sign, tag, items) => items.reduce((made, item) => signs.and(made, tag, item), sign);
+    signs.ofNodes = signsOfNodes(program, signs);
+    return signs;
+}
+/* Numbers pairs of numbers from 1 on, each pair once; a Map of keys beyond 2^31 takes several times as long. */
+function pairsMake() {
+    let bits = 10, slots = new Int32Array(1 << bits), n = 0;
+    const pairs = [0, 0]; /* of number k: pairs[2 k], pairs[2 k + 1] */
+    const slotOf = (a, b) => {
+        let at = Math.imul(Math.imul(a, 0x9e3779b1) ^ b, 0x85ebca6b) >>> (32 - bits);
+        while (slots[at] !== 0 && (pairs[2 * slots[at]] !== a || pairs[2 * slots[at] + 1] !== b)) at = (at + 1) & (slots.length - 1);
+        return at;
+    };
+    return (a, b) => {
+        let at = slotOf(a, b);
+        if (slots[at] !== 0) return slots[at];
+        pairs.push(a, b);
+        slots[at] = ++n;
+        if (2 * n > slots.length) {
+            slots = new Int32Array(1 << ++bits);
+            for (let k = 1; k <= n; k++) slots[slotOf(pairs[2 * k], pairs[2 * k + 1])] = k;
         }
-        for (const c of node.comms) own += ` c${role.comms[c].kind}${role.comms[c].layouts[1].text}`;
-        words[node.home] += own;
-    }
-    return words;
+        return n;
+    };
 }
 
-function numbered(signs, text) {
-    if (!signs.numbers.has(text)) signs.numbers.set(text, signs.numbers.size);
-    return signs.numbers.get(text);
+const SIGN = { op: 0, type: 1, layout: 2, comm: 3, target: 4, call: 5, iteration: 6, loop: 7 };
+
+/* Per node: what must be equal for two iterations to be one row: operator, types, layouts, conversions, also of its gradients and updates. */
+function signsOfNodes(program, signs) {
+    const { role } = program, { nodes, values } = program.columns, { layout } = role.columns.instances, made = new Array(program.nodes.length).fill(0);
+    for (const { id, home } of program.nodes) {
+        let sign = signs.and(made[home], SIGN.op, nodes.op[id]); /* numbers of texts, types, layouts: each is one of the plan's */
+        for (let k = nodes.outs.start[id]; k < nodes.outs.start[id + 1]; k++) {
+            const v = nodes.outs.members[k];
+            sign = signs.and(sign, SIGN.type, values.type[v]);
+            for (let i = values.instances.start[v]; i < values.instances.start[v + 1]; i++) sign = signs.and(sign, SIGN.layout, layout[values.instances.members[i]]);
+        }
+        for (let c = nodes.comms.start[id]; c < nodes.comms.start[id + 1]; c++) {
+            const comm = role.comms[nodes.comms.members[c]];
+            sign = signs.and(signs.and(sign, SIGN.comm, signs.text(comm.kind)), SIGN.target, layout[comm.to]);
+        }
+        made[home] = sign;
+    }
+    return made;
 }
 
 function fold(row, signs) {
     row.byKey = undefined;
     if (row.kind === "node") {
-        row.signature = numbered(signs, `n ${signs.ofNodes[row.node.id]}`);
+        row.signature = signs.ofNodes[row.node.id];
         return row;
     }
     for (const child of row.children) {
@@ -111,7 +143,7 @@ function fold(row, signs) {
         fold(child, signs);
     }
     row.children = foldSiblings(row.children, signs);
-    row.signature = numbered(signs, `c ${row.cell} ${row.children.map((c) => c.signature).join(",")}`);
+    row.signature = signs.all(signs.and(0, SIGN.call, signs.text(row.cell || "")), SIGN.call, row.children.map((c) => c.signature));
     return row;
 }
 
@@ -141,7 +173,7 @@ function foldSiblings(rows, signs) {
 }
 
 function foldLoop(loop, signs) {
-    for (const iteration of loop) iteration.sign = numbered(signs, `i ${iteration.rows.map((r) => r.signature).join(",")}`);
+    for (const iteration of loop) iteration.sign = signs.all(0, SIGN.iteration, iteration.rows.map((r) => r.signature));
     let groups = [];
     for (const iteration of loop) {
         const group = groups[groups.length - 1];
@@ -160,7 +192,7 @@ function loopRow(group, signs) {
         return merged[0];
     }
     for (const row of merged) row.name = row.name.replace(/\.\d+(?=\.|$)|(?<=^generate\.[a-z]+)_\d+$/, "");
-    return { kind: "loop", name: "", path: "", iterations: numbers, children: merged, nodes: [], count: group.length, signature: numbered(signs, `l ${merged.map((r) => r.signature).join(",")} ${group.length}`) };
+    return { kind: "loop", name: "", path: "", iterations: numbers, children: merged, nodes: [], count: group.length, signature: signs.all(signs.and(0, SIGN.loop, group.length), SIGN.loop, merged.map((r) => r.signature)) };
 }
 
 /* Rows of equal signature as one. */
@@ -200,11 +232,12 @@ function figuresOfNodes(program, peak) {
         at.ns += node.ns;
         at.flops += node.flops;
         at.measured += node.measured;
-        for (const c of node.comms) {
-            at.waited += role.comms[c].waited;
-            at.received += role.comms[c].received.total;
-            at.comms++;
-        }
+    }
+    for (const comm of role.comms) {
+        const at = own[program.nodes[program.values[comm.value].node].home];
+        at.waited += comm.waited;
+        at.received += comm.received.total;
+        at.comms++;
     }
     for (const i of aliveAt(role, peak)) own[program.nodes[program.values[i.value].node].home].peak += bytesAt(i, peak);
     return own;

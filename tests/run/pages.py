@@ -48,14 +48,23 @@ parallel { search = sharding_propagation; }
 
 
 def column(data, n):
-    """Of one number for all rows, an array, runs, or differences of any of these."""
+    """Of one number for all rows, an array, one without what comes again, or differences of any of these."""
     if isinstance(data, int):
         return [data] * n
     if isinstance(data, list):
         return data
-    if "runs" in data:
-        return [number for number, times in zip(data["runs"][::2], data["runs"][1::2]) for _ in range(times)]
     numbers, at = [], 0
+    if "repeats" in data:
+        packed = data["repeats"]
+        while len(numbers) < n:
+            numbers += packed[at + 1:at + 1 + packed[at]]
+            at += 1 + packed[at]
+            if len(numbers) < n:
+                for _ in range(packed[at + 1]):
+                    numbers.append(numbers[-packed[at]])
+                at += 2
+        assert at == len(packed) and len(numbers) == n
+        return numbers
     for difference in column(data["differences"], n):
         at += difference
         numbers.append(at)
