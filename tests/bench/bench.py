@@ -106,11 +106,14 @@ class Samples:
         self.values, self.failures = {}, {}
 
     def measure(self, key, fn):
-        """Adds fn() under the key; not again once it has failed."""
+        """Adds fn() under the key, and says its figures; not again once it has failed."""
         if key in self.failures:
             return
         try:
-            self.values.setdefault(key, []).append(fn())
+            figures = fn()
+            self.values.setdefault(key, []).append(figures)
+            said = ", ".join(f"{name} {value:.4g}" for name, value in figures.items() if isinstance(value, (int, float)))
+            print(f"{key if isinstance(key, str) else ' '.join(map(str, key))}: {said}", file=sys.stderr, flush=True)
         except Failed as failed:
             self.failures[key] = str(failed)
             print(f"{key}: {failed}", file=sys.stderr)

@@ -10,7 +10,6 @@ that others use too has slow spells. What counts is the median of the rounds' ra
 """
 import os
 import statistics
-import sys
 import tempfile
 
 import step
@@ -74,8 +73,6 @@ def rounds(args, samples, folder):
         for ranks in args.ranks:
             for row in args.nets:
                 samples.measure((row, ranks), lambda: predict(args, row, ranks, folder))
-                if samples.values.get((row, ranks)):
-                    print(f"{row}, ranks {ranks}: predicted / measured {samples.values[row, ranks][-1]['ratio']:.2f}", file=sys.stderr, flush=True)
 
 
 def report(args, samples):
