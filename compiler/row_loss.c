@@ -2,6 +2,7 @@
 #include "compiler/compiler.h"
 #include "compiler/rows.h"
 
+#include <math.h>
 #include <string.h>
 
 int weight_input(Graph *graph, const TensorType *type, Span span) {
@@ -70,6 +71,7 @@ RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags) {
                      .traced = batch_rows_trace(graph, graph->arena, graph_batch_rows(graph)),
                      .weight = -1,
                      .there = -1,
+                     .penalty = -1,
                      .output = -1,
                      .label = -1,
                      .target = -1,
@@ -112,6 +114,55 @@ int scale_power(const RowLoss *loss, const Node *node) {
     return power;
 }
 
+int scale_to_row(const RowLoss *loss, const Node *node, int row) {
+    Graph *graph = loss->graph;
+    const int power = -scale_power(loss, node);
+    if (power == 0) return row;
+    const DType dtype = graph->values.at[row].type.dtype;
+    int scale =
+        graph_constant(graph, (TensorType){.dtype = dtype}, NULL, pow((double)graph_batch_rows(graph), power), "loss.batch", node->span);
+    return emit_binary(graph, OP_mul, row, graph_replicate(graph, scale, NULL, node->span), "loss.row", node->span);
+}
+
+/* A sum or difference of what is there of two terms. */
+static int join_terms(Graph *graph, const Node *node, const int in[2]) {
+    if (in[0] >= 0 && in[1] >= 0) return emit_binary(graph, node->op, in[0], in[1], "loss.penalty", node->span);
+    if (in[1] < 0 || node->op == OP_add) return in[1] < 0 ? in[0] : in[1];
+    return graph_emit(graph, OP_neg, &in[1], 1, NULL, "loss.penalty", node->span);
+}
+
+int loss_penalty(RowLoss *loss, int value, bool as_row, int depth) {
+    const Node node = *graph_producer(loss->graph, value);
+    const TermKind kind = term_kind(loss, value, depth);
+    const bool scales = node.op == OP_mul || node.op == OP_div;
+    int in[2] = {-1, -1};
+    if (kind != TERM_LINEAR) return kind == TERM_WHOLE ? value : -1;
+    for (int i = 0; i < node.nin; i++)
+        in[i] = scales && !loss->depends[node.in[i]] ? node.in[i] : loss_penalty(loss, node.in[i], as_row, depth + 1);
+    if (node.op == OP_add || node.op == OP_sub) return join_terms(loss->graph, &node, in);
+    if (in[0] < 0 || (scales && in[1] < 0)) return -1;
+    const int term = graph_emit(loss->graph, node.op, in, node.nin, NULL, "loss.penalty", node.span);
+    return as_row ? scale_to_row(loss, &node, term) : term;
+}
+
+bool penalty_is_there(const RowLoss *loss, int penalty) {
+    if (penalty >= 0) return true;
+    diag_error(loss->diags, loss->asked->metric[METRIC_PENALTY],
+               "penalty is what no data goes into, and the loss of net %s has no such term", loss->graph->name);
+    diag_hint(loss->diags, "loss mse(y, label) + 0.001 * sum(square(w)); the weight_decay of an optimizer is no part of a loss");
+    return false;
+}
+
+/* Of a step: as it stands in the loss of a batch. */
+static bool report_penalty(Graph *graph, const LossRows *asked, int value, Diags *diags) {
+    const Span span = asked->metric[METRIC_PENALTY];
+    RowLoss loss = row_loss(graph, asked, diags);
+    const int penalty = loss_penalty(&loss, value, false, 0);
+    if (!penalty_is_there(&loss, penalty)) return false;
+    vec_push(graph->arena, &graph->reports, ((Report){.name = metric_name[METRIC_PENALTY], .value = penalty, .whole = true, .span = span}));
+    return true;
+}
+
 bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
     diag_error(loss->diags, graph_producer(loss->graph, loss->graph->loss)->span, "%s", what);
     diag_note(loss->diags, loss->asked->span, "%s", why);
@@ -123,13 +174,8 @@ bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
 }
 
 bool loss_rows_apply(Graph *graph, const LossRows *asked, Diags *diags) {
-    switch (asked->use) {
-    case LOSS_AS_WRITTEN:
-        return true;
-    case LOSS_WEIGHED:
-        return rows_weigh(graph, asked, diags);
-    case LOSS_REPORTED:
-        return rows_report(graph, asked, diags);
-    }
-    return false;
+    const int written = graph->loss;
+    if (asked->use == LOSS_REPORTED) return rows_report(graph, asked, diags);
+    if (asked->use == LOSS_WEIGHED && !rows_weigh(graph, asked, diags)) return false;
+    return written < 0 || asked->metric[METRIC_PENALTY].line == 0 || report_penalty(graph, asked, written, diags);
 }

@@ -2,8 +2,6 @@
  * each metric that is asked for (ir/metric.h), and `prediction`. */
 #include "compiler/rows.h"
 
-#include <math.h>
-
 /* What the dimensions behind the rows come to: their mean, or their sum. */
 static int reduce_rows(Graph *graph, OpCode op, int value, const char *name, Span span) {
     TensorType type = graph->values.at[value].type;
@@ -20,17 +18,6 @@ static void answers(RowLoss *loss, const Node *node) {
     loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
     loss->target = node->op == OP_mse ? node->in[1] : -1;
     loss->binary = node->op == OP_bce_with_logits ? node->in[1] : -1;
-}
-
-/* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
-static int scale_to_row(RowLoss *loss, const Node *node, int row) {
-    Graph *graph = loss->graph;
-    const int power = -scale_power(loss, node);
-    if (power == 0) return row;
-    const DType dtype = graph->values.at[row].type.dtype;
-    int scale =
-        graph_constant(graph, (TensorType){.dtype = dtype}, NULL, pow((double)graph_batch_rows(graph), power), "loss.batch", node->span);
-    return emit_binary(graph, OP_mul, row, graph_replicate(graph, scale, NULL, node->span), "loss.row", node->span);
 }
 
 /* A loss as one number a row, whose mean (of a sum: whose sum) over the rows it is; -1: it cannot be. */
@@ -120,11 +107,15 @@ static int class_counts(Graph *graph, int logits, int label, int weight, Span sp
     return graph_emit(graph, OP_concat, in, 3, NULL, "counts", span);
 }
 
-/* The sum over the rows that are there of the mean of each row's numbers. */
-static int sum_rows(Graph *graph, int each, int weight, const char *name, Span span) {
-    int row = reduce_rows(graph, OP_mean, each, "metric.row", span);
+/* The sum over the rows that are there of a number a row, or of one that all have. */
+static int sum_weighted(Graph *graph, int row, int weight, const char *name, Span span) {
     int weighted = emit_binary(graph, OP_mul, row, weight, "metric.rows", span);
     return graph_emit(graph, OP_sum, &weighted, 1, NULL, name, span);
+}
+
+/* The sum over the rows that are there of the mean of each row's numbers. */
+static int sum_rows(Graph *graph, int each, int weight, const char *name, Span span) {
+    return sum_weighted(graph, reduce_rows(graph, OP_mean, each, "metric.row", span), weight, name, span);
 }
 /* |prediction - target|, or its square. */
 static int distance(Graph *graph, Metric metric, int prediction, int target, Span span) {
@@ -192,6 +183,7 @@ static bool metric_applies(const RowLoss *loss, Metric metric) {
         diag_hint(loss->diags, "loss cross_entropy(logits, label) of [batch, 2], or bce_with_logits(logit, target) of [batch]");
         return false;
     }
+    if (metric == METRIC_PENALTY) return penalty_is_there(loss, loss->penalty);
     if (loss->label < 0) {
         diag_error(loss->diags, span, "%s is for classes, and the loss of net %s is no cross_entropy of them", name, graph->name);
         diag_hint(loss->diags, "metrics = loss; or loss cross_entropy(logits, label) with class indices as labels");
@@ -211,6 +203,7 @@ static int metric_sums(const RowLoss *loss, Metric metric, int weight, int *coun
     if (metric == METRIC_ACCURACY) return sum_rows(graph, class_right(graph, loss->output, loss->label, span), weight, "accuracy", span);
     if (metric == METRIC_TOP5) return sum_rows(graph, class_near(graph, loss->output, loss->label, span), weight, "top5", span);
     if (metric == METRIC_PERPLEXITY) return graph->loss;
+    if (metric == METRIC_PENALTY) return sum_weighted(graph, loss->penalty, weight, "penalty", span);
     if (metric_scores(metric)) return row_scores(loss, weight, span);
     if (!metric_counts(metric))
         return sum_rows(graph, distance(graph, metric, loss->output, loss->target, span), weight, metric_name[metric], span);
@@ -272,6 +265,7 @@ bool rows_report(Graph *graph, const LossRows *asked, Diags *diags) {
                          "an eval counts each row once, and leaves out those that only fill up a batch");
     TensorType type = graph->values.at[rows].type;
     int weight = weight_input(graph, &type, span);
+    if (asked->metric[METRIC_PENALTY].line > 0) loss.penalty = loss_penalty(&loss, graph->loss, true, 0);
     int weighted = emit_binary(graph, OP_mul, rows, weight, "loss.rows", span);
     const int prediction = asked->prediction >= 0 ? asked->prediction : loss.output;
     graph->loss = graph_emit(graph, OP_sum, &weighted, 1, NULL, "loss.sum", span);

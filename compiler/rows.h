@@ -2,7 +2,7 @@
  *
  *   rows.c         the pass
  *   batch_rows.c   where the rows of a batch are in each value
- *   row_loss.c     the terms of a loss
+ *   row_loss.c     the terms of a loss, and those that no data goes into
  *   row_parts.c    training: batches in parts
  *   row_weights.c  training: the mean over the rows that are there
  *   row_reports.c  evaluation: sums over the rows that are there, and the answers
@@ -36,6 +36,7 @@ typedef struct RowLoss {
     bool reported;     /* a diagnostic says already what is wrong */
     int weight, there; /* training: the weights; 1 and 0 for rows that are there and not, where that is something else; -1: not made yet */
     int nmeans;        /* terms that are divided by the rows of a batch */
+    int penalty;       /* evaluation: loss_penalty of a row, where that is asked for; else -1 */
     int output,
         label, /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
         target, /* of an mse what the answer should be, else -1 */
@@ -53,8 +54,13 @@ TermKind term_kind(RowLoss *loss, int value, int depth);
 bool term_sums(const Node *node); /* of TERM_ROWS: a sum, else a mean */
 int scale_power(const RowLoss *loss,
                 const Node *node); /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
-bool is_each(const Node *node);    /* a loss before its reduction: of rows, for a mean or a sum of its own */
+/* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
+int scale_to_row(const RowLoss *loss, const Node *node, int row);
+bool is_each(const Node *node); /* a loss before its reduction: of rows, for a mean or a sum of its own */
 int losses_each(Graph *graph, const Node *loss, const char *name); /* a cross_entropy or bce_with_logits before its reduction */
+/* What a loss has of terms that no data goes into (TERM_WHOLE), factors before them too: `0.1 * sum(square(w))`. as_row: of a row alone, whose batch is 1. -1: it has none. depth: 0. */
+int loss_penalty(RowLoss *loss, int value, bool as_row, int depth);
+bool penalty_is_there(const RowLoss *loss, int penalty); /* else a diagnostic */
 int weights_for(Graph *graph, int weight, const TensorType *type,
                 Span span); /* weights as a value that multiplies rows of another: the batch, and ones */
 int weight_input(Graph *graph, const TensorType *type, Span span);      /* the input of weights, one a row */

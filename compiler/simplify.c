@@ -258,10 +258,14 @@ void graph_simplify(Graph *graph, int what) {
     if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD)) rewrite(graph, SIMPLIFY_DEAD);
 }
 
-/* A loss that is a state: it is read after the step, when the state is overwritten, so that a copy of it is what is reported. */
-static void copy_loss(Graph *g) {
-    if (g->loss < 0 || graph_producer(g, g->loss)->op != OP_read) return;
-    graph_set_report(g, 0, graph_emit(g, OP_sum, &g->loss, 1, NULL, "loss", graph_producer(g, g->loss)->span));
+/* A loss, or a penalty, that is a state: it is read after the step, when the state is overwritten, so that a copy of it is what is reported. */
+static void copy_reported(Graph *g) {
+    for (int k = 0; k < graph_nreports(g); k++) {
+        const int value = graph_report(g, k);
+        const Node *from = graph_producer(g, value);
+        if (graph_report_whole(g, k) && from->op == OP_read)
+            graph_set_report(g, k, graph_emit(g, OP_sum, &value, 1, NULL, "reported", from->span));
+    }
 }
 
 /* A state that takes the value of another one as it was before the step: a copy, since that one may be overwritten first. */
@@ -287,7 +291,7 @@ bool pass_simplify(Build *b) {
     b->front.lowered = b->front.graph; /* its nodes and values stay: rewriting makes new ones */
     if (b->front.graph.settings.stages > 1) forget_stages(&b->front.graph);
     graph_simplify(&b->front.graph, SIMPLIFY_ALL);
-    copy_loss(&b->front.graph);
+    copy_reported(&b->front.graph);
     copy_written(&b->front.graph);
     return true;
 }

@@ -37,7 +37,7 @@ typedef struct LossRows {
     Span span; /* the block that says so */
     VEC(BatchNumber) numbers;
     int prediction;        /* LOSS_REPORTED: the value that is reported as the prediction; -1: the first operand of the loss */
-    Span metric[NMETRICS]; /* LOSS_REPORTED: where each is asked for; line 0: it is not */
+    Span metric[NMETRICS]; /* where each is asked for; line 0: it is not. Training has METRIC_PENALTY alone */
     Span data;             /* LOSS_REPORTED: where the data is named */
     const char *data_name; /* "npy" */
 } LossRows;

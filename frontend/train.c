@@ -136,15 +136,17 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
-/* metrics = grad_norm, noise_scale; */
+/* metrics = grad_norm, noise_scale, penalty; */
 static bool eval_measures(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"grad_norm", "noise_scale"};
+    enum { NORM, NOISE, PENALTY, NMEASURES };
+    static const char *const names[NMEASURES] = {"grad_norm", "noise_scale", "penalty"};
     const Expr *item = value->kind == EXPR_LIST || value->kind == EXPR_TUPLE ? value->items : value;
     for (; item; item = value == item ? NULL : item->next) {
-        const int which = choice(lower, "metric of a step", item, names, 2);
+        const int which = choice(lower, "metric of a step", item, names, NMEASURES);
         if (which < 0) return false;
-        lower->graph->settings.grad_norm = true;
-        lower->graph->settings.noise_scale |= which == 1;
+        lower->graph->settings.grad_norm |= which != PENALTY;
+        lower->graph->settings.noise_scale |= which == NOISE;
+        if (which == PENALTY) lower->rows.metric[METRIC_PENALTY] = lower_span(lower, item->loc);
     }
     return true;
 }

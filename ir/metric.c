@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const reported_name[1 + NMETRICS] = {"loss",         "accuracy", "top5", "precision", "recall", "f1",        "precision_macro",
-                                                 "recall_macro", "f1_macro", "auc",  "mae",       "rmse",   "perplexity"};
+const char *const reported_name[1 + NMETRICS] = {"loss",         "accuracy", "top5", "precision", "recall", "f1",         "precision_macro",
+                                                 "recall_macro", "f1_macro", "auc",  "mae",       "rmse",   "perplexity", "penalty"};
 const char *const *const metric_name = reported_name + 1;
 
 Metric metric_of(const char *name) {

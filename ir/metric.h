@@ -17,6 +17,7 @@ typedef enum {
     METRIC_MAE,        /* mean |prediction - target| */
     METRIC_RMSE,       /* root of the mean square of the same */
     METRIC_PERPLEXITY, /* exp of the loss */
+    METRIC_PENALTY,    /* what the loss has of terms that no data goes into: as much in each row */
     NMETRICS
 } Metric;
 extern const char *const reported_name[1 + NMETRICS]; /* "loss", and the metrics' names */

@@ -492,10 +492,14 @@ static bool header_agrees(const Plan *plan, Error *error) {
 
 /* A step of training can report norms of its gradients (norms_agree), on every rank. */
 static bool step_agrees(const Graph *graph, Error *error) {
-    static const char *const known[] = {"grad_norm", "replica_norm2"};
-    for (int i = 0; i < graph->reports.n; i++) {
+    static const char *const known[] = {"penalty", "grad_norm", "replica_norm2"};
+    enum { NKNOWN = sizeof known / sizeof *known };
+    int k = 0;
+    for (int i = 0; i < graph->reports.n; i++, k++) {
         const Report *report = &graph->reports.at[i];
-        if (i > 1 || strcmp(report->name, known[i]) != 0) return differ(error, "a training reports %.60s", report->name);
+        while (k < NKNOWN && strcmp(report->name, known[k]) != 0)
+            k++;
+        if (k == NKNOWN) return differ(error, "a training reports %.60s", report->name);
         if (!report->whole) return differ(error, "the report %s is not whole on every rank", report->name);
     }
     return true;

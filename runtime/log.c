@@ -24,7 +24,7 @@ struct RunLog {
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
     int64_t begin_step, last_step;
     double samples_per_s;
-    double grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
+    double penalty, grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
     double signal,
         noise; /* of gradients, averages over the steps looked at: the square of the norm that they would have without noise; the variance of a row's */
 };
@@ -146,7 +146,7 @@ bool log_open(Run *run, Error *error) {
     uint64_t *words = arena_alloc(&run->arena, sizeof *words * (size_t)comm->nprocesses);
     log->pid = arena_alloc(&run->arena, sizeof *log->pid * (size_t)comm->nranks);
     log->local_rank = arena_alloc(&run->arena, sizeof *log->local_rank * (size_t)comm->nranks);
-    if (!comm->table->all_gather_words(comm, (uint64_t)getpid() << 32 | (uint32_t)comm->local_rank, words, error))
+    if (!comm->table->all_gather_words(comm, (uint64_t)getpid() << 32 | (uint32_t)comm->launch_rank, words, error))
         return run->agreed = false;
     for (int r = 0; r < comm->nranks; r++) {
         uint64_t word = words[comm->nprocesses == comm->nranks ? r : 0];
@@ -328,15 +328,17 @@ static bool read_report(Run *run, const char *name, double *number, Error *error
     return true;
 }
 
-/* The norm of the gradients, and what it says beside those of the replicas: McCandlish et al. 2018, appendix A.1. Of R replicas with gradients g_r, whose mean is g, over B rows in all:
+/* The penalty; the norm of the gradients, and what it says beside those of the replicas: McCandlish et al. 2018, appendix A.1. Of R replicas with gradients g_r, whose mean is g, over B rows in all:
  * |g|^2 is on average |G|^2 + V / B and |g_r|^2 is |G|^2 + R V / B. */
-static bool read_norms(Run *run, Error *error) {
+static bool read_reports(Run *run, Error *error) {
     static const double kept = 0.95;
     RunLog *log = run->log;
     const Graph *graph = &run->plan.graph;
     const double replicas = graph->replicas, rows = (double)executor_batch(run->executor);
     double each = NAN;
-    if (!read_report(run, "grad_norm", &log->grad_norm, error) || !read_report(run, "replica_norm2", &each, error)) return false;
+    if (!read_report(run, "penalty", &log->penalty, error) || !read_report(run, "grad_norm", &log->grad_norm, error) ||
+        !read_report(run, "replica_norm2", &each, error))
+        return false;
     if (!isfinite(each)) return true;
     double whole = log->grad_norm * log->grad_norm;
     if (!graph->settings.gradients_mean) whole /= replicas * replicas, each /= replicas;
@@ -362,6 +364,7 @@ static bool write_metrics(Run *run, double loss, double now, Error *error) {
         .n = 4,
         .measured = {
             {"loss", loss}, {"lr", executor_rate(run->executor)}, {"seconds", now - log->begin}, {"samples_per_s", log->samples_per_s}}};
+    if (graph_find_report(executor_graph(run->executor), "penalty") >= 0) record.measured[record.n++] = (Measured){"penalty", log->penalty};
     if (graph_find_report(executor_graph(run->executor), "grad_norm") >= 0)
         record.measured[record.n++] = (Measured){"grad_norm", log->grad_norm};
     if (graph_find_report(executor_graph(run->executor), "replica_norm2") >= 0)
@@ -395,7 +398,7 @@ bool log_step(Run *run, Error *error) {
                 (double)(run->position.global_step - log->last_step) * (double)executor_batch(run->executor) / (now - log->last_at);
         log->last_at = now;
         log->last_step = run->position.global_step;
-        bool ok = read_norms(run, error) && report_losses(run, &text, error);
+        bool ok = read_reports(run, error) && report_losses(run, &text, error);
         log_pause(run);
         if (ok && run->comm->process == 0) say(run, &text);
         ok = ok && write_rank_files(run, error);

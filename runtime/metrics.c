@@ -42,14 +42,21 @@ static void put_json(Text *text, const Record *record) {
 
 static const char places[] = "epoch,step,global_step,eval,rows"; /* of each line */
 
+static void add_column(MetricsFile *file, const char *name) {
+    for (int i = 0; i < file->ncolumns; i++)
+        if (strcmp(file->columns[i], name) == 0) return; /* of steps and of evaluations */
+    file->columns[file->ncolumns++] = name;
+}
+
 static void choose_columns(MetricsFile *file, const Graph *graph, const Evaluation *evaluation) {
     static const char *const always[] = {"loss", "lr", "seconds", "samples_per_s"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
-        file->columns[file->ncolumns++] = always[i];
-    if (graph_find_report(graph, "grad_norm") >= 0) file->columns[file->ncolumns++] = "grad_norm";
-    if (graph_find_report(graph, "replica_norm2") >= 0) file->columns[file->ncolumns++] = "noise_scale";
+        add_column(file, always[i]);
+    if (graph_find_report(graph, "penalty") >= 0) add_column(file, "penalty");
+    if (graph_find_report(graph, "grad_norm") >= 0) add_column(file, "grad_norm");
+    if (graph_find_report(graph, "replica_norm2") >= 0) add_column(file, "noise_scale");
     for (Metric metric = 0; evaluation && metric < NMETRICS; metric++)
-        if (evaluation_has(evaluation, metric_name[metric])) file->columns[file->ncolumns++] = metric_name[metric];
+        if (evaluation_has(evaluation, metric_name[metric])) add_column(file, metric_name[metric]);
 }
 
 static void put_heading(Text *text, const MetricsFile *file) {

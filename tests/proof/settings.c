@@ -142,6 +142,10 @@ Test(settings, of_a_norm_that_is_reported_are_those_of_every_gradient) {
           {"add (%11, %12)", "add (%11, %11)", "grad_norm is another norm than that of all 2 gradients", 0},
           {"sqrt (%13)", "sqrt (%12)", "grad_norm is another norm than that of all 2 gradients", 0},
           {"report grad_norm %14 whole", "report grad_norm %13 whole", "grad_norm is another norm than that of all 2 gradients", 0});
+    static const char both[] = "net n { param w : f32[8] = ones; loss mean(sin(w)); }\n"
+                               "train { optimizer = sgd(lr = 0.5); metrics = penalty, grad_norm; }\n";
+    JUDGE(both, 2, {"report penalty", "report penality", "a training reports penality", 0},
+          {"report penalty", "report grad_norm", "a training reports grad_norm", 0});
     static const char replicas[] =
         "net n { input x : f32[4, 8]; param w : f32[8] = ones; param b : f32[8] = ones; loss mean(x * w + b); }\n"
         "train { data = normal(seed = 1); optimizer = sgd(lr = 0.5); metrics = noise_scale; }\n"

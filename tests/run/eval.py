@@ -270,6 +270,55 @@ class Evaluation(harness.Case):
         self.assertFails(harness.run(harness.compiling(self.write("net.dsl", three), "-o", plan)), 1, "f1 is that of class 1 of two, and here are 3 classes")
         self.assertFails(harness.run(harness.compiling(self.write("net.dsl", three.replace("f1", "auc")), "-o", plan)), 1, "auc is for two classes")
 
+    def test_a_penalty_is_what_no_data_goes_into_once_on_any_ranks(self):
+        """With its signs and factors, of each step and of the eval, whose batches are filled up; w and u are known at the beginning, and saved at the end."""
+        draw, rows, lr = random.Random(8), 23, 0.01
+        x = [[draw.uniform(-1, 1) for _ in range(4)] for _ in range(rows)]
+        y = [draw.uniform(-1, 1) for _ in range(rows)]
+        self.write("d.csv", "".join(",".join(map(repr, [*row, label])) + "\n" for row, label in zip(x, y)))
+        cases = (("mse(p, y) + 0.25 * sum(square(w)) - abs(w[1, 0]) / 8", lambda w, u: sum(v * v for v in w) / 4 - abs(w[1]) / 8),
+                 ("2 * (mse(p, y) - mean(square(w)) * 3)", lambda w, u: -6 * sum(v * v for v in w) / 4), ("u * u - -mse(p, y)", lambda w, u: u * u),
+                 ("u + mse(p, y)", lambda w, u: u), ("mse(p, y) - u", lambda w, u: -u), ("-(u - mse(p, y)) / 4", lambda w, u: -u / 4))
+        for loss, penalty in cases:
+            for ranks, mode, batch, more in ((1, "auto", 6, ""), (3, "auto", 6, ""), (4, "semi_auto", 6, "accumulate = 2;"), (2, "data_parallel", 3, ""), (2, "manual", 3, "")):
+                self.write("net.dsl", """net n(batch = %d) { input x : f64[batch, 4]; input y : f64[batch, 1]; param w : f64[4, 1] = [[0.5], [-1.5], [2.0], [0.25]]; param u : f64[] = 0.75;
+                    p = matmul(x, w); loss %s; }
+                    train { data = csv("d.csv"); optimizer = sgd(lr = %r); epochs = 2; metrics = penalty; %s %s }
+                    eval { every = epoch; batch = 5; data = csv("d.csv"); metrics = loss, penalty; }
+                    parallel { mode = %s; }""" % (batch, loss, lr, more, "last = short;" if ranks == 3 else "", mode))
+                plan = self.compile("net.dsl", "net.plan", "--ranks", ranks)
+                what = "%s, %d ranks, %s" % (loss, ranks, mode)
+                done = self.ok(self.local(plan, ranks, "--metrics", "m.jsonl", "--save", self.path("w.safetensors")))
+                lines = [json.loads(line) for line in self.read("m.jsonl").decode().splitlines()]
+                self.assertAlmostEqual(lines[0]["penalty"], penalty([0.5, -1.5, 2.0, 0.25], 0.75), delta=1e-12, msg=what)
+                self.assertNotEqual(lines[1]["penalty"], lines[0]["penalty"], "before an update")
+                if mode == "manual":
+                    continue  # each rank has parameters of its own
+                ends = self.read("w.safetensors")
+                names = sorted((info["data_offsets"][0], name) for name, info in json.loads(ends[8:8 + struct.unpack("<Q", ends[:8])[0]]).items() if name != "__metadata__")
+                values = struct.unpack("<5d", ends[-40:])
+                w, u = (values[1:], values[0]) if names[0][1] == "u" else (values[:4], values[4])
+                evals = [line for line in lines if "eval" in line]
+                data = sum((sum(a * b for a, b in zip(row, w)) - label) ** 2 for row, label in zip(x, y)) / rows
+                factor = 2 if loss.startswith("2 *") else 1 / 4 if loss.endswith("/ 4") else 1
+                self.assertAlmostEqual(evals[-1]["penalty"], penalty(w, u), delta=1e-12, msg=what)
+                self.assertAlmostEqual(evals[-1]["loss"], factor * data + penalty(w, u), delta=1e-12, msg=what)
+                self.assertRegex(done.out, r"eval: loss is \S+, penalty is \S+ \(23 rows\)")
+                alone = self.ok(self.local(plan, ranks, "--eval", "--load", self.path("w.safetensors"))).out
+                self.assertAlmostEqual(float(re.search(r"penalty is (\S+) ", alone).group(1)), penalty(w, u), delta=1e-12, msg=what)
+        self.ok(self.local(plan, ranks, "--metrics", "m.csv"))
+        self.assertEqual(self.read("m.csv").decode().splitlines()[0], "epoch,step,global_step,eval,rows,loss,lr,seconds,samples_per_s,penalty")
+
+    def test_a_loss_without_a_penalty_has_none_to_report(self):
+        """A factor is no term; neither is what depends on the data."""
+        for loss in "mse(p, y)", "2 * mse(p, y) / u", "mse(p, y) + 0.1 * mean(abs(p))", "sqrt(mse(p, y) + sum(w))":
+            for train, evaluation in (("penalty", "loss"), ("grad_norm", "penalty")):
+                if loss.startswith("sqrt") and evaluation == "penalty":
+                    continue
+                self.write("net.dsl", """net n(batch = 3) { input x : f64[batch, 4]; input y : f64[batch, 1]; param w : f64[4, 1] = ones; param u : f64[] = 2.0; p = matmul(x, w); loss %s; }
+                    train { data = csv("d.csv"); optimizer = sgd(lr = 0.1); metrics = %s; } eval { data = csv("d.csv"); metrics = %s; every = %s; }""" % (loss, train, evaluation, "never" if loss.startswith("sqrt") else "end"))
+                self.assertFails(harness.run(harness.compiling(self.path("net.dsl"), "-o", self.path("net.plan"))), 1, "penalty is what no data goes into, and the loss of net n has no such term\n")
+
     def test_predictions_stand_in_file_order_without_filler(self):
         for ranks, shard in (1, ""), (2, ""), (3, ""), (8, "((2, 2), (2, 2))"):
             plan = self.plan(ranks, shard=shard, batch=10)
