@@ -1,6 +1,7 @@
 /* print: numbers as people read them. */
 #include "runtime/print.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,12 @@ static bool reads_back(const char *text, double number, bool single) {
     return single ? strtof(text, NULL) == (float)number : strtod(text, NULL) == number;
 }
 
-/* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. single: as an f32. */
+/* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. single: as an f32. A decimal of DBL_DIG digits is what the number
+ * nearest to it is rounded to, so that of numbers with as many or fewer the first look finds all, and zeros behind; those next to 0 have fewer digits. */
 static int shortest_digits(double number, bool single, char digits[32], int *exponent) {
     char text[NUMBER_MAX];
-    for (int precision = 0; precision < 17; precision++) {
+    const int sure = number < (single ? (double)FLT_MIN : DBL_MIN) ? 1 : single ? FLT_DIG : DBL_DIG;
+    for (int precision = sure - 1; precision < 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision, number);
         if (precision == 16 || reads_back(text, number, single)) break;
     }

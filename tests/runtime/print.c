@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Known {
@@ -45,6 +46,42 @@ Test(print, numbers_are_pythons_repr) {
         number_print(text, known[i].number);
         cr_expect_str_eq(text, known[i].text);
     }
+}
+
+/* The first of all precisions that reads back. */
+static void check_shortest(double number) {
+    char text[NUMBER_MAX], expected[NUMBER_MAX];
+    for (int precision = 0; precision < 17; precision++) {
+        snprintf(expected, sizeof expected, "%.*e", precision, number);
+        if (strtod(expected, NULL) == number) break;
+    }
+    number_print(text, number);
+    cr_assert_eq(strtod(text, NULL), number, "%s is not %a", text, number);
+    size_t n = 0, most = 0;
+    for (const char *at = text, *begin = text + strspn(text, "-0."); *at && *at != 'e'; at++)
+        n += at >= begin && *at != '.';
+    for (const char *end = strchr(text, 'e') ? strchr(text, 'e') : text + strlen(text);
+         end > text && (end[-1] == '0' || end[-1] == '.') && n > 1; end--)
+        n -= end[-1] == '0';
+    for (const char *at = expected; *at && *at != 'e'; at++)
+        most += *at >= '0' && *at <= '9';
+    cr_assert_leq(n, most, "%s has %zu digits, %s has %zu", text, n, expected, most);
+}
+
+Test(print, digits_are_as_few_as_read_back) {
+    uint64_t seed = 7;
+    for (int i = 0; i < 20000; i++) {
+        double number;
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = seed >> 1 ^ seed << 40;
+        if (i % 4 == 1) bits &= ~UINT64_C(0) << (i / 4 % 50);     /* few bits */
+        if (i % 4 == 2) bits = bits >> 12 & bits >> (i / 4 % 52); /* next to 0 */
+        memcpy(&number, &bits, sizeof number);
+        if (i % 4 == 3) number = (double)(int64_t)(bits % 2000000) * (i % 8 == 3 ? 1e-6 : 1e-11);
+        if (isfinite(number) && number != 0) check_shortest(fabs(number));
+    }
+    for (int exponent = -1074; exponent < 1024; exponent++) /* above them numbers are twice as far apart as below */
+        check_shortest(ldexp(1, exponent));
 }
 
 Test(print, all_digits_are_the_shortest_that_read_back_as_the_type) {
