@@ -169,6 +169,20 @@ for epoch in range(%d):
                 their, = self.theirs("import numpy, %s\n%stexts = %r\n%s\nprint(*numpy.ravel(values).tolist(), sep='\\n')\n" % (module, "from transformers import BertTokenizer\n" if texts else "", REVIEWS, left))
                 self.assertEqual(list(ours), numbers(their), right)
 
+    def test_the_line_for_parquet_writes_what_prun_reads(self):
+        """docs/training.md's, as it stands there."""
+        if not has("numpy", "pandas", "pyarrow"):
+            self.skipTest("needs pandas with pyarrow")
+        line = re.search(r'(?m)^    python3 -c "(.*read_parquet.*)"$', Page("training.md").text)[1]
+        columns = {"a": [0.5, 1.25, -3.0], "other": ["x", "y", "z"], "b": [7.0, 8.0, 1e-3], "label": [2, 0, 1]}
+        self.ok(run([peer(), "-c", "import pandas; pandas.DataFrame(%r).to_parquet('d.parquet')" % columns], cwd=self.folder))
+        self.ok(run([peer(), "-c", line], cwd=self.folder))
+        self.net("parquet", """net n(batch = 3) { input x : f32[batch, 2]; input label : i32[batch]; param w : f32[1] = ones; seen = x + reshape(cast(label, to = f32), shape = [batch, 1]) * 10; loss mean(seen * w); }
+            train { data = npy(x = "x.npy", label = "label.npy"); optimizer = sgd(lr = 1e-30); steps = 0; }
+            eval { every = never; predict = seen; data = npy(x = "x.npy", label = "label.npy"); }""", "--predict", self.path("seen.npy"), ranks=1)
+        seen = harness.struct.unpack("<6f", self.read("seen.npy")[128:])
+        self.assertClose(seen, [20.5, 27, 1.25, 8, 7, 10.001], relative=1e-6)
+
     CHANGED = """import numpy, torch
 from PIL import Image
 from torchvision.datasets import ImageFolder
