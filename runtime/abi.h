@@ -33,7 +33,7 @@ typedef struct AbiMember {
     M(Transfer, from) M(Transfer, to) M(Transfer, name) M(CommCounters, sent_bytes) M(CommCounters, received_bytes) M(CommCounters, messages)                   \
     M(CommTable, name) M(CommTable, prepare) M(CommTable, start) M(CommTable, wait) M(CommTable, barrier) M(CommTable, broadcast)                               \
     M(CommTable, all_gather_words) M(CommTable, gather_text) M(CommTable, overdue) M(CommTable, abort) M(CommTable, destroy) M(CommTable, alloc) M(CommTable, free) M(Comm, table)    \
-    M(Comm, nranks) M(Comm, nprocesses) M(Comm, process) M(Comm, ndriven) M(Comm, first_driven) M(Comm, local_rank) M(Comm, nlocal) M(Comm, node_first)         \
+    M(Comm, nranks) M(Comm, nprocesses) M(Comm, process) M(Comm, ndriven) M(Comm, first_driven) M(Comm, local_rank) M(Comm, nlocal) M(Comm, launch_rank) M(Comm, node_first)         \
     M(Comm, node) M(Comm, timeout_s) M(Comm, counters) M(Comm, transport) M(Comm, place) M(Comm, device) M(Comm, captures)                 \
     M(CommPlace, step) M(CommPlace, doing) M(CommPlace, program) M(CommPlace, at) M(CommPlace, request) M(CommPlace, broken)
 /* clang-format on */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -139,11 +140,47 @@ static void resume_latest(RunOptions *options, int restart) {
     arena_finish(&arena);
 }
 
+/* Of the ranks that a plan is for, as its first lines say; 0: it cannot be read, which is said when it is. */
+static int ranks_of_plan(const char *path) {
+    struct stat about;
+    char *line = NULL;
+    size_t room = 0;
+    int ranks = 0;
+    FILE *file = path && stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "r") : NULL;
+    while (file && ranks == 0 && getline(&line, &room, file) > 0)
+        if (strncmp(line, "ranks ", 6) == 0)
+            ranks = atoi(line + 6);
+        else if (strncmp(line, "graph ", 6) == 0)
+            break;
+    free(line);
+    if (file) fclose(file);
+    return ranks;
+}
+
+bool launch_fits(const RunOptions *options, int nranks, const char *started, Error *error) {
+    const int needs = ranks_of_plan(options->plan);
+    return needs <= 0 || needs == nranks ||
+           error_set(error, EXIT_REJECTED, "this plan is for %d rank%s, %s %d: start %d, or compile the net with pcc --ranks %d", needs,
+                     needs == 1 ? "" : "s", started, nranks, needs, nranks);
+}
+
+/* --nproc and --nnodes. */
+static bool fits_plan(const RunOptions *options) {
+    const LaunchOptions *launch = &options->launch;
+    char started[80] = "--nproc says";
+    Error error = {0};
+    if (launch->nnodes > 1) snprintf(started, sizeof started, "--nnodes %d and --nproc %d make", launch->nnodes, launch->nproc);
+    if (launch_fits(options, launch->nnodes * launch->nproc, started, &error)) return true;
+    fprintf(stderr, "prun: %s\n", error.text);
+    return false;
+}
+
 int launch(RunOptions *options) {
     LaunchOptions *launch = &options->launch;
     const pid_t self = getpid();
     const struct sigaction handler = {.sa_handler = pass_on};
     int code = EXIT_DONE;
+    if (!fits_plan(options)) return EXIT_REJECTED;
     children = calloc((size_t)launch->nproc, sizeof *children);
     if (!children) {
         fprintf(stderr, "prun: no memory for %d ranks\n", launch->nproc);

@@ -1,11 +1,13 @@
 /* resources: what a run takes: its processes and their cores, memory, and the device. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/comm/wire.h"
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
+#include "runtime/launch.h"
 #include "runtime/limits.h"
 #include "runtime/run.h"
 
@@ -32,6 +34,16 @@ int slurm_processes(bool *alone) {
     return meeting_slurm(alone);
 }
 
+/* Of ranks that others have started: as many as the plan is for. The first one of a node says that they are not, before the others end. */
+static bool meets_plan(const RunOptions *options, const Meeting *meeting, Error *error) {
+    char started[80];
+    snprintf(started, sizeof started, "%.60s says", meeting->counts);
+    if (options->launch.nproc > 0 || launch_fits(options, meeting->nranks, started, error)) return true;
+    if (meeting->rank == 0 || meeting->local_rank <= 0) return false;
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    return error_reported(error, EXIT_REJECTED);
+}
+
 static const double fewer_wait_s = 30; /* with --min-ranks: as torchrun waits for the nodes beyond the least */
 
 Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error) {
@@ -39,6 +51,7 @@ Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *
     if (launched_processes() > 1) return comm_job_create(argc, argv, NULL, options->common, error);
     if (options->nranks > 0) return comm_local_create(options->nranks, error);
     if (!meeting_find(&meeting, error)) return error->text[0] ? NULL : comm_local_create(1, error);
+    if (!meets_plan(options, &meeting, error)) return NULL;
     if (options->nfewer > 0) meeting.timeout_s = fewer_wait_s;
     if (options->launch.start_timeout_s >= 0) meeting.timeout_s = options->launch.start_timeout_s;
     meeting.job = options->launch.job ? options->launch.job : "";

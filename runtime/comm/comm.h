@@ -83,7 +83,8 @@ struct Comm {
     int ndriven;             /* ranks that this process drives */
     int first_driven;        /* they are first_driven .. first_driven + ndriven - 1 */
     int local_rank, nlocal;  /* on this node */
-    int node_first;          /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
+    int launch_rank; /* LOCAL_RANK: of this process among those that one launch has started here; its local_rank where nobody says */
+    int node_first;  /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
     char node[256];
     double timeout_s;       /* PRUN_TIMEOUT: how long a rank waits for others, 0: for ever; of several processes */
     CommCounters *counters; /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */

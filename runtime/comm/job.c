@@ -290,7 +290,7 @@ static bool options_read(Options *options, double *timeout_s, Error *error) {
     return true;
 }
 
-/* Fills node, its numbers, processes, and local_rank, nlocal of the machine as it is. */
+/* Fills node, its numbers, processes, and local_rank, nlocal of the machine as it is, launch_rank where no launcher has said it. */
 static bool nodes_find(JobComm *job, const Options *options, Error *error) {
     Comm *comm = &job->comm;
     const size_t n = (size_t)comm->nranks;
@@ -314,6 +314,7 @@ static bool nodes_find(JobComm *job, const Options *options, Error *error) {
         job->node.rank[job->node.n++] = i;
     }
     if (ok) comm->node_first = job->node.rank[0];
+    if (comm->launch_rank < 0) comm->launch_rank = comm->local_rank;
     return ok;
 }
 
@@ -380,6 +381,7 @@ Comm *comm_job_create(int *argc, char ***argv, const Meeting *meeting, const Com
     }
     job->comm = (Comm){.table = &job_table,
                        .ndriven = 1,
+                       .launch_rank = meeting ? meeting->local_rank : -1,
                        .counters = &job->counters,
                        .timeout_s = 600,
                        .place = &job->comm.own_place,

@@ -54,6 +54,11 @@ static bool number_of(const char *name, long least, long most, int *value, Error
     return true;
 }
 
+/* LOCAL_RANK, or what it is called; -1: nobody says. */
+static bool local_of(const char *name, Meeting *meeting, Error *error) {
+    return !getenv(name) || number_of(name, 0, MAX_RANKS - 1, &meeting->local_rank, error);
+}
+
 /* The first of "node[01-04,07],other": node01. */
 static void first_host(const char *list, char *host, size_t n) {
     const size_t plain = strcspn(list, ",[");
@@ -83,8 +88,10 @@ static bool find_slurm(Meeting *meeting, Error *error) {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     const char *nodes = getenv("SLURM_STEP_NODELIST"), *address = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     int job = 0, step = 0;
-    if (!number_of("SLURM_PROCID", 0, MAX_RANKS - 1, &meeting->rank, error) || !number_of(tasks, 1, MAX_RANKS, &meeting->nranks, error))
+    if (!number_of("SLURM_PROCID", 0, MAX_RANKS - 1, &meeting->rank, error) || !number_of(tasks, 1, MAX_RANKS, &meeting->nranks, error) ||
+        !local_of("SLURM_LOCALID", meeting, error))
         return false;
+    meeting->counts = tasks;
     if (!nodes) nodes = getenv("SLURM_NODELIST");
     if (!nodes && !address)
         return error_set(error, EXIT_USAGE, "Slurm does not say which nodes there are (SLURM_STEP_NODELIST); set MASTER_ADDR");
@@ -103,14 +110,14 @@ bool meeting_find(Meeting *meeting, Error *error) {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
     int there = 0;
     error->text[0] = '\0';
-    *meeting = (Meeting){.timeout_s = 300, .job = "", .listening = -1};
+    *meeting = (Meeting){.timeout_s = 300, .job = "", .listening = -1, .local_rank = -1, .counts = "WORLD_SIZE"};
     for (size_t i = 0; i < 4; i++)
         there += getenv(names[i]) != NULL;
     if (getenv("RANK") && there == 4) {
         snprintf(meeting->address, sizeof meeting->address, "%s", getenv("MASTER_ADDR"));
         bool ok = number_of("WORLD_SIZE", 1, MAX_RANKS, &meeting->nranks, error) &&
                   number_of("RANK", 0, meeting->nranks - 1, &meeting->rank, error) &&
-                  number_of("MASTER_PORT", 1, 65535, &meeting->port, error);
+                  number_of("MASTER_PORT", 1, 65535, &meeting->port, error) && local_of("LOCAL_RANK", meeting, error);
         return ok && meeting->nranks > 1;
     }
     if (!is_slurm_step()) return false;

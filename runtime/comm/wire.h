@@ -48,8 +48,10 @@ typedef struct Meeting {
     int rank, nranks;
     char address[256];
     int port;
-    double timeout_s; /* until all are there, 0: for ever */
-    const int *fewer; /* of rank 0: with how many ranks the job goes on where not all are there by then, in falling order */
+    int local_rank;     /* among the ranks that one launch has started on this node, -1: nobody says */
+    const char *counts; /* the variable that says nranks */
+    double timeout_s;   /* until all are there, 0: for ever */
+    const int *fewer;   /* of rank 0: with how many ranks the job goes on where not all are there by then, in falling order */
     int nfewer;
     const char *job;   /* what the job is called, "": nothing */
     Launcher launcher; /* which ends ranks that do not end by themselves */

@@ -808,6 +808,15 @@ seed(script("eval", "runtime/prun", "Evaluation.test_the_area_under_a_curve_coun
      ("equal scores of two classes count half", "metric_area", "of_0[up_to] <= of_1[i]", "of_0[up_to] < of_1[i]"),
      ("rows that fill up a batch have no score", "add_scores", "element_at(part.data, part.type->dtype, i + 2) > 0", "i >= 0"),
      ("a replica's scores are added once", "gather_scores", "i >= counts[p] ||", "i > counts[p] ||"))
+seed(script("eval", "compiler/pcc", "Evaluation.test_a_penalty_is_what_no_data_goes_into_once_on_any_ranks"),
+     ("a penalty that is taken off counts below 0", "join_terms", 'return graph_emit(graph, OP_neg, &in[1], 1, NULL, "loss.penalty", node->span);', "return in[1];"),
+     ("what multiplies a loss multiplies its penalty", "loss_penalty", 'graph_emit(loss->graph, node.op, in, node.nin, NULL, "loss.penalty", node.span)', "in[scales && !loss->depends[node.in[0]]]"),
+     ("a penalty that is a state is the one before the update", "copy_reported", "from->op == OP_read", "false"))
+seed(script("launch", "runtime/prun", "Launch.test_another_number_of_ranks_than_the_plans_is_said_before_any_is_waited_for", "Launch.test_local_ranks_are_those_of_a_launch"),
+     ("ranks are compared with the plan's before any is waited for", "launch_fits", "needs == nranks", "true"),
+     ("local ranks are those of a launch", "nodes_find", "comm->launch_rank < 0", "true"))
+seed(unit("runtime", "print"),
+     ("numbers next to 0 have fewer digits", "shortest_digits", "number < (single ? (double)FLT_MIN : DBL_MIN)", "false"))
 seed(unit("runtime", "sampler"),
      ("uneven = pad fills the shares of an epoch up", "sampler_even", "sampler->rows + sampler->world - odd", "sampler->rows + odd"))
 seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_are_the_same_on_any_ranks_and_others_in_each_epoch"),

@@ -95,10 +95,10 @@ class Launch(Case):
             self.assertFails(alone, 3, r"^prun: port %d, where the ranks are to meet \(MASTER_PORT\): it is taken by another process\n$" % port)
 
     def test_a_rank_of_another_job_is_refused_and_this_one_goes_on(self):
-        plan, port = self.plan(2), free_port()
+        plan, four, port = self.plan(2), self.plan(4, name="four.plan"), free_port()
         settings = lambda rank, size: {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
         first = started([harness.prun, plan], self, env=settings(0, 2), cwd=self.folder)
-        stranger = run([harness.prun, plan], cwd=self.folder, env=settings(3, 4))
+        stranger = run([harness.prun, four], cwd=self.folder, env=settings(3, 4))
         self.assertFails(stranger, 3, r"^prun: rank 3 is refused at localhost:\d+: its job has another number of ranks")
         stranger = run([harness.prun, "--job", "another", plan], cwd=self.folder, env=settings(1, 2))
         self.assertFails(stranger, 3, r"^prun: rank 1 is refused at localhost:\d+: the job that meets there is called '', this one 'another' \(--job\)\n$")
@@ -290,8 +290,41 @@ class Launch(Case):
 
     def test_a_mistake_is_not_made_again(self):
         result = self.nproc(self.plan(2), 3, "--max-restarts", 5)
-        self.assertFails(result, 1, "this plan is for 2 ranks, 3 were started")
-        self.assertNotIn("restart", result.err)
+        self.assertFails(result, 1, "^prun: this plan is for 2 ranks, --nproc says 3: start 2, or compile the net with pcc --ranks 3\n$")
+
+    def test_another_number_of_ranks_than_the_plans_is_said_before_any_is_waited_for(self):
+        """Once a node where launchers say who is first there, else by each rank; none of the others is there."""
+        plan, port = self.plan(2), free_port()
+        meeting, job = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}, {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "localhost"}
+        said = "^prun: this plan is for 2 ranks, %s: start 2, or compile the net with pcc --ranks %d\n$"
+        for env, who, ranks in (({"RANK": "0", "WORLD_SIZE": "3", **meeting}, "WORLD_SIZE says 3", 3), ({"RANK": "1", "WORLD_SIZE": "3", **meeting}, "WORLD_SIZE says 3", 3),
+                                ({"RANK": "4", "WORLD_SIZE": "8", "LOCAL_RANK": "0", **meeting}, "WORLD_SIZE says 8", 8), ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", **meeting}, "", 8),
+                                ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", **job}, "SLURM_NTASKS says 4", 4),
+                                ({"SLURM_PROCID": "2", "SLURM_LOCALID": "2", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "4", **job}, "", 4)):
+            with self.subTest(env=env):
+                began = time.monotonic()
+                result = run([harness.prun, "--start-timeout", 1, plan], env=env)
+                self.assertEqual((result.code, result.out), (1, ""), result)
+                self.assertRegex(result.err, said % (who, ranks) if who else "^$")
+                self.assertLess(time.monotonic() - began, ENDS_S)
+        began = time.monotonic()
+        self.assertFails(run(self.node(plan, port, 0, "--start-timeout", 1), cwd=self.folder), 1, said % ("--nnodes 2 and --nproc 2 make 4", 4))
+        self.assertLess(time.monotonic() - began, ENDS_S)
+
+    def test_local_ranks_are_those_of_a_launch(self):
+        """torchrun's: two launches on one machine count from 0 each; and what the environment says holds."""
+        plan, port = self.plan(4, ("steps     = 20;", 'steps = 1; log "{rank} {local_rank}" on all;')), free_port()
+        local = lambda out: dict(re.findall(r"(?m)^(\d) (\d)$", out))
+        first, second = (started(self.node(plan, port, number), self, cwd=self.folder) for number in (0, 1))
+        out = first.communicate(timeout=harness.TIMEOUT)[0].decode()
+        self.assertEqual((second.wait(harness.TIMEOUT), local(out)), (0, {"0": "0", "1": "1", "2": "0", "3": "1"}))
+        numbers, meeting = "2031", {"WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+        slurm = {"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost"}
+        for said in (lambda rank: {"RANK": str(rank), "LOCAL_RANK": numbers[rank], **meeting}), (lambda rank: {"SLURM_PROCID": str(rank), "SLURM_LOCALID": numbers[rank], **slurm}):
+            ended = [job.communicate(timeout=harness.TIMEOUT) for job in self.processes(plan, 4, said)]
+            self.assertEqual(local(ended[0][0].decode()), dict(zip("0123", numbers)), str(ended))
+        self.assertEqual(local(self.ok(self.nproc(plan, 4)).out), dict(zip("0123", "0123")))
+        self.assertFails(run([harness.prun, plan], env={"RANK": "0", "LOCAL_RANK": "first", **meeting}), 2, "^prun: LOCAL_RANK=first: a number from 0 to ")
 
     def test_usage(self):
         for options, said in ((("--nproc", 2, "--ranks", 2), "--ranks puts all ranks in one process: leave out --nproc"),
