@@ -4,11 +4,12 @@
  * when source and target agree in the digits that both use: then the needers that hold one own the piece, else all needers do; a piece of n
  * cells is divided among its owners in ascending order (ir/box.c). So what a rank receives and sends are sums, over sets of pieces, of shares
  * that depend on n and on the rank's position alone. Each such set is a product over the dimensions: all combinations of certain parts of
- * dimension 0 with certain ones of dimension 1, and so on. Per dimension few different lengths occur; they are counted once for every
- * class of ranks (Table), then multiplied out. */
-#include <stdlib.h>
+ * dimension 0 with certain ones of dimension 1, and so on. Per dimension few different lengths occur; they are counted for every class of ranks (Table), and most classes
+ * have the same ones (Pattern). Ranks with the same patterns in all tables differ in their positions alone, and none of them has more than one would have whose positions are the first: so
+ * that is counted once for each combination of patterns, and ranks are looked at only where it is more than what was found so far. */
 #include <string.h>
 
+#include "ir/map.h"
 #include "strategies/pair.h"
 
 /* Digits in descending order of strides. */
@@ -16,13 +17,6 @@ typedef struct DigitList {
     int n;
     Digit at[MAX_DIGITS];
 } DigitList;
-
-static int only(const DigitList *digits, int rank) {
-    int kept = 0;
-    for (int i = 0; i < digits->n; i++)
-        kept += digit_of(digits->at[i], rank) * digits->at[i].stride;
-    return kept;
-}
 
 static int64_t combinations(const DigitList *digits) {
     int64_t product = 1;
@@ -60,136 +54,171 @@ static int64_t positions_below(const DigitList *digits, const bool *moves, int r
     return count;
 }
 
-/* Where a part of the source and one of the target meet in a dimension: both as rank numbers that have their digits alone. */
-typedef struct Meeting {
-    int source, target;
-    int64_t length;
-} Meeting;
-
-/* How often each length occurs in a class of meetings. */
+/* What one dimension does to a set of pieces: their lengths, ascending, and how often each occurs. */
 typedef struct LengthCount {
-    int a, b; /* the class */
     int64_t length, count;
 } LengthCount;
-
-/* The classes of the meetings of one dimension, ascending. */
-typedef struct Table {
-    LengthCount *at;
+typedef struct Pattern {
     int n;
-    DigitList a, b; /* which digits of a rank name its class */
-} Table;
+    const LengthCount *at;
+} Pattern;
 
 typedef enum {
     OF_NEEDED,        /* by the target's part: all parts of the source that a rank's box meets */
     OF_NEEDED_SHARED, /* those that agree with the rank in the digits that both sides use */
     OF_HELD,          /* by the source's part: the boxes, of the ranks to which a rank may send, that its part meets */
     OF_HELD_SHARED,   /* those of ranks that agree with it in the digits that both sides use */
+    OF_BOTH,          /* by both: what a rank needs and holds itself */
     NTABLES
 } TableKind;
 
+/* A pattern for each class of ranks. The values of some atoms name the class: of the target's part, of the source's. */
+typedef struct Table {
+    int weight[MAX_ATOMS]; /* what a value of an atom adds to the number of the class */
+    int *pattern;          /* per class */
+} Table;
+
 typedef struct Classes {
     const Pair *pair;
+    Arena arena;
     Table table[MAX_NDIM][NTABLES];
+    VEC(Pattern) patterns;
+    Map map;                      /* of patterns */
     DigitList others;             /* not in the target: needers of a piece differ in these */
     bool others_move[MAX_DIGITS]; /* source or summed: a sender's receivers differ in these */
     DigitList free;               /* in neither: owners that hold a term differ in these */
     bool free_move[MAX_DIGITS];   /* summed */
 } Classes;
 
-static int compare_entries(const void *x, const void *y) {
-    const LengthCount *p = x, *q = y;
-    if (p->a != q->a) return p->a < q->a ? -1 : 1;
-    if (p->b != q->b) return p->b < q->b ? -1 : 1;
-    return (p->length > q->length) - (p->length < q->length);
+/* ---- tables */
+
+static int pattern_once(Classes *c, const LengthCount *at, int n) {
+    const size_t bytes = (size_t)n * sizeof *at;
+    const uint64_t hash = hash_bytes(at, bytes);
+    map_each(&c->map, hash, k) if (c->patterns.at[k].n == n && memcmp(c->patterns.at[k].at, at, bytes) == 0) return k;
+    vec_push(&c->arena, &c->patterns, ((Pattern){n, at}));
+    map_add(&c->arena, &c->map, hash, c->patterns.n - 1);
+    return c->patterns.n - 1;
 }
 
-static void *allocate(size_t n, size_t bytes) {
-    void *memory = calloc(n ? n : 1, bytes);
-    if (!memory) abort();
-    return memory;
-}
-
-static void table_fill(Table *table, TableKind kind, const Meeting *meetings, int n) {
-    table->at = allocate((size_t)n, sizeof *table->at);
-    for (int i = 0; i < n; i++) {
-        const Meeting *m = &meetings[i];
-        bool by_target = kind == OF_NEEDED || kind == OF_NEEDED_SHARED;
-        table->at[i] = (LengthCount){.a = only(&table->a, by_target ? m->target : m->source),
-                                     .b = only(&table->b, by_target ? m->source : m->target),
-                                     .length = m->length,
-                                     .count = 1};
+/* Adds a length to *n others, where there is room for one more. */
+static void length_add(LengthCount *at, int *n, int64_t length) {
+    int k = *n;
+    while (k > 0 && at[k - 1].length > length)
+        k--;
+    if (k > 0 && at[k - 1].length == length) {
+        at[k - 1].count++;
+        return;
     }
-    qsort(table->at, (size_t)n, sizeof *table->at, compare_entries);
-    for (int i = 0; i < n; i++) {
-        if (table->n > 0 && compare_entries(&table->at[table->n - 1], &table->at[i]) == 0)
-            table->at[table->n - 1].count++;
-        else
-            table->at[table->n++] = table->at[i];
-    }
+    memmove(at + k + 1, at + k, (size_t)(*n - k) * sizeof *at);
+    at[k] = (LengthCount){length, 1};
+    ++*n;
 }
 
-/* The entries of rank's class: the first, and *n of them. */
-static const LengthCount *table_find(const Table *table, int rank, int *n) {
-    LengthCount key = {.a = only(&table->a, rank), .b = only(&table->b, rank), .length = -1};
-    int low = 0, high = table->n;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (compare_entries(&table->at[middle], &key) < 0)
-            low = middle + 1;
-        else
-            high = middle;
+/* Whether an atom of a side (0: the source's) names classes. */
+static bool names_class(const Pair *pair, TableKind kind, int side, int atom) {
+    switch (kind) {
+    case OF_NEEDED:
+        return side == 1;
+    case OF_NEEDED_SHARED:
+        return side == 1 || pair->in_to[atom];
+    case OF_HELD:
+        return side == 0 || (!pair->in_from[atom] && !pair->is_reduced[atom]);
+    case OF_HELD_SHARED:
+        return side == 0 || !pair->is_reduced[atom];
+    case OF_BOTH:
+    case NTABLES:
+        break;
     }
-    *n = 0;
-    while (low + *n < table->n && table->at[low + *n].a == key.a && table->at[low + *n].b == key.b)
-        ++*n;
-    return table->at + low;
+    return true;
 }
 
-/* The number of part `index` of a dimension: a rank that has its digits, and zeros elsewhere. */
-static int part_number(const Layout *layout, int dim, int64_t index) {
-    const Digit *digits = layout_list(layout, dim);
-    int number = 0;
-    for (int i = layout_count(layout, dim) - 1; i >= 0; i--) {
-        number += (int)(index % digits[i].size) * digits[i].stride;
-        index /= digits[i].size;
+/* Of each part of a dimension the sum of its atoms' values times their weights. */
+static int *part_numbers(Arena *arena, const Pair *pair, const AtomList *list, const int *weight, int nparts) {
+    int *number = arena_alloc(arena, (size_t)nparts * sizeof *number);
+    for (int i = 0, count = 1; i < list->n; i++) {
+        const int size = pair->atom[list->at[i]].size;
+        for (int p = count - 1; p >= 0; p--) /* the last first: parts make room for their pieces */
+            for (int v = size - 1; v >= 0; v--)
+                number[p * size + v] = number[p] + v * weight[list->at[i]];
+        count *= size;
     }
     return number;
 }
 
-/* The meetings of a dimension's parts, which on both sides follow each other. */
-static Meeting *meetings_of(const Pair *pair, int dim, int *n) {
-    int64_t nfrom = layout_split(pair->from, dim), nto = layout_split(pair->to, dim), i = 0, k = 0;
-    Meeting *meetings = allocate((size_t)(nfrom + nto), sizeof *meetings);
+/* Where a part of the source and one of the target meet. */
+typedef struct Meeting {
+    int part[2];
+    bool agree; /* in all atoms that both sides have in this dimension */
+    int64_t length;
+} Meeting;
+
+/* The parts of both sides follow each other. Those without a cell meet none. */
+static Meeting *meetings_of(Classes *c, Arena *arena, int dim, int nparts[2], int *n) {
+    const Pair *pair = c->pair;
+    int weight[MAX_ATOMS] = {0}, *common[2], next = 1;
+    const Range *part[2];
+    for (int i = 0; i < pair->list[0][dim].n; i++)
+        for (int k = 0; k < pair->list[1][dim].n; k++)
+            if (pair->list[0][dim].at[i] == pair->list[1][dim].at[k]) {
+                weight[pair->list[0][dim].at[i]] = next;
+                next *= pair->atom[pair->list[0][dim].at[i]].size;
+            }
+    for (int side = 0; side < 2; side++) {
+        part[side] = ranges_of(arena, side == 0 ? pair->from : pair->to, dim, pair->shape->dim[dim], &nparts[side]);
+        common[side] = part_numbers(arena, pair, &pair->list[side][dim], weight, nparts[side]);
+    }
+    Meeting *meetings = arena_alloc(arena, (size_t)(nparts[0] + nparts[1]) * sizeof *meetings);
     *n = 0;
-    while (i < nfrom && k < nto) {
-        Meeting m = {.source = part_number(pair->from, dim, i), .target = part_number(pair->to, dim, k)};
-        Box source, target;
-        layout_box(pair->from, pair->shape, m.source, &source);
-        layout_box(pair->to, pair->shape, m.target, &target);
-        int64_t begin = source.begin[dim] > target.begin[dim] ? source.begin[dim] : target.begin[dim];
-        int64_t end = source.end[dim] < target.end[dim] ? source.end[dim] : target.end[dim];
-        m.length = end - begin;
-        if (m.length > 0) meetings[(*n)++] = m;
-        bool source_ends = source.end[dim] <= target.end[dim], target_ends = target.end[dim] <= source.end[dim];
-        i += source_ends;
-        k += target_ends;
+    for (int p = 0, q = 0; p < nparts[0] && q < nparts[1];) {
+        const Range a = part[0][p], b = part[1][q];
+        const int64_t length = ranges_common(a, b);
+        if (length > 0) meetings[(*n)++] = (Meeting){{p, q}, common[0][p] == common[1][q], length};
+        p += a.end <= b.end;
+        q += b.end <= a.end;
     }
     return meetings;
+}
+
+static void table_fill(Classes *c, Arena *scratch, int dim, TableKind kind, const int nparts[2], const Meeting *meetings, int n) {
+    const Pair *pair = c->pair;
+    Table *table = &c->table[dim][kind];
+    int weight[MAX_ATOMS] = {0}, *number[2], nclasses = 1;
+    for (int side = 1; side >= 0; side--) { /* what both have is counted of the target */
+        const AtomList *list = &pair->list[side][dim];
+        memset(weight, 0, sizeof weight);
+        for (int i = 0; i < list->n; i++) {
+            const int atom = list->at[i];
+            if (!names_class(pair, kind, side, atom) || table->weight[atom] > 0) continue;
+            table->weight[atom] = weight[atom] = nclasses;
+            nclasses *= pair->atom[atom].size;
+        }
+        number[side] = part_numbers(scratch, pair, list, weight, nparts[side]);
+    }
+    const bool shared = kind == OF_NEEDED_SHARED || kind == OF_HELD_SHARED || kind == OF_BOTH;
+    int *first = arena_alloc(scratch, ((size_t)nclasses + 1) * sizeof *first),
+        *count = arena_alloc(scratch, (size_t)nclasses * sizeof *count);
+    LengthCount *at = arena_alloc(&c->arena, ((size_t)n + 1) * sizeof *at);
+    for (int i = 0; i < n; i++)
+        first[number[0][meetings[i].part[0]] + number[1][meetings[i].part[1]] + 1]++;
+    for (int k = 0; k < nclasses; k++)
+        first[k + 1] += first[k];
+    for (int i = 0; i < n; i++) {
+        const int class = number[0][meetings[i].part[0]] + number[1][meetings[i].part[1]];
+        if (!shared || meetings[i].agree) length_add(at + first[class], &count[class], meetings[i].length);
+    }
+    table->pattern = arena_alloc(&c->arena, (size_t)nclasses * sizeof *table->pattern);
+    for (int k = 0; k < nclasses; k++)
+        table->pattern[k] = pattern_once(c, at + first[k], count[k]);
 }
 
 static void list_add(DigitList *list, Digit digit) {
     list->at[list->n++] = digit;
 }
 
-static bool has_atom(const AtomList *list, int atom) {
-    for (int i = 0; i < list->n; i++)
-        if (list->at[i] == atom) return true;
-    return false;
-}
-
-static void classes_init(Classes *classes, const Pair *pair) {
-    memset(classes, 0, sizeof *classes);
-    classes->pair = pair;
+static void classes_init(Classes *c, const Pair *pair) {
+    *c = (Classes){.pair = pair};
+    arena_init(&c->arena);
     Digit chain[MAX_DIGITS];
     int n = digits_chain(pair->atom, pair->natoms, NULL, 0, pair->nranks, chain);
     for (int i = 0; i < n; i++) {
@@ -201,43 +230,26 @@ static void classes_init(Classes *classes, const Pair *pair) {
             summed = pair->is_reduced[k];
         }
         if (!target) {
-            classes->others_move[classes->others.n] = source || summed;
-            list_add(&classes->others, chain[i]);
+            c->others_move[c->others.n] = source || summed;
+            list_add(&c->others, chain[i]);
         }
         if (!target && !source) {
-            classes->free_move[classes->free.n] = summed;
-            list_add(&classes->free, chain[i]);
+            c->free_move[c->free.n] = summed;
+            list_add(&c->free, chain[i]);
         }
     }
     for (int d = 0; d < pair->shape->ndim; d++) {
-        Table *table = classes->table[d];
-        for (int k = 0; k < pair->natoms; k++) {
-            Digit digit = pair->atom[k];
-            if (has_atom(&pair->list[1][d], k)) {
-                list_add(&table[OF_NEEDED].a, digit);
-                list_add(&table[OF_NEEDED_SHARED].a, digit);
-                if (!pair->in_from[k] && !pair->is_reduced[k]) list_add(&table[OF_HELD].b, digit);
-                if (!pair->is_reduced[k]) list_add(&table[OF_HELD_SHARED].b, digit);
-            }
-            if (has_atom(&pair->list[0][d], k)) {
-                list_add(&table[OF_HELD].a, digit);
-                list_add(&table[OF_HELD_SHARED].a, digit);
-                if (pair->in_to[k]) list_add(&table[OF_NEEDED_SHARED].b, digit);
-            }
-        }
-        int nmeetings;
-        Meeting *meetings = meetings_of(pair, d, &nmeetings);
+        Arena scratch;
+        arena_init(&scratch);
+        int nparts[2], nmeetings;
+        const Meeting *meetings = meetings_of(c, &scratch, d, nparts, &nmeetings);
         for (int kind = 0; kind < NTABLES; kind++)
-            table_fill(&table[kind], (TableKind)kind, meetings, nmeetings);
-        free(meetings);
+            table_fill(c, &scratch, d, (TableKind)kind, nparts, meetings, nmeetings);
+        arena_finish(&scratch);
     }
 }
 
-static void classes_finish(Classes *classes) {
-    for (int d = 0; d < classes->pair->shape->ndim; d++)
-        for (int kind = 0; kind < NTABLES; kind++)
-            free(classes->table[d][kind].at);
-}
+/* ---- what a rank receives and sends */
 
 /* How a piece's cells are shared out: `owners` of them, of which those that count are described by digits, or by one position. */
 typedef struct Sharing {
@@ -254,37 +266,108 @@ static int64_t shares(const Sharing *sharing, int64_t cells) {
     return each * all + positions_below(sharing->digits, sharing->moves, sharing->rank, longer);
 }
 
+/* The numbers of a rank's patterns, by dimension. */
+typedef struct Patterns {
+    int of[MAX_NDIM][NTABLES];
+} Patterns;
+
 /* The sum of the shares in all pieces of a class: products of the lengths of every dimension from `dim` on. */
-static int64_t shares_of(const Classes *classes, TableKind kind, int dim, int64_t cells, const Sharing *sharing) {
-    if (dim == classes->pair->shape->ndim) return shares(sharing, cells);
-    int n;
+static int64_t shares_of(const Classes *c, const Patterns *patterns, TableKind kind, int dim, int64_t cells, const Sharing *sharing) {
+    if (dim == c->pair->shape->ndim) return shares(sharing, cells);
+    const Pattern *pattern = &c->patterns.at[patterns->of[dim][kind]];
     int64_t sum = 0;
-    const LengthCount *entry = table_find(&classes->table[dim][kind], sharing->rank, &n);
-    for (int i = 0; i < n; i++)
-        sum += entry[i].count * shares_of(classes, kind, dim + 1, cells * entry[i].length, sharing);
+    for (int i = 0; i < pattern->n; i++)
+        sum += pattern->at[i].count * shares_of(c, patterns, kind, dim + 1, cells * pattern->at[i].length, sharing);
     return sum;
 }
 
-void classes_max(const Pair *pair, int64_t *received, int64_t *sent) {
-    Classes classes;
-    classes_init(&classes, pair);
-    *received = *sent = 0;
-    for (int rank = 0; rank < pair->nranks; rank++) {
-        Box held, needed, both;
-        layout_box(pair->from, pair->shape, rank, &held);
-        layout_box(pair->to, pair->shape, rank, &needed);
-        int64_t own_cells = box_intersect(&held, &needed, &both) ? box_elements(&both) : 0;
-        Sharing own = {pair->owners, &classes.free, NULL, rank}, by_needers = {pair->needers, &classes.others, NULL, rank},
-                to_holders = {pair->owners, &classes.free, classes.free_move, rank},
-                to_needers = {pair->needers, &classes.others, classes.others_move, rank};
-        int64_t own_share = shares(&own, own_cells);
-        int64_t foreign = shares_of(&classes, OF_NEEDED, 0, 1, &by_needers) - shares_of(&classes, OF_NEEDED_SHARED, 0, 1, &by_needers);
-        int64_t in = box_elements(&needed) + (pair->terms - 2) * own_share + (pair->terms - 1) * foreign;
-        int64_t terms_out = shares_of(&classes, OF_HELD_SHARED, 0, 1, &to_holders) - own_share +
-                            shares_of(&classes, OF_HELD, 0, 1, &to_needers) - shares_of(&classes, OF_HELD_SHARED, 0, 1, &to_needers);
-        int64_t out = terms_out + (pair->needers - 1) * (own_share + foreign);
-        if (in > *received) *received = in;
-        if (out > *sent) *sent = out;
+/* The cells of all of them. */
+static int64_t cells_of(const Classes *c, const Patterns *patterns, TableKind kind) {
+    int64_t cells = 1;
+    for (int d = 0; d < c->pair->shape->ndim; d++) {
+        const Pattern *pattern = &c->patterns.at[patterns->of[d][kind]];
+        int64_t length = 0;
+        for (int i = 0; i < pattern->n; i++)
+            length += pattern->at[i].count * pattern->at[i].length;
+        cells *= length;
     }
-    classes_finish(&classes);
+    return cells;
+}
+
+typedef struct InOut {
+    int64_t in, out;
+} InOut;
+
+/* Of a rank with these patterns, at the positions of `rank`. Of all positions those of rank 0 say the most: whoever is first has the largest shares, and a share of its own is sent to needers as often as it is
+ * not sent to itself. */
+static InOut in_out(const Classes *c, const Patterns *patterns, int rank) {
+    const Pair *pair = c->pair;
+    const Sharing own = {pair->owners, &c->free, NULL, rank}, by_needers = {pair->needers, &c->others, NULL, rank},
+                  to_holders = {pair->owners, &c->free, c->free_move, rank}, to_needers = {pair->needers, &c->others, c->others_move, rank};
+    const int64_t own_share = shares(&own, cells_of(c, patterns, OF_BOTH));
+    const int64_t foreign =
+        shares_of(c, patterns, OF_NEEDED, 0, 1, &by_needers) - shares_of(c, patterns, OF_NEEDED_SHARED, 0, 1, &by_needers);
+    const int64_t terms_out = shares_of(c, patterns, OF_HELD_SHARED, 0, 1, &to_holders) - own_share +
+                              shares_of(c, patterns, OF_HELD, 0, 1, &to_needers) -
+                              shares_of(c, patterns, OF_HELD_SHARED, 0, 1, &to_needers);
+    return (InOut){cells_of(c, patterns, OF_NEEDED) + (pair->terms - 2) * own_share + (pair->terms - 1) * foreign,
+                   terms_out + (pair->needers - 1) * (own_share + foreign)};
+}
+
+/* Ranks with the same patterns, and the most that any of them may receive and send. */
+typedef struct Alike {
+    Patterns patterns;
+    InOut most;
+} Alike;
+
+typedef struct Groups {
+    VEC(Alike *) alike;
+    Map map;
+} Groups;
+
+static const Alike *alike_of(Classes *c, Groups *groups, const Patterns *patterns) {
+    const size_t bytes = (size_t)c->pair->shape->ndim * sizeof *patterns->of;
+    uint64_t hash = 0;
+    for (int d = 0; d < c->pair->shape->ndim; d++)
+        for (int kind = 0; kind < NTABLES; kind++)
+            hash = hash_mix(hash, (uint64_t)patterns->of[d][kind]);
+    map_each(&groups->map, hash, k) if (memcmp(groups->alike.at[k]->patterns.of, patterns->of, bytes) == 0) return groups->alike.at[k];
+    Alike *made = arena_alloc(&c->arena, sizeof *made);
+    memcpy(made->patterns.of, patterns->of, bytes);
+    made->most = in_out(c, patterns, 0);
+    vec_push(&c->arena, &groups->alike, made);
+    map_add(&c->arena, &groups->map, hash, groups->alike.n - 1);
+    return made;
+}
+
+/* Digits that neither side has stay 0, where positions say the most. */
+void classes_max(const Pair *pair, int64_t *received, int64_t *sent) {
+    const int ndim = pair->shape->ndim;
+    Classes c;
+    Groups groups = {0};
+    Patterns patterns = {0};
+    int class[MAX_NDIM][NTABLES] = {0}, value[MAX_ATOMS] = {0}, rank = 0;
+    classes_init(&c, pair);
+    *received = *sent = 0;
+    for (int atom = pair->natoms; atom >= 0;) {
+        for (int d = 0; d < ndim; d++)
+            for (int kind = 0; kind < NTABLES; kind++)
+                patterns.of[d][kind] = c.table[d][kind].pattern[class[d][kind]];
+        const Alike *alike = alike_of(&c, &groups, &patterns);
+        if (alike->most.in > *received || alike->most.out > *sent) {
+            const InOut its = rank == 0 ? alike->most : in_out(&c, &patterns, rank);
+            *received = max64(*received, its.in);
+            *sent = max64(*sent, its.out);
+        }
+        for (atom = pair->natoms - 1; atom >= 0; atom--) { /* the next values of the atoms */
+            const int size = pair->atom[atom].size, step = value[atom] + 1 < size ? 1 : 1 - size;
+            value[atom] += step;
+            rank += step * pair->atom[atom].stride;
+            for (int d = 0; d < ndim; d++)
+                for (int kind = 0; kind < NTABLES; kind++)
+                    class[d][kind] += step * c.table[d][kind].weight[atom];
+            if (step == 1) break;
+        }
+    }
+    arena_finish(&c.arena);
 }

@@ -84,6 +84,16 @@ void classes_max(const Pair *pair, int64_t *received, int64_t *sent);
 
 /* ---- uneven.c */
 
+typedef struct Range {
+    int64_t begin, end;
+} Range;
+static inline int64_t ranges_common(Range a, Range b) {
+    const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
+    return end > begin ? end - begin : 0;
+}
+/* The parts of a dimension of this size without a halo, in the arena: balanced, the first ones one larger, digit by digit. */
+Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *nparts);
+
 /* Of an exchange without sums, in cells. */
 typedef struct UnevenCounts {
     int64_t overlap;        /* the sum over all ranks of what a rank both needs and holds */

@@ -5,10 +5,6 @@
 
 #include "strategies/pair.h"
 
-typedef struct Range {
-    int64_t begin, end;
-} Range;
-
 /* One dimension by the numbers of its parts, which the values of the atoms say. */
 typedef struct Split {
     Range *part[2]; /* of from, of to */
@@ -27,8 +23,7 @@ typedef struct Counter {
 
 /* ---- dimensions */
 
-/* Balanced parts, the first ones one larger, digit by digit. */
-static Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *nparts) {
+Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *nparts) {
     const int n = (int)layout_split(layout, d);
     Range *part = arena_alloc(arena, (size_t)n * sizeof *part);
     part[0] = (Range){0, size};
@@ -48,11 +43,6 @@ static Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size,
     }
     *nparts = n;
     return part;
-}
-
-static int64_t common(Range a, Range b) {
-    const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
-    return end > begin ? end - begin : 0;
 }
 
 /* The values of the atoms of to that from has not, of every part of to. */
@@ -75,7 +65,7 @@ static void fill_sendable(Counter *c, int d) {
         while (first < dim->nparts[1] && dim->part[1][first].end <= dim->part[0][p].begin)
             first++;
         for (int q = first; q < dim->nparts[1] && dim->part[1][q].begin < dim->part[0][p].end; q++)
-            dim->sendable[p * dim->nfixed + fixed[q]] += common(dim->part[0][p], dim->part[1][q]);
+            dim->sendable[p * dim->nfixed + fixed[q]] += ranges_common(dim->part[0][p], dim->part[1][q]);
     }
 }
 
@@ -185,7 +175,7 @@ static void count_rank(Counter *c, Component *component, const Place *place) {
         const Split *dim = &c->dim[component->dim[i]];
         const Range held = dim->part[0][place[i].part[0]], wanted = dim->part[1][place[i].part[1]];
         needed *= wanted.end - wanted.begin;
-        own *= common(held, wanted);
+        own *= ranges_common(held, wanted);
         sendable *= dim->sendable[place[i].part[0] * dim->nfixed + place[i].fixed];
     }
     component->overlap += own;
