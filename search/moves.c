@@ -18,8 +18,8 @@ typedef struct Move {
 
 struct Moves {
     Arena *arena;
-    const Machine *machine;
-    int nranks, nplanned;
+    int nplanned;
+    Steps *steps;
     VEC(MoveLayout *) layouts;
     VEC(Move) moves;
     Map layout_map, move_map;
@@ -27,7 +27,7 @@ struct Moves {
 
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks) {
     Moves *moves = arena_alloc(arena, sizeof *moves);
-    *moves = (Moves){.arena = arena, .machine = machine != NULL ? machine : &machine_cpu, .nranks = nranks};
+    *moves = (Moves){.arena = arena, .steps = steps_create(arena, machine != NULL ? machine : &machine_cpu, nranks)};
     return moves;
 }
 
@@ -86,8 +86,7 @@ MoveSeconds moves_both(Moves *moves, int from, int to, double most) {
         move = &moves->moves.at[moves->moves.n - 1];
     }
     const MoveLayout *a = moves->layouts.at[from], *b = moves->layouts.at[to];
-    move->seconds =
-        redistribute_seconds(&a->layout, &b->layout, &a->type.shape, dtype_bytes[a->type.dtype], moves->nranks, moves->machine, most);
+    move->seconds = redistribute_seconds(moves->steps, &a->layout, &b->layout, &a->type.shape, dtype_bytes[a->type.dtype], most);
     moves->nplanned++;
     move->most = move_seconds(move->seconds) < most ? INFINITY : most;
     return move->seconds;

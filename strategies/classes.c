@@ -9,7 +9,6 @@
  * that is counted once for each combination of patterns, and ranks are looked at only where it is more than what was found so far. */
 #include <string.h>
 
-#include "ir/map.h"
 #include "strategies/pair.h"
 
 /* Digits in descending order of strides. */

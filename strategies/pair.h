@@ -6,6 +6,7 @@
  * has the same size: sums over all ranks are products over classes of linked atoms. Everything else is enumerated over the values of the
  * atoms that occur, never over ranks that differ in none of them. */
 #pragma once
+#include "ir/map.h"
 #include "strategies/strategies.h"
 
 static inline int64_t max64(int64_t a, int64_t b) {
@@ -116,6 +117,20 @@ bool messages_count(const Machine *machine, const Pair *pair, Links *links);
 
 /* The latencies of a rank's messages, one after another. */
 double links_latency(const Machine *machine, Links links);
+
+/* ---- steps.c */
+
+struct Steps {
+    Arena *arena;
+    const Machine *machine;
+    int nranks;
+    VEC(const Layout *) layouts;
+    VEC(struct CountedStep *) counted;
+    Map layout_map, counted_map;
+};
+/* As step_links and traffic_step. */
+StepLinks steps_links(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape);
+void steps_traffic(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, Traffic *received, Traffic *sent);
 
 /* ---- halo.c */
 

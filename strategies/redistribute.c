@@ -24,8 +24,21 @@ typedef struct Task {
     const Shape *shape;
     int dtype_bytes, nranks;
     const Machine *machine;
-    double most; /* seconds: what takes more is not planned */
+    double most;  /* seconds: what takes more is not planned */
+    Steps *steps; /* what has been counted; NULL: nothing is remembered */
 } Task;
+
+static StepLinks task_links(const Task *task, CommKind kind, const Layout *from, const Layout *to) {
+    if (task->steps != NULL) return steps_links(task->steps, kind, from, to, task->shape);
+    return step_links(task->machine, kind, from, to, task->shape, task->nranks);
+}
+
+static void task_traffic(const Task *task, CommKind kind, const Layout *from, const Layout *to, Traffic *received, Traffic *sent) {
+    if (task->steps != NULL)
+        steps_traffic(task->steps, kind, from, to, task->shape, received, sent);
+    else
+        traffic_step(kind, from, to, task->shape, task->nranks, received, sent);
+}
 
 /* ---- plans under construction: their steps, what is received in all, and the seconds */
 
@@ -67,7 +80,7 @@ static int64_t least_received(const Task *task, const Layout *from, const Layout
 /* Adds a step and what it takes; known: its messages, or NULL. False: the plan takes more than `most` seconds, and what it takes is not known. */
 static bool add_step(const Task *task, double most, Conversion *plan, CommKind kind, const Layout *to, const StepLinks *known) {
     const Layout *from = plan_end(task, plan);
-    const StepLinks links = known != NULL ? *known : step_links(task->machine, kind, from, to, task->shape, task->nranks);
+    const StepLinks links = known != NULL ? *known : task_links(task, kind, from, to);
     const double second = (double)task->dtype_bytes / links.bytes_per_s; /* of an element */
     Traffic received, sent;
     plan->step[plan->nsteps++] = (ConversionStep){.kind = kind, .to = *to};
@@ -75,7 +88,7 @@ static bool add_step(const Task *task, double most, Conversion *plan, CommKind k
     plan->seconds.messages_s += links.messages_s;
     if (plan_seconds(plan) > most) return false;
     if (kind == COMM_EXCHANGE && plan_seconds(plan) + second * (double)least_received(task, from, to) > most) return false;
-    traffic_step(kind, from, to, task->shape, task->nranks, &received, &sent);
+    task_traffic(task, kind, from, to, &received, &sent);
     plan->received.total += received.total;
     plan->seconds.bytes_s += second * (double)max64(received.max, sent.max);
     return plan_seconds(plan) <= most;
@@ -280,12 +293,12 @@ static Direct direct_of(const Task *task, const Rest *rest) {
     if (collective && rest->nsummed > 0) {
         Traffic bound, received, sent;
         traffic_bound(from, to, task->shape, task->nranks, &bound);
-        traffic_step(direct.kind, from, to, task->shape, task->nranks, &received, &sent);
+        task_traffic(task, direct.kind, from, to, &received, &sent);
         if (received.total > bound.total) direct.kind = COMM_EXCHANGE;
     } else if (!collective) {
         direct.kind = COMM_EXCHANGE;
     }
-    direct.links = step_links(task->machine, direct.kind, from, to, task->shape, task->nranks);
+    direct.links = task_links(task, direct.kind, from, to);
     if (!collective && rest->nsummed == 0 && direct.links.messages == 0 && traffic_exchange(from, to, task->shape, task->nranks) == 0)
         direct.kind = COMM_STRIDED_SLICE;
     return direct;
@@ -522,7 +535,7 @@ static bool redistribute_pinned(const Task *task, RedistributePolicy policy, Con
 
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why) {
-    Task task = {from, to, shape, dtype_bytes, nranks, machine ? machine : &machine_cpu, INFINITY};
+    Task task = {from, to, shape, dtype_bytes, nranks, machine ? machine : &machine_cpu, INFINITY, NULL};
     const Order *order;
     Pair pair;
     memset(conversion, 0, sizeof *conversion);
@@ -553,15 +566,14 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
     return true;
 }
 
-MoveSeconds redistribute_seconds(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks,
-                                 const Machine *machine, double most) {
-    const Task task = {from, to, shape, dtype_bytes, nranks, machine ? machine : &machine_cpu, most};
+MoveSeconds redistribute_seconds(Steps *steps, const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, double most) {
+    const Task task = {from, to, shape, dtype_bytes, steps->nranks, steps->machine, most, steps};
     Digit summed[MAX_DIGITS];
     Reduction kind;
     Conversion plan;
     assert(from->order == NULL && to->order == NULL && !pinned(from, to));
     if (layout_summed(from, to, summed, &kind) < 0) return (MoveSeconds){.bytes_s = INFINITY};
     plan_begin(&plan);
-    if (layout_same(from, to, shape, nranks)) return (MoveSeconds){0};
+    if (layout_same(from, to, shape, steps->nranks)) return (MoveSeconds){0};
     return plan_natural(&task, REDISTRIBUTE_AUTO, &plan) ? plan.seconds : (MoveSeconds){.bytes_s = most};
 }

@@ -113,10 +113,12 @@ typedef struct Conversion {
  * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why);
+/* What single steps take on a machine and a number of ranks, remembered from one conversion to the next; in the arena. */
+typedef struct Steps Steps;
+Steps *steps_create(Arena *arena, const Machine *machine, int nranks);
 /* The seconds of what redistribute plans with policy auto, for layouts in the natural order; at least `most` where it takes as much, which is known sooner. INFINITY where nothing
  * can be planned. */
-MoveSeconds redistribute_seconds(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks,
-                                 const Machine *machine, double most);
+MoveSeconds redistribute_seconds(Steps *steps, const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, double most);
 /* ---------------------------------------------------------------- links.c */
 
 /* What the messages of one step take, and the links. machine NULL: machine_cpu. */

@@ -148,10 +148,11 @@ typedef struct Component {
     int64_t ranks;   /* that differ in its atoms */
     int64_t overlap; /* the sum over these */
     Front needed, sendable;
+    int64_t last[3]; /* needed, sendable and overlap of the rank before, which mostly are the same */
 } Component;
 
 static void component_init(const Counter *c, int first, Component *component) {
-    *component = (Component){.ranks = 1};
+    *component = (Component){.ranks = 1, .last = {-1, -1, -1}};
     for (int d = first; d < c->pair->shape->ndim; d++)
         if (c->dim[d].component == first) component->dim[component->ndims++] = d;
     for (int atom = 0; atom < c->pair->natoms; atom++) {
@@ -179,6 +180,8 @@ static void count_rank(Counter *c, Component *component, const Place *place) {
         sendable *= dim->sendable[place[i].part[0] * dim->nfixed + place[i].fixed];
     }
     component->overlap += own;
+    if (needed == component->last[0] && sendable == component->last[1] && own == component->last[2]) return;
+    component->last[0] = needed, component->last[1] = sendable, component->last[2] = own;
     front_add(&c->arena, &component->needed, needed, own);
     front_add(&c->arena, &component->sendable, sendable, own);
 }

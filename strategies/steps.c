@@ -1,0 +1,58 @@
+/* steps: what single steps of conversions take, each counted once: many conversions begin or end with the same ones. */
+#include "strategies/pair.h"
+
+typedef struct CountedStep {
+    CommKind kind;
+    const Layout *from, *to; /* each layout once */
+    Shape shape;
+    bool linked, moved; /* what has been counted */
+    StepLinks links;
+    Traffic received, sent;
+} CountedStep;
+
+Steps *steps_create(Arena *arena, const Machine *machine, int nranks) {
+    Steps *steps = arena_alloc(arena, sizeof *steps);
+    *steps = (Steps){.arena = arena, .machine = machine, .nranks = nranks};
+    return steps;
+}
+
+static const Layout *layout_once(Steps *steps, const Layout *layout) {
+    const uint64_t hash = layout_hash(layout);
+    map_each(&steps->layout_map, hash, k) if (layout_equal(steps->layouts.at[k], layout)) return steps->layouts.at[k];
+    Layout *made = arena_alloc(steps->arena, sizeof *made);
+    *made = *layout;
+    vec_push(steps->arena, &steps->layouts, made);
+    map_add(steps->arena, &steps->layout_map, hash, steps->layouts.n - 1);
+    return made;
+}
+
+static CountedStep *counted_of(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
+    from = layout_once(steps, from), to = layout_once(steps, to);
+    uint64_t hash = hash_mix(hash_mix((uint64_t)(uintptr_t)from, (uint64_t)(uintptr_t)to), (uint64_t)kind);
+    for (int d = 0; d < shape->ndim; d++)
+        hash = hash_mix(hash, (uint64_t)shape->dim[d]);
+    map_each(&steps->counted_map, hash, k) {
+        CountedStep *there = steps->counted.at[k];
+        if (there->kind == kind && there->from == from && there->to == to && shape_equal(&there->shape, shape)) return there;
+    }
+    CountedStep *made = arena_alloc(steps->arena, sizeof *made);
+    *made = (CountedStep){.kind = kind, .from = from, .to = to, .shape = *shape};
+    vec_push(steps->arena, &steps->counted, made);
+    map_add(steps->arena, &steps->counted_map, hash, steps->counted.n - 1);
+    return made;
+}
+
+StepLinks steps_links(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
+    CountedStep *step = counted_of(steps, kind, from, to, shape);
+    if (!step->linked) step->links = step_links(steps->machine, kind, from, to, shape, steps->nranks);
+    step->linked = true;
+    return step->links;
+}
+
+void steps_traffic(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, Traffic *received,
+                   Traffic *sent) {
+    CountedStep *step = counted_of(steps, kind, from, to, shape);
+    if (!step->moved) traffic_step(kind, from, to, shape, steps->nranks, &step->received, &step->sent);
+    step->moved = true;
+    *received = step->received, *sent = step->sent;
+}
