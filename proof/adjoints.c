@@ -106,6 +106,18 @@ static void shrink_padding(OperatorCase *p, const TensorType *dy, const TensorTy
     }
 }
 
+/* Keys and widths have no letters: so many are as good as thousands. Before the letters, which a value that is two operands ties to them. */
+static void shrink_attention(OperatorCase *p) {
+    enum { KEYS = 5, WIDTH = 3 };
+    const int lead = p->in[1].shape.ndim - 2, width = p->in[0].shape.ndim - 1;
+    const int64_t keys = p->in[1].shape.dim[lead], few = least(keys, KEYS);
+    int64_t *of_mask = p->nin > 3 ? &p->in[3].shape.dim[p->in[3].shape.ndim - 1] : NULL;
+    if (of_mask != NULL && *of_mask == keys) *of_mask = few;
+    p->in[0].shape.dim[width] = p->in[1].shape.dim[lead + 1] = least(p->in[0].shape.dim[width], WIDTH);
+    p->in[1].shape.dim[lead] = p->in[2].shape.dim[lead] = few;
+    p->in[2].shape.dim[lead + 1] = least(p->in[2].shape.dim[lead + 1], WIDTH + (p->same[2] == 2));
+}
+
 static int axis_at(const OperatorCase *p, int64_t otherwise) {
     const Attr *axis = &p->attr[op_attr(p->op, "axis")];
     int ndim = p->in[0].shape.ndim - p->in[0].hidden;
@@ -120,6 +132,7 @@ static bool shrink(OperatorCase *p, const Graph *graph, const Node *node, char *
         shrink_reshape(p, &graph->values.at[node->out[0]].type);
         return true;
     }
+    if (node->op == OP_dot_product_attention) shrink_attention(p);
     shrink_letters(p, graph, node, &letters);
     if (node->op == OP_slice) shrink_slice(p, &graph->values.at[node->in[0]].type);
     if (node->op == OP_slice_grad) shrink_padding(p, &graph->values.at[node->in[0]].type, &graph->values.at[node->out[0]].type);

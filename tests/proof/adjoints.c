@@ -49,6 +49,14 @@ Test(proof_adjoints, large_operators_are_checked_at_small_sizes) {
         {.op = OP_mean, .nin = 1, .in = {{3, {4096, K, 64}}}, .attr = {{.given = true, .n = 2, .ints = {0, 2}}}, .hidden = false},
         {.op = OP_replicate, .nin = 1, .in = {{2, {K, 65536}}}, .attr = {{.given = true, .i = 64}, {.given = true, .i = 1}}},
         {.op = OP_add, .nin = 2, .in = {{3, {64, K, 65536}}, {2, {64, 65536}}}, .hidden = true},
+        {.op = OP_dot_product_attention,
+         .nin = 3,
+         .in = {{3, {64, K, 128}}, {3, {64, K, 128}}, {3, {64, K, 256}}},
+         .attr = {{.given = true, .i = 1}}},
+        {.op = OP_dot_product_attention,
+         .nin = 3,
+         .in = {{4, {64, 8, K, 128}}, {3, {64, 5000, 128}}, {3, {64, 5000, 128}}},
+         .hidden = true},
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         char why[512];
@@ -102,5 +110,30 @@ Test(proof_adjoints, a_value_that_is_two_operands_ties_its_letters) {
         cr_expect(field_operator_gradients(&graph, 1, &n, why, sizeof why), "%s: %s", op_table[cases[i].op].name, why);
         cr_expect_eq(n, 1);
     }
+    arena_finish(&arena);
+}
+
+/* attention(x, x, x) and the like: queries and keys, and widths, are then of one size. */
+Test(proof_adjoints, attention_of_one_value_is_made_small) {
+    static const int operands[][3] = {{0, 0, 0}, {0, 0, 1}, {0, 1, 1}, {0, 1, 0}};
+    Arena arena;
+    arena_init(&arena);
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        for (int masked = 0; masked < 2; masked++) {
+            Graph graph;
+            char why[512];
+            int n, in[4];
+            graph_init(&graph, &arena);
+            graph.nranks = 1;
+            const Input input = {.name = "x", .type = {F32, false, {3, {5, 65536, 128}}}},
+                        mask = {.name = "mask", .type = {BOOL, false, {2, {65536, 65536}}}};
+            const int x[2] = {graph_input(&graph, graph_add_input(&graph, input)), graph_input(&graph, graph_add_input(&graph, input))};
+            for (int k = 0; k < 3; k++)
+                in[k] = x[operands[i][k]];
+            in[3] = graph_input(&graph, graph_add_input(&graph, mask));
+            graph_emit(&graph, OP_dot_product_attention, in, 3 + masked, NULL, "h", (Span){0});
+            cr_expect(field_operator_gradients(&graph, 1, &n, why, sizeof why), "%zu, %d: %s", i, masked, why);
+            cr_expect_eq(n, 1);
+        }
     arena_finish(&arena);
 }
