@@ -447,11 +447,18 @@ typedef struct ConversionView {
     int terms;
     bool
         apart; /* each group of ranks along the removed digits for itself: only ranks that agree in all digits that the source has not share work */
-    const Box *source, *target; /* of every rank; only where there are sums to complete, as what follows */
-    int *holders;               /* ranks, those with one source box together, ascending: holders[group[g] .. group[g + 1]) */
+    /* Of every rank, each worked out once: */
+    Box *source;
+    int *unrelated, *term; /* the rank with all of the source's digits 0; of what stays partial */
+    int *met, turn;        /* per rank the last turn in which the rank under examination has received from it */
+    /* Only where there are sums to complete: */
+    Box *target;
+    int *holders; /* ranks, those with one source box together, ascending: holders[group[g] .. group[g + 1]) */
     int *group, ngroups;
     int *near, nnear;        /* ranks that need part of what the rank under examination needs, ascending */
+    int *owners;             /* room for nranks */
     bool *is_near;           /* per rank */
+    Pieces pieces;           /* room for those of a rank */
     Layout run_from, run_to; /* what prun asks ir/box.c about: taken from there, and only its answer is compared */
 } ConversionView;
 
@@ -462,44 +469,30 @@ static bool refuse(char *why, size_t n, int rank, const char *text) {
 
 /* Round 0 piece: the sender agrees with the receiver in every digit that the source does not use, and in what stays partial; it holds the box. */
 static bool sender_check(const ConversionView *v, const Piece *p, char *why, size_t n) {
-    Box held;
     if (p->from < 0 || p->from >= v->nranks) return refuse(why, n, p->to, "receives from a rank that does not exist");
-    if (without_digits(v->from, p->from) != without_digits(v->from, p->to))
+    if (v->unrelated[p->from] != v->unrelated[p->to])
         return refuse(why, n, p->to, "receives from a rank that differs in an unrelated digit");
-    if (set_value(&v->kept, p->from) != set_value(&v->kept, p->to))
-        return refuse(why, n, p->to, "receives another term of what stays partial");
-    own_box(v->from, v->shape, p->from, &held);
-    return box_within(&p->box, &held) ? true : refuse(why, n, p->to, "is sent what its sender does not hold");
-}
-
-static int compare_ranks(const void *a, const void *b) {
-    return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+    if (v->term[p->from] != v->term[p->to]) return refuse(why, n, p->to, "receives another term of what stays partial");
+    return box_within(&p->box, &v->source[p->from]) ? true : refuse(why, n, p->to, "is sent what its sender does not hold");
 }
 
 /* No sums to complete: one whole piece from each of several distinct holders, which together fill the target. Distinct holders differ in a digit
  * of the source, so their boxes, and the pieces, are disjoint. */
-static bool plain_check(const ConversionView *v, int rank, const Pieces *pieces, char *why, size_t n) {
+static bool plain_check(ConversionView *v, int rank, const Pieces *pieces, char *why, size_t n) {
     Box need;
     own_box(v->to, v->shape, rank, &need);
     int64_t covered = 0;
-    int *holders = malloc(((size_t)pieces->n + 1) * sizeof *holders);
-    if (!holders) return refuse(why, n, rank, "out of memory in the proof");
-    bool ok = true;
-    for (int i = 0; ok && i < pieces->n; i++) {
+    for (int i = 0; i < pieces->n; i++) {
         const Piece *p = &pieces->at[i];
-        ok = p->to == rank && p->round == 0 && p->term == 0 && p->first == 0 && p->count == volume(&p->box) && p->count > 0;
-        if (!ok) refuse(why, n, rank, "receives a piece that is not a whole box");
-        ok = ok && sender_check(v, p, why, n);
-        if (ok && !box_within(&p->box, &need)) ok = refuse(why, n, rank, "receives what it does not need");
+        if (p->to != rank || p->round != 0 || p->term != 0 || p->first != 0 || p->count != volume(&p->box) || p->count <= 0)
+            return refuse(why, n, rank, "receives a piece that is not a whole box");
+        if (!sender_check(v, p, why, n)) return false;
+        if (!box_within(&p->box, &need)) return refuse(why, n, rank, "receives what it does not need");
+        if (v->met[p->from] == v->turn) return refuse(why, n, rank, "receives twice from one holder");
+        v->met[p->from] = v->turn;
         covered += p->count;
-        holders[i] = p->from;
     }
-    if (ok) qsort(holders, (size_t)pieces->n, sizeof *holders, compare_ranks);
-    for (int i = 1; ok && i < pieces->n; i++)
-        if (holders[i] == holders[i - 1]) ok = refuse(why, n, rank, "receives twice from one holder");
-    free(holders);
-    if (ok && covered != volume(&need)) ok = refuse(why, n, rank, "does not receive all that it needs");
-    return ok;
+    return covered == volume(&need) || refuse(why, n, rank, "does not receive all that it needs");
 }
 
 static int box_compare(const Box *a, const Box *b) {
@@ -537,12 +530,10 @@ static bool group_holders(ConversionView *v) {
 }
 
 static void find_near(ConversionView *v, int rank) {
-    int kept = set_value(&v->kept, rank), apart = v->apart ? without_digits(v->from, rank) : 0;
     v->nnear = 0;
     for (int r = 0; r < v->nranks; r++) {
         const Box *a = &v->target[rank], *b = &v->target[r];
-        bool meet = !a->nothing && !b->nothing && (!v->kept.n || set_value(&v->kept, r) == kept) &&
-                    (!v->apart || without_digits(v->from, r) == apart);
+        bool meet = !a->nothing && !b->nothing && v->term[r] == v->term[rank] && (!v->apart || v->unrelated[r] == v->unrelated[rank]);
         for (int d = 0; d < a->ndim && meet; d++)
             meet = a->begin[d] < b->end[d] && b->begin[d] < a->end[d];
         v->is_near[r] = meet;
@@ -566,8 +557,9 @@ static int piece_owners(const ConversionView *v, const Box *piece, int *owners) 
 
 /* Sums to complete: in round 0 the rank receives every term, ascending, of the shares that it owns; in round 1 the other shares of the same boxes
  * from their owners. The boxes are disjoint (they differ in a source digit) and fill the target; the shares of a box are its even division. */
-static bool partial_check(const ConversionView *v, int rank, const Pieces *pieces, int *owners, char *why, size_t n) {
+static bool partial_check(const ConversionView *v, int rank, const Pieces *pieces, char *why, size_t n) {
     Box need;
+    int *owners = v->owners;
     own_box(v->to, v->shape, rank, &need);
     int64_t covered = 0;
     int i = 0, first_round1 = 0;
@@ -709,20 +701,38 @@ void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, 
     *alike = found;
 }
 
-/* What piece_owners asks for; *boxes, *numbers and v->is_near are the caller's to free, also after a failure. */
-static bool view_fill(ConversionView *v, Box **boxes, int **numbers) {
+/* What is known of every rank. view_free is the caller's, also after a failure. */
+static bool view_fill(ConversionView *v) {
     const size_t n = (size_t)v->nranks;
-    *boxes = malloc(2 * n * sizeof **boxes);
-    *numbers = malloc((4 * n + 1) * sizeof **numbers);
-    v->is_near = malloc(n);
-    if (!*boxes || !*numbers || !v->is_near) return false;
-    for (int r = 0; r < v->nranks; r++) {
-        own_box(v->from, v->shape, r, *boxes + r);
-        own_box(v->to, v->shape, r, *boxes + v->nranks + r);
+    const bool sums = v->removed.n > 0;
+    v->source = malloc(n * sizeof *v->source);
+    v->unrelated = malloc(3 * n * sizeof *v->unrelated);
+    if (sums) {
+        v->target = malloc(n * sizeof *v->target);
+        v->owners = malloc((4 * n + 1) * sizeof *v->owners);
+        v->is_near = malloc(n);
     }
-    v->source = *boxes, v->target = *boxes + n;
-    v->near = *numbers + n, v->holders = *numbers + 2 * n, v->group = *numbers + 3 * n; /* the first n: room for owners */
+    if (!v->source || !v->unrelated || (sums && (!v->target || !v->owners || !v->is_near))) return false;
+    v->term = v->unrelated + n, v->met = v->unrelated + 2 * n;
+    for (int r = 0; r < v->nranks; r++) {
+        own_box(v->from, v->shape, r, &v->source[r]);
+        v->unrelated[r] = without_digits(v->from, r);
+        v->term[r] = set_value(&v->kept, r);
+        v->met[r] = 0;
+        if (sums) own_box(v->to, v->shape, r, &v->target[r]);
+    }
+    if (!sums) return true;
+    v->near = v->owners + n, v->holders = v->owners + 2 * n, v->group = v->owners + 3 * n;
     return group_holders(v);
+}
+
+static void view_free(ConversionView *v) {
+    free(v->source);
+    free(v->unrelated);
+    free(v->target);
+    free(v->owners);
+    free(v->is_near);
+    free(v->pieces.at);
 }
 
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why,
@@ -735,25 +745,22 @@ bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const
     for (int i = 0; i < v.removed.n; i++)
         v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);
     if (!group_check(&v.removed, sample, why, n)) return false;
-    int *owners = NULL;
-    Box *boxes = NULL;
-    bool ok = !v.removed.n || view_fill(&v, &boxes, &owners) || refuse(why, n, 0, "out of memory in the proof");
+    bool ok = view_fill(&v) || refuse(why, n, 0, "out of memory in the proof");
     for (int i = 0; ok && i < sample->n; i++) {
         int rank = sample->rank[i];
-        Pieces pieces = {0};
-        pieces_received(&v.run_from, &v.run_to, shape, nranks, rank, collect, &pieces);
-        ok = !pieces.overflow || refuse(why, n, rank, "out of memory in the proof");
+        Pieces *pieces = &v.pieces;
+        pieces->n = 0;
+        v.turn = i + 1;
+        pieces_received(&v.run_from, &v.run_to, shape, nranks, rank, collect, pieces);
+        ok = !pieces->overflow || refuse(why, n, rank, "out of memory in the proof");
         if (ok && v.removed.n) find_near(&v, rank);
-        ok = ok && (v.removed.n ? partial_check(&v, rank, &pieces, owners, why, n) : plain_check(&v, rank, &pieces, why, n));
+        ok = ok && (v.removed.n ? partial_check(&v, rank, pieces, why, n) : plain_check(&v, rank, pieces, why, n));
         if (ok && kind == COMM_STRIDED_SLICE)
-            for (int j = 0; ok && j < pieces.n; j++)
-                if (pieces.at[j].from != rank) ok = refuse(why, n, rank, "a local slice needs another rank");
+            for (int j = 0; ok && j < pieces->n; j++)
+                if (pieces->at[j].from != rank) ok = refuse(why, n, rank, "a local slice needs another rank");
         /* A sender enumerates all receivers: beyond 64 ranks only where that stays small. */
-        if (ok && (nranks <= 64 || (i < 8 && (int64_t)pieces.n * nranks < 1 << 17))) ok = sends_check(&v, rank, &pieces, why, n);
-        free(pieces.at);
+        if (ok && (nranks <= 64 || (i < 8 && (int64_t)pieces->n * nranks < 1 << 17))) ok = sends_check(&v, rank, pieces, why, n);
     }
-    free(owners);
-    free(boxes);
-    free(v.is_near);
+    view_free(&v);
     return ok;
 }
