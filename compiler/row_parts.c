@@ -53,7 +53,19 @@ static bool same_shape(const Parts *parts, int value) {
     return part->ndim == whole->ndim;
 }
 
-static bool same_attrs(const Node *a, const Node *b) {
+/* Up to the end of each dimension, or to the same element; where it begins its result's size says. */
+static bool same_slice(const Parts *parts, const Node *a, const Node *b) {
+    const TensorType *part = &parts->graph->values.at[a->in[0]].type, *whole = &parts->whole->values.at[b->in[0]].type;
+    for (int k = 0; k < a->attr[0].n; k++) {
+        const int d = k + part->hidden;
+        const bool both_end = a->attr[1].ints[k] == part->shape.dim[d] && b->attr[1].ints[k] == whole->shape.dim[d];
+        if (!both_end && a->attr[1].ints[k] != b->attr[1].ints[k]) return false;
+    }
+    return true;
+}
+
+static bool same_attrs(const Parts *parts, const Node *a, const Node *b) {
+    if (a->op == OP_slice) return same_slice(parts, a, b);
     for (int k = 0; k < MAX_ATTRS && a->op != OP_reshape; k++) { /* its result says it */
         const Attr *x = &a->attr[k], *y = &b->attr[k];
         if (x->given != y->given || x->i != y->i || memcmp(&x->f, &y->f, sizeof x->f) != 0 || x->n != y->n) return false;
@@ -75,8 +87,8 @@ static bool same_node(const Parts *parts, int id) {
         return false;
     for (int o = 0; o < a->nout; o++)
         if (!same_shape(parts, a->out[o])) return false;
-    if (a->op != OP_constant) return same_attrs(a, b);
-    return parts->counted[a->out[0]] || (same_attrs(a, b) && same_data(parts, a, b));
+    if (a->op != OP_constant) return same_attrs(parts, a, b);
+    return parts->counted[a->out[0]] || (same_attrs(parts, a, b) && same_data(parts, a, b));
 }
 
 static bool same_state(const State *a, const State *b) {

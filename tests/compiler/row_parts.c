@@ -28,6 +28,8 @@ Test(row_parts, means_over_rows_are_taken_in_parts) {
     expect_parts(NET(H, "mse(y, label) + sum(square(v)) * 0.01"), NULL);
     expect_parts(NET(H, "sum(square(h)) / batch"), NULL);
     expect_parts(NET(H, "mse(y, label) - sum(square(h)) * (0.1 / batch)"), NULL);
+    expect_parts(NET("tanh(matmul(x[:, 0:4], w[0:4]) * x[:, 7:])", "mse(y, label)"), NULL);
+    expect_parts(NET("tanh(matmul(slice(x, [0, 0], [batch, 4]), w[:4]))", "mse(y, label)"), NULL);
     expect_parts(NET("reshape(tanh(reshape(x, shape = [batch, 2, dim / 2])), shape = [batch, dim])", "mean(square(y - label))"), NULL);
 }
 
@@ -46,6 +48,12 @@ Test(row_parts, a_net_that_depends_on_the_number_of_rows_is_refused) {
                  "sizes or numbers depend");
     expect_parts(HEAD "  state m : f32[dim] = zeros; m <- 0.5 * m + mean(x, axes = 0); loss mse(matmul(x, w), label); }\n" DATA("4"),
                  "what a step writes");
+}
+
+Test(row_parts, rows_that_are_cut_off_are_refused) {
+    expect_parts(NET("tanh(matmul(x, w)) * x[0:1]", "mse(y, label)"), "no mean over rows");
+    expect_parts(NET(H, "mse(y[0:4], label[0:4])"), "sizes or numbers depend on the rows");
+    expect_parts(NET(H, "mse(y, label) + sum(square(v[batch / 4 - 1:batch / 4]))"), "sizes or numbers depend on the rows");
 }
 
 Test(row_parts, mistakes_are_named) {

@@ -17,10 +17,22 @@ parallel { mode = auto; %s }
 """
 
 
+# A table for each column of an input, as a recommender has them.
+COLUMNS = """net columns(batch = 32, dim = 16, rows = 50) {
+    input c : i32[batch, 3]; input label : f32[batch, 1];
+    param a : f32[rows, dim] = normal(0.3); param b : f32[rows, dim] = normal(0.3); param w : f32[dim, 1] = normal(0.3);
+    h = embedding(a, c[:, 0]) + embedding(b, c[:, 2]);
+    loss mse(matmul(h, w), label);
+}
+train { data = %s; optimizer = sgd(lr = 0.1); steps = 5; %s }
+parallel { mode = auto; %s }
+"""
+
+
 class Micro(Case):
-    def losses(self, data, train, parallel, ranks, name):
+    def losses(self, data, train, parallel, ranks, name, net=NET):
         with open(self.path(name + ".dsl"), "w", encoding="utf-8") as file:
-            file.write(NET % (data, train, parallel))
+            file.write(net % (data, train, parallel))
         compiled = run([harness.pcc, self.path(name + ".dsl"), "--ranks", ranks, "-o", self.path(name + ".plan"), "--stats"])
         self.assertEqual(compiled.code, 0, str(compiled))
         trained = run([harness.prun, "--ranks", ranks, self.path(name + ".plan")])
@@ -43,6 +55,12 @@ class Micro(Case):
             found, _ = self.losses(data, "micro_batches = 4; accumulate = 2;", "", 2, "both")
             both, _ = self.losses(data, "accumulate = 2;", "", 1, "twice")
             self.expect_equal(both, found)
+
+    def test_parts_of_columns(self):
+        whole, _ = self.losses("normal(seed = 1)", "", "", 1, "whole", COLUMNS)
+        for train, parallel, ranks in (("micro_batches = 4;", "", 2), ("micro_batches = 2;", "stages = 2;", 4)):
+            found, _ = self.losses("normal(seed = 1)", train, parallel, ranks, "parts", COLUMNS)
+            self.expect_equal(whole, found)
 
     def test_parts_are_taken_where_nothing_else_fits(self):
         limit = "memory = 90 KiB; recompute = none;"
