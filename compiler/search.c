@@ -782,16 +782,24 @@ static const BuildCost *search_any(Search *s, bool asked) {
     return cost != NULL ? cost : fit_present(s, asked);
 }
 
+/* What was decided before, as it is for the batches and stages that there are now. NULL: it is not compiled. */
+static const BuildCost *cost_of_decided(Search *s) {
+    BuildCost *cost = arena_alloc(&s->arena, sizeof *cost);
+    Error ignored;
+    return build_try(with_layouts(s, &(Found){0}), NULL, NULL, cost, &ignored) ? cost : NULL;
+}
+
 bool pass_search(Build *b) {
     if (b->follows != NULL) return true;
-    if (b->front.decision != NULL) return decide(b);
+    const bool asked = hinted_asks(b), decided = b->front.decision != NULL;
+    if (decided && !asked) return decide(b);
     Search s = {.b = b, .behind = BEHIND_HALF};
-    const bool asked = hinted_asks(b);
     Build before = *b;
     search_open(&s);
     if (asked) graph_fork(&before.front.graph, &b->front.graph, &s.arena);
-    const BuildCost *cost = search_any(&s, asked);
+    const bool done = !decided || decide(b);
+    const BuildCost *cost = !done ? NULL : decided ? cost_of_decided(&s) : search_any(&s, asked);
     if (asked && cost != NULL && isfinite(cost->step_s)) warn_hinted(&before, cost);
     search_close(&s);
-    return true;
+    return done;
 }

@@ -312,6 +312,36 @@ Test(warn, hints_with_which_a_step_takes_longer_than_with_none_are_named) {
     expect_warning(SLOW("(2, 1), (1, 1)", ""), 8, WARN_COSTLY, "with the strategy of q a step is predicted to take ");
 }
 
+/* As SLOW, with data that can be taken in parts. */
+#define PIPED(hint, data)                                                                                                                  \
+    "net n(batch = 4096) { input x : f32[batch, 1024]; param a : f32[1024, 1024] = ones; param b : f32[1024, 1024] = ones;\n"              \
+    "p = relu(matmul(x, a));\n"                                                                                                            \
+    "q = matmul(p, b) shard (" hint ");\n"                                                                                                 \
+    "loss mean(square(q)); }\n"                                                                                                            \
+    "train { data = " data "(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; } parallel { mode = auto; stages = auto; }\n"
+
+/* Whether the strategies of the pipeline that is taken are searched again, or those that were found while pipelines were compared. */
+Test(warn, hints_that_cost_time_are_named_in_a_pipeline_that_is_found) {
+    static const char *const searches[] = {"sharding_propagation", "auto", "recursive_programming"};
+    int again = 0;
+    for (int i = 0; i < 6; i++) {
+        Compiled x;
+        double with = 0, without = 0;
+        const char *text =
+            costly_under(&x, searches[i / 2], i % 2 ? PIPED("(2, 1), (1, 1)", "normal") : PIPED("(2, 1), (1, 1)", "numpy_rand"));
+        cr_expect_eq(sscanf(text, "with the strategy of q a step is predicted to take %lf ms, without it %lf ms", &with, &without), 2,
+                     "%s: %s", searches[i / 2], text);
+        cr_expect(with > 1.5 * without, "%s: %s", searches[i / 2], text);
+        cr_expect_eq(x.diags.nwarnings, 1);
+        again += x.c.stages->taken.decision == NULL;
+        compiled_finish(&x);
+        text = costly_under(&x, searches[i / 2], i % 2 ? PIPED("(8, 1), (1, 1)", "normal") : PIPED("(8, 1), (1, 1)", "numpy_rand"));
+        cr_expect_str_empty(text, "%s: %s", searches[i / 2], text);
+        compiled_finish(&x);
+    }
+    cr_expect(again > 0 && again < 6, "%d", again);
+}
+
 /* Without the hint a step is faster, and a rank holds whole parameters, which do not fit. */
 #define LARGE(memory)                                                                                                                      \
     "net n() { input x : f32[1024, 1024]; param a : f32[1024, 4096] = ones; param b : f32[4096, 1024] = ones;\n"                           \
