@@ -13,6 +13,7 @@
 
 #include "compiler/search.h"
 #include "compiler/sharded.h"
+#include "ir/map.h"
 #include "search/model.h"
 
 /* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; solutions on meshes that auto compiles; nodes that it compiles, about. */
@@ -46,6 +47,7 @@ typedef struct Search {
     VEC(Budget *) all;      /* of what was compiled */
     const Machine *machine; /* of the model */
     Moves *moves;           /* on it */
+    const int *along;       /* ModelInput */
     double behind;          /* ModelInput */
     double most;            /* ModelInput: of what is found with this `behind` */
     int nmeshes;            /* on which dynamic_programming solved it */
@@ -110,6 +112,7 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
                              .machine = s->machine,
                              .mesh = *mesh,
                              .base = base,
+                             .along = s->along,
                              .moves = s->moves,
                              .batches = s->b->front.batches,
                              .behind = s->behind,
@@ -438,25 +441,55 @@ static int best_of_model(const Search *s) {
     return best;
 }
 
-/* The most operators that stand side by side, none behind another: so many conversions may run as one (buckets.h). */
-static int widest(Search *s) {
+/* Operators of one kind that stand side by side, none behind another. */
+typedef struct Side {
+    int depth, count;
+    const Node *node; /* one of them */
+    double elements;  /* of their operands */
+} Side;
+typedef struct Sides {
+    VEC(Side) at;
+    Map map;
+    int *of;    /* per node: its side, -1: it is a leaf */
+    int widest; /* the most operators side by side, of whatever kind */
+} Sides;
+
+static int side_of(Search *s, Sides *sides, const Node *node, int depth) {
+    const uint64_t hash = hash_mix(hash_mix((uint64_t)depth, (uint64_t)node->op), (uint64_t)node->rule->nfactors);
+    map_each(&sides->map, hash, k) {
+        const Side *there = &sides->at.at[k];
+        if (there->depth == depth && there->node->op == node->op && there->node->rule->nfactors == node->rule->nfactors) return k;
+    }
+    vec_push(&s->arena, &sides->at, ((Side){.depth = depth, .node = node}));
+    map_add(&s->arena, &sides->map, hash, sides->at.n - 1);
+    return sides->at.n - 1;
+}
+
+/* So many conversions as there are operators side by side may run as one (buckets.h). */
+static void find_sides(Search *s, Sides *sides) {
     const Graph *g = &s->b->front.graph;
     int *depth = arena_alloc(&s->arena, sizeof *depth * ((size_t)g->nforward + 1)),
-        *width = arena_alloc(&s->arena, sizeof *width * ((size_t)g->nforward + 1)), most = 0;
+        *width = arena_alloc(&s->arena, sizeof *width * ((size_t)g->nforward + 1));
+    *sides = (Sides){.of = arena_alloc(&s->arena, sizeof *sides->of * ((size_t)g->nforward + 1))};
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
+        sides->of[n] = -1;
         if (node_is_leaf(node)) continue;
         for (int i = 0; i < node->nin; i++) {
             const int before = depth[g->values.at[node->in[i]].node];
             depth[n] = before > depth[n] ? before : depth[n];
         }
-        if (++width[++depth[n]] > most) most = width[depth[n]];
+        if (++width[++depth[n]] > sides->widest) sides->widest = width[depth[n]];
+        sides->of[n] = side_of(s, sides, node, depth[n]);
+        Side *side = &sides->at.at[sides->of[n]];
+        side->count++;
+        for (int i = 0; i < node->nin; i++)
+            side->elements += (double)shape_elements(&g->values.at[node->in[i]].type.shape);
     }
-    return most;
 }
 
-/* Adds what is best where so many messages take as long as one. The best of all. */
-static int as_joined(Search *s, int joined) {
+/* From here on so many messages take as long as one. */
+static void join(Search *s, int joined) {
     Machine *machine = arena_alloc(&s->arena, sizeof *machine);
     *machine = s->b->options->machine != NULL ? *s->b->options->machine : machine_cpu;
     machine->rank.latency_s /= joined;
@@ -465,22 +498,56 @@ static int as_joined(Search *s, int joined) {
     s->moves = moves_create(&s->arena, machine, s->b->front.graph.nranks);
     s->behind = BEHIND_HALF;
     s->most = 0;
+}
+
+/* Compiles what was found from here on, as far as it is new: of another machine, so that it bounds nothing. The best of all. */
+static int best_with(Search *s, int first) {
+    for (int k = first; k < s->found.n; k++)
+        s->found.at[k].bound = 0;
+    forget_equal(s);
+    return best_compiled(s);
+}
+
+/* Adds what is best where so many messages take as long as one. The best of all. */
+static int as_joined(Search *s, int joined) {
     const int first = s->found.n;
+    join(s, joined);
     dynamic_programming(s);
     qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_seconds);
     if (s->found.n > first + MAX_JOINED) s->found.n = first + MAX_JOINED;
-    for (int k = first; k < s->found.n; k++)
-        s->found.at[k].bound = 0; /* of another machine */
-    forget_equal(s);
-    return best_compiled(s);
+    return best_with(s, first);
+}
+
+/* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
+ * cannot tell, and what it takes to be a little faster may be much slower. On the mesh of the best so far, and on one axis. The best of all. */
+static int as_alike(Search *s, const Sides *sides, int best) {
+    const Graph *g = &s->b->front.graph;
+    const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
+    const int first = s->found.n;
+    int largest = -1, *along = arena_alloc(&s->arena, sizeof *along * ((size_t)g->nforward + 1));
+    for (int k = 0; k < sides->at.n; k++)
+        if (sides->at.at[k].count >= JOINED && (largest < 0 || sides->at.at[k].elements > sides->at.at[largest].elements)) largest = k;
+    if (largest < 0) return best;
+    s->along = along;
+    for (int f = 0; f <= sides->at.at[largest].node->rule->nfactors; f++) {
+        for (int n = 0; n < g->nforward; n++)
+            along[n] = sides->of[n] == largest ? f + 1 : 0;
+        for (int m = 0; m < 2; m++)
+            if (meshes[m].naxes > 0) solve(s, "dynamic_programming", &meshes[m], NULL);
+    }
+    s->along = NULL;
+    return best_with(s, first);
 }
 
 /* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes, and with what is left if all that stand side by side do. The best of
  * all. */
 static int with_joined(Search *s, int best) {
-    const int width = best >= 0 ? widest(s) : 0;
-    if (width >= JOINED) best = as_joined(s, JOINED);
-    return width > JOINED ? as_joined(s, width) : best;
+    Sides sides;
+    find_sides(s, &sides);
+    if (best < 0 || sides.widest < JOINED) return best;
+    best = as_joined(s, JOINED);
+    if (sides.widest > JOINED) best = as_joined(s, sides.widest);
+    return as_alike(s, &sides, best);
 }
 
 /* ---- within a limit of memory */

@@ -42,6 +42,7 @@ typedef struct ModelInput {
     Mesh mesh;
     const Strategy *const *base; /* per node: what its choices add axes to, equal ones one pointer; NULL: of none */
     bool near;                   /* of a node that has a strategy, only those that have at most one axis elsewhere */
+    const int *along;            /* per node: ClassKey.along; NULL: 0 of all */
     Moves *moves;                /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
     int64_t batches;             /* of a step, where the graph has fewer of them; 0: it has all */
     double behind; /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
