@@ -11,6 +11,18 @@ enum { MAX_TRIED = 8, MAX_TRIED_NODES = 30000 };
 #define COSTLY 1.5
 #define WORTH_SAYING_S 2e-4 /* less is latencies, which the machine's figures say roughly */
 
+bool propagate_again(Graph *copy, Propagation *propagation) {
+    Diags diags;
+    diags_init(&diags, copy->arena);
+    diags.silenced = ~0u;
+    *propagation = (Propagation){0};
+    for (int n = 0; n < copy->nforward; n++) {
+        copy->nodes.at[n].strategy = NULL;
+        copy->nodes.at[n].from = STRATEGY_NONE;
+    }
+    return propagate(copy, propagation, &diags);
+}
+
 bool hinted_asks(const Build *b) {
     const Graph *g = &b->front.graph;
     if (b->diags->silenced & 1u << WARN_COSTLY || b->follows != NULL || b->front.propagation.costly || g->nranks == 1) return false;

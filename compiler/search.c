@@ -13,13 +13,13 @@
 
 #include "compiler/search.h"
 #include "compiler/sharded.h"
-#include "ir/map.h"
+#include "compiler/sides.h"
 #include "search/model.h"
 
 /* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; solutions on meshes that auto compiles; nodes that it compiles, about. */
 enum { MESH_AXES = 2, MOST_MESH_AXES = 3, MAX_TRIED = 4, COMPILED_NODES = 60000 };
-/* Of solutions that hold less: so many; limits of memory that are tried for them on a mesh, and the work for each. Of solutions where conversions are joined: so many, about so many joined. */
-enum { MAX_WITHIN = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, MAX_JOINED = 2, JOINED = 8 };
+/* Of solutions that hold less: so many; limits of memory that are tried for them on a mesh, and the work for each. Of solutions where conversions are joined: so many, about so many joined; of those where operators side by side are split alike. */
+enum { MAX_WITHIN = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
@@ -216,10 +216,6 @@ static void axis_by_axis(Search *s, int64_t limit) {
     s->most = WORTH * s->found.at[first].seconds;
 }
 
-static void recursive_programming(Search *s) {
-    axis_by_axis(s, 0);
-}
-
 /* Adds the best within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
 static void axis_by_axis_within(Search *s, int64_t most) {
     const int64_t least = s->least;
@@ -231,18 +227,6 @@ static void axis_by_axis_within(Search *s, int64_t most) {
 }
 
 /* ---- auto */
-
-bool propagate_again(Graph *copy, Propagation *propagation) {
-    Diags diags;
-    diags_init(&diags, copy->arena);
-    diags.silenced = ~0u;
-    *propagation = (Propagation){0};
-    for (int n = 0; n < copy->nforward; n++) {
-        copy->nodes.at[n].strategy = NULL;
-        copy->nodes.at[n].from = STRATEGY_NONE;
-    }
-    return propagate(copy, propagation, &diags);
-}
 
 /* Adds what splits every operator's batch, beside hints. Where propagation has found that, it is left out. */
 static void batch_split(Search *s) {
@@ -441,53 +425,6 @@ static int best_of_model(const Search *s) {
     return best;
 }
 
-/* Operators of one kind that stand side by side, none behind another. */
-typedef struct Side {
-    int depth, count;
-    const Node *node; /* one of them */
-    double elements;  /* of their operands */
-} Side;
-typedef struct Sides {
-    VEC(Side) at;
-    Map map;
-    int *of;    /* per node: its side, -1: it is a leaf */
-    int widest; /* the most operators side by side, of whatever kind */
-} Sides;
-
-static int side_of(Search *s, Sides *sides, const Node *node, int depth) {
-    const uint64_t hash = hash_mix(hash_mix((uint64_t)depth, (uint64_t)node->op), (uint64_t)node->rule->nfactors);
-    map_each(&sides->map, hash, k) {
-        const Side *there = &sides->at.at[k];
-        if (there->depth == depth && there->node->op == node->op && there->node->rule->nfactors == node->rule->nfactors) return k;
-    }
-    vec_push(&s->arena, &sides->at, ((Side){.depth = depth, .node = node}));
-    map_add(&s->arena, &sides->map, hash, sides->at.n - 1);
-    return sides->at.n - 1;
-}
-
-/* So many conversions as there are operators side by side may run as one (buckets.h). */
-static void find_sides(Search *s, Sides *sides) {
-    const Graph *g = &s->b->front.graph;
-    int *depth = arena_alloc(&s->arena, sizeof *depth * ((size_t)g->nforward + 1)),
-        *width = arena_alloc(&s->arena, sizeof *width * ((size_t)g->nforward + 1));
-    *sides = (Sides){.of = arena_alloc(&s->arena, sizeof *sides->of * ((size_t)g->nforward + 1))};
-    for (int n = 0; n < g->nforward; n++) {
-        const Node *node = &g->nodes.at[n];
-        sides->of[n] = -1;
-        if (node_is_leaf(node)) continue;
-        for (int i = 0; i < node->nin; i++) {
-            const int before = depth[g->values.at[node->in[i]].node];
-            depth[n] = before > depth[n] ? before : depth[n];
-        }
-        if (++width[++depth[n]] > sides->widest) sides->widest = width[depth[n]];
-        sides->of[n] = side_of(s, sides, node, depth[n]);
-        Side *side = &sides->at.at[sides->of[n]];
-        side->count++;
-        for (int i = 0; i < node->nin; i++)
-            side->elements += (double)shape_elements(&g->values.at[node->in[i]].type.shape);
-    }
-}
-
 /* From here on so many messages take as long as one. */
 static void join(Search *s, int joined) {
     Machine *machine = arena_alloc(&s->arena, sizeof *machine);
@@ -500,8 +437,10 @@ static void join(Search *s, int joined) {
     s->most = 0;
 }
 
-/* Compiles what was found from here on, as far as it is new: of another machine, so that it bounds nothing. The best of all. */
-static int best_with(Search *s, int first) {
+/* Compiles the first few of what was found from here on, as far as they are new: of another machine, so that they bound nothing. The best of all. */
+static int best_with(Search *s, int first, int most) {
+    qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_seconds);
+    if (s->found.n > first + most) s->found.n = first + most;
     for (int k = first; k < s->found.n; k++)
         s->found.at[k].bound = 0;
     forget_equal(s);
@@ -513,21 +452,18 @@ static int as_joined(Search *s, int joined) {
     const int first = s->found.n;
     join(s, joined);
     dynamic_programming(s);
-    qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_seconds);
-    if (s->found.n > first + MAX_JOINED) s->found.n = first + MAX_JOINED;
-    return best_with(s, first);
+    return best_with(s, first, MAX_JOINED);
 }
 
 /* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
- * cannot tell, and what it takes to be a little faster may be much slower. On the mesh of the best so far, and on one axis. The best of all. */
+ * cannot tell, and what it takes to be a little faster may be much slower. On the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     const Graph *g = &s->b->front.graph;
     const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
     const int first = s->found.n;
-    int largest = -1, *along = arena_alloc(&s->arena, sizeof *along * ((size_t)g->nforward + 1));
-    for (int k = 0; k < sides->at.n; k++)
-        if (sides->at.at[k].count >= JOINED && (largest < 0 || sides->at.at[k].elements > sides->at.at[largest].elements)) largest = k;
-    if (largest < 0) return best;
+    const int largest = sides_largest(sides, JOINED);
+    int *along = arena_alloc(&s->arena, sizeof *along * ((size_t)g->nforward + 1));
+    if (largest < 0 || COMPILED_NODES / (g->nodes.n + 1) < s->found.n + MAX_ALIKE) return best;
     s->along = along;
     for (int f = 0; f <= sides->at.at[largest].node->rule->nfactors; f++) {
         for (int n = 0; n < g->nforward; n++)
@@ -536,14 +472,14 @@ static int as_alike(Search *s, const Sides *sides, int best) {
             if (meshes[m].naxes > 0) solve(s, "dynamic_programming", &meshes[m], NULL);
     }
     s->along = NULL;
-    return best_with(s, first);
+    return best_with(s, first, MAX_ALIKE);
 }
 
 /* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes, and with what is left if all that stand side by side do. The best of
  * all. */
 static int with_joined(Search *s, int best) {
     Sides sides;
-    find_sides(s, &sides);
+    sides_find(&sides, &s->b->front.graph, &s->arena);
     if (best < 0 || sides.widest < JOINED) return best;
     best = as_joined(s, JOINED);
     if (sides.widest > JOINED) best = as_joined(s, sides.widest);
@@ -640,17 +576,6 @@ static void apply(Build *b, const Found *found) {
         if (found->chosen.state[k] != NULL) g->states.at[k].layout = found->chosen.state[k];
     for (int k = 0; found->chosen.input != NULL && k < g->inputs.n; k++)
         if (found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
-}
-
-void search_print(Text *text, const SearchResult *result) {
-    text_printf(text, "%.4g ms predicted", 1e3 * result->seconds);
-    if (result->bound > 0 && result->seconds < result->bound * 1.0005)
-        text_printf(text, result->compiled ? ", no more than the best of this model" : ", the best of this model");
-    else if (result->bound > 0)
-        text_printf(text, ", at most %.1f %% above the best of this model", 100 * (result->seconds / result->bound - 1));
-    text_printf(text, ", by %s", result->how);
-    for (int a = 0; a < result->mesh.naxes; a++)
-        text_printf(text, "%s%d", a > 0 ? " x " : " on the mesh ", (int)result->mesh.axis[a].size);
 }
 
 static void say(Build *b) {
@@ -755,7 +680,7 @@ static bool decide(Build *b) {
 static void solutions(Search *s, double *bound, bool many) {
     const int room = many ? MAX_TRIED : 1;
     Found by_axes = {0};
-    recursive_programming(s);
+    axis_by_axis(s, 0);
     if (s->found.n > 0) by_axes = s->found.at[--s->found.n];
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
@@ -767,7 +692,7 @@ static void solutions(Search *s, double *bound, bool many) {
     s->behind = 0;
     by_axes.how = NULL;
     const int before = s->found.n;
-    recursive_programming(s);
+    axis_by_axis(s, 0);
     if (s->found.n > before) by_axes = s->found.at[--s->found.n];
     solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
     if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
@@ -804,7 +729,7 @@ static const BuildCost *fit_present(Search *s, bool asked) {
 bool search_axis_by_axis(Build *b, BuildCost *cost) {
     Search s = {.b = b, .behind = BEHIND_HALF};
     search_open(&s);
-    recursive_programming(&s);
+    axis_by_axis(&s, 0);
     if (s.found.n > 0) {
         compile_found(&s, &s.found.at[0]);
         fit_found(&s, &s.found.at[0], INFINITY);
@@ -844,7 +769,7 @@ static const BuildCost *search_any(Search *s, bool asked) {
         const BuildCost *cost = best_on_a_mesh(s);
         return cost != NULL ? cost : fit_present(s, asked);
     }
-    recursive_programming(s);
+    axis_by_axis(s, 0);
     const BuildCost *cost = s->found.n > 0 ? best_of_search(s, 0, true) : NULL;
     return cost != NULL ? cost : fit_present(s, asked);
 }

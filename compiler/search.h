@@ -18,10 +18,11 @@ bool search_axis_by_axis(Build *b, BuildCost *cost);
 /* Whether a search other than propagation looks for strategies. */
 bool searches(const Build *b);
 
+/* ---- hinted.c */
+
 /* Propagation once more, on a copy of a net that has been through it and then changed in its hints or settings. Says nothing. False: it is rejected. */
 bool propagate_again(Graph *copy, Propagation *propagation);
-
-/* hinted.c: whether warn_hinted has something to ask of a net that has been through propagate. */
+/* Whether warn_hinted has something to ask of a net that has been through propagate. */
 bool hinted_asks(const Build *b);
 /* Warns where the user's strategies make a step take much longer than none. before: the net behind propagate; with: what its plan costs. */
 void warn_hinted(const Build *before, const BuildCost *with);
