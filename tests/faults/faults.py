@@ -262,7 +262,6 @@ seed(unit("strategies", "traffic"),
      ("the owners of a piece need it", "owners", "only(m->target, m->ntarget, other) == wanted", "true"),
      ("of ranks whose parts meet others alike the first has the largest shares", "classes_max", "if (alike->most.in > *received || alike->most.out > *sent) {", "if (rank == 0) {"),
      ("a meeting counts for ranks that have its digits on both sides", "table_fill", "if (!shared || meetings[i].agree) length_add", "length_add"),
-     ("a rank is like those with the same patterns alone", "alike_of", "if (memcmp(groups->alike.at[k]->patterns.of, patterns->of, bytes) == 0) return", "return"),
      ("a rank does not receive its own term", "reduce_scatter_traffic",
       "(t - 1) * pair->cells * pair->needers", "t * pair->cells * pair->needers"))
 seed(unit("strategies", "redistribute"),
@@ -1053,3 +1052,5 @@ seed(unit("runtime", "lanes"),
      ("a step that was disturbed is not in the mean", "lanes_mean", "n < 3 ?", "n < 4 ?"))
 seed(script("two_nodes", "runtime/prun", "TwoNodes.test_trace_and_report_have_one_clock"),
      ("a trace is on the clock of rank 0", "profile_write", "zero + ahead", "zero"))
+seed(unit("compiler", "hands"),
+     ("operators side by side are tried split alike", "as_alike", "if (largest < 0 ||", "if (true ||"))
