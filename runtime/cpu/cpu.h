@@ -24,7 +24,7 @@
  *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
  *   einsum.c       matmul and einsum as matrix products
- *   multiply.c     matrix products by OpenBLAS or oneDNN, and by which; blas.c, onednn.c: open them
+ *   multiply.c     matrix products by our own loops (productloops.c), OpenBLAS or oneDNN, and by which; blas.c, onednn.c: open these
  *   reference.c, contract.c, plain.c, plainattention.c, plaingather.c, plainlookup.c, plainnorm.c, plainwindow.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
@@ -79,21 +79,16 @@ typedef struct ProductSize {
     int64_t m, n, k;
 } ProductSize;
 
-/* The library of a call's products, and their elements. */
+/* What multiplies in a call, and elements of its products. */
 typedef struct Multiplier {
     DType dtype;
-    const Blas *blas; /* NULL: oneDNN multiplies */
+    ProductLoop *own; /* one of the three is not NULL */
     const Onednn *onednn;
+    const Blas *blas;
     atomic_bool *no_memory; /* set where oneDNN finds no room to multiply */
 } Multiplier;
 
-/* A factor in memory. */
-typedef struct MatrixAt {
-    const void *at;
-    Matrix matrix;
-} MatrixAt;
-
-/* Opens the library, for products of these sizes, `work` multiplications in all of them together, on elements of the first operand's type. The call has a context. */
+/* Chooses, and opens a library, for products of these sizes, `work` multiplications in all of them together, on elements of the first operand's type. The call has a context. */
 bool multiplier_open(const KernelCall *call, const ProductSize *sizes, int n, double work, Multiplier *by, Error *error);
 /* out [m, n] = scale a b, or += that; `leading` elements from a row of it to the next. On the calling thread. */
 void multiply(const Multiplier *by, MatrixAt a, MatrixAt b, int64_t m, int64_t n, int64_t k, double scale, bool add, void *out,

@@ -1,10 +1,10 @@
-/* vector: see vector.h. attentionloops.c, batchloops.c, depthwiseloops.c, elements.c, lossloops.c, normloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
+/* vector: see vector.h. attentionloops.c, batchloops.c, depthwiseloops.c, elements.c, lossloops.c, normloops.c, productloops.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
 #include "runtime/cpu/vector.h"
 
 #define VARIANT(variant)                                                                                                                   \
     {                                                                                                                                      \
         element_loop_##variant, row_loop_##variant, sum_loops_##variant, norm_loop_##variant, batch_loop_##variant,                        \
-            attention_loops_##variant, loss_loops_##variant, depthwise_loops_##variant                                                     \
+            attention_loops_##variant, loss_loops_##variant, depthwise_loops_##variant, product_loop_##variant                             \
     }
 DECLARE_LOOPS(base)
 #ifdef PRUN_VECTORS

@@ -2,8 +2,9 @@
  * functions they call (functions.h) and the order of their sums do not depend on the width, so that ranks on unlike processors compute
  * alike. */
 #pragma once
-#include "runtime/calls.h"
+#include "ir/gemm.h"
 #include "ir/window.h"
+#include "runtime/calls.h"
 #include "runtime/cpu/elements.h"
 
 /* `width` rows of n elements: contiguous ones behind each other (inner 1), or neighbouring columns, whose elements are `inner` apart. x: of a gradient y; dy: of a
@@ -52,6 +53,14 @@ typedef struct DepthwiseLoops {
     void (*gradient_w)(const Planes *planes, const void *x, const void *dy, double *sums); /* is added to sums, a number a tap */
 } DepthwiseLoops;
 
+/* A factor in memory. */
+typedef struct MatrixAt {
+    const void *at;
+    Matrix matrix;
+} MatrixAt;
+/* out [m, n] = scale a b of f32, or += that; `leading` elements from a row of it to the next. */
+typedef void ProductLoop(MatrixAt a, MatrixAt b, int64_t m, int64_t n, int64_t k, double scale, bool add, float *out, int64_t leading);
+
 typedef struct VectorLoops {
     ElementLoop *(*element)(OpCode op, const Attr *attr, DType in, DType out);
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
@@ -61,6 +70,7 @@ typedef struct VectorLoops {
     AttentionLoops (*attention)(DType dtype);
     LossLoops (*loss)(DType dtype);
     DepthwiseLoops (*depthwise)(DType dtype);
+    ProductLoop *(*product)(void); /* NULL: the processor has no fused operations */
 } VectorLoops;
 
 /* How many of the variants this processor can run, and each of them: the first is for every processor, the last the widest. */
@@ -77,7 +87,8 @@ SumLoops sum_loops(DType dtype); /* of the widest */
     BatchNormLoop *batch_loop_##variant(DType dtype);                                                                                      \
     AttentionLoops attention_loops_##variant(DType dtype);                                                                                 \
     LossLoops loss_loops_##variant(DType dtype);                                                                                           \
-    DepthwiseLoops depthwise_loops_##variant(DType dtype);
+    DepthwiseLoops depthwise_loops_##variant(DType dtype);                                                                                 \
+    ProductLoop *product_loop_##variant(void);
 /* In the files that are compiled for each: those of this one, by their names. */
 #ifdef VECTOR
 #define DECLARE_LOOPS_(variant) DECLARE_LOOPS(variant)

@@ -150,6 +150,10 @@ seed(unit("runtime", "attention"),
       "a->of.d, b->rows, 1, !fresh", "a->of.d, b->rows, 1, false"))
 seed(unit("runtime", "multiply"),
      ("oneDNN transposes what is transposed", "multiply", "b.matrix.transposed ? 'T'", "b.matrix.transposed ? 'N'"),
+     ("a product that is deeper than what is copied is one sum", "product_f32", "add || p > 0", "add"),
+     ("columns that are left of a vector are copied beside each other", "take_columns", "from[c * leading + p]", "from[p * leading + c]"),
+     ("the last rows are two tiles", "by_columns", "m - i > ROWS ? (m - i + 1) / 2 : m - i", "ROWS"),
+     ("one product that is too large for our own loops gives a library the whole call", "own_is_faster", "faster = faster && p->m", "faster = p->m"),
      ("a deep product is OpenBLAS's", "onednn_is_faster", "p->k > SHORT_DEPTH", "p->k > 8 * SHORT_DEPTH"))
 seed(OPS,
      ("a rank's keys have their indices in the whole", "attention_call",

@@ -1,4 +1,5 @@
-/* Products are what sums in double say, by either library; sizes choose it, and strides change no bit. Without oneDNN the cases that are about it are left out. */
+/* Products are what sums in double say, by our own loops and by either library; sizes choose among them, and strides change no bit. Without oneDNN, or fused operations, the cases that are
+ * about these are left out. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,13 +17,19 @@ static Multiplier open_for(const CpuContext *of, DType dtype, ProductSize size, 
     Multiplier by;
     Error error;
     cr_assert(multiplier_open(&call, &size, 1, work, &by, &error), "%s", error.text);
-    cr_assert((by.blas != NULL) != (by.onednn != NULL));
+    cr_assert_eq((by.own != NULL) + (by.blas != NULL) + (by.onednn != NULL), 1);
     return by;
 }
 
 static bool has_onednn(void) {
-    if (open_for(&context, F32, (ProductSize){false, true, 128, 128, 64}, much).onednn) return true;
+    if (open_for(&context, F32, (ProductSize){false, true, 1024, 128, 64}, much).onednn) return true;
     cr_log_warn("oneDNN is not installed");
+    return false;
+}
+
+static bool has_own(void) {
+    if (vector_variant(vector_variants() - 1)->product()) return true;
+    cr_log_warn("this processor has no fused operations");
     return false;
 }
 
@@ -76,7 +83,7 @@ static void check_sums(ProductSize size, const float *a, const float *b, const f
 }
 
 /* The same on strides too, to the bit. */
-static bool check(ProductSize size, uint64_t seed) {
+static void check(ProductSize size, uint64_t seed, int *own, int *onednn) {
     const Multiplier by = open_for(&context, F32, size, much);
     float *a = random_matrix(&seed, size.m, size.k), *b = random_matrix(&seed, size.k, size.n),
           *before = random_matrix(&seed, size.m, size.n);
@@ -87,18 +94,56 @@ static bool check(ProductSize size, uint64_t seed) {
     cr_assert_eq(memcmp(near, far, (size_t)(size.m * size.n * 4)), 0, "strides change bits of %lld x %lld x %lld", (long long)size.m,
                  (long long)size.n, (long long)size.k);
     free(a), free(b), free(before), free(near), free(far);
-    return by.onednn != NULL;
+    *own += by.own != NULL;
+    *onednn += by.onednn != NULL;
 }
 
 Test(multiply, products_are_sums_on_any_strides) {
-    static const int64_t sides[] = {1, 2, 7, 16, 33, 64, 100, 128, 200, 256, 300}, depths[] = {1, 5, 24, 64, 100, 192, 256, 257, 400, 700};
+    static const int64_t sides[] = {1, 2, 7, 16, 33, 64, 100, 128, 200, 256, 600}, depths[] = {1, 5, 24, 64, 100, 192, 256, 257, 400, 700};
     uint64_t seed = 1;
-    int by_onednn = 0, runs = 300;
+    int by_own = 0, by_onednn = 0, runs = 300;
     for (int run = 0; run < runs; run++) {
         const int64_t m = sides[random_next(&seed) % 11], n = sides[random_next(&seed) % 11], k = depths[random_next(&seed) % 10];
-        by_onednn += check((ProductSize){random_next(&seed) % 2, random_next(&seed) % 2, m, n, k}, random_next(&seed));
+        check((ProductSize){random_next(&seed) % 2, random_next(&seed) % 2, m, n, k}, random_next(&seed), &by_own, &by_onednn);
     }
-    if (has_onednn()) cr_assert(by_onednn > runs / 4 && by_onednn < runs * 3 / 4, "oneDNN has %d of %d", by_onednn, runs);
+    if (has_own()) cr_assert(by_own > runs / 4 && by_own < runs / 2, "our own loops have %d of %d", by_own, runs);
+    if (has_onednn()) cr_assert(by_onednn > runs / 10 && by_onednn < runs * 3 / 4, "oneDNN has %d of %d", by_onednn, runs);
+}
+
+/* Our own loops on what others compute too: deep products and those of nothing, single rows and columns. Parts of a result have the bits that they have in the whole, in each variant. */
+Test(multiply, parts_of_products_have_the_bits_of_the_whole) {
+    enum { M = 61, N = 75, K = 600 };
+    static float a[M * K], b[N * K], whole[M * N], part[M * N], before[M * N];
+    uint64_t seed = 3;
+    if (!has_own()) return;
+    float *random = random_matrix(&seed, M + 2 * N, K);
+    memcpy(a, random, sizeof a), memcpy(b, random + M * K, sizeof b), memcpy(before, random + (M + N) * K, sizeof before);
+    free(random);
+    for (int run = 0; run < 60; run++) {
+        const int64_t depth = run % 5 == 0 ? K : run % 5 == 1 ? 0 : 1 + random_next(&seed) % 300;
+        const ProductSize size = {run & 1, run & 2, M, N, depth};
+        const MatrixAt left = {a, {size.a_transposed, size.a_transposed ? M : K}},
+                       right = {b, {size.b_transposed, size.b_transposed ? K : N}};
+        const int64_t row = random_next(&seed) % M, column = random_next(&seed) % N, m = 1 + random_next(&seed) % (M - row),
+                      n = 1 + random_next(&seed) % (N - column);
+        const MatrixAt some_rows = {a + row * (size.a_transposed ? 1 : K), left.matrix},
+                       some_columns = {b + column * (size.b_transposed ? K : 1), right.matrix};
+        memcpy(whole, before, sizeof whole);
+        vector_variant(1)->product()(left, right, M, N, size.k, 0.5, run % 3, whole, N);
+        double sum = run % 3 ? before[row * N + column] : 0;
+        for (int64_t k = 0; k < size.k; k++)
+            sum += 0.5 * a[size.a_transposed ? k * M + row : row * K + k] * b[size.b_transposed ? column * K + k : k * N + column];
+        cr_assert_float_eq(whole[row * N + column], sum, 1e-7 * (double)(size.k + 8), "%lld terms", (long long)size.k);
+        for (int v = 1; v < vector_variants(); v++) {
+            memcpy(part, before, sizeof part);
+            vector_variant(v)->product()(some_rows, some_columns, m, n, size.k, 0.5, run % 3, part + row * N + column, N);
+            for (int64_t i = 0; i < M; i++)
+                for (int64_t j = 0; j < N; j++) {
+                    const bool in = i >= row && i < row + m && j >= column && j < column + n;
+                    cr_assert_eq(part[i * N + j], (in ? whole : before)[i * N + j], "run %d, variant %d at %d, %d", run, v, (int)i, (int)j);
+                }
+        }
+    }
 }
 
 Test(multiply, sizes_choose_the_library) {
@@ -108,10 +153,22 @@ Test(multiply, sizes_choose_the_library) {
     } cases[] = {
         {{false, false, 1024, 256, 256}, true},  {{false, false, 1024, 256, 257}, false}, {{false, false, 512, 10, 4096}, true},
         {{false, false, 256, 1024, 256}, false}, {{false, false, 256, 1000, 256}, true},  {{false, false, 512, 1024, 256}, true},
-        {{false, true, 256, 1024, 256}, true},   {{true, false, 1024, 256, 128}, false},  {{true, false, 128, 64, 128}, true},
+        {{false, true, 256, 1024, 256}, true},   {{true, false, 1024, 256, 128}, false},  {{true, false, 128, 15, 128}, true},
         {{true, false, 1024, 1024, 256}, true},  {{false, false, 1, 1024, 256}, false},   {{false, false, 1024, 1, 256}, false},
         {{true, false, 256, 64, 2048}, false},
     };
+    static const struct {
+        ProductSize size;
+        bool own;
+    } ours[] = {
+        {{false, false, 512, 256, 256}, true}, {{true, true, 1, 16, 1}, true},      {{false, true, 513, 64, 64}, false},
+        {{false, true, 64, 257, 64}, false},   {{false, true, 64, 64, 257}, false}, {{false, false, 64, 15, 64}, false},
+    };
+    for (size_t i = 0; has_own() && i < sizeof ours / sizeof *ours; i++) {
+        cr_expect_eq(open_for(&context, F32, ours[i].size, much).own != NULL, ours[i].own, "case %zu", i);
+        cr_expect_eq(open_for(&context, F32, ours[i].size, little).own != NULL, ours[i].own, "case %zu, of little", i);
+        cr_expect_null(open_for(&context, F64, ours[i].size, much).own, "case %zu: of f32 alone", i);
+    }
     if (!has_onednn()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(open_for(&context, F32, cases[i].size, much).onednn != NULL, cases[i].onednn, "case %zu", i);
@@ -122,17 +179,20 @@ Test(multiply, sizes_choose_the_library) {
 
 /* A call that has products for both is one library's. */
 Test(multiply, a_call_has_one_library) {
-    const ProductSize sizes[] = {{false, true, 128, 128, 64}, {true, false, 1024, 256, 64}};
+    const ProductSize sizes[] = {{false, true, 1024, 128, 64}, {true, false, 1024, 256, 64}},
+                      ours[] = {{false, true, 128, 128, 64}, sizes[1]};
     KernelCall call = {.nin = 1, .in = {{.dtype = F32}}, .context = &context};
     Multiplier by;
     Error error;
     for (int n = 0; n <= 2; n++) {
         cr_assert(multiplier_open(&call, sizes, n, much, &by, &error), "%s", error.text);
         cr_expect_eq(by.onednn != NULL, n == 1 && has_onednn());
+        cr_assert(multiplier_open(&call, ours, n, much, &by, &error), "%s", error.text);
+        cr_expect_eq(by.own != NULL, n == 1 && has_own());
     }
 }
 
 Test(multiply, without_onednn_openblas_multiplies) {
     CpuContext without = {.no_onednn = true};
-    cr_expect_not_null(open_for(&without, F32, (ProductSize){false, true, 128, 128, 64}, much).blas);
+    cr_expect_not_null(open_for(&without, F32, (ProductSize){false, true, 1024, 128, 64}, much).blas);
 }
