@@ -23,6 +23,11 @@ def remainder_of_exp(r):
     return hyp1f1(1, 3, r) / 2
 
 
+def remainder_of_bell(y):
+    """exp(-y / 2) = 1 + y p(y)"""
+    return (exp(-y / 2) - 1) / y
+
+
 def remainder_of_log(z):
     """log(1 + f) = 2 s + s z p(z) with s = f / (2 + f), z = s^2"""
     s = sqrt(z)
@@ -89,6 +94,7 @@ quarter = (pi / 4)**2 * mpf("1.0001")
 tiny = mpf(2)**-40  # functions of z are not defined at 0
 ROWS = (
     ("EXP_F32", remainder_of_exp, -half_ln2, half_ln2, 4, lambda x: x * x / exp(x)),
+    ("BELL_F32", remainder_of_bell, -2 * half_ln2, 2 * half_ln2, 5, lambda y: y * exp(y / 2)),
     ("EXP_F64", remainder_of_exp, -half_ln2, half_ln2, 10, lambda x: x * x / exp(x)),
     ("LOG_F32", remainder_of_log, tiny, log_end, 3, lambda z: z / 2),
     ("LOG_F64", remainder_of_log, tiny, log_end, 6, lambda z: z / 2),
@@ -111,7 +117,7 @@ for name, f, a, b, degree, weight in ROWS:
     p = interpolate(f, a, b, degree)
     points = [a + (b - a) * (2 * i + 1) / 201 for i in range(100)]
     worst = max(abs(polyval(p[::-1], x) - f(x)) * (weight(x) if weight else 1 / abs(f(x))) for x in points)
-    single = name in ("EXP_F32", "LOG_F32")  # sin and cos of f32 are computed in double
+    single = name in ("EXP_F32", "BELL_F32", "LOG_F32")  # sin and cos of f32 are computed in double
     terms = [nstr(c, 9 if single else 18, min_fixed=0, max_fixed=0) for c in p]
     print(f"#define {name} {', '.join(t + 'f' * single for t in terms)} /* 2^{nstr(log(worst, 2), 3)} */")
 

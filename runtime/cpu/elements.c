@@ -110,8 +110,8 @@
 #include "runtime/cpu/elementtype.h"
 
 /* Functions that take other ways near 0 and far from it: the loops above compute both, for each element. These compute the near one alone, in
- * blocks in which all are near. */
-enum { BLOCK = 512 };
+ * blocks in which all are near. The memory would wait while a block is computed: the next one is asked for before. */
+enum { BLOCK = 256, LINE = 64 };
 #define NEAR_LOOP(name, suffix, T, ABS, limit, nin)                                                                                        \
     static void blocks_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {           \
         for (int64_t begin = 0; begin < n; begin += BLOCK) {                                                                               \
@@ -119,6 +119,9 @@ enum { BLOCK = 512 };
             const T *x = (const T *)in[0] + begin * stride[0];                                                                             \
             const void *at[2] = {x, nin > 1 ? (const T *)in[1] + begin * stride[1] : NULL};                                                \
             int far = 0;                                                                                                                   \
+            const int64_t next = begin + 2 * BLOCK <= n ? BLOCK * stride[0] * (int64_t)sizeof *x : 0;                                      \
+            for (int64_t byte = 0; byte < next; byte += LINE)                                                                              \
+                __builtin_prefetch((const char *)x + next + byte);                                                                         \
             _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < most * stride[0]; i++) far |= !(ABS(x[i]) <= (T)(limit));       \
             if (!stride[0]) far = !(ABS(*x) <= (T)(limit));                                                                                \
             (far ? each_##name##_##suffix : each_##name##_near_##suffix)((T *)out + begin, at, stride, attr, most);                        \

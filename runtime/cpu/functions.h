@@ -49,7 +49,8 @@
 #define ESTRIN_5_(x, square, a, b, c, d, e, f) fma_f32(fma_f32(fma_f32(f, x, e), square, fma_f32(d, x, c)), square, fma_f32(b, x, a))
 
 /* 2^e: the largest error of the function, relative to it. */
-#define EXP_F32 5.0e-1f, 1.6666577e-1f, 4.16665546e-2f, 8.36317905e-3f, 1.39261836e-3f /* 2^-27.0 */
+#define EXP_F32 5.0e-1f, 1.6666577e-1f, 4.16665546e-2f, 8.36317905e-3f, 1.39261836e-3f                       /* 2^-27.0 */
+#define BELL_F32 -5.00000005e-1f, 1.25e-1f, -2.08331315e-2f, 2.60415406e-3f, -2.61536115e-4f, 2.17713281e-5f /* 2^-27.8 */
 #define EXP_F64                                                                                                                            \
     5.0e-1, 1.6666666666666671e-1, 4.16666666666666698e-2, 8.33333333332613513e-3, 1.38888888888837483e-3, 1.98412698748206253e-4,         \
         2.48015873255477412e-5, 2.75572554002064244e-6, 2.75572736431102953e-7, 2.51052170047207452e-8,                                    \
@@ -429,10 +430,12 @@ INLINE double cos_f64(double x) {
 
 /* ---------------------------------------------------------------- the normal distribution */
 
-/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15): the square and what its rounding took, which is seen in the tail. */
+/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15). What the rounding of the square takes is seen in the tail: a fused operation takes all of it. */
 INLINE float bell_parts_f32(float x, uint32_t *n) {
-    const float half = x / 2, square = x * half;
-    return exp_of_rest_f32(-square, fma_f32(x, half, -square), n);
+    const float shifted = fma_f32(x * x, -0.72134752f, ROUND_F32), whole = shifted - ROUND_F32;
+    const float rest = fma_f32(whole, -4.2438888e-4f, fma_f32(x, x, whole * 1.38671875f)); /* x^2 + 2 n log(2), as in exp */
+    *n = float_bits(shifted);
+    return fma_f32(ESTRIN_5(rest, rest * rest, BELL_F32), rest, 1);
 }
 /* |x| at most NEAR_BELL */
 INLINE float bell_near_f32(float x) {
