@@ -1,7 +1,10 @@
 /* rows: what a net says of the rows of its batches becomes what it computes.
  *
  * Before: the graph as the frontend lowers it, of one replica in mode data_parallel. After: its loss has weights of rows, or is reported row by row, where that is asked
- * for (row_loss.c and what it calls), and each batch_norm over all replicas' rows is written with what the replicas exchange. */
+ * for (row_loss.c and what it calls), each batch_norm over all replicas' rows is written with what the replicas exchange, and of what a state takes only what replicas may differ
+ * in is averaged over them. */
+#include <string.h>
+
 #include "compiler/compiler.h"
 #include "compiler/rows.h"
 
@@ -12,6 +15,48 @@ static ExpandFn *over_replicas(const Graph *graph, int id) {
     return hidden ? op_table[node->op].expand_replicas : NULL;
 }
 
+/* ---------------------------------------------------------------- what states take of replicas */
+
+/* What is spread over the rows of a value: it is added to as many rows of 0. -1: nothing. */
+static int spread_over_replicas(const Graph *graph, int value) {
+    const Node *sum = graph_producer(graph, value), *zeros = sum->op == OP_add ? graph_producer(graph, sum->in[0]) : NULL;
+    if (zeros == NULL || zeros->op != OP_constant || zeros->data != NULL || zeros->attr[0].f != 0) return -1;
+    const Shape *all = &graph->values.at[value].type.shape, *row = &graph->values.at[sum->in[1]].type.shape;
+    const bool fits = row->ndim == all->ndim - 1 && memcmp(row->dim, all->dim + 1, sizeof *row->dim * (size_t)row->ndim) == 0;
+    return fits ? sum->in[1] : -1;
+}
+
+/* What all replicas have of a value, without the hidden dimension: what each was given, and what elementwise operators make of that. plain: per value what is known, -2: nothing
+ * yet. -1: they may differ. */
+static int common_to_replicas(Graph *graph, int value, int *plain) {
+    const Node node = *graph_producer(graph, value); /* a copy: nodes are added */
+    int in[MAX_IN], *known = &plain[value];
+    if (*known > -2) return *known;
+    *known = -1;
+    if (node.hint != NULL) return -1;
+    if (node.op == OP_replicate) return *known = node.in[0];
+    if (node.op == OP_expose) return *known = spread_over_replicas(graph, node.in[0]);
+    if (!op_elementwise(node.op) || node.nin == 0 || node.nout != 1) return -1;
+    for (int i = 0; i < node.nin; i++)
+        if ((in[i] = common_to_replicas(graph, node.in[i], plain)) < 0) return -1;
+    return *known = graph_emit(graph, node.op, in, node.nin, node.attr, node.name, node.span);
+}
+
+/* What is the same of all replicas needs no mean of them. */
+static void writes_of_replicas(Graph *graph) {
+    const int nvalues = graph->values.n;
+    int *plain = arena_alloc(graph->arena, sizeof *plain * ((size_t)nvalues + 1));
+    for (int v = 0; v < nvalues; v++)
+        plain[v] = -2;
+    for (int i = 0; i < graph->reports.n; i++) {
+        Report *report = &graph->reports.at[i];
+        const Node *mean = graph_producer(graph, report->value);
+        if (!report->writes || mean->op != OP_replica_sum || mean->hint != NULL) continue;
+        const int common = common_to_replicas(graph, mean->in[0], plain);
+        if (common >= 0) report->value = common;
+    }
+}
+
 bool pass_rows(Build *b) {
     Diags *diags = b->follows != NULL ? b->follows->diags
                                       : b->diags; /* what is wrong with an eval block is reported like all that is wrong with the net */
@@ -19,5 +64,6 @@ bool pass_rows(Build *b) {
     if (b->front.whole != NULL && !rows_part(graph, b->front.whole, &b->front.rows, diags)) return false;
     if (!loss_rows_apply(graph, &b->front.rows, diags)) return false;
     if (graph->settings.batch_norm_global) graph_expand(graph, over_replicas, NULL);
+    if (graph->settings.mode == MODE_DATA_PARALLEL) writes_of_replicas(graph);
     return true;
 }

@@ -121,9 +121,23 @@ class States(Case):
                     stats = self.ok(harness.run(harness.compiling("net.dsl", "--ranks", ranks, "--replicas", replicas, "-D", "batch=%d" % (12 // replicas), "--stats=json", "-o", "t.plan", *more, cwd=self.folder), cwd=self.folder)).out
                     for communication in json.loads(stats)["communications"]:
                         self.assertLess(communication["sent"]["max"], 6 * 3 * 8, communication)  # of x a rank has more
+                        self.assertNotIn("middle", communication["value"], "replicas have it alike")
         self.write("own.dsl", GLOBAL.replace("global", "local"))
         self.ok(self.local(self.compile("own.dsl", "net.plan", "--ranks", 2, "-D", "batch=6"), 2, "--save", "w.safetensors"))
         self.assertNotAlmostEqual(self.saved("w.safetensors")["b"][0], whole["b"][0], places=4)
+
+    def test_what_replicas_write_is_averaged_where_it_may_differ(self):
+        """What all have of a state, and of statistics of all replicas, needs no communication; what each computes of its own rows is averaged."""
+        write = {"count <- 2 * count + 1;": False, "count <- 0.5 * count + mean(m);": True, "count <- count + mean(y);": True}
+        self.write("all.npy", npy([k / 40 for k in range(24 * 6)], [24, 2, 3], "d"))
+        for text, differs in write.items():
+            with self.subTest(text):
+                self.write("net.dsl", GLOBAL.replace("global", "local").replace("middle : f64[3]", "count : f64[]").replace("middle <- 0.5 * middle + 0.5 * m;", text))
+                one = self.compile("net.dsl", "one.plan", "--ranks", 1, "--replicas", 2, "-D", "batch=6")
+                plan = self.compile("net.dsl", "net.plan", "--ranks", 2, "-D", "batch=6", "--prove=full")
+                self.ok(self.local(plan, 2, "--verify=" + one))
+                stats = self.ok(harness.run(harness.compiling("net.dsl", "--ranks", 2, "-D", "batch=6", "--stats=json", "-o", "t.plan", cwd=self.folder), cwd=self.folder)).out
+                self.assertEqual(any("count" in c["value"] for c in json.loads(stats)["communications"]), differs)
 
     def test_replicas_with_common_statistics_go_on_from_a_checkpoint(self):
         train = "checkpoint every 1 steps;"
