@@ -1,8 +1,8 @@
 /* expand: operators become the nodes of a template (Op.expand, Op.expand_split), composites before autodiff and, as pass `expand`, operators along rows that their
- * strategy splits (softmax, log_softmax, their gradients) once strategies are chosen.
+ * strategy splits (softmax, log_softmax, their gradients), and splits along an axis that is split, once strategies are chosen.
  *
  * Before the pass: every forward operator has its strategy (propagate). After: front.chosen is the graph before this pass, with the operators that
- * strategies were chosen for. In front.graph no strategy splits a factor that has reductions: where one did, the nodes of Op.expand_split
+ * strategies were chosen for. In front.graph no strategy splits a factor that expands: where one did, the nodes of Op.expand_split
  * stand for the operator, each split as its operands lie; the one that gives the first result has its hint and what
  * gradients reuse. The values of all other nodes are the same. Where there is nothing to expand, the graph stays as it is. */
 #include <assert.h>
@@ -133,20 +133,20 @@ bool graph_expand(Graph *graph, TemplateFn *template_of, Expanded *expanded) {
     return true;
 }
 
-/* ---------------------------------------------------------------- rows that are split */
+/* ---------------------------------------------------------------- factors that expand, and are split */
 
-static bool splits_rows(const Rule *rule, const Strategy *strategy) {
+static bool splits_whole(const Rule *rule, const Strategy *strategy) {
     bool splits = false;
     for (int f = 0; strategy != NULL && f < rule->nfactors; f++)
-        splits |= rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0;
+        splits |= rule->factor[f].expands && strategy_count(strategy, f) > 0;
     return splits;
 }
 
-/* The template of a node, of the graph that strategies were chosen for, whose rows are split: a gradient's are its origin's. */
+/* The template of a node, of the graph that strategies were chosen for, of which a factor that kernels need whole is split: a gradient's are its origin's. */
 static ExpandFn *of_split_rows(const Graph *g, int id) {
     const Node *node = &g->nodes.at[id], *origin = &g->nodes.at[node->origin];
     ExpandFn *expand = op_table[node->op].expand_split;
-    return expand != NULL && splits_rows(origin->rule, origin->strategy) ? expand : NULL;
+    return expand != NULL && splits_whole(origin->rule, origin->strategy) ? expand : NULL;
 }
 
 bool pass_expand(Build *b) {

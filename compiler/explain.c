@@ -126,12 +126,15 @@ static void explain_chain(const Explain *e, int id) {
         explain_way(e, tail[i], is_hint);
 }
 
-/* That an operator along rows, of front.chosen, was expanded, and into what. */
+/* That an operator along rows, or a split along an axis, of front.chosen, was expanded, and into what. */
 static void explain_expanded(const Explain *e, int chosen) {
-    text_printf(e->text, "  part of      %s, whose rows are split: ", node_text(e, &e->b->front.chosen.nodes.at[chosen]));
+    const Node *node = &e->b->front.chosen.nodes.at[chosen];
+    const bool rows = node->op != OP_split;
+    text_printf(e->text, "  part of      %s, whose %s split: ", node_text(e, node), rows ? "rows are" : "axis is");
     int count = 0;
     each_in(&e->index->stands, chosen, n) text_printf(e->text, "%s%s", count++ > 0 ? ", " : "", op_table[e->g->nodes.at[n].op].name);
-    text_printf(e->text, " stand for it;\n               its reductions have a number a row, no row is gathered\n");
+    text_printf(e->text, " stand for it;\n               %s\n",
+                rows ? "its reductions have a number a row, no row is gathered" : "each rank receives what it lacks of its parts");
 }
 
 static const char *other_text(const void *context, const Node *node, const Strategy *strategy) {

@@ -249,6 +249,18 @@ void adjoint_concat(Graph *graph, int node, const int *dy, int *dx) {
     }
 }
 
+/* Each result is a slice of its own. */
+void split_split(Graph *graph, const Node *node, int *out) {
+    const Attr whole = shape_attr(graph, node->in[0]);
+    const int axis = axis_of(&node->attr[1], whole.n);
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = whole.n}, whole};
+    for (int o = 0; o < node->nout; o++) {
+        attr[0].ints[axis] = whole.ints[axis] / node->nout * o;
+        attr[1].ints[axis] = whole.ints[axis] / node->nout * (o + 1);
+        out[o] = graph_emit(graph, OP_slice, node->in, 1, attr, node->name, node->span);
+    }
+}
+
 /* The results' gradients behind each other; a result that nobody used has none: zeros. */
 void adjoint_split(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];

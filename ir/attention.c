@@ -125,7 +125,7 @@ static bool attention_factors(const TensorType *in, int nin, int mask, const Att
 bool rule_attention(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     Letters letters;
     if (!attention_factors(in, nin, MASK, attr, &letters, rule, error) || !values_fit(in, K, V, &letters, error)) return false;
-    rule->factor[letters.n].reductions = 1;
+    rule_expands(rule, letters.n, 1);
     map_keys(rule->in[V], &letters);
     give_queries(in, &letters, letters.e, rule, 0);
     give_queries(in, &letters, 1, rule, 1);

@@ -21,7 +21,7 @@ static bool channel_factors(const TensorType *in, int nin, int first, const Attr
     if (x->ndim < 2) return rule_reject(error, X, -1, "%%0 is %s, and needs the dimensions [n, c, ..]", shape_text(x, text));
     for (int d = 0; d < x->ndim; d++) {
         rule->in[X][d] = (int8_t)rule_add_factor(rule, x->dim[d]);
-        if (d != CHANNEL) rule->factor[rule->in[X][d]].reductions = REDUCTIONS;
+        if (d != CHANNEL) rule_expands(rule, rule->in[X][d], REDUCTIONS);
     }
     for (int i = first; i < nin; i++) {
         if (in[i].shape.ndim != 1 || in[i].shape.dim[0] != x->dim[CHANNEL]) {

@@ -1,6 +1,6 @@
 /* Rules of operators that cut tensors, pad them, join them, or work along rows. The places of an element in a tensor and in a slice of it differ: what a part of the one
- * needs of the other is a window of one element a step, somewhere else (layout.h), and at the ends of what is padded there may be none. The dimension along which tensors are
- * joined or divided has no factor. */
+ * needs of the other is a window of one element a step, somewhere else (layout.h), and at the ends of what is padded there may be none. The same goes for the dimension along
+ * which tensors are joined. Where that along which one is divided into several is split, each becomes a slice of its own. */
 #include "ir/rules.h"
 
 #include <inttypes.h>
@@ -147,10 +147,16 @@ bool rule_concat(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     }
     rule->result[0].dtype = in[0].dtype;
     for (int d = 0; d < first->ndim; d++) {
-        int f = d == axis ? -1 : rule_add_factor(rule, first->dim[d]);
-        for (int i = 0; i < nin; i++)
+        const int64_t size = d == axis ? sum : first->dim[d];
+        const int f = rule_add_factor(rule, size);
+        int64_t at = 0;
+        for (int i = 0; i < nin; i++) {
             rule->in[i][d] = (int8_t)f;
-        add_dim(rule, 0, f, d == axis ? sum : first->dim[d]);
+            if (d != axis) continue;
+            rule_need_halo(rule, i, first->ndim, d, (Halo){HALO_SEES, size, 1, at, -at});
+            at += in[i].shape.dim[d];
+        }
+        add_dim(rule, 0, f, size);
     }
     return true;
 }
@@ -176,10 +182,12 @@ bool rule_split(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
     for (int o = 0; o < rule->nout; o++)
         rule->result[o].dtype = in[0].dtype;
     for (int d = 0; d < shape->ndim; d++) {
-        int f = d == axis ? -1 : rule_add_factor(rule, shape->dim[d]);
+        const int64_t size = d == axis ? shape->dim[d] / parts : shape->dim[d];
+        const int f = rule_add_factor(rule, size);
         rule->in[0][d] = (int8_t)f;
+        rule->factor[f].expands = d == axis;
         for (int o = 0; o < rule->nout; o++)
-            add_dim(rule, o, f, d == axis ? shape->dim[d] / parts : shape->dim[d]);
+            add_dim(rule, o, f, size);
     }
     return true;
 }
@@ -191,7 +199,7 @@ bool rule_softmax(const TensorType *in, int nin, const Attr *attr, Rule *rule, R
     if (!axis_read(attr, 0, -1, &in[0].shape, &axis, error)) return false;
     if (nin > 1 && !shape_equal(&in[0].shape, &in[1].shape)) return rule_reject(error, 1, -1, "%%0 and %%1 have different shapes");
     factors_of_operand(rule, &in[0]);
-    rule->factor[rule->in[0][axis]].reductions = nin == 1 ? 2 : 1; /* the maximum and the sum; of a gradient the sum */
+    rule_expands(rule, rule->in[0][axis], nin == 1 ? 2 : 1); /* the maximum and the sum; of a gradient the sum */
     for (int i = 1; i < nin; i++)
         memcpy(rule->in[i], rule->in[0], sizeof rule->in[0]);
     for (int d = 0; d < in[0].shape.ndim; d++)

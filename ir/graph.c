@@ -274,7 +274,6 @@ static void map_part(const Graph *graph, Node *node, const Node *origin, const i
     const int8_t *theirs = is_result ? origin->rule->out[part - MAX_IN] : origin->rule->in[part];
     for (int d = 0; d < ndim; d++) {
         if (own[d] < 0 || theirs[d] < 0) continue;
-        assert(factor_maps(&node->rule->factor[own[d]], &origin->rule->factor[theirs[d]]));
         assert(node->origin_factor[own[d]] < 0 || node->origin_factor[own[d]] == theirs[d]);
         node->origin_factor[own[d]] = theirs[d];
     }
@@ -366,7 +365,7 @@ void strategy_in_layout(const Node *node, const Strategy *strategy, int operand,
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
         if (node->rule->in[operand][d] >= 0) append_digits(layout, d, strategy, node->rule->in[operand][d]);
-    for (int i = 0; operand < HALO_OPERANDS && i < HALO_DIMS; i++) {
+    for (int i = 0; i < HALO_DIMS; i++) {
         const int d = ndim - HALO_DIMS + i;
         if (d >= 0 && layout_count(layout, d) > 0) layout->halo[i] = node->rule->halo[operand][i];
     }
@@ -386,7 +385,8 @@ void strategy_out_layout(const Node *node, const Strategy *strategy, int result,
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {
     *strategy = (Strategy){.nfactors = node->rule->nfactors, .pin = origin->pin};
     for (int f = 0; f < strategy->nfactors; f++)
-        if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f]);
+        if (node->origin_factor[f] >= 0 && factor_splits(&node->rule->factor[f], strategy_split(origin, node->origin_factor[f])))
+            strategy_follow(strategy, f, origin, node->origin_factor[f]);
 }
 
 bool *graph_active(const Graph *graph, Arena *arena) {

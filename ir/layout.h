@@ -78,7 +78,7 @@ static inline int order_rank(const Order *order, int position) {
 
 /* What a rank needs of a dimension that windows lie over, a convolution's for one: not a part of it, but what windows make of a part of another dimension. Window
  * o sees the elements o * stride - low to o * stride + high of its dimension, both included, where it has them. Ranks hold ranges that overlap: a part and its halos. Of a
- * slice or of what is padded a window is one element, -low behind its own place: ranges do not overlap, and are the parts of another tensor. */
+ * slice, or of what is padded or joined, a window is one element, -low behind its own place: ranges do not overlap, and are the parts of another tensor. */
 typedef enum {
     HALO_NONE,
     HALO_SEES,   /* parts are of the windows: the elements that they see */

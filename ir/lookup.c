@@ -61,7 +61,7 @@ bool rule_cross_entropy_rows(const TensorType *in, int nin, const Attr *attr, Ru
     (void)nin, (void)attr;
     if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
     const int last = in[1].shape.ndim;
-    rule->factor[rule->in[0][last]].reductions = 3; /* the largest, the sum of exponentials, the one at the label */
+    rule_expands(rule, rule->in[0][last], 3); /* the largest, the sum of exponentials, the one at the label */
     for (int o = 0; o < 3; o++) {
         rule->result[o].shape = in[1].shape;
         if (o > 0) rule->result[o].shape.dim[rule->result[o].shape.ndim++] = 1;

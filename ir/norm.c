@@ -32,7 +32,7 @@ static bool norm_factors(const TensorType *in, int weight, const Attr *eps, int 
     if (!(eps->f > 0) || !isfinite(eps->f)) return rule_reject(error, -1, 0, "eps is %g, and must be above 0", eps->f);
     for (int d = 0; d < x->ndim; d++) {
         rule->in[0][d] = (int8_t)rule_add_factor(rule, x->dim[d]);
-        if (d >= lead) rule->factor[rule->in[0][d]].reductions = (int8_t)reductions;
+        if (d >= lead) rule_expands(rule, rule->in[0][d], reductions);
     }
     for (int d = 0; d < w->ndim; d++)
         rule->in[weight][d] = rule->in[0][lead + d];

@@ -24,21 +24,20 @@ typedef struct Attr {
 /* A letter of an operator's rule. */
 typedef struct Factor {
     int64_t size;
-    bool whole;     /* must not be split */
-    bool divides;   /* a split must divide the size (reshape) */
-    bool looked_up; /* an index chooses of its elements: what is computed does not run over it */
-    int8_t
-        reductions; /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it, a number each for a row of operand 0 */
+    bool whole;        /* must not be split */
+    bool divides;      /* a split must divide the size (reshape) */
+    bool looked_up;    /* an index chooses of its elements: what is computed does not run over it */
+    bool expands;      /* no kernel takes a split of it: the operator is then expanded (Op.expand_split) */
+    int8_t reductions; /* into ones of which so many reduce over it, a number each for a row of operand 0 */
 } Factor;
 
 /* Whether a kernel needs the factor whole: expanded operators are of other rules. */
 static inline bool factor_stays_whole(const Factor *factor) {
-    return factor->whole || factor->reductions > 0;
+    return factor->whole || factor->expands;
 }
 
-enum { HALO_OPERANDS = 2 };
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
- * whole). A dimension that windows lie over, or a result's that is the gradient of one, or that is cut or padded, runs over the factor of the windows, and may be of another size. A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
+ * whole). A dimension that windows lie over, or a result's that is the gradient of one, or that is cut, padded or joined, runs over the factor of the windows, and may be of another size. A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
 typedef struct Rule {
     int nfactors, nout;
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
@@ -47,7 +46,7 @@ typedef struct Rule {
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
-    Halo halo[HALO_OPERANDS][HALO_DIMS]; /* of dimension ndim - HALO_DIMS + i of the first operands: what a part of its factor needs */
+    Halo halo[MAX_IN][HALO_DIMS]; /* of dimension ndim - HALO_DIMS + i of each operand: what a part of its factor needs */
     TensorType result[MAX_OUT];
 } Rule;
 
@@ -122,7 +121,7 @@ typedef struct Op {
     AdjointFn *adjoint;        /* NULL: no gradient */
     int gradient;              /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
-    ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
+    ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that expands */
     ExpandFn *expand_replicas; /* over the rows of all replicas, where the setting batch_norm says so: rewritten by pass rows */
     int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */
     Sign sign;
@@ -174,7 +173,7 @@ const Halo *rule_halo(const Rule *rule, int operand, int ndim, int dim); /* ndim
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 /* Whether a gradient node's factor may be split as its origin's: it has as many elements, or more, as what is cut or padded may have; where the origin's is the part of a
  * reshaped dimension in which splits divide, they divide the whole dimension too. */
-bool factor_maps(const Factor *own, const Factor *origin);
+bool factor_splits(const Factor *factor, int64_t split); /* whether it has so many parts, even ones where it must */
 /* Of a part of the operator whose factors have these sizes, one a factor: their product, without those that are looked up, times Op.flops and Rule.depth. */
 double op_flops(OpCode op, const Rule *rule, const double *size);
 double rule_flops(OpCode op, const Rule *rule); /* of the whole operator */

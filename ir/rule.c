@@ -120,6 +120,11 @@ int rule_add_factor(Rule *rule, int64_t size) {
     return rule->nfactors++;
 }
 
+void rule_expands(Rule *rule, int factor, int reductions) {
+    rule->factor[factor].expands = true;
+    rule->factor[factor].reductions = (int8_t)reductions;
+}
+
 int looked_up(Rule *rule, int factor) {
     rule->factor[factor].looked_up = true;
     return factor;
@@ -495,11 +500,11 @@ bool rule_sums(const Rule *rule, int factor) {
 
 const Halo *rule_halo(const Rule *rule, int operand, int ndim, int dim) {
     const int i = dim - (ndim - HALO_DIMS);
-    return operand < HALO_OPERANDS && i >= 0 && rule->halo[operand][i].kind != HALO_NONE ? &rule->halo[operand][i] : NULL;
+    return i >= 0 && rule->halo[operand][i].kind != HALO_NONE ? &rule->halo[operand][i] : NULL;
 }
 
-bool factor_maps(const Factor *own, const Factor *origin) {
-    return origin->divides ? own->size % origin->size == 0 : own->size >= origin->size;
+bool factor_splits(const Factor *factor, int64_t split) {
+    return split <= factor->size && (!factor->divides || factor->size % split == 0);
 }
 
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
@@ -528,11 +533,11 @@ bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
             a->factor[f].divides != b->factor[f].divides || a->factor[f].looked_up != b->factor[f].looked_up ||
-            a->factor[f].reductions != b->factor[f].reductions)
+            a->factor[f].expands != b->factor[f].expands || a->factor[f].reductions != b->factor[f].reductions)
             return false;
     for (int i = 0; i < nin; i++)
         if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0) return false;
-    for (int i = 0; i < HALO_OPERANDS * HALO_DIMS; i++)
+    for (int i = 0; i < nin * HALO_DIMS; i++)
         if (!halo_equal(&a->halo[i / HALO_DIMS][i % HALO_DIMS], &b->halo[i / HALO_DIMS][i % HALO_DIMS])) return false;
     for (int o = 0; o < nout; o++)
         if (!type_equal(&a->result[o], &b->result[o]) || memcmp(a->out[o], b->out[o], (size_t)a->result[o].shape.ndim) != 0) return false;

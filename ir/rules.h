@@ -33,6 +33,8 @@ const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]);
 void rule_need_halo(Rule *rule, int operand, int ndim, int dim, Halo halo);
 /* Adds a factor, returns its number. */
 int rule_add_factor(Rule *rule, int64_t size);
+void rule_expands(Rule *rule, int factor,
+                  int reductions);     /* an operator that is expanded where the factor is split, into so many reductions */
 int looked_up(Rule *rule, int factor); /* the factor, of whose elements an index chooses */
 /* The rule of a leaf: every dimension, the hidden one too, is a factor. */
 void rule_of_leaf(const TensorType *type, Rule *rule);
@@ -86,9 +88,10 @@ void factors_of_operand(Rule *rule, const TensorType *in);
 RuleFn rule_slice; /* {begin, end}: factors are the result's dimensions; of those that are cut x is needed from begin on */
 RuleFn
     rule_slice_grad; /* {begin, end, shape}: dy of such a slice -> shape; factors are dy's dimensions, of which a part is what lies in a part of the result */
-RuleFn rule_pad;     /* {before, after}: likewise */
-RuleFn rule_concat;  /* {axis}: factors are the dimensions but axis */
-RuleFn rule_split;   /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
+RuleFn rule_pad;    /* {before, after}: likewise */
+RuleFn rule_concat; /* {axis}: factors are the result's dimensions; along axis a part of it is made of what of each operand lies there */
+RuleFn
+    rule_split; /* {parts, axis}: as many results as parts; factors are their dimensions; where that of axis is split each is a slice of its own */
 RuleFn rule_softmax; /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
 
 /* ---- lookup.c */
@@ -118,7 +121,7 @@ ExpandFn expand_pad, expand_mse, expand_bce_with_logits, expand_cross_entropy, e
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
  * backward; nothing is gathered. */
 
-ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad, split_cross_entropy_rows,
+ExpandFn split_split, split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad, split_cross_entropy_rows,
     split_cross_entropy_rows_grad;
 
 /* ---- norm.c */

@@ -122,8 +122,6 @@ static bool check_origin(const Check *check, int id) {
         int o = node->origin_factor[f];
         if (o < -1 || o >= origin->nfactors)
             return node_fail(check, id, "factor %d is factor %d of %d of its origin", f, o, origin->nfactors);
-        if (o >= 0 && !factor_maps(&node->rule->factor[f], &origin->factor[o]))
-            return node_fail(check, id, "factor %d cannot be split as factor %d of its origin %d", f, o, node->origin);
     }
     return true;
 }
@@ -140,8 +138,8 @@ static bool check_strategy(const Check *check, int id) {
     for (int f = 0; f < strategy->nfactors; f++) {
         if (strategy_count(strategy, f) > 0 && node->rule->factor[f].whole)
             return node_fail(check, id, "the strategy splits factor %d, which must be whole", f);
-        if (strategy_count(strategy, f) > 0 && node->rule->factor[f].reductions > 0 && check->graph->values.at[node->out[0]].layout != NULL)
-            return node_fail(check, id, "the strategy splits factor %d, along which its kernel reduces: it was not expanded", f);
+        if (strategy_count(strategy, f) > 0 && node->rule->factor[f].expands && check->graph->values.at[node->out[0]].layout != NULL)
+            return node_fail(check, id, "the strategy splits factor %d, which its kernel needs whole: it was not expanded", f);
         const int64_t split = strategy_split(strategy, f);
         for (int i = 0; i < strategy_count(strategy, f); i++)
             layout_append(&all, 0, strategy_digits(strategy, f)[i]); /* there is room for those of a strategy */

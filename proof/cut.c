@@ -37,12 +37,19 @@ static bool slicing(const Node *node, Plain whole, Plain slice, Letters *letters
     return true;
 }
 
-/* The parts stand behind each other along the axis, and fill `whole`. */
-static bool joining(const Attr *axis_attr, Plain whole, const Plain *parts, int nparts, Letters *letters, int8_t *whole_map,
+/* The axis along which tensors are joined or one is divided, hidden dimensions not counted; -1: none of `whole`. */
+static int joint_axis(const Node *node, Plain whole) {
+    const Attr *given = &node->attr[node->op == OP_concat ? 0 : 1];
+    const int64_t axis = given->given ? given->i + (given->i < 0 ? whole.ndim : 0) : 0;
+    return axis >= 0 && axis < whole.ndim ? (int)axis : -1;
+}
+
+/* The parts stand behind each other along the axis, and fill `whole`. What is joined has the letter of the whole there, of which each part is somewhere else. */
+static bool joining(const Node *node, Plain whole, const Plain *parts, int nparts, Letters *letters, int8_t *whole_map,
                     int8_t (*part_maps)[MAX_NDIM], char *why, size_t n) {
-    int64_t axis = axis_attr->given ? axis_attr->i : 0, sum = 0;
-    if (axis < 0) axis += whole.ndim;
-    if (axis < 0 || axis >= whole.ndim) return no(why, n, "axis out of range");
+    const int axis = joint_axis(node, whole);
+    int64_t sum = 0;
+    if (axis < 0) return no(why, n, "axis out of range");
     for (int k = 0; k < nparts; k++) {
         if (parts[k].ndim != whole.ndim) return no(why, n, "parts of another number of dimensions");
         for (int d = 0; d < whole.ndim; d++)
@@ -51,11 +58,13 @@ static bool joining(const Attr *axis_attr, Plain whole, const Plain *parts, int 
     }
     if (sum != whole.dim[axis]) return no(why, n, "the parts do not add up along the axis");
     for (int d = 0; d < whole.ndim; d++) {
-        if (d == axis) continue;
+        if (d == axis && node->op == OP_split) continue;
         int letter = letter_new(letters, whole.dim[d]);
         whole_map[whole.hidden + d] = (int8_t)letter;
-        for (int k = 0; k < nparts; k++)
+        for (int k = 0; k < nparts; k++) {
             part_maps[k][parts[k].hidden + d] = (int8_t)letter;
+            if (d == axis) letters->windows[k] |= window_bit(whole.hidden + whole.ndim, whole.hidden + d);
+        }
     }
     return true;
 }
@@ -73,19 +82,21 @@ bool cut_letters(const Graph *graph, const Node *node, Letters *letters, char *w
         parts[k] = plain_of(graph, joins ? node->in[k] : node->out[k]);
     for (int k = 1; !joins && k < nparts; k++)
         if (memcmp(parts[k].dim, parts[0].dim, sizeof *parts[k].dim * (size_t)parts[0].ndim)) return no(why, n, "parts of different sizes");
-    return joining(&node->attr[joins ? 0 : 1], joins ? out : in, parts, nparts, letters, joins ? letters->out[0] : letters->in[0],
+    return joining(node, joins ? out : in, parts, nparts, letters, joins ? letters->out[0] : letters->in[0],
                    joins ? letters->in : letters->out, why, n);
 }
 
-bool cut_reach(const Graph *graph, const Node *node, int dim, int64_t begin, int64_t end, int64_t from, int64_t to) {
-    const bool pads = node->op == OP_slice_grad;
+bool cut_reach(const Graph *graph, const Node *node, int operand, int dim, int64_t begin, int64_t end, int64_t from, int64_t to) {
+    const bool pads = node->op != OP_slice;
     const Plain whole = plain_of(graph, pads ? node->out[0] : node->in[0]);
-    int64_t length;
-    const int64_t first = slice_begins(node, whole, dim - whole.hidden, &length);
+    int64_t length = graph->values.at[node->in[operand]].type.shape.dim[dim], first = 0;
+    for (int k = 0; k < operand; k++)
+        first += graph->values.at[node->in[k]].type.shape.dim[dim];
+    if (node->op != OP_concat) first = slice_begins(node, whole, dim - whole.hidden, &length);
     if (begin >= end) return true;
     begin += pads ? -first : first;
     end += pads ? -first : first;
-    if (pads && begin < 0) begin = 0; /* what is outside is zeros */
+    if (pads && begin < 0) begin = 0; /* what is outside is zeros, or another operand's */
     if (pads && end > length) end = length;
     return begin >= end || (begin >= from && end <= to);
 }

@@ -4,7 +4,7 @@
 #include "proof/walk.h"
 
 bool cut_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
-/* As windowed_reach, of dimension `dim` of the operand of slice or slice_grad, hidden dimension counted. */
-bool cut_reach(const Graph *graph, const Node *node, int dim, int64_t begin, int64_t end, int64_t from, int64_t to);
+/* As windowed_reach, of dimension `dim` of an operand of slice, slice_grad or concat, hidden dimension counted. */
+bool cut_reach(const Graph *graph, const Node *node, int operand, int dim, int64_t begin, int64_t end, int64_t from, int64_t to);
 bool slice_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and slice_grad */
 bool join_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);  /* concat, split */

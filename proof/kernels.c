@@ -89,7 +89,7 @@ static bool windows_check(const Graph *graph, const Node *node, int64_t size, co
         own_dim(of, dim, size, rank, &begin, &end);
         own_dim(operand, d, held, rank, &from, &to);
         const bool there = is_windowed(node->op) ? windowed_reach(graph, node, i, d - (operand->ndim - 2), begin, end, from, to)
-                                                 : cut_reach(graph, node, d, begin, end, from, to);
+                                                 : cut_reach(graph, node, i, d, begin, end, from, to);
         if (there) continue;
         snprintf(why, n, "rank %d: of dimension %d of operand %d it has less than its windows see", rank, d, i);
         return false;

@@ -261,15 +261,35 @@ static void classes_shrink(const Case *own, Case *small) {
     shape_of(small, 0)->dim[last] = few(own->value[0].type.shape.dim[last], 5);
 }
 
-/* The dimension along which concat joins and split divides. */
-static bool axis_shrink(const Case *own, Case *small) {
+/* Where a part of what is joined, the first one not, begins in a whole of another size: as near as there is room for one element of each. */
+static int64_t joint_at(int64_t at, int64_t size, int64_t small, int64_t before, int k, int n) {
+    const int64_t there = (int64_t)((double)at * (double)small / (double)size), least = before + 1, most = small - (n - k);
+    return there < least ? least : there > most ? most : there;
+}
+
+/* The dimension along which concat joins and split divides. A whole that is divided stays so in the same manner, and what its parts need of each operand begins as far
+ * before or behind them as that stands. */
+static bool axis_shrink(const Case *own, const Letters *letters, Case *small) {
     const Attr *axis = &own->node.attr[op_attr(own->node.op, "axis")];
     int nin = own->node.nin, hidden = own->value[0].type.hidden;
     int64_t d = axis->given ? axis->i : 0, ndim = own->value[0].type.shape.ndim - hidden, all = 0;
     if (d < 0) d += ndim;
     if (d < 0 || d >= ndim) return false;
     d += hidden;
-    int whole = own->node.op == OP_concat ? nin : 0;
+    const int whole = own->node.op == OP_concat ? nin : 0, letter = map_of(letters, own, whole)[d];
+    const int64_t size = own->value[whole].type.shape.dim[d];
+    const Lists lists = lists_of(letters, own, small, letter);
+    const int64_t divided = letter < 0 ? 0 : small_windows(own, &lists, size, -1, nin);
+    int64_t at = 0, there = 0;
+    for (int t = 0; t < nin && divided > 0; t++) {
+        const int64_t behind = at + own->value[t].type.shape.dim[d],
+                      next = t + 1 < nin ? joint_at(behind, size, divided, there, t + 1, nin) : divided;
+        Halo *halo = &small->layout[t].halo[d - (ndim + hidden - HALO_DIMS)];
+        if (halo->kind != HALO_NONE) *halo = (Halo){halo->kind, divided, halo->stride, halo->low + there - at, halo->high + at - there};
+        shape_of(small, t)->dim[d] = next - there;
+        at = behind, there = next;
+    }
+    if (divided > 0) return shape_of(small, whole)->dim[d] = divided, true;
     for (int t = 0; t < case_tensors(own); t++) {
         if (t == whole) continue;
         int64_t part = few(own->value[t].type.shape.dim[d], own->node.op == OP_concat ? 2 + t % 2 : 2);
@@ -378,7 +398,7 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
     if (!node_letters(&own->graph, &own->node, &letters, why, n)) return false;
     bool ok = letters.reshape ? reshape_shrink(own, small, keep) : letters_shrink(own, &letters, small, keep);
     if (ok && (own->node.op == OP_slice || own->node.op == OP_slice_grad)) slice_shrink(own, &letters, small);
-    if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, small);
+    if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, &letters, small);
     if (ok && own->node.op == OP_cross_entropy_rows) classes_shrink(own, small);
     if (ok && is_windowed(own->node.op)) planes_shrink(own, &letters, small);
     if (ok)

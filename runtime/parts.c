@@ -39,6 +39,14 @@ bool slice_common(const Attr *begin, Operand *whole, Operand *slice, Shape *shap
     return true;
 }
 
+bool joint_common(const Operand *parts, int k, int axis, Operand *whole, Operand *part, Shape *shape) {
+    Attr begin = {.n = whole->local.ndim};
+    for (int i = 0; i < k; i++)
+        begin.ints[axis] += parts[i].global.dim[axis];
+    *part = parts[k];
+    return slice_common(&begin, whole, part, shape);
+}
+
 bool convert_begin(const KernelCall *call, int64_t *at, Error *error) {
     const Box *in = &call->in[0].box, *out = &call->out[0].box;
     for (int d = 0; d < call->out[0].local.ndim; d++) {

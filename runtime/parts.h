@@ -17,6 +17,8 @@ Lines lines_of(const Shape *shape, int axis);
 void slice_begin(const Attr *begin, const Operand *whole, const Operand *slice, int64_t *at);
 /* What the boxes of a tensor and of a slice of it have in common: both from there on, and its shape. False: nothing. */
 bool slice_common(const Attr *begin, Operand *whole, Operand *slice, Shape *shape);
+/* The same of a tensor and of part k of those that stand behind each other in it along `axis`. */
+bool joint_common(const Operand *parts, int k, int axis, Operand *whole, Operand *part, Shape *shape);
 /* Where out[0]'s box begins in in[0]'s: a conversion that needs no communication. False where it is not within it: *error, EXIT_INTERNAL. */
 bool convert_begin(const KernelCall *call, int64_t *at, Error *error);
 /* in[0] from there on; as it is where the result has no elements. */

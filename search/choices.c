@@ -163,14 +163,25 @@ static double row_seconds(const Choices *choices, const Node *node, const Strate
     return seconds;
 }
 
-/* The exchange of halos that the gradient of operand 0 asks for. */
+static double exchange_seconds(const Choices *choices, const TensorType *type, const Layout *left, const Layout *needed) {
+    return moves_seconds(choices->moves, number(choices, type, left), number(choices, type, needed), INFINITY);
+}
+
+/* The exchanges of halos that operand 0 is cut by, and those that the gradients of operands ask for. */
 static double halo_seconds(const Choices *choices, const NodeClass *class, const Strategy *strategy) {
     const Node *node = class->node;
     Layout left, needed;
-    if (node->nin == 0 || !class->key.active[0]) return 0;
-    const TensorType *type = &node->rule->result[0];
-    if (!strategy_gradient_halos(node, strategy, &choices->graph->values.at[node->in[0]].type.shape, &left, &needed)) return 0;
-    return moves_seconds(choices->moves, number(choices, type, &left), number(choices, type, &needed), INFINITY);
+    double seconds = 0;
+    for (int i = 0; i < node->nin && node->nout > 0; i++) {
+        const TensorType *type = &choices->graph->values.at[node->in[i]].type;
+        if (class->key.active[i] && strategy_gradient_halos(node, strategy, i, &type->shape, &left, &needed))
+            seconds += exchange_seconds(choices, &node->rule->result[0], &left, &needed);
+        for (int o = 0; i == 0 && o < node->nout; o++)
+            for (int gradient = 0; gradient <= class->key.active[0]; gradient++)
+                if (strategy_result_halos(node, strategy, o, &type->shape, gradient, &left, &needed))
+                    seconds += exchange_seconds(choices, gradient ? &node->rule->result[o] : type, &left, &needed);
+    }
+    return seconds;
 }
 
 /* Into how many parts the update of a parameter is divided beyond its storage. */

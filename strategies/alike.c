@@ -25,14 +25,35 @@ Alike *alike_of(Propagator *p, const Node *node) {
     return alike;
 }
 
-/* What is received in the halos of the gradient of a result that windows made. */
-static Moved halos_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
-    const TensorType *type = value_type(p, node->in[0]);
-    const Shape *shape = &value_type(p, node->out[0])->shape;
+/* What is received in the halos of what a result is cut out of, or with `gradient` of what the gradient of that is joined from. Each is an exchange of its own, in which most
+ * ranks wait for the busiest: all count as much as that. */
+static Moved parts_moved(const Propagator *p, const Node *node, const Strategy *strategy, bool gradient) {
+    const TensorType *whole = value_type(p, node->in[0]);
+    Moved moved = {0};
     Layout left, needed;
-    if (!strategy_gradient_halos(node, strategy, &type->shape, &left, &needed)) return (Moved){0};
-    const int64_t elements = cost_convert(p->memo, cost_layout(p->memo, &left, shape), cost_layout(p->memo, &needed, shape));
-    return elements > 0 ? (Moved){elements * dtype_bytes[type->dtype], 1} : (Moved){0};
+    for (int o = 0; o < node->nout; o++) {
+        const TensorType *type = gradient ? value_type(p, node->out[o]) : whole;
+        Traffic bound;
+        if (!strategy_result_halos(node, strategy, o, &whole->shape, gradient, &left, &needed)) continue;
+        traffic_bound(&left, &needed, &type->shape, p->graph->nranks, &bound);
+        if (bound.max > 0) moved_add(&moved, (Moved){bound.max * p->graph->nranks * dtype_bytes[type->dtype], 1});
+    }
+    return moved;
+}
+
+/* Per operand, what is received in the halos of the gradient of a result that windows made. */
+static const Moved *halos_moved(Propagator *p, const Node *node, const Strategy *strategy) {
+    Moved *moved = arena_alloc(&p->arena, (size_t)(node->nin + 1) * sizeof *moved);
+    Layout left, needed;
+    for (int i = 0; i < node->nin && node->nout > 0; i++) {
+        moved[i] = i == 0 ? parts_moved(p, node, strategy, true) : (Moved){0};
+        const TensorType *type = value_type(p, node->out[0]);
+        if (!strategy_gradient_halos(node, strategy, i, &value_type(p, node->in[i])->shape, &left, &needed)) continue;
+        const int64_t elements =
+            cost_convert(p->memo, cost_layout(p->memo, &left, &type->shape), cost_layout(p->memo, &needed, &type->shape));
+        if (elements > 0) moved_add(&moved[i], (Moved){elements * dtype_bytes[type->dtype], 1});
+    }
+    return moved;
 }
 
 /* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row of
@@ -125,7 +146,8 @@ Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strateg
                            .home = numbers + 2 * node->nin + node->nout,
                            .table = table_moved(p, node, strategy),
                            .rows = node->nin > 0 ? rows_moved(p, node, strategy) : (Moved){0},
-                           .halos = node->nin > 0 && node->nout > 0 ? halos_moved(p, node, strategy) : (Moved){0}};
+                           .halos = halos_moved(p, node, strategy),
+                           .parts = node->nin > 0 ? parts_moved(p, node, strategy, false) : (Moved){0}};
     for (int f = 0; f < copy->nfactors; f++)
         made_of->split[f] = (int32_t)strategy_split(copy, f);
     made_of->flops = cost_flops(node->op, node->rule, made_of->split);

@@ -182,18 +182,38 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
     return true;
 }
 
-bool strategy_gradient_halos(const Node *node, const Strategy *strategy, const Shape *operand, Layout *left, Layout *needed) {
+bool strategy_gradient_halos(const Node *node, const Strategy *strategy, int operand, const Shape *shape, Layout *left, Layout *needed) {
     const int ndim = node->nout > 0 ? node->rule->result[0].shape.ndim : 0;
-    if (ndim != operand->ndim) return false;
+    if (ndim != shape->ndim) return false;
     strategy_out_layout(node, strategy, 0, ndim, left);
     layout_complete(left, left);
     *needed = *left;
     for (int i = 0; i < HALO_DIMS; i++) {
         const int d = ndim - HALO_DIMS + i;
-        if (d < 0 || node->rule->halo[0][i].kind != HALO_SEES || layout_count(left, d) == 0) continue;
-        needed->halo[i] = node->rule->halo[0][i];
+        if (d < 0 || node->rule->halo[operand][i].kind != HALO_SEES || layout_count(left, d) == 0) continue;
+        needed->halo[i] = node->rule->halo[operand][i];
         needed->halo[i].kind = HALO_SEEN;
-        needed->halo[i].of = operand->dim[d];
+        needed->halo[i].of = shape->dim[d];
     }
     return layout_has_halo(needed);
+}
+
+bool strategy_result_halos(const Node *node, const Strategy *strategy, int result, const Shape *shape, bool gradient, Layout *left,
+                           Layout *needed) {
+    const Shape *part = &node->rule->result[result].shape;
+    if (node->op != OP_split) return false;
+    for (int d = 0; d < shape->ndim; d++) {
+        const int f = node->rule->in[0][d];
+        if (!node->rule->factor[f].expands || strategy_count(strategy, f) == 0) continue;
+        const int64_t at = result * part->dim[d], of = gradient ? shape->dim[d] : part->dim[d];
+        if (gradient)
+            strategy_out_layout(node, strategy, result, part->ndim, left);
+        else
+            strategy_in_layout(node, strategy, 0, shape->ndim, left);
+        layout_complete(left, left);
+        *needed = *left;
+        needed->halo[d - (shape->ndim - HALO_DIMS)] = (Halo){HALO_SEES, of, 1, gradient ? at : -at, gradient ? -at : at};
+        return true;
+    }
+    return false;
 }

@@ -72,17 +72,16 @@ static void count_pieces(Counting *c, int d, int sender, int64_t elements) {
     }
 }
 
-void halo_count(const Machine *machine, const Pair *pair, Traffic *received, Traffic *sent, Links *links) {
-    Arena arena;
+/* Of the ranks number i * (nranks - 1) / (n - 1); sends: per rank, of all that these receive. */
+static void count_ranks(const Machine *machine, const Pair *pair, int n, int64_t *sends, Arena *arena, Traffic *received, Links *links) {
     Source source;
     Pieces pieces;
     double latency = 0;
-    arena_init(&arena);
-    source_init(&source, &pieces, pair, &arena);
-    int64_t *sends = arena_alloc(&arena, sizeof *sends * (size_t)pair->nranks);
-    *received = *sent = (Traffic){0};
+    source_init(&source, &pieces, pair, arena);
+    *received = (Traffic){0};
     *links = (Links){0};
-    for (int rank = 0; rank < pair->nranks; rank++) {
+    for (int i = 0; i < n; i++) {
+        const int rank = (int)((int64_t)i * (pair->nranks - 1) / (n > 1 ? n - 1 : 1));
         Counting its = {
             .pieces = &pieces, .ndim = pair->shape->ndim, .rank = rank, .ranks_per_node = machine->ranks_per_node, .sent = sends};
         Box needed;
@@ -96,8 +95,23 @@ void halo_count(const Machine *machine, const Pair *pair, Traffic *received, Tra
             *links = its.links;
         }
     }
+}
+
+void halo_count(const Machine *machine, const Pair *pair, Traffic *received, Traffic *sent, Links *links) {
+    Arena arena;
+    arena_init(&arena);
+    int64_t *sends = arena_alloc(&arena, sizeof *sends * (size_t)pair->nranks);
+    count_ranks(machine, pair, pair->nranks, sends, &arena, received, links);
+    *sent = (Traffic){.total = received->total};
     for (int rank = 0; rank < pair->nranks; rank++)
         sent->max = max64(sent->max, sends[rank]);
-    sent->total = received->total;
+    arena_finish(&arena);
+}
+
+void halo_sample(const Machine *machine, const Pair *pair, int ranks, Traffic *received, Links *links) {
+    Arena arena;
+    arena_init(&arena);
+    count_ranks(machine, pair, ranks, arena_alloc(&arena, sizeof(int64_t) * (size_t)pair->nranks), &arena, received, links);
+    received->total = received->total * pair->nranks / ranks;
     arena_finish(&arena);
 }

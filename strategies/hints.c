@@ -235,7 +235,10 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
                 snprintf(place, sizeof place, "the leading factor of dimension %d of %s", d, tensor);
             else if (f && !f->divides && f->size != type->shape.dim[d])
                 snprintf(place, sizeof place, "%s dimension %d of %s",
-                         op_table[node->op].places ? "what is cut out of" : "the windows over", d, tensor);
+                         op_table[node->op].places     ? "what is cut out of"
+                         : op_table[node->op].variadic ? "what is joined along"
+                                                       : "the windows over",
+                         d, tensor);
             if (!check_split(check, &tuple->dim[d], split, size, f && (f->divides || check->strict), place)) {
                 good = false;
                 continue;

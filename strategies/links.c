@@ -68,6 +68,10 @@ double links_latency(const Machine *machine, Links links) {
     return machine->rank.latency_s * (double)links.near + machine->node.latency_s * (double)links.far;
 }
 
+StepLinks links_step(const Machine *machine, Links links) {
+    return (StepLinks){links.near + links.far, links_latency(machine, links), slowest_link(machine, links).bytes_per_s};
+}
+
 /* Of the rank that waits longest for its messages. */
 static Links links_of_exchange(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     Pair pair;
@@ -118,7 +122,7 @@ StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, 
     }
     const MachineLevel level = slowest_link(machine, links);
     if (rounds > 0) return (StepLinks){rounds, level.latency_s * (double)rounds, level.bytes_per_s};
-    return (StepLinks){links.near + links.far, links_latency(machine, links), level.bytes_per_s};
+    return links_step(machine, links);
 }
 
 MoveSeconds step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape,

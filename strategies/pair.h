@@ -117,6 +117,7 @@ bool messages_count(const Machine *machine, const Pair *pair, Links *links);
 
 /* The latencies of a rank's messages, one after another. */
 double links_latency(const Machine *machine, Links links);
+StepLinks links_step(const Machine *machine, Links links);
 
 /* ---- steps.c */
 
@@ -140,3 +141,5 @@ static inline bool halo_counts(const Pair *pair) {
 }
 /* In elements; links: messages of the rank that waits longest. Time in proportion to the pieces. */
 void halo_count(const Machine *machine, const Pair *pair, Traffic *received, Traffic *sent, Links *links);
+/* What so many of the ranks receive, spread over all, as an estimate of the busiest one. */
+void halo_sample(const Machine *machine, const Pair *pair, int ranks, Traffic *received, Links *links);

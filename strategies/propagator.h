@@ -24,7 +24,8 @@ typedef struct Candidate {
     const Strategy *strategy; /* in the graph's arena */
     int32_t *split;           /* per factor */
     double flops;             /* of the busiest rank */
-    Moved halos;              /* of the gradient that operand 0's is computed from */
+    const Moved *halos;       /* per operand: of what its gradient is computed from */
+    Moved parts;              /* of operand 0, for the results that it is cut into */
     Moved table;              /* of an embedding whose table is updated by rows: these and their indices, brought to the table */
     Moved rows;               /* in the reductions over the rows that it splits (Factor.reductions) */
     const int *need;          /* per operand */
@@ -106,12 +107,14 @@ static inline void moved_add(Moved *moved, Moved other) {
 static inline int64_t moved_cost(const Propagator *p, Moved moved) {
     return moved.bytes + moved.messages * MESSAGE_BYTES * p->graph->nranks;
 }
-/* In the reductions within an operator, and those of its gradient; in the gradient's halos. */
+/* In the reductions within an operator, and those of its gradient; in the halos that it cuts out, and those of gradients. */
 static inline Moved own_moved(const Propagator *p, const Node *node, const Candidate *candidate) {
     Moved moved = candidate->rows;
     if (moved.messages > 0 && node_active(p, node)) moved_add(&moved, moved);
     if (node->op == OP_embedding && p->by_rows[node->in[0]]) moved_add(&moved, candidate->table);
-    if (candidate->halos.messages > 0 && p->active[node->in[0]] && op_table[node->op].adjoint) moved_add(&moved, candidate->halos);
+    moved_add(&moved, candidate->parts);
+    for (int i = 0; i < node->nin && op_table[node->op].adjoint; i++)
+        if (p->active[node->in[i]]) moved_add(&moved, candidate->halos[i]);
     return moved;
 }
 

@@ -50,6 +50,8 @@ static void plan_begin(Conversion *plan) {
     memset(plan, 0, offsetof(Conversion, step));
 }
 
+enum { FEW_RANKS = 32, FEW_MESSAGES = 8 }; /* up to which all is counted, and no more is received than the bound */
+
 static void plan_copy(Conversion *to, const Conversion *from) {
     memcpy(to, from, offsetof(Conversion, step) + (size_t)from->nsteps * sizeof *from->step);
 }
@@ -354,7 +356,6 @@ static void plan_mixed(const Task *task, RedistributePolicy policy, Conversion *
 /* ---- fewer messages, more bytes */
 
 /* On so many ranks, and where a rank waits for so few messages, nothing is planned that receives more than the bound. */
-enum { FEW_RANKS = 32, FEW_MESSAGES = 8 };
 #define ABOUT_AS_FAST 0.99 /* of the seconds of another plan: what takes more than that is not worth more bytes */
 
 /* What is too slow to be taken instead of the best so far. */
@@ -457,7 +458,7 @@ static void plan_fewer_messages(const Task *task, const Rest *rest, Conversion *
 static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan);
 
 /* An exchange in which each rank receives what it lacks of its part and its halos; sums are completed before, each where it is a part of what divides the
- * dimensions themselves. */
+ * dimensions themselves. Of many ranks some say what it takes: there is no other plan to choose. */
 static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *plan) {
     Layout parts;
     Digit summed[MAX_DIGITS];
@@ -469,8 +470,21 @@ static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *
         sums.to = &parts;
         if (!plan_natural(&sums, policy, plan)) return false;
     }
-    const bool apart = traffic_exchange(plan_end(task, plan), task->to, task->shape, task->nranks) > 0;
-    return add_step(task, task->most, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
+    const Layout *from = plan_end(task, plan);
+    const bool apart = traffic_exchange(from, task->to, task->shape, task->nranks) > 0;
+    Pair pair;
+    if (!apart || task->nranks <= FEW_RANKS || !pair_init(&pair, from, task->to, task->shape, task->nranks, NULL) || !halo_counts(&pair))
+        return add_step(task, task->most, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
+    Traffic received;
+    Links links;
+    halo_sample(task->machine, &pair, FEW_RANKS, &received, &links);
+    const StepLinks known = links_step(task->machine, links);
+    plan->step[plan->nsteps++] = (ConversionStep){.kind = COMM_EXCHANGE, .to = *task->to};
+    plan->received.total += received.total;
+    plan->seconds.messages += known.messages;
+    plan->seconds.messages_s += known.messages_s;
+    plan->seconds.bytes_s += (double)task->dtype_bytes / known.bytes_per_s * (double)received.max;
+    return plan_seconds(plan) <= task->most;
 }
 
 /* False: nothing takes so few seconds. */

@@ -150,9 +150,13 @@ typedef struct Candidates {
 } Candidates;
 Candidates candidates(const Node *node, int nranks, Arena *arena);
 int64_t candidates_count(const Node *node, int nranks); /* by the same rule, counting only */
-/* Of an operator that reads operand 0, of this shape, through windows: in which layout the gradient of its result is left, and in which, with halos, that of the
+/* Of an operator that reads an operand, of this shape, through windows: in which layout the gradient of its result is left, and in which, with halos, that of the
  * operand needs it. False: there are no windows, or they stay whole. */
-bool strategy_gradient_halos(const Node *node, const Strategy *strategy, const Shape *operand, Layout *left, Layout *needed);
+bool strategy_gradient_halos(const Node *node, const Strategy *strategy, int operand, const Shape *shape, Layout *left, Layout *needed);
+/* Of a split along an axis that is split: in which layout operand 0, of this shape, is left, and in which, with halos, a result needs it; or, with `gradient`, the
+ * gradient of the result, and that of the operand. False: there is no such exchange. */
+bool strategy_result_halos(const Node *node, const Strategy *strategy, int result, const Shape *shape, bool gradient, Layout *left,
+                           Layout *needed);
 /* Splits per factor (1: whole) to a strategy: a mesh of the factors in order, ranks left over last. */
 void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy);
 /* A user's hint on a node to its strategy; checks all that docs/language.md asks of one. False after diagnostics. */

@@ -1,5 +1,5 @@
-/* cut: operators that take tensors apart along axes, pad them and join them. The axis along which tensors are joined is whole on every rank (the rule), the other dimensions
- * are divided alike; of a slice and its tensor what their boxes have in common is copied: each kernel copies boxes between row-major tensors. */
+/* cut: operators that take tensors apart along axes, pad them and join them. Of a tensor and of what is cut out of it, padded or joined in it what their boxes have in common is
+ * copied: each kernel copies boxes between row-major tensors. */
 #include "runtime/parts.h"
 
 #include <string.h>
@@ -40,26 +40,22 @@ bool kernel_slice_grad(const KernelCall *call, Error *error) {
 
 bool kernel_concat(const KernelCall *call, Error *error) {
     (void)error;
-    const Operand *y = &call->out[0];
-    int axis = attr_axis(&call->attr[0], 0, y->local.ndim);
-    int64_t begin[MAX_NDIM] = {0};
+    const int axis = attr_axis(&call->attr[0], 0, call->out[0].local.ndim);
     for (int i = 0; i < call->nin; i++) {
-        const Operand to = operand_from(y, begin);
-        copy_box(call, &call->in[i].local, &to, &call->in[i]);
-        begin[axis] += call->in[i].local.dim[axis];
+        Operand y = call->out[0], part;
+        Shape shape;
+        if (joint_common(call->in, i, axis, &y, &part, &shape)) copy_box(call, &shape, &y, &part);
     }
     return true;
 }
 
 bool kernel_split(const KernelCall *call, Error *error) {
     (void)error;
-    const Operand *x = &call->in[0];
-    int axis = attr_axis(&call->attr[1], 0, x->local.ndim);
-    int64_t begin[MAX_NDIM] = {0};
+    const int axis = attr_axis(&call->attr[1], 0, call->in[0].local.ndim);
     for (int o = 0; o < call->nout; o++) {
-        const Operand from = operand_from(x, begin);
-        copy_box(call, &call->out[o].local, &call->out[o], &from);
-        begin[axis] += call->out[o].local.dim[axis];
+        Operand x = call->in[0], part;
+        Shape shape;
+        if (joint_common(call->out, o, axis, &x, &part, &shape)) copy_box(call, &shape, &part, &x);
     }
     return true;
 }

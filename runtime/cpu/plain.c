@@ -57,8 +57,10 @@ bool reference_concat(const KernelCall *call, Error *error) {
         int64_t index[MAX_NDIM];
         int k = 0;
         index_of(&y->local, i, index);
-        while (index[axis] >= call->in[k].local.dim[axis])
-            index[axis] -= call->in[k++].local.dim[axis];
+        index[axis] += y->box.begin[axis];
+        while (index[axis] >= call->in[k].global.dim[axis])
+            index[axis] -= call->in[k++].global.dim[axis];
+        index[axis] -= call->in[k].box.begin[axis];
         element_copy(y, i, &call->in[k], position_of(&call->in[k].local, index));
     }
     return true;

@@ -107,20 +107,22 @@ bool kernel_slice_grad(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- tensors behind each other */
 
-/* The parts along the axis of a whole tensor: the same rows of each, side by side in the whole's. out: the whole is the result. */
+/* The parts along the axis of a whole tensor: the same rows of each, what their boxes have in common side by side in the whole's. out: the whole is the result. */
 static bool join(const KernelCall *call, const Operand *whole, const Operand *parts, int n, const Attr *axis, bool out, Error *error) {
     CudaContext *cuda = call->context;
     KernelJoint joints[MAX_JOINTS];
     _Static_assert((int)MAX_JOINTS >= (int)MAX_IN && (int)MAX_JOINTS >= (int)MAX_OUT, "kernels.h");
     if (shape_elements(&whole->local) == 0) return true;
     const Lines lines = lines_of(&whole->local, attr_axis(axis, 0, whole->local.ndim));
-    int64_t each = lines.inner * dtype_bytes[whole->dtype], at = 0;
+    const int64_t each = lines.inner * dtype_bytes[whole->dtype], step = lines.length * each;
     for (int i = 0; i < n; i++) {
-        int64_t run = parts[i].local.dim[lines.axis] * each, step = lines.length * each;
-        char *there = (char *)whole->data + at;
-        joints[i] = out ? (KernelJoint){.out = there, .in = parts[i].data, .run = run, .out_stride = step, .in_stride = run}
-                        : (KernelJoint){.out = parts[i].data, .in = there, .run = run, .out_stride = run, .in_stride = step};
-        at += run;
+        Operand there = *whole, part;
+        Shape shape;
+        joints[i] = (KernelJoint){0};
+        if (!joint_common(parts, i, lines.axis, &there, &part, &shape)) continue;
+        const int64_t run = shape.dim[lines.axis] * each, own = part.local.dim[lines.axis] * each;
+        joints[i] = out ? (KernelJoint){.out = there.data, .in = part.data, .run = run, .out_stride = step, .in_stride = own}
+                        : (KernelJoint){.out = part.data, .in = there.data, .run = run, .out_stride = own, .in_stride = step};
     }
     return cuda_launched(cuda, kernels_join(joints, n, lines.outer, cuda->compute), op_table[call->op].name, error);
 }

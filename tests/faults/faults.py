@@ -105,6 +105,7 @@ seed(unit("ir", "shapes"),
       "rule->factor[f].divides = !single", "rule->factor[f].divides = false"),
      ("a negative axis counts from the end", "axes_read", "axes->ints[i] + ndim", "-1 - axes->ints[i]"))
 seed(OPS,
+     ("concat copies what lies in this rank's part", "joint_common", "parts[i].global.dim[axis]", "parts[i].local.dim[axis]"),
      ("a slice begins where this rank's part of it does", "slice_begin", "slice->box.begin[d] + first - whole->box.begin[d]", "first"),
      ("a convolution in groups is split by whole groups", "conv_factors", "rule->factor[of_x].divides = true", "rule->factor[of_x].divides = false"),
      ("kernels of convolutions and pools stay whole", "whole_factor", "rule->factor[f].whole = true", "(void)f"))
@@ -129,6 +130,7 @@ seed(unit("proof", "operators"),
      ("a rank has all that its windows see", "windows_check", "if (there) continue;", "continue;"),
      ("a part of what is padded needs what is within it", "cut_reach", "begin += pads ? -first : first;", "begin += pads ? 1 - first : first;"),
      ("a part of a slice needs up to its last element", "cut_reach", "end += pads ? -first : first;", "end += pads ? -first - 1 : first - 1;"),
+     ("what lies in a part of what is joined counts the operands before it", "cut_reach", "k < operand", "k < 0"),
      ("nothing is made with halos", "halos_belong", "if (own_halos(out[k]))", "if (false)"))
 seed(unit("ir", "adjoint"),
      ("the gradient of a difference's second operand is negated", "adjoint_sub",
@@ -141,7 +143,7 @@ seed(unit("ir", "softmax"),
      ("softmax's gradient subtracts the sum of products", "split_softmax_grad", "OP_sum, product", "OP_sum, dy"),
      ("a row's own number is not split as its columns are", "reduction_along", "true, .i = 1", "true, .i = 0", "split_softmax"))
 seed(unit("ir", "attention"),
-     ("the keys of an attention have a reduction", "rule_attention", "rule->factor[letters.n].reductions = 1;", ""),
+     ("the keys of an attention have a reduction", "rule_attention", "rule_expands(rule, letters.n, 1);", ""),
      ("a mask's size of 1 is no factor", "mask_fits", "if (shape->dim[d] == rule->factor[f].size) rule", "rule"),
      ("a causal attention has half of the scores", "set_depth", "attr[CAUSAL].i ? (widths + 6) / 2 : widths + 6", "widths + 6"))
 seed(unit("runtime", "attention"),
@@ -161,10 +163,11 @@ seed(OPS,
 seed(unit("ir", "cut"),
      ("what a part of a slice needs is where it was cut out", "cut_dim", "pads ? begin : -begin", "begin"),
      ("parts of a slice and of what is padded are of the result", "cut_dim", "(Halo){HALO_SEES, size,", "(Halo){HALO_SEES, whole,"),
+     ("an operand of concat stands behind those before it", "rule_concat", "at += in[i].shape.dim[d];", ""),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
      ("no kernel gets a part of a row that it reduces", "check_strategy",
-      "strategy_count(strategy, f) > 0 && node->rule->factor[f].reductions > 0", "false"))
+      "strategy_count(strategy, f) > 0 && node->rule->factor[f].expands", "false"))
 seed(unit("ir", "graph"),
      ("a split factor makes a result that lacks it a partial sum", "strategy_out_layout",
       "strategy_count(strategy, f) > 0 && !rule_out_has(node->rule, result, f)", "false"),
@@ -224,6 +227,9 @@ seed(unit("strategies", "candidates"),
      ("the first dimension of an input is the batch", "values_batch", "ndim > 0 ? 0", "ndim > 0 ? ndim - 1"))
 seed(OPS,
      ("every split up to the largest is a candidate", "enumerate_factor", "most; split++", "most - (ranks > 2); split++"))
+seed(unit("strategies", "propagate"),
+     ("a third stands behind those before it", "strategy_result_halos", "gradient ? at : -at", "gradient ? at : at"),
+     ("of what is cut out of a split axis the busiest rank counts", "parts_moved", "bound.max * p->graph->nranks", "bound.total"))
 seed(unit("strategies", "cost"),
      ("layouts of one meaning are one", "cost_layout_made", "layout_canonical(&canonical, shape);", ""))
 seed(unit("strategies", "hints"),
@@ -296,8 +302,8 @@ seed(unit("compiler", "simplify"),
 seed(unit("compiler", "grad"),
      ("gradients of one value are summed", "accumulate", "grad[value] < 0", "true"))
 seed(unit("compiler", "expand"),
-     ("only rows that are split are expanded", "splits_rows",
-      "rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0", "rule->factor[f].reductions > 0"),
+     ("only rows that are split are expanded", "splits_whole",
+      "rule->factor[f].expands && strategy_count(strategy, f) > 0", "rule->factor[f].expands"),
      ("every part of an expanded row keeps the row's split", "inherit",
       "!operand_lies(", "made->op == OP_max || !operand_lies("),
      ("a part is split as the part before it", "operand_lies", "strategy_out_layout(maker, maker->strategy, g->values.at[value].index, ndim, layout)", "layout_init(layout, ndim)"),
@@ -311,7 +317,7 @@ seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_t
       'expand_emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
 seed(script("rows", "compiler/pcc", "Rows.test_what_is_sent_is_three_numbers_a_row"),
      ("the gradient of a split row is computed in parts", "of_split_rows",
-      "splits_rows(origin->rule, origin->strategy)", "node->origin == id && splits_rows(origin->rule, origin->strategy)"),
+      "splits_whole(origin->rule, origin->strategy)", "node->origin == id && splits_whole(origin->rule, origin->strategy)"),
      ("a row's maximum is computed on its parts", "inherit", "|| seen[f]", "|| seen[f] || made->op == OP_max"))
 seed(unit("proof", "graphs"),
      ("proof: softmax is made of exponentials", "softmax_row",
@@ -690,7 +696,7 @@ seed(OPS,
       "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)"),
      ("a slice begins at its own element", "convert_begin", "out->begin[d] - in->begin[d]", "0"),
      ("gradients of copied sources are not summed", "strategy_from_origin",
-      "if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f])", "(void)origin"),
+      "strategy_follow(strategy, f, origin, node->origin_factor[f]);", "(void)origin;"),
      ("a partial operand is converted", "obtain_canonical", ".layout == layout ?", ".layout == layout || layout_is_partial(m->spmd->graph.values.at[value].layout) ?"))
 seed(DIFFERENCES,
      ("the gradient of a divisor has the quotient as a factor", "adjoint_div",
@@ -1035,6 +1041,8 @@ seed(script("formulas", "compiler/pcc", "Formulas.test_losses_in_16_bits_are_tho
      ("what is kept of a query is f32, for the proof too", "is_wide", "return !result && (k == 5 || k == 6);", "return false;"))
 seed(script("formulas", "compiler/pcc", "Formulas.test_values_and_gradients_are_pytorchs"),
      ("an argument that is given twice does not fit a cell", "fits_cell", "given > 1 ||", ""))
+seed(script("states", "compiler/pcc", "States.test_what_replicas_write_is_averaged_where_it_may_differ"),
+     ("what all replicas have of a state is not averaged", "writes_of_replicas", "if (common >= 0)", "if (false)"))
 seed(script("states", "compiler/pcc", "States.test_replicas_share_statistics_where_the_net_says_so"),
      ("statistics are of all replicas' rows where the net says so", "over_replicas", "return hidden ?", "return false ?"),
      ("of all replicas' rows each rank has its own", "decide_as_operands", "|| rule->factor[f].whole)", "|| factor_stays_whole(&rule->factor[f]))"))

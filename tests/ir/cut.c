@@ -1,5 +1,5 @@
 /* Rules of operators that cut tensors, join them, or work along rows. A rule in one line: "[8:0 6] -> [8:0 2]", sizes with their factors; "!"
- * marks a factor that must be whole, "+2" one over which two reductions go when it is split. */
+ * marks a factor that must be whole, "+2" one that expands into two reductions when it is split, "+0" into none. */
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@ static void tensor_text(Text *text, const Rule *rule, int operand, const Shape *
         text_printf(text, "%s%d", d ? " " : "", (int)shape->dim[d]);
         if (map[d] >= 0) {
             text_printf(text, ":%d%s", map[d], rule->factor[map[d]].whole ? "!" : "");
-            if (rule->factor[map[d]].reductions > 0) text_printf(text, "+%d", rule->factor[map[d]].reductions);
+            if (rule->factor[map[d]].expands) text_printf(text, "+%d", rule->factor[map[d]].reductions);
             const Halo *halo = operand < 0 ? NULL : rule_halo(rule, operand, shape->ndim, d);
             if (halo)
                 text_printf(text, "~%s(%d,%d,%d,%d)", halo_name[halo->kind], (int)halo->of, (int)halo->stride, (int)halo->low,
@@ -101,21 +101,23 @@ Test(cut, slices_that_do_not_fit_say_what_would) {
     expect(OP_slice_grad, "8x3", ATTRS(INTS(0, 1), INTS(8, 3), INTS(8, 6)), "%0 is not the slice of that shape");
 }
 
-Test(cut, parts_are_joined_along_a_whole_axis) {
+Test(cut, a_part_of_what_is_joined_needs_what_lies_there_of_each) {
     expect(OP_concat, "8x6, 8x2", ATTRS({0}),
            "shapes differ beyond axis 0: %0 is [8, 6], %1 is [8, 2]; they could be joined along axis = 1");
-    expect(OP_concat, "8x6, 8x2", ATTRS(NUMBER(-1)), "[8:0 6], [8:0 2] -> [8:0 8]");
-    expect(OP_concat, "2, 3, 1", NULL, "[2], [3], [1] -> [6]");
+    expect(OP_concat, "8x6, 8x2", ATTRS(NUMBER(-1)), "[8:0 6:1~sees(8,1,0,0)], [8:0 2:1~sees(8,1,6,-6)] -> [8:0 8:1]");
+    expect(OP_concat, "2, 3, 1", NULL, "[2:0~sees(6,1,0,0)], [3:0~sees(6,1,2,-2)], [1:0~sees(6,1,5,-5)] -> [6:0]");
     expect(OP_concat, "2x3, 2", NULL, "shapes differ beyond axis 0: %0 is [2, 3], %1 is [2]");
     expect(OP_concat, "2x3, 2x3", ATTRS(NUMBER(2)), "axis 2 is out of range: %0 has 2 dimensions; axes are -2 to 1");
     expect(OP_concat, "2", NULL, "takes 2 to 8 operands, given 1");
-    expect(OP_concat, "1, 1, 1, 1, 1, 1, 1, 1", NULL, "[1], [1], [1], [1], [1], [1], [1], [1] -> [8]");
+    expect(OP_concat, "1, 1, 1, 1, 1, 1, 1, 1", NULL,
+           "[1:0~sees(8,1,0,0)], [1:0~sees(8,1,1,-1)], [1:0~sees(8,1,2,-2)], [1:0~sees(8,1,3,-3)], [1:0~sees(8,1,4,-4)], "
+           "[1:0~sees(8,1,5,-5)], [1:0~sees(8,1,6,-6)], [1:0~sees(8,1,7,-7)] -> [8:0]");
     expect(OP_concat, "1, 1, 1, 1, 1, 1, 1, 1, 1", NULL, "takes 2 to 8 operands, given 9");
 }
 
 Test(cut, a_split_has_as_many_results_as_parts) {
-    expect(OP_split, "8x6", ATTRS(NUMBER(3), NUMBER(1)), "[8:0 6] -> [8:0 2], [8:0 2], [8:0 2]");
-    expect(OP_split, "8x6", ATTRS(NUMBER(1)), "[8 6:0] -> [8 6:0]");
+    expect(OP_split, "8x6", ATTRS(NUMBER(3), NUMBER(1)), "[8:0 6:1+0] -> [8:0 2:1+0], [8:0 2:1+0], [8:0 2:1+0]");
+    expect(OP_split, "8x6", ATTRS(NUMBER(1)), "[8:0+0 6:1] -> [8:0+0 6:1]");
     expect(OP_split, "8x6", ATTRS({0}), "parts is missing");
     expect(OP_split, "8x6", ATTRS(NUMBER(3)),
            "%0 has size 8 along axis 0, which is not 3 equal parts; slice(x, begin = [..], end = [..]) takes parts of any size");
@@ -140,6 +142,6 @@ Test(cut, the_hidden_dimension_of_several_results_is_factor_0) {
     for (int o = 0; o < 2; o++) {
         cr_assert(rule.result[o].hidden);
         cr_assert(rule.result[o].shape.ndim == 3 && rule.result[o].shape.dim[0] == 4 && rule.result[o].shape.dim[2] == 3);
-        cr_assert(rule.out[o][0] == 0 && rule.out[o][1] == 1 && rule.out[o][2] == -1);
+        cr_assert(rule.out[o][0] == 0 && rule.out[o][1] == 1 && rule.out[o][2] == 2);
     }
 }

@@ -18,7 +18,7 @@ static inline const Halo *part_halo(const Rule *rule, int operand, int ndim, int
 /* How many a factor's parts are parts of: where operands are read through windows, what the halo says; x, y and their gradients have as many dimensions. */
 static inline int64_t part_extent(const Rule *rule, int f) {
     const int ndim = rule->result[0].shape.ndim;
-    for (int i = 0; i < HALO_OPERANDS; i++)
+    for (int i = 0; i < MAX_IN; i++)
         for (int d = 0; d < ndim; d++)
             if (part_halo(rule, i, ndim, d) && rule->in[i][d] == f) return part_halo(rule, i, ndim, d)->of;
     return rule->factor[f].size;

@@ -279,7 +279,7 @@ Test(proof_operators, a_part_of_what_is_padded_is_made_of_what_is_within) {
     arena_finish(&f.arena);
 }
 
-Test(proof_operators, a_dimension_that_is_joined_is_whole) {
+Test(proof_operators, a_part_of_what_is_joined_is_made_of_what_lies_there_of_each) {
     Fixture f;
     Attr axis[MAX_ATTRS] = {{.given = true, .i = -2}};
     begin(&f, OP_concat, 3, false, axis);
@@ -287,7 +287,13 @@ Test(proof_operators, a_dimension_that_is_joined_is_whole) {
     cr_expect(fits(&f, (const char *const[]){P, P, P, P}));
     cr_expect_not(fits(&f, (const char *const[]){P, P, W, P}), "one that is whole would be added eight times");
     cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 4@2]", "[- 8@1]"}));
-    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[8@1 -]"}), "the axis");
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[8@1 -]"}), "its own part of each");
+    cr_expect(fits(&f, (const char *const[]){"[8@1~sees(24,1,0,0) -]", "[8@1~sees(24,1,8,-8) -]", "[8@1~sees(24,1,16,-16) -]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){"[- -]", "[8@1~sees(24,1,8,-8) -]", "[- -]", "[8@1 -]"}), "all of two of them");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[8@1~sees(24,1,7,-8) -]", "[- -]", "[8@1 -]"}), "less before");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[8@1~sees(24,1,8,-9) -]", "[- -]", "[8@1 -]"}), "less behind");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[- -]", "[8@1~sees(24,1,8,-8) -]", "[8@1 -]"}),
+                  "what lies there of another one");
     arena_finish(&f.arena);
     Attr parts[MAX_ATTRS] = {{.given = true, .i = 2}, {.given = true, .i = 1}};
     begin(&f, OP_split, 1, false, parts);

@@ -439,6 +439,29 @@ Test(propagate, rows_are_split_where_that_saves_a_conversion) {
     }
 }
 
+/* What is joined or cut along an axis that is split costs what each rank lacks of its part. Of 16 and 16 elements on 4 ranks those that have nothing of them lack nothing, the
+ * others 4 and 8. Each third of 48 is an exchange of its own, in which the busiest receives 4. */
+Test(propagate, what_is_joined_or_cut_along_a_split_axis_is_exchanged) {
+    static const Attr parts[MAX_ATTRS] = {{.given = true, .i = 3}};
+    for (int cuts = 0; cuts < 2; cuts++) {
+        Net net;
+        net_init(&net, 4);
+        int in[2];
+        for (int i = 0; i < 2; i++) {
+            in[i] = net_op(&net, OP_relu, net_input(&net, i ? "z" : "x", 1, (int64_t[]){cuts ? 48 : 16}), -1, i ? "b" : "a");
+            net_node(&net, in[i])->hint = net_hint(&net, "((4))");
+        }
+        const int y = cuts ? net_op_attr(&net, OP_split, in[0], parts, "y") : net_op(&net, OP_concat, in[0], in[1], "y");
+        Propagation propagation;
+        cr_assert(propagate_explained(&net.graph, &propagation, &net.diags));
+        expect_strategy(&net, y, cuts ? "((4))" : "((4), (4))");
+        const Alternative *taken = propagation.decision[net.graph.values.at[y].node].alternative;
+        cr_expect_eq(taken->bytes, cuts ? 3 * 4 * 4 * 4 : 2 * (4 + 8) * 4, "%lld", (long long)taken->bytes);
+        cr_expect_eq(taken->messages, cuts ? 3 : 2);
+        net_finish(&net);
+    }
+}
+
 /* How the second product of the quick start takes its operands, with the axes of the mesh in one order or the other. */
 static const char *second_on_mesh(bool swapped, Arena *arena) {
     Quickstart q;
