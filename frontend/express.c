@@ -699,7 +699,7 @@ bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) 
         return no_operator(lower, given);
     if (!shard_counts(lower, span)) return true;
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
-    if (op_table[node->op].expand && node->op != OP_pad) { /* which stands for one operator, of the same operands */
+    if (op_table[node->op].expand && !op_table[node->op].as_one) {
         diag_error(lower->diags, span, "%s is made of several operators and cannot be sharded as one", op_table[node->op].name);
         diag_hint(lower->diags, "write them out and shard one: d = y - label shard ((8, 1), (8, 1)); loss mean(d * d);");
         return false;

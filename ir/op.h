@@ -4,7 +4,7 @@
 
 /* ---------------------------------------------------------------- ops.def, rule.c */
 
-enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTRS = 5, MAX_FACTORS = 12 };
+enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTRS = 6, MAX_FACTORS = 12 };
 
 typedef enum { ATTR_NONE, ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_INTS, ATTR_TEXT } AttrKind;
 typedef struct AttrSpec {
@@ -121,6 +121,7 @@ typedef struct Op {
     AdjointFn *adjoint;        /* NULL: no gradient */
     int gradient;              /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
+    bool as_one;               /* into one operator, of the same operands: it takes a strategy */
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that expands */
     ExpandFn *expand_replicas; /* over the rows of all replicas, where the setting batch_norm says so: rewritten by pass rows */
     int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */

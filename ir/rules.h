@@ -167,8 +167,9 @@ RuleFn
 RuleFn rule_max_pool_grad; /* {the same}: x, dy -> the gradient of x */
 RuleFn rule_avg_pool;      /* {kernel_size, stride, padding, count_include_pad}: x: [.., h, w] -> [.., h', w'] */
 RuleFn rule_avg_pool_grad; /* {.., shape}: dy -> the gradient of x, of this shape */
-RuleFn rule_upsample;      /* {scale_factor}: x: [.., h, w] -> [.., h * fh, w * fw]; factors are x's dimensions */
-AdjointFn adjoint_conv2d, adjoint_avg_pool;
+RuleFn
+    rule_upsample; /* {scale_factor}: x: [.., h, w] -> [.., h * fh, w * fw]; factors are x's dimensions, of which a part is what is repeated in a part of the result */
+AdjointFn adjoint_conv2d, adjoint_avg_pool, adjoint_avg_pool_grad;
 ExpandFn expand_upsample;
 
 /* ---- gather.c */

@@ -10,7 +10,7 @@
 
 /* Attributes by their place in the rows of conv2d and its gradients, and of pools and theirs. */
 enum { CONV_STRIDE, CONV_PADDING, CONV_DILATION, CONV_GROUPS, CONV_SHAPE };
-enum { POOL_SIZE, POOL_STRIDE, POOL_PADDING, POOL_DILATION, POOL_CEIL, AVERAGE_SHAPE = 4 };
+enum { POOL_SIZE, POOL_STRIDE, POOL_PADDING, POOL_DILATION, POOL_CEIL, AVERAGE_DIVISOR = POOL_CEIL, AVERAGE_SHAPE };
 enum { MOST_TAPS = 1 << 20 }; /* numbers of attributes, and sizes of kernels, at most */
 
 /* ---------------------------------------------------------------- windows */
@@ -228,6 +228,9 @@ static bool pool_factors(const Shape *x, const Attr *attr, bool max, Rule *rule,
     if (!pair_check(attr, POOL_SIZE, "kernel_size", 1, error) || !pair_check(attr, POOL_STRIDE, "stride", 1, error) ||
         !pair_check(attr, POOL_PADDING, "padding", 0, error) || (max && !pair_check(attr, POOL_DILATION, "dilation", 1, error)))
         return false;
+    if (!max && attr[AVERAGE_DIVISOR].given && (attr[AVERAGE_DIVISOR].i < 1 || attr[AVERAGE_DIVISOR].i > MOST_TAPS))
+        return rule_reject(error, -1, AVERAGE_DIVISOR, "divisor_override is %" PRId64 ", and must be from 1 to %d", attr[AVERAGE_DIVISOR].i,
+                           (int)MOST_TAPS);
     *y = *x;
     for (int d = 0; d < x->ndim - 2; d++)
         factors[d] = (int8_t)rule_add_factor(rule, x->dim[d]);
@@ -336,41 +339,37 @@ void adjoint_avg_pool(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = graph_emit_gradient(graph, node, OP_avg_pool_grad, dy, (int[]){PART_OUT}, 1, 0, attr, name_of_gradient(graph, forward.in[0]));
 }
 
+/* The gradient of an upsample: the windows whose numbers were given back see dy. */
+void adjoint_avg_pool_grad(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    Attr attr[MAX_ATTRS];
+    memcpy(attr, forward.attr, sizeof attr);
+    attr[AVERAGE_SHAPE] = (Attr){0};
+    dx[0] = graph_emit_gradient(graph, node, OP_avg_pool, dy, (int[]){PART_OUT}, 1, 0, attr, name_of_gradient(graph, forward.in[0]));
+}
+
 /* ---------------------------------------------------------------- upsample */
 
 bool rule_upsample(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     const Shape *x = &in[0].shape;
     (void)nin;
     if (x->ndim < 2) return rule_reject(error, 0, -1, "%%0 has %d dimensions, and must end in [height, width]", x->ndim);
-    if (x->ndim > MAX_USER_NDIM - 2) return rule_reject(error, 0, -1, "%%0 has %d dimensions, more than %d", x->ndim, MAX_USER_NDIM - 2);
     if (!pair_check(attr, 0, "scale_factor", 1, error)) return false;
     rule->result[0].dtype = in[0].dtype;
     for (int d = 0; d < x->ndim; d++) {
-        const int f = rule_add_factor(rule, x->dim[d]);
+        const int f = rule_add_factor(rule, x->dim[d]), plane = d - (x->ndim - 2);
+        const int64_t times = plane < 0 ? 1 : of_pair(&attr[0], plane, 1);
+        const Window window = {times, times, 1, 0};
         rule->in[0][d] = (int8_t)f;
-        rule->factor[f].divides = d >= x->ndim - 2;
-        result_dim(rule, f, x->dim[d] * (d < x->ndim - 2 ? 1 : of_pair(&attr[0], d - (x->ndim - 2), 1)));
+        if (plane >= 0) need_halo(rule, 0, x->ndim, plane, HALO_SEEN, x->dim[d] * times, &window);
+        result_dim(rule, f, x->dim[d] * times);
     }
     return true;
 }
 
-/* [.., h, w] as [.., h, 1, w, 1] times ones of [fh, 1, fw]: each element fh * fw times, whose gradients are added up. */
+/* What the mean of windows that do not overlap, their sum over 1, gives back: each window's number to all elements that it sees. */
 void expand_upsample(Graph *graph, const Node *node, int *out) {
-    const Attr x = shape_of_value(graph, node->in[0]), y = shape_of_type(&node->rule->result[0]);
-    const int lead = x.n - 2;
-    Attr apart[MAX_ATTRS] = {x}, together[MAX_ATTRS] = {y};
-    apart[0].n = x.n + 2;
-    for (int d = 0; d < 2; d++) {
-        apart[0].ints[lead + 2 * d] = x.ints[lead + d];
-        apart[0].ints[lead + 2 * d + 1] = 1;
-    }
-    const TensorType *type = &graph->values.at[node->in[0]].type;
-    TensorType ones = {.dtype = type->dtype, .hidden = type->hidden, .shape.ndim = type->hidden + 3};
-    if (ones.hidden) ones.shape.dim[0] = type->shape.dim[0];
-    for (int k = 0; k < 3; k++)
-        ones.shape.dim[(int)ones.hidden + k] = k == 1 ? 1 : of_pair(&node->attr[0], k / 2, 1);
-    const int one = graph_constant(graph, ones, NULL, 1, arena_printf(graph->arena, "%s.ones", node->name), node->span);
-    const int points = expand_emit(graph, node, OP_reshape, node->in[0], -1, apart, "apart");
-    out[0] =
-        expand_emit(graph, node, OP_reshape, expand_emit(graph, node, OP_mul, points, one, NULL, "repeated"), -1, together, "together");
+    const Attr attr[MAX_ATTRS] = {
+        [POOL_SIZE] = node->attr[0], [AVERAGE_DIVISOR] = {.given = true, .i = 1}, [AVERAGE_SHAPE] = shape_of_type(&node->rule->result[0])};
+    out[0] = expand_emit(graph, node, OP_avg_pool_grad, node->in[0], -1, attr, "repeated");
 }

@@ -136,8 +136,13 @@ static bool shrink(OperatorCase *p, const Graph *graph, const Node *node, char *
     shrink_letters(p, graph, node, &letters);
     if (node->op == OP_slice) shrink_slice(p, &graph->values.at[node->in[0]].type);
     if (node->op == OP_slice_grad) shrink_padding(p, &graph->values.at[node->in[0]].type, &graph->values.at[node->out[0]].type);
-    if (is_windowed(node->op))
-        windowed_shrink(graph, node, NULL, (Shape *[]){&p->in[0].shape, p->nin > 1 ? &p->in[1].shape : NULL, NULL}, p->attr);
+    if (is_windowed(node->op)) {
+        TensorType result = p->in[0];
+        windowed_shrink(graph, node, NULL, (Shape *[]){&p->in[0].shape, p->nin > 1 ? &p->in[1].shape : &result.shape, NULL}, p->attr);
+        Attr *shape = node->op == OP_avg_pool_grad ? &p->attr[op_attr(node->op, "shape")] : NULL;
+        for (int d = 0; shape && d < shape->n; d++)
+            shape->ints[d] = result.shape.dim[result.hidden + d];
+    }
     for (int i = 0; node->op == OP_concat && i < p->nin; i++) {
         int64_t *size = &p->in[i].shape.dim[axis_at(p, 0)];
         *size = least(graph->values.at[node->in[i]].type.shape.dim[axis_at(p, 0)], 1 + p->same[i] % 3);

@@ -389,6 +389,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_conv2d] = {.rule = tangent_product},
     [OP_max_pool] = {.rule = tangent_max_pool},
     [OP_avg_pool] = {.rule = tangent_linear},
+    [OP_avg_pool_grad] = {.rule = tangent_linear},
     [OP_slice_grad] = {.rule = tangent_linear},
 };
 

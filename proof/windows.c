@@ -479,7 +479,8 @@ bool max_pool_tangent(const Node *node, const FieldTensor *in, const FieldTensor
 
 bool avg_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const bool back = node->op == OP_avg_pool_grad;
-    const Attr *include = &node->attr[op_attr(node->op, "count_include_pad")];
+    const Attr *include = &node->attr[op_attr(node->op, "count_include_pad")],
+               *divisor = &node->attr[op_attr(node->op, "divisor_override")];
     PlanesHeld held;
     if (!planes_held(node, back ? &out[0] : &in[0], back ? &in[0] : &out[0], &out[0], &held, why, n)) return false;
     const int64_t taps = held.look[0].taps * held.look[1].taps, across = held.y.end[1] - held.y.begin[1], windows = plane_elements(&held.y);
@@ -490,7 +491,7 @@ bool avg_pool_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, 
         int64_t seen = 0, row, column;
         for (int64_t k = 0; k < taps; k++)
             seen += seen_at(&held, oy, ox, k, &row, &column);
-        const Fe share = fe_inverse(fe_integer(include->given && !include->i ? seen : taps));
+        const Fe share = fe_inverse(fe_integer(divisor->given ? divisor->i : include->given && !include->i ? seen : taps));
         for (int64_t k = 0; k < taps; k++) {
             if (!seen_at(&held, oy, ox, k, &row, &column)) continue;
             const int64_t at = place_at(&held.x, row, column);

@@ -34,9 +34,9 @@ void planes_of(const KernelCall *call, PlanesOf *of) {
     }
 }
 
-int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding) {
-    int64_t count = 1;
-    for (int d = 0; d < 2; d++) {
+int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding, int64_t divisor) {
+    int64_t count = divisor > 0 ? divisor : 1;
+    for (int d = 0; d < 2 && divisor == 0; d++) {
         const Window *window = &planes->window[d];
         const int64_t size = planes->before[d] + planes->in[d] + planes->after[d],
                       begin = window_place(window, at[d], 0) + planes->before[d], end = begin + window->size;
@@ -51,4 +51,9 @@ int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding
 bool average_with_padding(const KernelCall *call) {
     const Attr *attr = &call->attr[op_attr(call->op, "count_include_pad")];
     return !attr->given || attr->i != 0;
+}
+
+int64_t average_divisor(const KernelCall *call) {
+    const Attr *attr = &call->attr[op_attr(call->op, "divisor_override")];
+    return attr->given ? attr->i : 0;
 }

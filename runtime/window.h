@@ -12,6 +12,7 @@ typedef struct PlanesOf {
 void planes_of(const KernelCall *call, PlanesOf *of);
 
 /* What avg_pool divides the sum of a window by: its taps that are within the plane, or within the plane and its padding too. along: row and column of y. */
-int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding);
+int64_t average_count(const Planes *planes, const int64_t *at, bool with_padding, int64_t divisor);
 /* Whether a call of avg_pool or its gradient counts the padding. */
 bool average_with_padding(const KernelCall *call);
+int64_t average_divisor(const KernelCall *call); /* 0: what is counted */

@@ -190,9 +190,9 @@ bool strategy_gradient_halos(const Node *node, const Strategy *strategy, int ope
     *needed = *left;
     for (int i = 0; i < HALO_DIMS; i++) {
         const int d = ndim - HALO_DIMS + i;
-        if (d < 0 || node->rule->halo[operand][i].kind != HALO_SEES || layout_count(left, d) == 0) continue;
+        if (d < 0 || node->rule->halo[operand][i].kind == HALO_NONE || layout_count(left, d) == 0) continue;
         needed->halo[i] = node->rule->halo[operand][i];
-        needed->halo[i].kind = HALO_SEEN;
+        needed->halo[i].kind = needed->halo[i].kind == HALO_SEES ? HALO_SEEN : HALO_SEES;
         needed->halo[i].of = shape->dim[d];
     }
     return layout_has_halo(needed);

@@ -133,7 +133,7 @@ static bool plain_average(const KernelCall *call, bool gradient, Error *error) {
     if (!sum) return no_memory(error);
     for (int64_t i = 0; i < p->images * places; i++) {
         const int64_t at[2] = {i % places / p->out[1], i % p->out[1]};
-        const double count = (double)average_count(p, at, average_with_padding(call));
+        const double count = (double)average_count(p, at, average_with_padding(call), average_divisor(call));
         for (int64_t tap = 0; tap < p->window[0].size * p->window[1].size; tap++) {
             int64_t row, column;
             if (!tap_place(p, at, tap / p->window[1].size, tap % p->window[1].size, &row, &column)) continue;

@@ -13,8 +13,14 @@ typedef struct Pooling {
     void *x, *y; /* y: dy of a gradient */
     void *out;
     bool with_padding; /* of avg_pool */
+    int64_t divisor;
+    bool apart; /* windows that do not overlap, of which each counts as many */
     atomic_bool no_memory;
 } Pooling;
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 /* The taps of window o that are within [0, size): [*first, *end). */
 static void taps_within(const Window *window, int64_t o, int64_t size, int64_t *first, int64_t *end) {
@@ -100,6 +106,23 @@ enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turne
         }                                                                                                                                  \
         free(room);                                                                                                                        \
     }                                                                                                                                      \
+    /* What windows give back of which none overlaps another: the rows that one sees are alike. */                                         \
+    static void spread_##suffix(const Planes *p, T count, const T *dy, T *out) {                                                           \
+        for (int64_t oy = 0; oy < p->out[0]; oy++, dy += p->out[1]) {                                                                      \
+            const int64_t first = larger(0, window_place(&p->window[0], oy, 0)),                                                           \
+                          end = least(p->in[0], window_place(&p->window[0], oy, p->window[0].size));                                       \
+            T *row = out + first * p->in[1];                                                                                               \
+            for (int64_t ox = 0; ox < p->out[1] && first < end; ox++) {                                                                    \
+                const T share = dy[ox] / count;                                                                                            \
+                for (int64_t x = larger(0, window_place(&p->window[1], ox, 0)),                                                            \
+                             right = least(p->in[1], window_place(&p->window[1], ox, p->window[1].size));                                  \
+                     x < right; x++)                                                                                                       \
+                    row[x] = share;                                                                                                        \
+            }                                                                                                                              \
+            for (int64_t y = first + 1; y < end; y++)                                                                                      \
+                memcpy(out + y * p->in[1], row, sizeof *row * (size_t)p->in[1]);                                                           \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
     static void average_part_##suffix(void *context, int64_t begin, int64_t end) {                                                         \
         const Pooling *run = context;                                                                                                      \
         const Planes *p = &run->planes;                                                                                                    \
@@ -110,10 +133,14 @@ enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turne
                 memset(out, 0, sizeof(T) * (size_t)(p->in[0] * p->in[1]));                                                                 \
                 dy += n * p->out[0] * p->out[1];                                                                                           \
             }                                                                                                                              \
+            if (dy && run->apart) {                                                                                                        \
+                spread_##suffix(p, (T)average_count(p, (const int64_t[]){0, 0}, true, run->divisor), dy, out);                             \
+                continue;                                                                                                                  \
+            }                                                                                                                              \
             for (int64_t i = 0; i < p->out[0] * p->out[1]; i++) {                                                                          \
                 const int64_t place[2] = {i / p->out[1], i % p->out[1]};                                                                   \
                 const Seen seen = seen_by(p, place[0], place[1]);                                                                          \
-                const T count = (T)average_count(p, place, run->with_padding), share = dy ? dy[i] / count : 0;                             \
+                const T count = (T)average_count(p, place, run->with_padding, run->divisor), share = dy ? dy[i] / count : 0;               \
                 double sum = 0;                                                                                                            \
                 for (int64_t ky = seen.first[0]; ky < seen.end[0]; ky++)                                                                   \
                     for (int64_t kx = seen.first[1]; kx < seen.end[1]; kx++) {                                                             \
@@ -138,8 +165,11 @@ static bool pooling(const KernelCall *call, void *x, void *dy, bool average, Err
                    .x = x,
                    .y = dy,
                    .out = call->out[0].data,
-                   .with_padding = average && average_with_padding(call)};
+                   .with_padding = average && average_with_padding(call),
+                   .divisor = average ? average_divisor(call) : 0};
     const Planes *p = &run.planes;
+    run.apart = average && (run.with_padding || run.divisor > 0) && p->window[0].stride >= p->window[0].size &&
+                p->window[1].stride >= p->window[1].size;
     const int64_t work = p->out[0] * p->out[1] * p->window[0].size * p->window[1].size;
     PoolFn *part = of.x->dtype == F32 ? (average ? average_part_f32 : max_part_f32) : (average ? average_part_f64 : max_part_f64);
     if (average)

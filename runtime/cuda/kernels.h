@@ -373,6 +373,7 @@ typedef struct KernelWindows {
     WindowsKind kind;
     int dtype;
     int with_padding; /* a mean counts the padding too */
+    int64_t divisor;  /* not 0: it counts so many */
     int64_t n;
     void *out;
     const void *a, *b;

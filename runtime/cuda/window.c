@@ -13,6 +13,7 @@ static bool windows(const KernelCall *call, WindowsKind kind, Error *error) {
                                .kind = kind,
                                .dtype = (int)call->out[0].dtype,
                                .with_padding = average && average_with_padding(call),
+                               .divisor = average ? average_divisor(call) : 0,
                                .n = shape_elements(&call->out[0].local),
                                .out = call->out[0].data,
                                .a = call->in[0].data,

@@ -116,7 +116,7 @@ __device__ __forceinline__ int64_t counted(const Planes &p, int d, int64_t o, in
     return with_padding ? p.window[d].size : (end < size ? end : size) - (begin > 0 ? begin : 0);
 }
 
-template <class T> __device__ __forceinline__ double averaged(const Planes &p, int with_padding, const T *x, int64_t i) {
+template <class T> __device__ __forceinline__ double averaged(const Planes &p, int with_padding, int64_t divisor, const T *x, int64_t i) {
     const int64_t ox = i % p.out[1], oy = i / p.out[1] % p.out[0], image = i / p.out[1] / p.out[0];
     double sum = 0;
     for (int64_t ky = 0; ky < p.window[0].size; ky++) {
@@ -127,10 +127,10 @@ template <class T> __device__ __forceinline__ double averaged(const Planes &p, i
             if (column >= 0 && column < p.in[1]) sum += (double)x[(image * p.in[0] + row) * p.in[1] + column];
         }
     }
-    return sum / (double)(counted(p, 0, oy, with_padding) * counted(p, 1, ox, with_padding));
+    return sum / (double)(divisor > 0 ? divisor : counted(p, 0, oy, with_padding) * counted(p, 1, ox, with_padding));
 }
 
-template <class T> __device__ __forceinline__ double averaged_back(const Planes &p, int with_padding, const T *dy, int64_t i) {
+template <class T> __device__ __forceinline__ double averaged_back(const Planes &p, int with_padding, int64_t divisor, const T *dy, int64_t i) {
     const int64_t size = p.in[0] * p.in[1], at = i % size, image = i / size;
     double sum = 0;
     for (int64_t ky = p.window[0].size - 1; ky >= 0; ky--) {
@@ -138,7 +138,7 @@ template <class T> __device__ __forceinline__ double averaged_back(const Planes 
         for (int64_t kx = p.window[1].size - 1; oy >= 0 && kx >= 0; kx--) {
             const int64_t ox = tap_result(p.window[1], at % p.in[1], kx, p.out[1]);
             if (ox < 0) continue;
-            const int64_t count = counted(p, 0, oy, with_padding) * counted(p, 1, ox, with_padding);
+            const int64_t count = divisor > 0 ? divisor : counted(p, 0, oy, with_padding) * counted(p, 1, ox, with_padding);
             sum += (double)dy[(image * p.out[0] + oy) * p.out[1] + ox] / (double)count;
         }
     }
@@ -167,10 +167,10 @@ template <class T> __global__ void __launch_bounds__(BLOCK) window_elements(cons
             value = largest_back(run.planes, a, b, i);
             break;
         case WINDOWS_AVERAGE:
-            value = averaged(run.planes, run.with_padding, a, i);
+            value = averaged(run.planes, run.with_padding, run.divisor, a, i);
             break;
         case WINDOWS_AVERAGE_BACK:
-            value = averaged_back(run.planes, run.with_padding, a, i);
+            value = averaged_back(run.planes, run.with_padding, run.divisor, a, i);
             break;
         }
         out[i] = (T)value;

@@ -1033,6 +1033,8 @@ seed(unit("compiler", "expand", "expand/batch_norm_of_split_channels_is_one_oper
 seed(unit("ir", "norm"),
      ("numbers of rows are f32 where rows have 16 bits", "result_types", "dtype_widened(in[0].dtype)", "in[0].dtype"),
      ("a norm's gradient takes a number for each row", "norm_grad_rule", "!shape_equal(&in[i].shape, &shape)", "false"))
+seed(script("planes", "runtime/prun", "Planes.test_operators_are_pytorchs"),
+     ("an average is over the divisor that is given", "average_divisor", "attr->given ? attr->i : 0", "0"))
 seed(script("planes", "compiler/pcc", "Planes.test_statistics_of_16_bits_are_f32_as_pytorchs"),
      ("sums of a channel of 16 bits are f32", "split_batch_norm", "exact = dtype_widened(dtype)", "exact = dtype"),
      ("a channel's mean and variance are f32 where x has 16 bits, for the proof too", "is_wide", "node->op == OP_batch_norm ||", ""))

@@ -122,6 +122,7 @@ static const Case cases[] = {
     {OP_max_pool, "2x5x4", {INTS(2, 3, 2), INTS(1, 2), INTS(1, 1), INTS(2, 1, 2), YES}},
     {OP_avg_pool, "2x5x4", {INTS(1, 2)}},
     {OP_avg_pool, "5x4", {INTS(2, 3, 2), INTS(1, 1), INTS(2, 1, 0), {.given = true}}},
+    {OP_avg_pool_grad, "2x2x3", {INTS(2, 3, 2), [4] = {.given = true, .i = 1}, [5] = INTS(3, 2, 6, 6)}},
     {OP_slice_grad, "4x2", {INTS(2, 0, 1), INTS(2, 4, 3), INTS(2, 4, 5)}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}, YES}},

@@ -67,7 +67,9 @@ static inline void run_pool(const Attr *attr, bool max, const Tensor *of, const 
             if (of->at[seen[n]] > of->at[seen[most]]) most = n;
             n++;
         }
-        const double counted = attr[3].given && !attr[3].i ? (double)n : (double)(pair(&attr[0], 0, 1) * pair(&attr[0], 1, 1));
+        const double counted = !max && attr[4].given         ? (double)attr[4].i
+                               : attr[3].given && !attr[3].i ? (double)n
+                                                             : (double)(pair(&attr[0], 0, 1) * pair(&attr[0], 1, 1));
         for (int64_t k = max ? most : 0; k < (max ? most + 1 : n); k++) {
             if (back)
                 x->at[seen[k]] += y->at[i] / (max ? 1 : counted);

@@ -52,7 +52,7 @@ static int add_op(Make *make, OpCode op, const int *in, int nin, const Attr *att
     item.nout = rule.nout - op_table[op].kept; /* what has no name in the language */
     memcpy(item.type, rule.result, sizeof item.type);
     item.infix = numbers || chance(make, 50);
-    bool may_split = make->net->mode != MODE_DATA_PARALLEL && !op_table[op].expand && !scalars;
+    bool may_split = make->net->mode != MODE_DATA_PARALLEL && (!op_table[op].expand || op_table[op].as_one) && !scalars;
     if (may_split && chance(make, 40)) item.hint = fuzz_strategy(make->net, &item, &rule, make->arena, make->random);
     return add_item(make, item);
 }

@@ -437,8 +437,9 @@ static void pool(CaseFn *fn, void *context, Shape x, Attr size, Attr stride, Att
             check.in[0] = k == 3 ? rule.result[0].shape : x;
             if (k == 1) check.in[1] = rule.result[0].shape;
             if (k == 3) {
-                check.attr[4] = (Attr){.given = true, .n = x.ndim};
-                memcpy(check.attr[4].ints, x.dim, sizeof *x.dim * (size_t)x.ndim);
+                Attr *shape = &check.attr[op_attr(OP_avg_pool_grad, "shape")];
+                *shape = (Attr){.given = true, .n = x.ndim};
+                memcpy(shape->ints, x.dim, sizeof *x.dim * (size_t)x.ndim);
             }
             check.length = check.size = 16;
             fn(context, &check);

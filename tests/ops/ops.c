@@ -117,11 +117,13 @@ static const Variant variants[] = {
     {OP_avg_pool, ", kernel_size = 2", NULL},
     {OP_avg_pool, ", kernel_size = 3, stride = 2, padding = 1", "4x3x5x4"},
     {OP_avg_pool, ", kernel_size = [3, 2], stride = 1, padding = 1, count_include_pad = false", "3x5x4"},
+    {OP_avg_pool, ", kernel_size = [3, 2], stride = 1, divisor_override = 5", "3x5x4"},
     {OP_pad, ", before = [0, 2], after = [0, 1]", NULL},
     {OP_pad, ", before = [1, 0, 0], after = [0, 0, 3]", "4x6x3"},
     {OP_pad, ", before = [7, 0], after = [1, 9]", "7x5; 8x3"}, /* parts of zeros alone */
     {OP_upsample, ", scale_factor = 2", NULL},
     {OP_upsample, ", scale_factor = [3, 1]", "4x3x2"},
+    {OP_upsample, ", scale_factor = [2, 3]", "7x5"}, /* parts that are no multiples of the factor */
 };
 
 static const int rank_counts[] = {2, 3, 4, 6, 8};
@@ -234,7 +236,7 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
         if (shape->ndim > 0) shape_print(text, shape);
         text_printf(text, " = %s;\n", range);
     }
-    bool composite = op_table[op].expand != NULL;
+    bool composite = op_table[op].expand != NULL && !op_table[op].as_one;
     if (composite) text_printf(text, "h = -a%s;\n", shard);
     /* Of several results the last of three or more is used by nobody. */
     for (int o = 0; o < nresults; o++)
@@ -273,7 +275,8 @@ static void integer_operand(Text *text, char name, const Shape *shape, DType dty
 static void integer_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype,
                              const char *shard) {
     int nresults = count_results(op, attrs);
-    bool composite = op_table[op].expand != NULL, reals = op_type(op, true, 0) == 't' && !(op_table[op].dtypes & 1 << I32);
+    bool composite = op_table[op].expand != NULL && !op_table[op].as_one,
+         reals = op_type(op, true, 0) == 't' && !(op_table[op].dtypes & 1 << I32);
     text_printf(text, "net t() {\n");
     for (int o = 0; o < nresults; o++)
         for (int q = 0; q < 2; q++) {
@@ -409,7 +412,7 @@ static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes,
     const Node *node = find_node(&parsed.plan.graph, "y");
     cr_assert(node);
     result = node->rule->result[0].shape;
-    if (op_table[op].expand) node = find_node(&parsed.plan.graph, "h");
+    if (op_table[op].expand && !op_table[op].as_one) node = find_node(&parsed.plan.graph, "h");
     text_finish(&text);
     text = (Text){0};
     any_net_text(&text, op, attrs, shapes, n, &result, dtype, "");

@@ -62,7 +62,7 @@ static uint32_t *element_of(const SimTensor *t, int64_t plane, int64_t row, int6
 static bool pool(const Node *node, const SimTensor *of, const SimTensor *x, const SimTensor *y, bool back, char *why, size_t n) {
     enum { MOST_SEEN = 256 };
     const bool max = node->op == OP_max_pool || node->op == OP_max_pool_grad;
-    const int nd = x->local.ndim, include = op_attr(node->op, "count_include_pad");
+    const int nd = x->local.ndim, include = op_attr(node->op, "count_include_pad"), divisor = op_attr(node->op, "divisor_override");
     const int64_t down = of_two(node, "kernel_size", 0, 1), across = of_two(node, "kernel_size", 1, 1);
     bool fits = down * across <= MOST_SEEN;
     for (int d = 0; d < nd - 2; d++)
@@ -89,7 +89,8 @@ static bool pool(const Node *node, const SimTensor *of, const SimTensor *x, cons
             nseen++;
         }
         const bool all = include < 0 || !node->attr[include].given || node->attr[include].i;
-        const uint32_t share = max ? 1 : inverse(integer(all ? down * across : nseen));
+        const bool given = divisor >= 0 && node->attr[divisor].given;
+        const uint32_t share = max ? 1 : inverse(integer(given ? node->attr[divisor].i : all ? down * across : nseen));
         for (int64_t k = max ? most : 0; k < (max ? most + 1 : nseen); k++) {
             uint32_t *to = back ? element_of(x, plane, row[k], column[k]) : &y->at[e];
             if (!to) continue; /* another rank's */

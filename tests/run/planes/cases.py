@@ -12,6 +12,8 @@ OPERATORS = [
     {"op": "avg_pool", "attrs": {"kernel_size": 2}, "x": [2, 3, 5, 4]},
     {"op": "avg_pool", "attrs": {"kernel_size": 3, "stride": 2, "padding": 1}, "x": [2, 2, 7, 6]},
     {"op": "avg_pool", "attrs": {"kernel_size": [3, 2], "stride": 1, "padding": 1, "count_include_pad": False}, "x": [2, 2, 4, 5]},
+    {"op": "avg_pool", "attrs": {"kernel_size": [2, 3], "stride": 1, "padding": 1, "divisor_override": 4}, "x": [2, 2, 4, 5]},
+    {"op": "upsample", "attrs": {"scale_factor": [3, 2]}, "x": [2, 3, 3, 2]},
     {"op": "upsample", "attrs": {"scale_factor": 2}, "x": [2, 2, 2, 3]},
     {"op": "pad", "attrs": {"before": [0, 0, 1, 2], "after": [0, 1, 0, 1]}, "x": [2, 2, 2, 3]},
 ]
