@@ -365,9 +365,9 @@ void strategy_in_layout(const Node *node, const Strategy *strategy, int operand,
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
         if (node->rule->in[operand][d] >= 0) append_digits(layout, d, strategy, node->rule->in[operand][d]);
-    for (int i = 0; i < HALO_DIMS; i++) {
-        const int d = ndim - HALO_DIMS + i;
-        if (d >= 0 && layout_count(layout, d) > 0) layout->halo[i] = node->rule->halo[operand][i];
+    for (const Need *need = node->rule->need; need < node->rule->need + node->rule->nneeds; need++) {
+        const int d = ndim - HALO_DIMS + need->at;
+        if (need->operand == operand && d >= 0 && layout_count(layout, d) > 0) layout->halo[need->at] = need->halo;
     }
     layout->pin = strategy->pin;
 }

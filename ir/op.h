@@ -36,6 +36,13 @@ static inline bool factor_stays_whole(const Factor *factor) {
     return factor->whole || factor->expands;
 }
 
+/* What a part of a factor needs of an operand's dimension that windows lie over. */
+typedef struct Need {
+    int8_t operand, at; /* of dimension ndim - HALO_DIMS + at */
+    Halo halo;
+} Need;
+enum { MAX_NEEDS = (int)MAX_IN > (int)HALO_DIMS ? (int)MAX_IN : (int)HALO_DIMS }; /* concat's operands, the dimensions that a slice cuts */
+
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
  * whole). A dimension that windows lie over, or a result's that is the gradient of one, or that is cut, padded or joined, runs over the factor of the windows, and may be of another size. A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
 typedef struct Rule {
@@ -46,7 +53,8 @@ typedef struct Rule {
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
-    Halo halo[MAX_IN][HALO_DIMS]; /* of dimension ndim - HALO_DIMS + i of each operand: what a part of its factor needs */
+    int nneeds;
+    Need need[MAX_NEEDS];
     TensorType result[MAX_OUT];
 } Rule;
 

@@ -111,7 +111,8 @@ const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]) {
 }
 
 void rule_need_halo(Rule *rule, int operand, int ndim, int dim, Halo halo) {
-    rule->halo[operand][dim - (ndim - HALO_DIMS)] = halo;
+    assert(rule->nneeds < MAX_NEEDS);
+    rule->need[rule->nneeds++] = (Need){(int8_t)operand, (int8_t)(dim - (ndim - HALO_DIMS)), halo};
 }
 
 int rule_add_factor(Rule *rule, int64_t size) {
@@ -499,8 +500,9 @@ bool rule_sums(const Rule *rule, int factor) {
 }
 
 const Halo *rule_halo(const Rule *rule, int operand, int ndim, int dim) {
-    const int i = dim - (ndim - HALO_DIMS);
-    return i >= 0 && rule->halo[operand][i].kind != HALO_NONE ? &rule->halo[operand][i] : NULL;
+    for (const Need *need = rule->need; need < rule->need + rule->nneeds; need++)
+        if (need->operand == operand && need->at == dim - (ndim - HALO_DIMS)) return &need->halo;
+    return NULL;
 }
 
 bool factor_splits(const Factor *factor, int64_t split) {
@@ -529,7 +531,9 @@ double rule_flops(OpCode op, const Rule *rule) {
 
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
     if (a == b) return true;
-    if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range || a->depth != b->depth) return false;
+    if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range || a->depth != b->depth ||
+        a->nneeds != b->nneeds)
+        return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
             a->factor[f].divides != b->factor[f].divides || a->factor[f].looked_up != b->factor[f].looked_up ||
@@ -537,8 +541,9 @@ bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int
             return false;
     for (int i = 0; i < nin; i++)
         if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0) return false;
-    for (int i = 0; i < nin * HALO_DIMS; i++)
-        if (!halo_equal(&a->halo[i / HALO_DIMS][i % HALO_DIMS], &b->halo[i / HALO_DIMS][i % HALO_DIMS])) return false;
+    for (int i = 0; i < a->nneeds; i++)
+        if (a->need[i].operand != b->need[i].operand || a->need[i].at != b->need[i].at || !halo_equal(&a->need[i].halo, &b->need[i].halo))
+            return false;
     for (int o = 0; o < nout; o++)
         if (!type_equal(&a->result[o], &b->result[o]) || memcmp(a->out[o], b->out[o], (size_t)a->result[o].shape.ndim) != 0) return false;
     return true;

@@ -188,12 +188,11 @@ bool strategy_gradient_halos(const Node *node, const Strategy *strategy, int ope
     strategy_out_layout(node, strategy, 0, ndim, left);
     layout_complete(left, left);
     *needed = *left;
-    for (int i = 0; i < HALO_DIMS; i++) {
-        const int d = ndim - HALO_DIMS + i;
-        if (d < 0 || node->rule->halo[operand][i].kind == HALO_NONE || layout_count(left, d) == 0) continue;
-        needed->halo[i] = node->rule->halo[operand][i];
-        needed->halo[i].kind = needed->halo[i].kind == HALO_SEES ? HALO_SEEN : HALO_SEES;
-        needed->halo[i].of = shape->dim[d];
+    for (int d = 0; d < ndim; d++) {
+        const Halo *halo = rule_halo(node->rule, operand, ndim, d);
+        if (halo == NULL || layout_count(left, d) == 0) continue;
+        needed->halo[d - (ndim - HALO_DIMS)] =
+            (Halo){halo->kind == HALO_SEES ? HALO_SEEN : HALO_SEES, shape->dim[d], halo->stride, halo->low, halo->high};
     }
     return layout_has_halo(needed);
 }

@@ -116,7 +116,7 @@ seed(PROVED,
      ("a halo begins at the first tap", "need_halo", "window->stride, window->low,", "window->stride, window->low - 1,"),
      ("the windows that see a part are those up to its end", "halo_range", "last + halo->low", "last"),
      ("a maximum's gradient needs all that its windows see", "pool_grad_rule", "i == dy ? HALO_SEEN : HALO_AROUND", "HALO_SEEN"),
-     ("what is read through windows has halos", "strategy_in_layout", "layout->halo[i] = node->rule->halo[operand][i]", "layout->halo[i] = (Halo){0}"),
+     ("what is read through windows has halos", "strategy_in_layout", "layout->halo[need->at] = need->halo", "layout->halo[need->at] = (Halo){0}"),
      ("halos are of the windows' parts, not of the elements'", "dim_range", "halo ? halo->of : size", "size"))
 seed(unit("ir", "box"),
      ("windows are counted from the first one", "halo_range", "if (first < 0) first = 0;\n    }", "}"),
