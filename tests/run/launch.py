@@ -79,7 +79,7 @@ class Launch(Case):
         plan, began = self.plan(4), time.monotonic()
         meeting = "--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", free_port(), "--start-timeout", 1
         self.assertFails(self.nproc(plan, 2, *meeting, "--node-rank", 0), 3, r"^prun: of 4 ranks 2 did not come to 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): 2, 3\n$")
-        result = self.nproc(plan, 1, *meeting, "--node-rank", 1)
+        result = self.nproc(self.plan(2, name="two.plan"), 1, *meeting, "--node-rank", 1)
         self.assertEqual(result.code, 3)
         self.assertRegex(result.err, r"^prun: rank 1 cannot reach rank 0 at 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): Connection refused\n")
         self.assertLess(time.monotonic() - began, ENDS_S)
