@@ -2,6 +2,9 @@
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
@@ -106,25 +109,46 @@ static inline const char *read_many_digits(const char *at, const char *end, uint
     return read_digits(at, end, digits);
 }
 
-static const double exact_tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+#define TENS(sign)                                                                                                                         \
+    sign 1e0, sign 1e1, sign 1e2, sign 1e3, sign 1e4, sign 1e5, sign 1e6, sign 1e7, sign 1e8, sign 1e9, sign 1e10, sign 1e11, sign 1e12,   \
+        sign 1e13, sign 1e14, sign 1e15, sign 1e16, sign 1e17, sign 1e18, sign 1e19, sign 1e20, sign 1e21, sign 1e22
+enum { NTENS = 23 };
+static const double exact_tens[2][NTENS] = {{TENS(+)}, {TENS(-)}}; /* and those below 0 */
 
-/* plain_number of one with at most eight digits, a point among them or not; NULL: it is another. */
-static inline const char *short_number(const char *at, const char *last, double *number) {
-    if (last - at < 2 * WORD_BYTES + 2) return NULL;
-    const int negative = *at == '-';
-    int n, behind = 0;
-    uint64_t word = leading_digits(at += negative, &n);
-    at += n;
-    if (*at == '.') {
-        const uint64_t fraction = leading_digits(at + 1, &behind);
-        if (n + behind > WORD_BYTES || behind == WORD_BYTES) return NULL;
-        word = word >> 8 * behind | fraction;
-        at += 1 + behind;
+/* Bit i: the i-th of 16 characters is no digit. */
+static inline unsigned others_among(const char *at) {
+#ifdef __SSE2__
+    const __m128i number = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)(const void *)at), _mm_set1_epi8('0'));
+    return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(number, _mm_set1_epi8(10)), number));
+#else
+    unsigned others = 0;
+    for (unsigned i = 0; i < 16; i++)
+        others |= (unsigned)((unsigned char)(at[i] - '0') > 9) << i;
+    return others;
+#endif
+}
+
+/* A number of at most eight digits, a point among them or not, and no more than that; false: it is another. */
+static inline bool short_number(const char *begin, const char *end, double *number) {
+    static const uint64_t EACH = 0x0101010101010101;
+    enum { MOST = WORD_BYTES + 2 };
+    if (end - begin > MOST || begin == end) return false;
+    const int negative = *begin == '-';
+    const char *at = begin + negative;
+    int n = (int)(end - at), behind = 0;
+    const unsigned others = (others_among(begin) & ((1u << (end - begin)) - 1)) >> negative;
+    uint64_t word = word_at(at);
+    if (others != 0) {
+        n = __builtin_ctz(others);
+        if ((others & (others - 1)) != 0 || at[n] != '.') return false;
+        const uint64_t before = ((uint64_t)1 << 4 * n << 4 * n) - 1; /* up to eight bytes */
+        word = (word & before) | (word_at(at + 1) & ~before);
+        behind = (int)(end - at) - n - 1;
     }
-    if (n + behind == 0 || n == WORD_BYTES || *at == 'e' || *at == 'E') return NULL;
-    *number = (double)(int64_t)eight_digits(word) / exact_tens[behind] * (1 - 2 * negative);
-    return at;
+    if (n + behind < 1 || n + behind > WORD_BYTES) return false;
+    word = (word ^ '0' * EACH) << 8 * (WORD_BYTES - n - behind);
+    *number = (double)(int64_t)eight_digits(word) / exact_tens[negative][behind];
+    return true;
 }
 
 /* digits * 10^power: the nearest long double of one operation on exact numbers, which is then the nearest double too, unless it stands half way between two; false: it does, or
@@ -153,11 +177,7 @@ static bool wide_number(uint64_t digits, int64_t power, double *number) {
 /* Behind the decimal number at `at` and before `last`, whose nearest double one operation makes (Clinger 1990, the fast path); NULL: strtod's.
  * What stands behind the number is no digit. */
 static const char *plain_number(const char *at, const char *last, double *number) {
-    enum {
-        MOST_TENS = sizeof exact_tens / sizeof *exact_tens - 1,
-        MOST_DIGITS = 19,
-        MOST_EXPONENT_DIGITS = 4
-    }; /* 19 digits are below 2^64 */
+    enum { MOST_TENS = NTENS - 1, MOST_DIGITS = 19, MOST_EXPONENT_DIGITS = 4 }; /* 19 digits are below 2^64 */
     static const uint64_t EXACT = (uint64_t)1 << 53;
     const bool negative = *at == '-';
     uint64_t digits = 0;
@@ -179,7 +199,7 @@ static const char *plain_number(const char *at, const char *last, double *number
     }
     double magnitude;
     if (digits <= EXACT && power >= -MOST_TENS && power <= MOST_TENS)
-        magnitude = power < 0 ? (double)digits / exact_tens[-power] : (double)digits * exact_tens[power];
+        magnitude = power < 0 ? (double)digits / exact_tens[0][-power] : (double)digits * exact_tens[0][power];
     else if (!wide_number(digits, power, &magnitude))
         return NULL;
     *number = magnitude * (1 - 2 * negative);
@@ -197,13 +217,48 @@ bool csv_number(const Field *field, double *number) {
     return end == field->text + field->n;
 }
 
+/* Ends of fields: 64 characters are looked at together, so that a field need not wait for the one before it. */
+enum { WINDOW = 64 };
+typedef struct Ends {
+    const char *window;
+    uint64_t bits; /* i: a separator stands at window[i], and has not been taken */
+} Ends;
+
+static inline uint64_t separators_among(const char *at, int separator) {
+    uint64_t bits = 0;
+#ifdef __SSE2__
+    const __m128i each = _mm_set1_epi8((char)separator);
+    for (int i = 0; i < WINDOW; i += 16) {
+        const __m128i same = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(const void *)(at + i)), each);
+        bits |= (uint64_t)(unsigned)_mm_movemask_epi8(same) << i;
+    }
+#else
+    for (int i = 0; i < WINDOW; i++)
+        bits |= (uint64_t)(at[i] == separator) << i;
+#endif
+    return bits;
+}
+
+/* The next separator, or `last` where there is none before it. */
+static inline const char *next_end(Ends *ends, const char *last, int separator) {
+    while (ends->bits == 0) {
+        if (last - ends->window < WINDOW) return last;
+        ends->window += WINDOW;
+        ends->bits = separators_among(ends->window, separator);
+    }
+    const char *end = ends->window + __builtin_ctzll(ends->bits);
+    ends->bits &= ends->bits - 1;
+    return end < last ? end : last;
+}
+
 int64_t csv_plain_numbers(const Record *record, int separator, const char **at, double *number, int64_t most) {
     const char *begin = *at ? *at : record->text, *last = record->text + record->n;
+    if (begin >= last) return 0;
+    Ends ends = {begin, separators_among(begin, separator)};
     int64_t n = 0;
     for (; n < most && begin < last; n++) {
-        const char *end = short_number(begin, last, number + n);
-        if (!end) end = plain_number(begin, last, number + n);
-        if (!end || (end != last && *end != separator)) break;
+        const char *end = next_end(&ends, last, separator);
+        if (!short_number(begin, end, number + n) && plain_number(begin, last, number + n) != end) break;
         begin = end + 1;
     }
     if (n > 0) *at = begin;

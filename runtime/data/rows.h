@@ -42,7 +42,8 @@ int64_t stream_file_bytes(const Stream *stream); /* size of the file itself */
 bool stream_read(Stream *stream, void *to, int64_t n, Error *error);
 /* The next record of a text: a line, or several where one ends between the quotes of a field. */
 typedef struct Record {
-    const char *text; /* NUL-terminated, without the end of the line; until the next call */
+    const char *
+        text; /* without the end of the line, behind which are 64 bytes more that may be read, of them the first no digit; until the next call */
     size_t n;
     int64_t line; /* of the file, from 1: where it begins */
     int marked;   /* bytes before text on that line: the mark that some programs put before UTF-8 */
@@ -58,9 +59,10 @@ typedef struct Lines {
 /* All that are in the block under way, for a caller that then says how many those were; false: there are none, stream_record has the next record. */
 bool stream_lines(Stream *stream, Lines *lines);
 void stream_pass_lines(Stream *stream, int64_t n);
+/* Reads the block behind that one, so that what was given stays; by one thread at a time. */
+void stream_read_ahead(Stream *stream);
 bool lines_next(Lines *lines, Record *record); /* as stream_record */
 bool stream_at_end(Stream *stream, bool *at_end, Error *error);
-bool stream_rewind(Stream *stream, Error *error);
 int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
 
 /* ---------------------------------------------------------------- csv.c */

@@ -9,20 +9,28 @@
 #include "runtime/data/rows.h"
 
 enum {
+    BEHIND_BYTES = 65, /* of a record: Record.text */
     BUFFER_BYTES = 1 << 16,
     BLOCK_BYTES = 1 << 18,
     FIRST_LINE_BYTES = 4096,
     MOST_LINE_BYTES = 1 << 26
 }; /* zlib copies nothing into a block of two buffers or more */
 
+/* A piece of a text. */
+typedef struct Block {
+    char *at;           /* on the heap */
+    size_t n;           /* bytes; 0: the file is at its end, or gzerror says why not */
+    bool read;          /* it is there */
+    bool quotes, zeros; /* it has some */
+} Block;
+
 struct Stream {
     gzFile file;
     char *path, *line; /* line: a record that is not in one block, or has quotes */
     size_t line_bytes;
-    char *block; /* of a text, from block_at to block_n still to be read */
-    size_t block_at, block_n;
-    bool quotes, zeros; /* the block has some */
-    int64_t lines;      /* that have been read */
+    Block block, ahead; /* of a text: still to be read from block_at on; the one behind it, where it has been read */
+    size_t block_at;
+    int64_t lines; /* that have been read */
     int64_t file_bytes;
     bool compressed;
 };
@@ -54,7 +62,8 @@ void stream_close(Stream *stream) {
     if (stream->file) gzclose(stream->file);
     free(stream->path);
     free(stream->line);
-    free(stream->block);
+    free(stream->block.at);
+    free(stream->ahead.at);
     free(stream);
 }
 
@@ -94,16 +103,32 @@ bool stream_read(Stream *stream, void *to, int64_t n, Error *error) {
     return true;
 }
 
+static void read_block(Stream *stream, Block *block) {
+    if (!block->at) block->at = calloc(1, BLOCK_BYTES + BEHIND_BYTES);
+    if (!block->at) return;
+    const int got = gzread(stream->file, block->at, BLOCK_BYTES);
+    block->read = true;
+    block->n = got > 0 ? (size_t)got : 0;
+    block->quotes = memchr(block->at, '"', block->n) != NULL;
+    block->zeros = memchr(block->at, '\0', block->n) != NULL;
+}
+
+void stream_read_ahead(Stream *stream) {
+    if (!stream->ahead.read) read_block(stream, &stream->ahead);
+}
+
 /* The next block of a text; false at the end, or where *error says what has failed. */
 static bool next_block(Stream *stream, Error *error) {
-    if (!stream->block) stream->block = malloc(BLOCK_BYTES);
-    if (!stream->block) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    const int got = gzread(stream->file, stream->block, BLOCK_BYTES);
+    const Block ahead = stream->ahead;
+    if (ahead.read) {
+        stream->ahead = (Block){.at = stream->block.at};
+        stream->block = ahead;
+    } else {
+        read_block(stream, &stream->block);
+    }
     stream->block_at = 0;
-    stream->block_n = got > 0 ? (size_t)got : 0;
-    stream->quotes = memchr(stream->block, '"', stream->block_n) != NULL;
-    stream->zeros = memchr(stream->block, '\0', stream->block_n) != NULL;
-    if (got > 0) return true;
+    if (!stream->block.at) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (stream->block.n > 0) return true;
     int code = Z_OK;
     gzerror(stream->file, &code);
     if (code != Z_OK && code != Z_STREAM_END) fail(stream, error);
@@ -111,7 +136,7 @@ static bool next_block(Stream *stream, Error *error) {
 }
 
 static bool put_byte(Stream *stream, size_t *used, char byte, Error *error) {
-    if (*used + 2 > stream->line_bytes) {
+    if (*used + 1 + BEHIND_BYTES > stream->line_bytes) {
         size_t bytes = stream->line_bytes ? 2 * stream->line_bytes : FIRST_LINE_BYTES;
         char *line = bytes > MOST_LINE_BYTES ? NULL : realloc(stream->line, bytes);
         if (!line)
@@ -131,8 +156,8 @@ static bool slow_record(Stream *stream, int separator, Record *record, Error *er
     size_t used = 0, line_at = 0; /* where its line begins */
     int64_t lines = 0, opened_line = 0, opened_column = 0;
     bool ended = false;
-    while (!ended && (stream->block_at < stream->block_n || next_block(stream, error))) {
-        const char byte = stream->block[stream->block_at++];
+    while (!ended && (stream->block_at < stream->block.n || next_block(stream, error))) {
+        const char byte = stream->block.at[stream->block_at++];
         lines += byte == '\n';
         if (byte == '\n' && state != INSIDE) {
             ended = true;
@@ -175,8 +200,8 @@ bool lines_next(Lines *lines, Record *record) {
 
 /* From the next byte on up to the last end of a line in the block. */
 static bool lines_left(Stream *stream, Lines *lines) {
-    if (stream->block_at == stream->block_n) return false;
-    char *begin = stream->block + stream->block_at, *end = stream->block + stream->block_n;
+    if (stream->block_at == stream->block.n) return false;
+    char *begin = stream->block.at + stream->block_at, *end = stream->block.at + stream->block.n;
     while (end > begin && end[-1] != '\n')
         end--;
     *lines = (Lines){begin, end, stream->lines + 1};
@@ -184,7 +209,7 @@ static bool lines_left(Stream *stream, Lines *lines) {
 }
 
 bool stream_lines(Stream *stream, Lines *lines) {
-    if (stream->quotes || stream->zeros || !lines_left(stream, lines)) return false;
+    if (stream->block.quotes || stream->block.zeros || !lines_left(stream, lines)) return false;
     stream->block_at += (size_t)(lines->end - lines->at);
     return true;
 }
@@ -196,11 +221,11 @@ void stream_pass_lines(Stream *stream, int64_t n) {
 bool stream_record(Stream *stream, int separator, Record *record, Error *error) {
     error->code = 0;
     *record = (Record){.line = stream->lines + 1};
-    const size_t left = stream->block_n - stream->block_at;
-    char *begin = left ? stream->block + stream->block_at : NULL, *end = left ? memchr(begin, '\n', left) : NULL;
+    const size_t left = stream->block.n - stream->block_at;
+    char *begin = left ? stream->block.at + stream->block_at : NULL, *end = left ? memchr(begin, '\n', left) : NULL;
     Lines one = {begin, end ? end + 1 : NULL, record->line};
-    bool zeros = stream->zeros;
-    if (end && !(stream->quotes && memchr(begin, '"', (size_t)(end - begin)))) { /* where it lies */
+    bool zeros = stream->block.zeros;
+    if (end && !(stream->block.quotes && memchr(begin, '"', (size_t)(end - begin)))) { /* where it lies */
         lines_next(&one, record);
         stream->block_at += (size_t)(end + 1 - begin);
         stream->lines++;
@@ -229,8 +254,4 @@ bool stream_at_end(Stream *stream, bool *at_end, Error *error) {
     if (byte >= 0) return gzungetc(byte, stream->file) >= 0 || fail(stream, error);
     gzerror(stream->file, &code);
     return code == Z_OK || code == Z_STREAM_END || fail(stream, error);
-}
-
-bool stream_rewind(Stream *stream, Error *error) {
-    return gzrewind(stream->file) == 0 || fail(stream, error);
 }

@@ -2,6 +2,7 @@
 #include "runtime/data/table.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,16 +94,20 @@ static bool lacks_field(const Record *record, int separator) {
     return false;
 }
 
-enum { MOST_THREADS = 16 };
+enum { MOST_THREADS = 16, THREAD_CHUNKS = 4 };
 /* What each thread of a pass has of its own. */
 typedef struct Worker {
-    Lines lines; /* its part of a block */
-    int64_t row; /* the number of their first row */
-    int64_t nlines, nrows;
     int64_t next; /* of rows that are wanted: the one that comes next */
     void *parsed; /* room for a row */
-    Error error;
 } Worker;
+
+/* A part of a block, which some thread takes. */
+typedef struct Chunk {
+    Lines lines;
+    int64_t row; /* the number of their first row */
+    int64_t nlines, nrows;
+    Error error;
+} Chunk;
 
 /* A pass over the file. fn is called for each record of a row that counts, with the row's number; what it does not want it skips without parsing. */
 typedef bool RecordFn(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error);
@@ -112,57 +117,69 @@ typedef struct Pass {
     bool shared; /* threads may call fn at the same time, each for rows that follow one another */
     void (*before)(Table *table, int64_t end, void *context); /* called when fn is next for rows before `end`; NULL: nothing is */
     Table *table;
-    int nworkers;
+    int nworkers, nchunks;
     Worker worker[MOST_THREADS];
+    Chunk chunk[MOST_THREADS * THREAD_CHUNKS];
+    Stream *stream;
+    atomic_int taken; /* chunks */
 } Pass;
 
 static void count_lines(void *context, int64_t begin, int64_t end) {
     Pass *pass = context;
-    for (Worker *w = pass->worker + begin; w < pass->worker + end; w++) {
-        w->nlines = w->nrows = 0;
-        for (const char *at = w->lines.at, *stop; at < w->lines.end; at = stop + 1, w->nlines++) {
-            stop = memchr(at, '\n', (size_t)(w->lines.end - at));
-            w->nrows += !csv_is_empty(&(Record){.text = at, .n = (size_t)(stop - at)}, pass->table->separator);
+    for (Chunk *chunk = pass->chunk + begin; chunk < pass->chunk + end; chunk++) {
+        chunk->nlines = chunk->nrows = 0;
+        for (const char *at = chunk->lines.at, *stop; at < chunk->lines.end; at = stop + 1, chunk->nlines++) {
+            stop = memchr(at, '\n', (size_t)(chunk->lines.end - at));
+            chunk->nrows += !csv_is_empty(&(Record){.text = at, .n = (size_t)(stop - at)}, pass->table->separator);
         }
     }
 }
 
-static void read_lines(void *context, int64_t begin, int64_t end) {
-    Pass *pass = context;
-    for (Worker *w = pass->worker + begin; w < pass->worker + end; w++) {
-        int64_t row = w->row;
-        bool ok = true;
-        w->error.code = 0;
-        for (Record record; ok && lines_next(&w->lines, &record);)
-            if (!csv_is_empty(&record, pass->table->separator)) ok = pass->fn(pass->table, &record, row++, w, pass->context, &w->error);
-    }
+static void read_lines(Pass *pass, Chunk *chunk, Worker *worker) {
+    int64_t row = chunk->row;
+    bool ok = true;
+    chunk->error.code = 0;
+    for (Record record; ok && lines_next(&chunk->lines, &record);)
+        if (!csv_is_empty(&record, pass->table->separator))
+            ok = pass->fn(pass->table, &record, row++, worker, pass->context, &chunk->error);
 }
 
-/* The lines of a block, in parts. */
+/* A thread takes chunks as long as there are some; the first one reads the next block before, which takes as long as a few of them. */
+static void take_chunks(void *context, int64_t begin, int64_t end) {
+    Pass *pass = context;
+    if (begin == 0 && pass->nworkers > 1) stream_read_ahead(pass->stream);
+    for (int i; (i = atomic_fetch_add_explicit(&pass->taken, 1, memory_order_relaxed)) < pass->nchunks;)
+        read_lines(pass, &pass->chunk[i], &pass->worker[begin]);
+    (void)end;
+}
+
+/* The lines of a block, in chunks. */
 static bool read_block(Pass *pass, Pool *pool, const Lines *lines, int64_t *nlines, int64_t *row, Error *error) {
-    const int64_t each = (lines->end - lines->at) / pass->nworkers;
+    pass->nchunks = pass->nworkers > 1 ? pass->nworkers * THREAD_CHUNKS : 1;
+    const int64_t each = (lines->end - lines->at) / pass->nchunks;
     char *at = lines->at;
-    for (int i = 0; i < pass->nworkers; i++) {
-        char *end = i + 1 < pass->nworkers && lines->at + (i + 1) * each > at ? lines->at + (i + 1) * each : at;
-        if (i + 1 == pass->nworkers) end = lines->end;
+    for (int i = 0; i < pass->nchunks; i++) {
+        char *end = i + 1 < pass->nchunks && lines->at + (i + 1) * each > at ? lines->at + (i + 1) * each : at;
+        if (i + 1 == pass->nchunks) end = lines->end;
         while (end > at && end[-1] != '\n')
             end++;
-        pass->worker[i].lines = (Lines){at, end, 0};
+        pass->chunk[i].lines = (Lines){at, end, 0};
         at = end;
     }
-    pool_run(pool, pass->nworkers, 1, count_lines, pass);
+    pool_run(pool, pass->nchunks, 1, count_lines, pass);
     *nlines = 0;
-    for (Worker *w = pass->worker; w < pass->worker + pass->nworkers; w++) {
-        w->lines.line = lines->line + *nlines;
-        w->row = *row;
-        *nlines += w->nlines;
-        *row += w->nrows;
+    for (Chunk *chunk = pass->chunk; chunk < pass->chunk + pass->nchunks; chunk++) {
+        chunk->lines.line = lines->line + *nlines;
+        chunk->row = *row;
+        *nlines += chunk->nlines;
+        *row += chunk->nrows;
     }
     if (pass->before) pass->before(pass->table, *row, pass->context);
-    pool_run(pool, pass->nworkers, 1, read_lines, pass);
-    for (Worker *w = pass->worker; w < pass->worker + pass->nworkers; w++) {
-        if (w->error.code == 0) continue;
-        *error = w->error;
+    atomic_store_explicit(&pass->taken, 0, memory_order_relaxed);
+    pool_run(pool, pass->nworkers, 1, take_chunks, pass);
+    for (const Chunk *chunk = pass->chunk; chunk < pass->chunk + pass->nchunks; chunk++) {
+        if (chunk->error.code == 0) continue;
+        *error = chunk->error;
         return false;
     }
     return true;
@@ -208,6 +225,7 @@ static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows,
         threads > 1 ? pool_create(threads < MOST_THREADS ? threads : MOST_THREADS, &none) : NULL; /* without it slower, no failure */
     bool ok = table_row_bytes(table->file, table->elements, &bytes);
     pass->table = table;
+    pass->stream = stream;
     pass->nworkers = pool_threads(pool);
     for (int i = 0; i < pass->nworkers; i++) {
         pass->worker[i] = (Worker){.parsed = malloc((size_t)bytes + 1)};
