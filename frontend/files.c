@@ -60,6 +60,11 @@ static bool eval_classes(Lower *lower, const Expr *value, DataFile *file) {
     for (const Expr *item = ok ? value->items : NULL; item; item = item->next) {
         ok &= item->kind == EXPR_STRING && item->text[0] != '\0' && strlen(item->text) < MAX_CLASS_BYTES;
         if (ok) names = arena_printf(lower->arena, "%s%s%s", names, names[0] ? "\n" : "", item->text);
+        for (const Expr *before = value->items; ok && before != item; before = before->next) {
+            if (strcmp(before->text, item->text) != 0) continue;
+            diag_error(lower->diags, lower_span(lower, item->loc), "the class \"%s\" stands in the list twice", item->text);
+            return false;
+        }
     }
     file->classes = names;
     if (!ok)

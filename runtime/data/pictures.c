@@ -77,7 +77,9 @@ static bool names_in(Pictures *pictures, const char *path, bool folders, Names *
         struct stat status;
         if (entry->d_name[0] == '.') continue;
         const char *whole = arena_printf(&pictures->arena, "%s/%s", path, entry->d_name);
-        if (stat(whole, &status) != 0 || (folders ? !S_ISDIR(status.st_mode) : !S_ISREG(status.st_mode))) continue;
+        const bool there = stat(whole, &status) == 0;
+        if (!there && !folders && is_picture(entry->d_name)) return fails(whole, error), closedir(directory), false;
+        if (!there || (folders ? !S_ISDIR(status.st_mode) : !S_ISREG(status.st_mode))) continue;
         vec_push(&pictures->arena, names, arena_copy(&pictures->arena, entry->d_name, strlen(entry->d_name)));
     }
     closedir(directory);
@@ -207,6 +209,17 @@ void pictures_close(Pictures *pictures) {
     free(pictures);
 }
 
+/* A label that the input may not hold. */
+static bool label_fits(const Pictures *pictures, int64_t row, int64_t label, Error *error) {
+    char why[160];
+    Text where = {0};
+    if (rows_value_fits(&pictures->file, (double)label, why, sizeof why)) return true;
+    pictures_where(pictures, row, &where);
+    error_set(error, EXIT_ENVIRONMENT, "%s: its label is %s", where.at, why);
+    text_finish(&where);
+    return false;
+}
+
 bool pictures_look(Pictures *pictures, Error *error) {
     static const double BUDGET_S = 0.7;
     const double began = now_seconds();
@@ -214,7 +227,8 @@ bool pictures_look(Pictures *pictures, Error *error) {
     const int64_t end = file->rows > 0 && file->rows < pictures->count - file->first ? file->first + file->rows : pictures->count;
     for (int64_t row = file->first; row < end && now_seconds() - began < BUDGET_S; row++) {
         int64_t label;
-        if (file->picture.label ? !pictures_label(pictures, row, NULL, &label, error) : !pictures_read(pictures, row, 0, error))
+        if (file->picture.label ? !pictures_label(pictures, row, NULL, &label, error) || !label_fits(pictures, row, label, error)
+                                : !pictures_read(pictures, row, 0, error))
             return false;
     }
     return true;

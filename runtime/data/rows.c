@@ -507,14 +507,15 @@ typedef struct Finding {
     Figures *figures;
     int64_t *seen; /* of each place, numbers that are there */
     double scale;
+    int64_t infinite_row, infinite_at; /* row -1: no number was */
 } Finding;
 
 static void find_row(void *context, int64_t i, const void *row) {
-    const Finding *finding = context;
-    (void)i;
+    Finding *finding = context;
     for (int64_t k = 0; k < finding->figures->n; k++) {
         const double number = number_of(finding->rows, row, k) * finding->scale;
         if (isnan(number)) continue;
+        if (isinf(number) && finding->infinite_row < 0) finding->infinite_row = i, finding->infinite_at = k;
         const double far = number - finding->figures->mean[k];
         finding->figures->mean[k] += far / (double)++finding->seen[k];
         finding->figures->deviation[k] += far * (number - finding->figures->mean[k]);
@@ -531,10 +532,18 @@ static bool find_classes(Rows *rows, Figures *figures, Error *error) {
     return error_prefix(error, "input %s: ", rows->file.input);
 }
 
+static bool fails_infinite(const Rows *rows, int64_t row, int64_t element, Error *error) {
+    Text where = {0};
+    rows_where(rows, row, element, &where);
+    error_set(error, EXIT_ENVIRONMENT, "input %s%s: the number is infinite: its column has no mean", rows->file.input, where.at);
+    text_finish(&where);
+    return false;
+}
+
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error) {
     if (rows->file.find_classes) return find_classes(rows, figures, error);
     if (rows->pictures) return (figures->classes = pictures_classes(rows->pictures)) || rows_fail(rows, error, "out of memory");
-    Finding finding = {rows, figures, calloc((size_t)rows->width + 1, sizeof *finding.seen), change_scale(&rows->file.change)};
+    Finding finding = {rows, figures, calloc((size_t)rows->width + 1, sizeof *finding.seen), change_scale(&rows->file.change), -1, 0};
     int64_t *own = malloc((size_t)n * sizeof *own + 1); /* as the file counts them */
     bool ok = (finding.seen && own && figures_alloc(figures, rows->width)) || rows_fail(rows, error, "out of memory");
     for (int64_t i = 0; ok && i < n; i++)
@@ -544,13 +553,14 @@ bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figur
         memset(figures->deviation, 0, (size_t)rows->width * sizeof *figures->deviation);
         ok = stream_rows(rows, own, n, find_row, false, &finding, error);
     }
+    if (ok && finding.infinite_row >= 0) ok = fails_infinite(rows, row[finding.infinite_row], finding.infinite_at, error);
     for (int64_t k = 0; ok && k < rows->width; k++) {
         figures->deviation[k] = finding.seen[k] > 0 ? sqrt(figures->deviation[k] / (double)finding.seen[k]) : 0;
         if (!(figures->deviation[k] > 0)) figures->deviation[k] = 1;
         if (finding.seen[k] > 0 && isfinite(figures->mean[k]) && isfinite(figures->deviation[k])) continue;
         char text[160];
         snprintf(text, sizeof text, "number %lld of a row %s in the rows of training: it has no mean", (long long)k,
-                 finding.seen[k] > 0 ? "is infinite or too large" : "is nowhere");
+                 finding.seen[k] > 0 ? "is too large" : "is nowhere");
         rows_fail(rows, error, text);
         ok = error_prefix(error, "input %s: ", rows->file.input);
     }

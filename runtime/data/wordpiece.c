@@ -32,8 +32,16 @@ static int find_text(const Wordpiece *wordpiece, const char *text) {
     return find(wordpiece, text, strlen(text), hash_bytes(text, strlen(text)));
 }
 
+static bool is_utf8(const char *text, size_t n) {
+    utf8proc_int32_t c;
+    utf8proc_ssize_t got = 1;
+    for (; n > 0 && got > 0; text += got, n -= (size_t)got)
+        got = utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &c);
+    return got > 0;
+}
+
 /* Of equal lines the last one counts, as in a dictionary that is filled line by line. */
-static void read_vocabulary(Wordpiece *wordpiece, char *text, size_t n) {
+static bool read_vocabulary(Wordpiece *wordpiece, const char *path, char *text, size_t n, Error *error) {
     for (char *line = text, *end; line < text + n; line = end + 1) {
         end = memchr(line, '\n', (size_t)(text + n - line));
         if (!end) end = text + n;
@@ -41,10 +49,12 @@ static void read_vocabulary(Wordpiece *wordpiece, char *text, size_t n) {
         if (bytes > 0 && line[bytes - 1] == '\r') bytes--;
         line[bytes] = '\0';
         vec_push(&wordpiece->arena, &wordpiece->token, line);
+        if (!is_utf8(line, bytes)) return error_set(error, EXIT_ENVIRONMENT, "%s:%d: the token is not UTF-8", path, wordpiece->token.n);
     }
     for (int i = wordpiece->token.n - 1; i >= 0; i--)
         if (find_text(wordpiece, wordpiece->token.at[i]) < 0)
             map_add(&wordpiece->arena, &wordpiece->map, hash_bytes(wordpiece->token.at[i], strlen(wordpiece->token.at[i])), i);
+    return true;
 }
 
 Wordpiece *wordpiece_open(const char *vocabulary, bool lowercase, Error *error) {
@@ -55,7 +65,7 @@ Wordpiece *wordpiece_open(const char *vocabulary, bool lowercase, Error *error) 
     arena_init(&wordpiece->arena);
     wordpiece->lowercase = lowercase;
     bool ok = file_read(&wordpiece->arena, vocabulary, MOST_VOCABULARY_BYTES, &text, &n, error);
-    if (ok) read_vocabulary(wordpiece, text, n);
+    ok = ok && read_vocabulary(wordpiece, vocabulary, text, n, error);
     for (int s = 0; ok && s < NSPECIALS; s++) {
         wordpiece->special[s] = find_text(wordpiece, special_text[s]);
         ok = wordpiece->special[s] >= 0 || s == MASK ||

@@ -841,7 +841,14 @@ seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_ar
      ("a picture that is ready is that of the row", "pictures_read", "pictures->ready_row == row", "pictures->ready_row >= 0"))
 seed(script("pictures", "runtime/prun", "Pictures.test_a_picture_that_is_damaged_is_named"),
      ("pictures are looked at before training", "open_pictures", "rows->pictures && pictures_look(rows->pictures, error)", "rows->pictures != NULL"),
-     ("what libjpeg warns of is damage", "jpeg_warns", "level < 0", "level < -1"))
+     ("what libjpeg warns of is damage", "jpeg_warns", "level < 0", "level < -1"),
+     ("a name of a picture that leads nowhere is named", "names_in", "!there && !folders", "false"))
+seed(script("pictures", "runtime/prun", "Pictures.test_a_label_out_of_range_is_said_before_training"),
+     ("labels of pictures are looked at before training", "pictures_look", " || !label_fits(pictures, row, label, error)", ""))
+seed(script("changes", "runtime/prun", "Changes.test_an_infinite_number_has_no_mean_and_is_named"),
+     ("an infinite number that has no mean is named", "rows_find_figures", "finding.infinite_row >= 0", "false"))
+seed(unit("runtime", "wordpiece"),
+     ("a vocabulary is UTF-8", "read_vocabulary", "!is_utf8(line, bytes)", "false"))
 seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_pngs_of_all_kinds_are_pixels", "Pictures.test_cifar10_of_several_files"),
      ("classes are in the order of their names", "names_in", "qsort(names->at, (size_t)names->n, sizeof *names->at, by_name)", "(void)by_name"),
      ("a byte's number is of its channel", "read_bytes", "(channel + 1) * each - first < n ? (channel + 1) * each - first : n", "n"))

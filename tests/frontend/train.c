@@ -255,6 +255,7 @@ Test(train, fields_of_csv_may_be_missing_names_or_texts) {
                  {"tokens = characters(\"\")", "an alphabet is a text"},
                  {"classes = []", "classes are the labels' names in a list"},
                  {"classes = [\"no\", 1]", "classes are the labels' names in a list"},
+                 {"classes = [\"no\", \"yes\", \"no\"]", "the class \"no\" stands in the list twice"},
                  {"classes = [\"\"]", "classes are the labels' names in a list"},
                  {"tokens = letters(\"v.txt\")", "tokens are made by wordpiece"},
                  {"tokens = wordpiece(3)", "a vocabulary is the path of a text"},

@@ -153,6 +153,14 @@ eval { data = npy(x = npy("e.npy", standardize = true)); }
         for settings in "missing = mean", "missing = mean, standardize = true":
             self.assertFails(self.local(self.compile(self.net(settings), "net.plan"), 1), 3, r"^prun: input x: \S*t\.csv: number 2 of a row is nowhere in the rows of training: it has no mean\n$")
 
+    def test_an_infinite_number_has_no_mean_and_is_named(self):
+        for settings in "missing = mean", "standardize = true":
+            for number in "inf", "-1e400":
+                self.write("t.csv", "a,b,c,d,kind\n" + "1,2,3,4,x\n" * 20 + "1,%s,3,4,x\n" % number)
+                for ranks in 1, 2:
+                    self.assertFails(self.local(self.compile(self.net(settings), "net.plan", "--ranks", ranks), ranks), 3,
+                                     r"^prun: input x: \S*t\.csv:22:3: the number is infinite: its column has no mean\n$")
+
     def test_a_saved_file_that_is_damaged_is_named(self):
         plan = self.compile(self.net("missing = mean, standardize = true"), "net.plan")
         self.ok(self.local(plan, 1, "--save", self.path("w.safetensors")))

@@ -176,6 +176,19 @@ class Pictures(Case):
         result.err = "".join(line for line in result.err.splitlines(True) if not line.startswith("prun: note: "))
         super().assertFails(result, code, pattern)
 
+    def test_a_label_out_of_range_is_said_before_training(self):
+        good, net = png(formula(4, 4, 1)), """net n(batch = 2, side = 4) { input x : f32[batch, 3, side, side]; input k : i32[batch]; param w : f32[3 * side * side, 2] = zeros;
+            loss cross_entropy(matmul(reshape(x, shape = [batch, 3 * side * side]), w), k); }
+            train { data = %s; optimizer = sgd(lr = 1); }"""
+        self.folder_of("p", {"%s/%d.png" % (name, r): good for name in "abc" for r in range(3)})
+        self.write("d.bin", b"".join(bytes([label]) + bytes(3072) for label in (0, 1, 1, 0, 0, 2)))
+        for data, side, words in ('pictures("p")', 4, r"p/c/0\.png: its label is 2, and it must be in 0 \.\. 1\n$"), ('cifar10("d.bin")', 32, r"d\.bin, row 5 \(from 0\): its label is 2, and it must be in 0 \.\. 1\n$"):
+            self.write("net.dsl", net % data)
+            for ranks in 1, 2:
+                result = self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks, "-D", "side=%d" % side), ranks)
+                self.assertFails(result, 3, r"^prun: input k: \S*" + words)
+                self.assertEqual(result.out, "")
+
     def test_a_picture_that_is_damaged_is_named(self):
         with open(os.path.join(HERE, "pictures.json"), encoding="utf-8") as file:
             jpeg = {name: base64.b64decode(known["file"]) for name, known in json.load(file)["jpeg"].items()}
@@ -199,6 +212,9 @@ class Pictures(Case):
         self.write("net.dsl", self.read("net.dsl").decode().replace('pictures("p", crop = 5)', 'pictures("p")', 1).replace('pictures("p", crop = 5)', 'pictures("q")').replace("every = never", "every = end"))
         self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"^prun: input x: \S*q/a/7\.png: the PNG picture cannot be read: ")
         os.remove(self.path("p/a/1.png"))
+        os.remove(self.path("p/a/2.png"))
+        os.symlink("nowhere.png", self.path("p/a/2.png"))
+        self.assertFails(self.local(plan, 1), 3, r"p/a/2\.png: No such file or directory")
         os.remove(self.path("p/a/2.png"))
         self.assertFails(self.local(plan, 1), 3, r"p/a: holds no picture: no name ends in \.png, \.jpg or \.jpeg")
         os.rmdir(self.path("p/a"))

@@ -80,5 +80,8 @@ Test(wordpiece, a_vocabulary_has_the_special_tokens) {
     cr_assert(strstr(error.text, "no line is [SEP]") && error.code == EXIT_ENVIRONMENT, "%s", error.text);
     write_vocabulary("");
     cr_assert_null(wordpiece_open(path, true, &error));
+    write_vocabulary("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nca\xfft\n");
+    cr_assert_null(wordpiece_open(path, true, &error));
+    cr_assert(strstr(error.text, ":6: the token is not UTF-8") && error.code == EXIT_ENVIRONMENT, "%s", error.text);
     cr_assert_null(wordpiece_open("/nowhere/vocab.txt", true, &error));
 }
