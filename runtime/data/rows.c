@@ -243,6 +243,14 @@ static bool use_part(Rows *rows, Error *error) {
     return rows_fail(rows, error, text);
 }
 
+/* A number of a row of the file. */
+static bool number_fits(const Rows *rows, int64_t row, double value, Error *error) {
+    char why[160], words[200];
+    if (rows_value_fits(&rows->file, value, why, sizeof why)) return true;
+    snprintf(words, sizeof words, "row %lld holds %s", (long long)row, why);
+    return rows_fail(rows, error, words);
+}
+
 /* The change's means and deviations, one for each number of a row: of one, or of the index of its first dimension. */
 static bool spread_figures(Rows *rows, Error *error) {
     const RowChange *change = &rows->file.change;
@@ -297,6 +305,20 @@ Rows *rows_open_part(const RowFile *file, Rows *texts, Error *error) {
     return rows;
 }
 
+/* Labels, tokens and other integers that the input may not hold are found before training, as far as looking at a file that is mapped takes less than a second. */
+static bool look_at_integers(Rows *rows, Error *error) {
+    static const double BUDGET_S = 0.3;
+    const double began = now_seconds();
+    const RowFile *file = &rows->file;
+    if (!rows->map || rows_any_value_fits(file) || (file->dtype == I64 && file->range == 0)) return true;
+    for (int64_t row = file->first; row < file->first + rows->used && now_seconds() - began < BUDGET_S; row++) {
+        const unsigned char *at = map_bytes(rows->map) + rows->begin + row * rows->row_bytes;
+        for (int64_t i = 0; i < rows->width; i++)
+            if (!number_fits(rows, row, stored_element(at + i * stored_bytes[rows->stored.kind], rows->stored), error)) return false;
+    }
+    return true;
+}
+
 Rows *rows_open(const RowFile *file, Error *error) {
     *error = (Error){0};
     Rows *rows = rows_new(file, error);
@@ -307,7 +329,7 @@ Rows *rows_open(const RowFile *file, Error *error) {
                   ? open_pictures(rows, &failure)
                   : stream && (file->format == FILE_CSV ? open_csv(rows, stream, &failure) : open_binary(rows, stream, &failure));
     if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
-    ok = ok && use_part(rows, &failure);
+    ok = ok && use_part(rows, &failure) && look_at_integers(rows, &failure);
     if (ok && stream) rows->file_bytes = stream_file_bytes(stream);
     if (ok && stream) rows->bytes_read = file->format == FILE_CSV ? stream_bytes_read(stream) : 0;
     stream_close(stream);
@@ -718,16 +740,11 @@ static bool convert(const Rows *rows, int64_t row, const unsigned char *from, in
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *at = from + ((first + i) / rows->hot - begin) * bytes;
         const double value = text ? *(const double *)(const void *)at : stored_element(at, rows->stored);
-        char why[160], words[200];
         if (file->dtype == I64 && !text && stored_is_integer(rows->stored) && file->range == 0) {
             ((int64_t *)to)[i] = stored_integer(at, rows->stored);
             continue;
         }
-        if (!rows_value_fits(file, value, why, sizeof why)) {
-            snprintf(words, sizeof words, "row %lld holds %s", (long long)row, why);
-            rows_fail(rows, error, words);
-            return error_prefix(error, "input %s: ", file->input);
-        }
+        if (!number_fits(rows, row, value, error)) return error_prefix(error, "input %s: ", file->input);
         element_put(to, file->dtype, i, changed(rows, value, first + i));
     }
     return true;

@@ -847,6 +847,8 @@ seed(script("pictures", "runtime/prun", "Pictures.test_a_label_out_of_range_is_s
      ("labels of pictures are looked at before training", "pictures_look", " || !label_fits(pictures, row, label, error)", ""))
 seed(script("changes", "runtime/prun", "Changes.test_an_infinite_number_has_no_mean_and_is_named"),
      ("an infinite number that has no mean is named", "rows_find_figures", "finding.infinite_row >= 0", "false"))
+seed(script("data", "runtime/prun", "Data.test_what_is_wrong_with_a_file_is_said_once"),
+     ("integers of files are looked at before training", "look_at_integers", "!rows->map || ", "true || "))
 seed(unit("runtime", "wordpiece"),
      ("a vocabulary is UTF-8", "read_vocabulary", "!is_utf8(line, bytes)", "false"))
 seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_pngs_of_all_kinds_are_pixels", "Pictures.test_cifar10_of_several_files"),

@@ -395,14 +395,20 @@ class Data(Case):
             plan = self.compile(self.regression('files(x = npy("x.npy"), y = %s)' % y), "net.plan", "--ranks", 4)
             for result in self.both(plan, 4):
                 self.assertFails(result, 3, "(?m)" + words)
-        # Rows of the third step, which all four ranks read.
-        self.write("z.npy", npy([1] * 20 + [1 << 40] * 44, (64,), "q"))
+        # Rows of the third step, which all four ranks read: of a file that is unpacked on the way; of any other it is found before the first step.
+        numbers = npy([1] * 20 + [1 << 40] * 44, (64,), "q")
+        self.write("z.npy", gzip.compress(numbers))
         plan = self.compile(self.regression('npy(x = "x.npy", y = "y.npy", z = "z.npy")', "log_every = 100;", "dataset = full_batch;", extra="input z : i32[8];",
                                             label="y + reshape(cast(z, to = f32), shape = [8, 1])"),
                             "net.plan", "--ranks", 4)
         for result in self.both(plan, 4):
             self.assertEqual(result.code, 3, str(result))
             self.assertEqual(len(re.findall("prun: in step \\d of epoch 1: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
+        self.write("z.npy", numbers)
+        for result in self.both(plan, 4):
+            self.assertEqual(result.code, 3, str(result))
+            self.assertEqual(len(re.findall("prun: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
+            self.assertNotIn("in step", result.err)
 
     def test_rows_that_do_not_fit_into_memory_are_said_before_they_are_read(self):
         """4 thousand million rows of 256 bytes: the file is long enough to hold them compressed, and mostly a hole."""
