@@ -307,15 +307,12 @@ Rows *rows_open_part(const RowFile *file, Rows *texts, Error *error) {
 
 /* Labels, tokens and other integers that the input may not hold are found before training, as far as looking at a file that is mapped takes less than a second. */
 static bool look_at_integers(Rows *rows, Error *error) {
-    static const double BUDGET_S = 0.3;
-    const double began = now_seconds();
     const RowFile *file = &rows->file;
+    const double until = now_seconds() + 0.3;
     if (!rows->map || rows_any_value_fits(file) || (file->dtype == I64 && file->range == 0)) return true;
-    for (int64_t row = file->first; row < file->first + rows->used && now_seconds() - began < BUDGET_S; row++) {
-        const unsigned char *at = map_bytes(rows->map) + rows->begin + row * rows->row_bytes;
-        for (int64_t i = 0; i < rows->width; i++)
-            if (!number_fits(rows, row, stored_element(at + i * stored_bytes[rows->stored.kind], rows->stored), error)) return false;
-    }
+    const unsigned char *at = map_bytes(rows->map) + rows->begin + file->first * rows->row_bytes;
+    for (int64_t i = 0; i < rows->used * rows->width && (i % 4096 > 0 || now_seconds() < until); i++, at += stored_bytes[rows->stored.kind])
+        if (!number_fits(rows, file->first + i / rows->width, stored_element(at, rows->stored), error)) return false;
     return true;
 }
 
@@ -558,8 +555,7 @@ static bool fails_infinite(const Rows *rows, int64_t row, int64_t element, Error
     Text where = {0};
     rows_where(rows, row, element, &where);
     error_set(error, EXIT_ENVIRONMENT, "input %s%s: the number is infinite: its column has no mean", rows->file.input, where.at);
-    text_finish(&where);
-    return false;
+    return text_finish(&where), false;
 }
 
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error) {
