@@ -68,7 +68,7 @@ static const Bucket *bucket_of(const Scheduler *s, int value) {
     return NULL;
 }
 
-/* Moves updates up to where their gradients are there; writes follow. Behind the last kernel, at key `end`, those go first whose bucket was started
+/* Moves updates up to where their gradients are there. Behind the last kernel, at key `end`, those go first whose bucket was started
  * first: the others are under way meanwhile. Readers of the states are known. */
 static void place_updates(Scheduler *s, int *key, int end, const int *last_reader) {
     const Graph *g = s->g;
@@ -89,11 +89,16 @@ static void place_updates(Scheduler *s, int *key, int end, const int *last_reade
         key[n] = due < 0 ? ready + behind : (due > ready ? due : ready) + 1 + turn;
     }
     if (s->b->options->optimize > 1) buckets_of_updates(s->b, &s->buckets, key);
+}
+
+/* A write comes when no one reads the old version any more: in the order of a pipeline's tasks what is computed again may stand behind the update. */
+static void place_writes(Scheduler *s, int *key, const int *last_reader) {
+    const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (node->op != OP_write) continue;
         const Bucket *bucket = bucket_of(s, node->in[0]);
-        key[n] = bucket != NULL ? bucket->ready + 1 : key[root_node(g, node->in[0])];
+        if (s->b->options->optimize > 0) key[n] = bucket != NULL ? bucket->ready + 1 : key[root_node(g, node->in[0])];
         if (last_reader[node->state] > key[n]) key[n] = last_reader[node->state];
     }
 }
@@ -152,6 +157,7 @@ static void order_kernels(Scheduler *s) {
     }
     if (s->b->options->optimize > 1) buckets_of_gradients(s->b, &s->buckets, key, count);
     if (s->b->options->optimize > 0) place_updates(s, key, count, last_reader);
+    place_writes(s, key, last_reader);
     for (int n = 0; n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
     qsort(keyed, (size_t)s->n, sizeof *keyed, keyed_compare);

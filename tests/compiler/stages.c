@@ -543,6 +543,23 @@ Test(stages, gradients_of_numbers_stay_in_their_stage) {
     }
 }
 
+/* What another stage needs again is computed after the update of what it reads, which is written behind it. */
+Test(stages, what_is_computed_again_reads_parameters_of_before_the_update) {
+    for (int optimize = 0; optimize <= 2; optimize++) {
+        Compiled x;
+        compiled_init(&x, 6, optimize);
+        x.options.overrides.search = NULL;
+        cr_expect(compiled_run(
+                      &x, "net n { input x0 : f32[1, 3, 1]; input x1 : f32[6, 3]; param w3 : f32[] = normal(0.3); param w6 : f32[1, 6] = "
+                          "normal(1); v2 = sum(x1) recompute; v4 = v2 - w3 recompute stage 1; v5 = add(v4, x0) recompute stage 2; v7 = "
+                          "matmul(v5, w6) stage 2; v8 = v7 * v7 stage 2; v9 = sum(v8) stage 2; loss v9; } train { data = "
+                          "normal(seed = 3); optimizer = sgd(lr = 0.01); steps = 1; } parallel { mode = semi_auto; stages = 3; dataset "
+                          "= auto; shard_states = parameters; regather = all; }"),
+                  "-O%d: %s%s", optimize, x.c.error.text, compiled_said(&x));
+        compiled_finish(&x);
+    }
+}
+
 Test(stages, more_stages_than_operators_are_refused) {
     Compiled x;
     compiled_init(&x, 8, 2);
