@@ -376,7 +376,7 @@ seed(unit("compiler", "buckets"),
      ("a bucket is waited for as a whole", "steps_check", "if (!bucket_wait(walk, step, walk->pending[step->request])) return false;", ""))
 seed(unit("compiler", "schedule"),
      ("a converted value is waited for before it is read", "require", "if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);", ""),
-     ("a state is written after its last reader", "place_updates",
+     ("a state is written after its last reader", "place_writes",
       "if (last_reader[node->state] > key[n]) key[n] = last_reader[node->state]", "key[n] = 0"))
 seed(unit("compiler", "memory"),
      ("a view is not copied", "place_views", "if (!op_table[node->op].view || b->placement.view[node->out[0]] >= 0) continue", "continue"),
