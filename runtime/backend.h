@@ -113,6 +113,8 @@ typedef struct Backend {
     void (*unfuse)(void *context, void *fused);
 } Backend;
 extern const Backend backend_cpu;
+/* Sets in the environment what backend_cpu's libraries read there when they are opened, which is later. Before the process has other threads. */
+void cpu_set_environment(void);
 /* The plain kernels, obviously right, that backend_cpu's fast ones are checked against. */
 extern KernelFn *const cpu_reference_kernels[NOPS];
 

@@ -468,7 +468,7 @@ static int read_fewer(RunOptions *options, Arena *arena) {
 int main(int argc, char **argv) {
     RunOptions options = {.launch = {.nnodes = 1, .start_timeout_s = -1}, .ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
     standard_files();
-    setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
+    cpu_set_environment();
     const char **words = calloc((size_t)argc * 6, sizeof *words); /* of the options that may be repeated */
     if (!words) return EXIT_ENVIRONMENT;
     const char **prints = words, **prompts = words + 5 * argc;

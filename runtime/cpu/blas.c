@@ -4,10 +4,12 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/backend.h"
 #include "runtime/cpu/cpu.h"
 #include "runtime/limits.h"
 
@@ -44,6 +46,24 @@ bool blas_check_room(const char *library, int nthreads, int64_t each, int64_t mo
         "not enough memory for matrix products: %s maps %lld MiB of addresses on %d thread%s%s: raise the limit, or bind each process to fewer cores "
         "(taskset)",
         library, (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
+}
+
+/* OpenBLAS knows processors by their numbers: one that is newer than it gets kernels of 2004 (on Emerald Rapids 0.3.21 computes a fifth of what the processor can). Its kernels are
+ * named by what the processor can do, as OpenBLAS names them for those that it knows; NULL: older ones, all of which it knows. */
+static const char *kernels_of_processor(void) {
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        return __builtin_cpu_supports("avx512bf16") ? "Cooperlake" : "SkylakeX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return __builtin_cpu_is("intel") ? "Haswell" : "Zen";
+#endif
+    return NULL;
+}
+
+void cpu_set_environment(void) {
+    const char *kernels = kernels_of_processor();
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    if (kernels) setenv("OPENBLAS_CORETYPE", kernels, 0);
 }
 
 static void *open_library(int mode) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 bool test_device_open(Device *device, int nthreads, Error *error) {
+    cpu_set_environment();
     const char *choice = getenv("PRUN_TEST_DEVICE");
     const DeviceModule *module = choice && strcmp(choice, "cuda") == 0 ? device_module(error) : NULL;
     if (choice && !module) return false;

@@ -1,10 +1,12 @@
 /* Products are what sums in double say, by our own loops and by either library; sizes choose among them, and strides change no bit. Without oneDNN, or fused operations, the cases that are
  * about these are left out. */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/backend.h"
 #include "runtime/cpu/cpu.h"
 #include "tests/random.h"
 
@@ -195,4 +197,24 @@ Test(multiply, a_call_has_one_library) {
 Test(multiply, without_onednn_openblas_multiplies) {
     CpuContext without = {.no_onednn = true};
     cr_expect_not_null(open_for(&without, F32, (ProductSize){false, true, 1024, 128, 64}, much).blas);
+}
+
+/* OpenBLAS knows processors by their numbers, and gives a newer one its oldest kernels. */
+Test(multiply, openblas_has_the_kernels_of_this_processor) {
+    static const char *const narrow[] = {"Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Sandybridge", "Atom", "Barcelona"};
+    unsetenv("OPENBLAS_CORETYPE");
+    cpu_set_environment();
+    const Multiplier by = open_for(&context, F64, (ProductSize){false, false, 64, 64, 64}, much);
+    cr_assert_not_null(by.blas);
+    void *library = dlopen("libopenblas.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    char *(*name)(void) = NULL;
+    if (!library) cr_skip_test("OpenBLAS lies elsewhere");
+    void *found = dlsym(library, "openblas_get_corename");
+    memcpy(&name, &found, sizeof found);
+    if (!name || vector_variants() == 1) cr_skip_test("nothing to compare");
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
+        cr_expect_str_neq(name(), narrow[i], "with vectors of 32 bytes");
+    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+    cpu_set_environment();
+    cr_expect_str_eq(getenv("OPENBLAS_CORETYPE"), "Haswell", "what the user says is kept");
 }
