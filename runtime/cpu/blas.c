@@ -52,8 +52,8 @@ bool blas_check_room(const char *library, int nthreads, int64_t each, int64_t mo
  * named by what the processor can do, as OpenBLAS names them for those that it knows; NULL: older ones, all of which it knows. */
 static const char *kernels_of_processor(void) {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
         return __builtin_cpu_supports("avx512bf16") ? "Cooperlake" : "SkylakeX";
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return __builtin_cpu_is("intel") ? "Haswell" : "Zen";
 #endif
