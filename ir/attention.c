@@ -108,9 +108,10 @@ static bool scale_fits(const Attr *attr, RuleError *error) {
            rule_reject(error, -1, SCALE, "scale is %g, and must be a number", attr[SCALE].f);
 }
 
-/* FLOPs a score: of products over the widths, about three of exp's and the rest for each of these; half of the scores where it is causal. */
+/* A score's products run over the widths; where it is causal half of the scores are computed. */
 static void set_depth(Rule *rule, int64_t widths, const Attr *attr) {
-    rule->depth = attr[CAUSAL].i ? (widths + 6) / 2 : widths + 6;
+    rule->depth = widths;
+    rule->halved = attr[CAUSAL].i;
 }
 
 static bool attention_factors(const TensorType *in, int nin, int mask, const Attr *attr, Letters *letters, Rule *rule, RuleError *error) {

@@ -50,6 +50,7 @@ typedef struct Rule {
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
     int64_t
         depth; /* elements, in dimensions that are no factors, that each point of the factors goes through: what multiplies Op.flops; 0: 1 */
+    bool halved; /* half of the points are computed */
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
@@ -133,6 +134,7 @@ typedef struct Op {
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that expands */
     ExpandFn *expand_replicas; /* over the rows of all replicas, where the setting batch_norm says so: rewritten by pass rows */
     int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */
+    int vector_flops;          /* of a product: those that are none of its sums, per point */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool
@@ -183,6 +185,7 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 /* Whether a gradient node's factor may be split as its origin's: it has as many elements, or more, as what is cut or padded may have; where the origin's is the part of a
  * reshaped dimension in which splits divide, they divide the whole dimension too. */
 bool factor_splits(const Factor *factor, int64_t split); /* whether it has so many parts, even ones where it must */
-/* Of a part of the operator whose factors have these sizes, one a factor: their product, without those that are looked up, times Op.flops and Rule.depth. */
+/* Of a part of the operator whose factors have these sizes, one a factor: their product, without those that are looked up, times Op.flops and Rule.depth, and Op.vector_flops. */
 double op_flops(OpCode op, const Rule *rule, const double *size);
-double rule_flops(OpCode op, const Rule *rule); /* of the whole operator */
+double op_vector_flops(OpCode op, const Rule *rule, const double *size); /* those that are no sums of products */
+double rule_flops(OpCode op, const Rule *rule);                          /* of the whole operator */

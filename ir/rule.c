@@ -515,11 +515,21 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
     return false;
 }
 
-double op_flops(OpCode op, const Rule *rule, const double *size) {
-    double flops = (double)op_table[op].flops * (rule->depth > 0 ? (double)rule->depth : 1);
+/* So many are computed. */
+static double points_of(const Rule *rule, const double *size) {
+    double points = rule->halved ? 0.5 : 1;
     for (int f = 0; f < rule->nfactors; f++)
-        if (!rule->factor[f].looked_up) flops *= size[f];
-    return flops;
+        if (!rule->factor[f].looked_up) points *= size[f];
+    return points;
+}
+
+double op_flops(OpCode op, const Rule *rule, const double *size) {
+    const double depth = rule->depth > 0 ? (double)rule->depth : 1;
+    return points_of(rule, size) * ((double)op_table[op].flops * depth + op_table[op].vector_flops);
+}
+
+double op_vector_flops(OpCode op, const Rule *rule, const double *size) {
+    return op_table[op].product ? points_of(rule, size) * op_table[op].vector_flops : op_flops(op, rule, size);
 }
 
 double rule_flops(OpCode op, const Rule *rule) {
@@ -532,7 +542,7 @@ double rule_flops(OpCode op, const Rule *rule) {
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
     if (a == b) return true;
     if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range || a->depth != b->depth ||
-        a->nneeds != b->nneeds)
+        a->halved != b->halved || a->nneeds != b->nneeds)
         return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||

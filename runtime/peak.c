@@ -239,7 +239,7 @@ static bool measure_products(const Device *device, int nthreads, Comm *comm, Ran
 }
 
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    enum { LENGTH = 1 << 23, SMALL = 1 << 14, TINY = 16 };
+    enum { LENGTH = 1 << 23, SMALL = 1 << 17, TINY = 16 };
     double vector = 0, pass = 0, tiny = 0;
     *peaks = (RankPeaks){0};
     if (!measure_products(device, nthreads, comm, peaks, error) ||

@@ -27,19 +27,31 @@ void part_sizes(const Rule *rule, const Strategy *strategy, double *size) {
         size[f] = (double)part_of(rule->factor[f].size, f, strategy);
 }
 
-/* FLOPs of the largest part. Where windows lie over an operand, its elements are more than the factors' points: what is no product computes at each of these. */
-static double flops_of(const Node *node, const Strategy *strategy, double largest) {
+/* FLOPs of the largest part: of its products, and others. Where windows lie over an operand, its elements are more than the factors' points: what is no product computes at each of
+ * these. */
+static void count_flops(const Node *node, const Strategy *strategy, double largest, double *products, double *others) {
     const Rule *rule = node->rule;
     double size[MAX_FACTORS], points = 1;
     part_sizes(rule, strategy, size);
     for (int f = 0; f < rule->nfactors; f++)
         points *= size[f];
-    const double flops = op_flops(node->op, rule, size);
-    return op_table[node->op].product || points == 0 || largest <= points ? flops : flops * largest / points;
+    *others = op_vector_flops(node->op, rule, size);
+    *products = op_flops(node->op, rule, size) - *others;
+    if (!op_table[node->op].product && points > 0 && largest > points) *others *= largest / points;
 }
 
-static Peak peak_of(OpCode op, DType dtype) {
-    return !op_table[op].product ? PEAK_VECTOR : dtype == F64 ? PEAK_F64 : PEAK_F32;
+/* Of products of such elements. */
+static Peak peak_of(DType dtype) {
+    switch (dtype) {
+    case F64:
+        return PEAK_F64;
+    case F16:
+        return PEAK_F16;
+    case BF16:
+        return PEAK_BF16;
+    default:
+        return PEAK_F32;
+    }
 }
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
@@ -64,13 +76,13 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
         whole += elements * dtype_bytes[type->dtype];
         if (!(handed_in >> i & 1)) work->bytes += elements * dtype_bytes[type->dtype];
     }
-    const DType dtype = graph->values.at[node->out[0]].type.dtype;
-    const Peak peak = peak_of(node->op, dtype);
-    const double flops = flops_of(node, strategy, largest);
-    const double width = peak == PEAK_VECTOR && dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
-    work->flops += flops;
+    const DType dtype = graph->values.at[node->out[0]].type.dtype, factor = graph->values.at[node->in[0]].type.dtype;
+    const double width = dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
     const Machine *on = machine != NULL ? machine : &machine_cpu;
-    work->arithmetic_s += flops * width / on->flops[peak];
+    double products, others;
+    count_flops(node, strategy, largest, &products, &others);
+    work->flops += products + others;
+    work->arithmetic_s += products / on->flops[peak_of(factor)] + others * width / on->flops[PEAK_VECTOR];
     if (op_table[node->op].product && on->product_bytes_per_s > 0) work->arithmetic_s += whole / on->product_bytes_per_s;
 }
 

@@ -43,15 +43,15 @@ Test(attention, factors_are_leading_dimensions_queries_and_keys) {
     cr_expect_eq(rule.result[2].shape.dim[2], 7);
 }
 
-/* 2 (d + e) a score and about six of exp's and the rest twice; half of it where it is causal. */
+/* 2 (d + e) a score, and twelve that are no products; half of it where it is causal. */
 Test(attention, flops_are_those_of_the_products_over_the_widths) {
     const Shape shapes[] = {{2, {4, 5}}, {2, {6, 5}}, {2, {6, 7}}};
     const Attr causal[MAX_ATTRS] = {{.given = true, .i = 1}};
     Rule rule;
     cr_assert(infer(OP_dot_product_attention, 3, shapes, NULL, &rule, NULL));
-    cr_expect_eq(rule_flops(OP_dot_product_attention, &rule), 2 * 4 * 6 * (5 + 7 + 6));
+    cr_expect_eq(rule_flops(OP_dot_product_attention, &rule), 4 * 6 * (2 * (5 + 7) + 12));
     cr_assert(infer(OP_dot_product_attention, 3, shapes, causal, &rule, NULL));
-    cr_expect_eq(rule_flops(OP_dot_product_attention, &rule), 4 * 6 * (5 + 7 + 6));
+    cr_expect_eq(rule_flops(OP_dot_product_attention, &rule), 2 * 6 * (2 * (5 + 7) + 12));
 }
 
 Test(attention, operands_that_do_not_fit_are_said) {

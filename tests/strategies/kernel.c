@@ -4,8 +4,9 @@
 #include "tests/strategies/nets.h"
 
 /* Powers of two, so that expectations are exact. */
-static const Machine machine = {
-    .flops = {[PEAK_F32] = 1024, [PEAK_F64] = 512, [PEAK_VECTOR] = 64}, .memory_bytes_per_s = 16, .kernel_s = 0.5};
+static const Machine machine = {.flops = {[PEAK_F32] = 1024, [PEAK_F64] = 512, [PEAK_F16] = 2048, [PEAK_BF16] = 4096, [PEAK_VECTOR] = 64},
+                                .memory_bytes_per_s = 16,
+                                .kernel_s = 0.5};
 
 static double seconds(Net *net, int value, const Machine *on, const int32_t *splits, int nranks) {
     const Node *node = net_node(net, value);
@@ -88,6 +89,23 @@ Test(kernel, a_lookup_reads_what_it_gives) {
     net_finish(&net);
 }
 
+/* Attention's products over the widths of 4 queries and 6 keys, 16 and 8, and at each score what is no product; half of it where it is causal. */
+Test(kernel, the_scores_of_attention_take_vector_operations) {
+    for (int causal = 0; causal < 2; causal++) {
+        Net net;
+        net_init(&net, 1);
+        int q = net_input(&net, "q", 2, (int64_t[]){4, 16}), k = net_input(&net, "k", 2, (int64_t[]){6, 16}),
+            v = net_input(&net, "v", 2, (int64_t[]){6, 8});
+        Attr attr[MAX_ATTRS] = {{.given = true, .i = causal}};
+        int y = graph_emit(&net.graph, OP_dot_product_attention, (int[]){q, k, v}, 3, attr, "y", (Span){0});
+        Machine fast = machine;
+        fast.memory_bytes_per_s = 1e30;
+        const double whole = 2.0 * 4 * 6 * (16 + 8) / 1024 + op_table[OP_dot_product_attention].vector_flops * 4.0 * 6 / 64;
+        cr_expect_eq(seconds(&net, y, &fast, NULL, 1), whole / (causal ? 2 : 1) + 0.5);
+        net_finish(&net);
+    }
+}
+
 /* Wider elements take as much longer, products by their own figure. */
 Test(kernel, types_have_their_own_peaks) {
     Net net;
@@ -97,6 +115,12 @@ Test(kernel, types_have_their_own_peaks) {
     Machine fast = machine;
     fast.memory_bytes_per_s = 1e30;
     cr_expect_eq(seconds(&net, net_op(&net, OP_matmul, x, x, "y"), &fast, NULL, 1), 2.0 * 8 * 8 * 8 / 512 + 0.5);
+    for (int i = 0; i < 2; i++) {
+        Input half = {.name = i ? "b" : "h", .type = {.dtype = i ? BF16 : F16, .shape = wide.type.shape}};
+        int h = graph_input(&net.graph, graph_add_input(&net.graph, half));
+        cr_expect_eq(seconds(&net, net_op(&net, OP_matmul, h, h, i ? "yb" : "yh"), &fast, NULL, 1),
+                     2.0 * 8 * 8 * 8 / (i ? 4096 : 2048) + 0.5);
+    }
     cr_expect_eq(seconds(&net, net_op(&net, OP_relu, x, -1, "z"), &fast, NULL, 1), 2 * 8.0 * 8 / 64 + 0.5);
     net_finish(&net);
 }
