@@ -282,6 +282,26 @@ Test(buckets, many_small_conversions_are_one) {
     compiled_finish(&x);
 }
 
+/* Each conversion's source is made of what the one before brought. */
+Test(buckets, conversions_that_are_made_of_one_another_are_not_joined) {
+    Compiled x;
+    int members;
+    Text text = {0};
+    text_printf(&text, "net n() { input x0 : f32[8, 8]; param w : f32[8, 8] = normal(0.1);\n");
+    for (int i = 0; i < 12; i++)
+        text_printf(&text, "x%d = tanh(x%d) shard (%s);\n", i + 1, i, i % 2 ? "(1, 4)" : "(4, 1)");
+    text_printf(
+        &text,
+        "loss mean(matmul(x12, w) shard ((1, 4), (4, 1)));\n}\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\nparallel { mode = semi_auto; bucket = 100 GiB; }\n");
+    compiled_init(&x, 4, 2);
+    x.options.machine = &machine_gpu8;
+    cr_assert(compiled_run(&x, text.at), "%s", compiled_said(&x));
+    cr_expect_eq(value_buckets(&x, &members), 0);
+    compiled_finish(&x);
+    text_finish(&text);
+}
+
 /* Large ones run behind the kernels between, so that joining them does not always pay. */
 Test(buckets, conversions_are_joined_only_where_that_is_faster) {
     for (int rows = 64; rows <= 1 << 19; rows *= 2) {

@@ -145,7 +145,7 @@ seed(unit("ir", "softmax"),
 seed(unit("ir", "attention"),
      ("the keys of an attention have a reduction", "rule_attention", "rule_expands(rule, letters.n, 1);", ""),
      ("a mask's size of 1 is no factor", "mask_fits", "if (shape->dim[d] == rule->factor[f].size) rule", "rule"),
-     ("a causal attention has half of the scores", "set_depth", "attr[CAUSAL].i ? (widths + 6) / 2 : widths + 6", "widths + 6"))
+     ("a causal attention has half of the scores", "set_depth", "attr[CAUSAL].i", "false"))
 seed(unit("runtime", "attention"),
      ("what has been summed is scaled down where a larger score comes", "forward_row", "running->sum[i] *= factor", "(void)factor"),
      ("a gradient of keys adds up over its head's queries", "backward_block",
@@ -703,7 +703,7 @@ seed(DIFFERENCES,
       "emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1))", "scaled"),
      ("the gradient of exp is a product with its result", "adjoint_exp", "node, OP_mul", "node, OP_relu_grad"))
 seed(unit("ir", "rule"),
-     ("what a table's other rows are takes no FLOPs", "op_flops", "!rule->factor[f].looked_up", "true"),
+     ("what a table's other rows are takes no FLOPs", "points_of", "!rule->factor[f].looked_up", "true"),
      ("an update of rows computes each that comes", "table_update", "shape_elements(index)", "0"))
 seed(unit("runtime", "data"),
      ("many random numbers may begin within a block", "random_uniforms", "block + skipped", "block"),

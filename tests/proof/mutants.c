@@ -23,7 +23,7 @@ Test(proof_mutants, every_plan_that_computes_something_else_is_refused, .timeout
     for (int k = 0; k < NMUTANTS; k++) {
         numeric += judge.kind[k].numeric_rejected;
         const JudgeCount *count = &judge.kind[k];
-        if (judge.most < 500) continue; /* too few of each kind to say */
+        if (judge.most < 1000) continue; /* too few of each kind to say */
         cr_expect_geq(count->parsed, 10, "%s: only %d mutants", mutant_name[k], (int)count->parsed);
         cr_expect_geq(10 * count->counted, 8 * count->parsed, "%s: only %d of %d mutants matter", mutant_name[k], (int)count->counted,
                       (int)count->parsed);
