@@ -32,7 +32,7 @@ OPTIONS = {"mlp": ["-D", "batch=64", "-D", "in_dim=48", "-D", "hidden=96"], "mlp
            "collectives": ["--replicas", "8"]}
 # Small steps of ResNets: a sum in another order ends on the other side of a relu now and then, and a few images to a norm make much of it. So does a place whose expert is
 # another one.
-MORE = {"moe_tiny": [("lr = 0.01", "lr = 0.001")], "mixtral_tiny": [("lr = 0.01", "lr = 0.001")], **{net: [("lr = 0.1", "lr = 0.000001"), ("steps     = 10", "steps     = 3")] for net in ("resnet18", "resnet50")}, "collectives": [("steps     = 1;", "steps     = 3;")], "ddp_toymodel": [('    log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;\n', "    steps     = 4;\n")],
+MORE = {"moe_tiny": [("lr = 0.01", "lr = 0.001")], "mixtral_tiny": [("lr = 0.01", "lr = 0.001")], **{net: [("lr = 0.1", "lr = 0.0000001"), ("steps     = 10", "steps     = 3")] for net in ("resnet18", "resnet50")}, "collectives": [("steps     = 1;", "steps     = 3;")], "ddp_toymodel": [('    log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;\n', "    steps     = 4;\n")],
         "oneflow_ddp": [("[[[1, 2], [2, 3]], [[4, 6], [3, 1]]]", "[%s]" % ", ".join(["[[1, 2], [2, 3]], [[4, 6], [3, 1]]"] * 4)),
                         ("[[[8], [13]], [[26], [9]]]", "[%s]" % ", ".join(["[[8], [13]], [[26], [9]]"] * 4))]}
 
