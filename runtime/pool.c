@@ -1,5 +1,6 @@
 /* pool: threads that share one loop at a time. A worker that has just worked looks for more for a short while before it sleeps, because
- * the loops of a training step follow each other within microseconds; it yields while it looks. A loop wakes the workers that have a range of it, and no others. */
+ * the loops of a training step follow each other within microseconds; it yields while it looks. A loop wakes the workers that have a range of it, and no others. The caller takes the
+ * ranges that no worker has begun when it is done with its own: a worker whose core runs another thread, that of the loader say, may come milliseconds late. */
 #include "runtime/pool.h"
 
 #include <pthread.h>
@@ -14,8 +15,9 @@ typedef struct Worker {
     Pool *pool;
     int index; /* 1 .. nthreads - 1; the caller is 0 */
     pthread_t thread;
-    atomic_uint turn; /* counts the loops that it has a range of; a change means work */
-    bool asleep;      /* in wake; both under the pool's mutex */
+    atomic_uint turn;  /* counts the loops that it has a range of; a change means work */
+    atomic_uint taken; /* those of which someone has begun its range: turn, or one less */
+    bool asleep;       /* in wake; both under the pool's mutex */
     pthread_cond_t wake;
 } Worker;
 
@@ -41,17 +43,25 @@ static void run_part(const Pool *pool, int part) {
 
 /* Waits until the worker's turn is no longer `seen`; the turn seen then. */
 static unsigned wait_for_turn(Worker *worker, unsigned seen) {
+    unsigned turn;
     for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
-        if (atomic_load_explicit(&worker->turn, memory_order_acquire) != seen) return seen + 1;
+        turn = atomic_load_explicit(&worker->turn, memory_order_acquire);
+        if (turn != seen) return turn;
         sched_yield();
     }
     pthread_mutex_lock(&worker->pool->mutex);
     worker->asleep = true;
-    while (atomic_load_explicit(&worker->turn, memory_order_acquire) == seen)
+    while ((turn = atomic_load_explicit(&worker->turn, memory_order_acquire)) == seen)
         pthread_cond_wait(&worker->wake, &worker->pool->mutex);
     worker->asleep = false;
     pthread_mutex_unlock(&worker->pool->mutex);
-    return seen + 1;
+    return turn;
+}
+
+/* Whether the worker's range of this turn is the asker's to run. A loop lasts until all of its ranges have run, so a turn that is over is taken. */
+static bool take_range(Worker *worker, unsigned turn) {
+    unsigned before = turn - 1;
+    return atomic_compare_exchange_strong_explicit(&worker->taken, &before, turn, memory_order_acq_rel, memory_order_relaxed);
 }
 
 static void *work(void *argument) {
@@ -60,6 +70,7 @@ static void *work(void *argument) {
     for (unsigned turn = 0;;) {
         turn = wait_for_turn(worker, turn);
         if (pool->stop) return NULL;
+        if (!take_range(worker, turn)) continue;
         run_part(pool, worker->index);
         if (atomic_fetch_sub_explicit(&pool->left, 1, memory_order_acq_rel) == 1) {
             pthread_mutex_lock(&pool->mutex);
@@ -137,6 +148,12 @@ void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context) {
     atomic_store_explicit(&pool->left, pool->parts - 1, memory_order_release);
     next_turn(pool, pool->parts - 1);
     run_part(pool, 0);
+    for (int i = pool->parts - 1; i > 0; i--) {
+        Worker *worker = &pool->worker[i];
+        if (!take_range(worker, atomic_load_explicit(&worker->turn, memory_order_relaxed))) continue;
+        run_part(pool, i);
+        atomic_fetch_sub_explicit(&pool->left, 1, memory_order_relaxed);
+    }
     for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
         if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0) return;
         sched_yield();

@@ -715,7 +715,9 @@ seed(unit("runtime", "threads", "threads/products"),
       "product_run(&product, call_pool(call))",
       "product.rows = 1 + product.rows / pool_threads(call_pool(call)); product_run(&product, call_pool(call))"))
 seed(unit("runtime", "pool"),
-     ("the parts of a loop cover it", "run_part", "begin + size + (part < rest)", "begin + size"))
+     ("the parts of a loop cover it", "run_part", "begin + size + (part < rest)", "begin + size"),
+     ("a range of a loop is run once", "take_range", "return atomic_compare_exchange_strong_explicit(...)", "return true"),
+     ("a range that no worker has begun is the caller's", "pool_run", "int i = pool->parts - 1; i > 0; i--", "int i = 0; i > 0; i--"))
 seed(unit("runtime", "exec"),
      ("a deadlock is an error", "run_actions", "report_deadlock(executor, error)", "true"))
 seed(INTEGERS,

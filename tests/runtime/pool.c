@@ -1,11 +1,16 @@
 /* Threads that share loops. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "runtime/pool.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+
+TestSuite(pool, .timeout = 20); /* a range that is run twice makes a loop wait for ever */
 
 typedef struct Count {
     atomic_int parts;
@@ -62,6 +67,36 @@ Test(pool, results_are_seen_by_the_caller) {
         for (int i = 0; i < 1 << 16; i++)
             cr_assert_eq(items[i], i * 3);
     }
+    pool_destroy(pool);
+}
+
+typedef struct Runners {
+    pthread_t caller;
+    atomic_int of_caller, of_workers;
+} Runners;
+
+static void count_runner(void *context, int64_t begin, int64_t end) {
+    Runners *runners = context;
+    atomic_fetch_add(pthread_equal(pthread_self(), runners->caller) ? &runners->of_caller : &runners->of_workers, (int)(end - begin));
+}
+
+/* On one processor a worker seldom runs before the caller waits, which has nothing to wait for once it has run all ranges. */
+Test(pool, the_caller_runs_what_no_worker_has_begun) {
+    enum { LOOPS = 100, THREADS = 4 };
+    Error error;
+    cpu_set_t all, one;
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    Pool *pool = pool_create(THREADS, &error);
+    cr_assert(pool, "%s", error.text);
+    Runners runners = {.caller = pthread_self()};
+    for (int loop = 0; loop < LOOPS; loop++)
+        pool_run(pool, THREADS, 1, count_runner, &runners);
+    cr_expect_eq(runners.of_caller + runners.of_workers, THREADS * LOOPS);
+    cr_expect_gt(runners.of_caller, THREADS * LOOPS / 2, "the caller ran %d of %d", runners.of_caller, THREADS * LOOPS);
     pool_destroy(pool);
 }
 
