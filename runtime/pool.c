@@ -25,9 +25,9 @@ struct Pool {
     int nthreads;
     pthread_mutex_t mutex;
     pthread_cond_t done;
-    atomic_int left; /* workers that have not finished the loop */
-    bool stop;
-    int parts; /* ranges of this loop */
+    atomic_int left;  /* workers that have not finished the loop */
+    atomic_bool stop; /* read by a worker that comes late to a loop, too */
+    int parts;        /* ranges of this loop */
     int64_t n;
     PoolFn *fn;
     void *context;
