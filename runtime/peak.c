@@ -156,8 +156,8 @@ static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64
 
 /* Seconds of a rank's call while all ranks make such calls: the median of several times of so many calls that what surrounds them does not count. */
 static bool trial_share(Trial *trial, const Device *device, Comm *comm, double *seconds, Error *error) {
-    enum { WINDOWS = 5 };
-    static const double WINDOW_S = 0.03;
+    enum { WINDOWS = 3 };
+    static const double WINDOW_S = 0.02;
     static const Attr none[MAX_ATTRS];
     double each[WINDOWS], taken = 0;
     trial->call.attr = none;
@@ -173,34 +173,6 @@ static bool trial_share(Trial *trial, const Device *device, Comm *comm, double *
     }
     qsort(each, WINDOWS, sizeof *each, compare_doubles);
     *seconds = each[WINDOWS / 2];
-    return true;
-}
-
-static bool measure_share(const Device *device, OpCode op, DType dtype, Size size, int nthreads, Comm *comm, double *seconds,
-                          Error *error) {
-    static const int64_t COLD_BYTES = 4 << 20;
-    Trial trial;
-    bool ok = trial_open(&trial, device, op, dtype, size, op == OP_matmul ? COLD_BYTES : 0, nthreads, error) &&
-              trial_share(&trial, device, comm, seconds, error);
-    if (trial.memory) device->backend->free(device->context, trial.memory);
-    return ok;
-}
-
-/* Negs of ever more numbers. */
-static bool measure_cache(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    enum { SHORTEST = 1 << 12, NLENGTHS = 9 };
-    double rate[NLENGTHS];
-    for (int i = 0; i < NLENGTHS; i++) {
-        const int64_t length = (int64_t)SHORTEST << i;
-        double seconds;
-        if (!measure_share(device, OP_neg, F32, (Size){.m = length}, nthreads, comm, &seconds, error)) return false;
-        rate[i] = 2.0 * (double)length * dtype_bytes[F32] / seconds;
-        if (i == 0 || rate[i] > peaks->cache_bytes_per_s) peaks->cache_bytes_per_s = rate[i];
-    }
-    peaks->cache_bytes = 2.0 * SHORTEST * dtype_bytes[F32];
-    for (int i = 1; i < NLENGTHS; i++)
-        if (rate[i] * rate[i] > peaks->cache_bytes_per_s * peaks->bytes_per_s)
-            peaks->cache_bytes = 2.0 * (double)((int64_t)SHORTEST << i) * dtype_bytes[F32];
     return true;
 }
 
@@ -220,35 +192,76 @@ void fit_products(const double *flops, const double *bytes, const double *second
     *bytes_per_s = both ? 1 / y : 0;
 }
 
-/* Products that nets have: square ones, thin ones in each dimension, small ones. */
-static bool measure_products(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    static const Size sizes[] = {{512, 512, 512}, {1024, 256, 512}, {256, 2048, 256}, {128, 256, 128},
-                                 {128, 32, 128},  {128, 128, 32},   {1024, 16, 1024}, {512, 512, 16}};
-    enum { NSIZES = sizeof sizes / sizeof *sizes };
-    double flops[NSIZES], bytes[NSIZES], seconds[NSIZES], wide;
-    for (int i = 0; i < NSIZES; i++) {
-        flops[i] = product_flops(sizes[i]);
-        bytes[i] = product_bytes(sizes[i], F32);
-        if (!measure_share(device, OP_matmul, F32, sizes[i], nthreads, comm, &seconds[i], error)) return false;
-    }
-    if (!measure_share(device, OP_matmul, F64, sizes[0], nthreads, comm, &wide, error)) return false;
-    fit_products(flops, bytes, seconds, NSIZES, &peaks->f32_flops, &peaks->product_bytes_per_s);
-    const double packing = peaks->product_bytes_per_s > 0 ? product_bytes(sizes[0], F64) / peaks->product_bytes_per_s : 0;
-    peaks->f64_flops = flops[0] / (packing < wide / 2 ? wide - packing : wide / 2);
-    return true;
+/* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
+ * takes no time beside its start; and negs of ever more numbers. */
+enum { NPRODUCTS = 8, WIDE = NPRODUCTS, VECTOR, PASS, START, CACHE, NLENGTHS = 9, NTRIALS = CACHE + NLENGTHS, SHORTEST = 1 << 12 };
+static const struct {
+    OpCode op;
+    DType dtype;
+    Size size;
+} trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}}, {OP_matmul, F32, {256, 2048, 256}},
+                   {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},   {OP_matmul, F32, {128, 128, 32}},
+                   {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F64, {512, 512, 512}},
+                   {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}}};
+
+static bool measure_share(const Device *device, int trial, int nthreads, Comm *comm, double *seconds, Error *error) {
+    static const int64_t COLD_BYTES = 4 << 20;
+    Trial run;
+    const OpCode op = trial < CACHE ? trials[trial].op : OP_neg;
+    const Size size = trial < CACHE ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
+    bool ok =
+        trial_open(&run, device, op, trial < CACHE ? trials[trial].dtype : F32, size, op == OP_matmul ? COLD_BYTES : 0, nthreads, error) &&
+        trial_share(&run, device, comm, seconds, error);
+    if (run.memory) device->backend->free(device->context, run.memory);
+    return ok;
 }
 
-bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    enum { LENGTH = 1 << 23, SMALL = 1 << 17, TINY = 16 };
-    double vector = 0, pass = 0, tiny = 0;
+static void rate_products(const double *seconds, RankPeaks *peaks) {
+    double flops[NPRODUCTS], bytes[NPRODUCTS];
+    for (int i = 0; i < NPRODUCTS; i++) {
+        flops[i] = product_flops(trials[i].size);
+        bytes[i] = product_bytes(trials[i].size, F32);
+    }
+    fit_products(flops, bytes, seconds, NPRODUCTS, &peaks->f32_flops, &peaks->product_bytes_per_s);
+    const double wide = seconds[WIDE],
+                 packing = peaks->product_bytes_per_s > 0 ? product_bytes(trials[WIDE].size, F64) / peaks->product_bytes_per_s : 0;
+    peaks->f64_flops = product_flops(trials[WIDE].size) / (packing < wide / 2 ? wide - packing : wide / 2);
+}
+
+static double pass_bytes(int64_t length) {
+    return 2.0 * (double)length * dtype_bytes[F32];
+}
+
+/* The cache ends where numbers come at less than the geometric mean of its rate and the memory's. */
+static void rate_cache(const double *seconds, RankPeaks *peaks) {
+    double rate[NLENGTHS];
+    for (int i = 0; i < NLENGTHS; i++) {
+        rate[i] = pass_bytes((int64_t)SHORTEST << i) / seconds[CACHE + i];
+        if (i == 0 || rate[i] > peaks->cache_bytes_per_s) peaks->cache_bytes_per_s = rate[i];
+    }
+    peaks->cache_bytes = pass_bytes(SHORTEST);
+    for (int i = 1; i < NLENGTHS; i++)
+        if (rate[i] * rate[i] > peaks->cache_bytes_per_s * peaks->bytes_per_s) peaks->cache_bytes = pass_bytes((int64_t)SHORTEST << i);
+}
+
+static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
     *peaks = (RankPeaks){0};
-    if (!measure_products(device, nthreads, comm, peaks, error) ||
-        !measure_share(device, OP_exp, F32, (Size){.m = SMALL}, nthreads, comm, &vector, error) ||
-        !measure_share(device, OP_neg, F32, (Size){.m = LENGTH}, nthreads, comm, &pass, error) ||
-        !measure_share(device, OP_neg, F32, (Size){.m = TINY}, nthreads, comm, &tiny, error))
-        return false;
-    peaks->vector_flops = (double)op_table[OP_exp].flops * SMALL / vector;
-    peaks->bytes_per_s = 2.0 * LENGTH * dtype_bytes[F32] / pass;
-    peaks->kernel_s = tiny;
-    return measure_cache(device, nthreads, comm, peaks, error);
+    rate_products(seconds, peaks);
+    peaks->vector_flops = (double)op_table[OP_exp].flops * (double)trials[VECTOR].size.m / seconds[VECTOR];
+    peaks->bytes_per_s = pass_bytes(trials[PASS].size.m) / seconds[PASS];
+    peaks->kernel_s = seconds[START];
+    rate_cache(seconds, peaks);
+}
+
+/* All trials take their turns in several rounds, of which each has its best one: what else runs on the machine slows some of them for seconds. */
+bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
+    double best[NTRIALS];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int trial = 0; trial < NTRIALS; trial++) {
+            double seconds;
+            if (!measure_share(device, trial, nthreads, comm, &seconds, error)) return false;
+            if (round == 0 || seconds < best[trial]) best[trial] = seconds;
+        }
+    peaks_of_trials(best, peaks);
+    return true;
 }

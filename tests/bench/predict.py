@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""Predicted step times beside measured ones: six nets on 1, 2, 4 and 8 CPU ranks, between two machine files measured
-just before and just after.
+"""Predicted step times beside measured ones, the medians that prun prints: six nets on 1, 2, 4 and 8 CPU ranks.
 
     predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--json FILE]
 
-A round compiles and runs every net on every number of ranks, and measures the machine on so many before and after; the prediction is the mean of those by the two files, since a machine
-that others use too has slow spells. What counts is the median of the rounds' ratios. Goals: within
+A round measures the machine on each number of ranks, and compiles and runs every net on so many. What counts is the median of the rounds' ratios. Goals: within
 15 %, and of two plans of a net whose times differ by more than 10 % the faster one is predicted to be.
 """
 import os
@@ -48,31 +46,25 @@ def text_of(name, steps, edits, ranks):
     return text
 
 
-def predicted(args, source, plan, ranks, flags, folder):
-    """Seconds of a step by a machine file measured now."""
-    machine = os.path.join(folder, "here.machine")
-    launch(args, ranks, "--calibrate", machine)
-    said = run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--stats", "-Wno-memory", *flags])[0]
-    return figure(r"predicted +([\d.e+-]+) ms", said) / 1e3
-
-
-def predict(args, row, ranks, folder):
+def predict(args, row, ranks, machine, folder):
     """Predicted and measured seconds of a step."""
     name, edits, flags, steps = NETS[row]
     source, plan = os.path.join(folder, name + ".dsl"), os.path.join(folder, "net.plan")
     with open(source, "w") as out:
         out.write(text_of(name, steps, edits if ranks > 1 or row == "wide" else (), ranks))
-    before = predicted(args, source, plan, ranks, flags, folder)
-    measured = figure(r"steps after the first, ([\d.]+) ms each", launch(args, ranks, "--profile", plan)) / 1e3  # their mean, as a machine file has means
-    mean = (before + predicted(args, source, os.path.join(folder, "after.plan"), ranks, flags, folder)) / 2
-    return {"predicted_s": mean, "measured_s": measured, "ratio": mean / measured}
+    said = run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--stats", "-Wno-memory", *flags])[0]
+    predicted = figure(r"predicted +([\d.e+-]+) ms", said) / 1e3
+    measured = figure(r"time per step: ([\d.]+) ms", launch(args, ranks, plan)) / 1e3
+    return {"predicted_s": predicted, "measured_s": measured, "ratio": predicted / measured}
 
 
 def rounds(args, samples, folder):
+    machine = os.path.join(folder, "here.machine")
     for _ in range(args.rounds):
         for ranks in args.ranks:
+            launch(args, ranks, "--calibrate", machine)
             for row in args.nets:
-                samples.measure((row, ranks), lambda: predict(args, row, ranks, folder))
+                samples.measure((row, ranks), lambda: predict(args, row, ranks, machine, folder))
 
 
 def report(args, samples):
