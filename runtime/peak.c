@@ -44,9 +44,8 @@ static double product_bytes(Size size, DType dtype) {
     return (double)dtype_bytes[dtype] * (double)(size.m * size.k + size.k * size.n + size.m * size.n);
 }
 
-/* cold_bytes: of all copies, so that an operand has left the cache nearest to the core when it is used again, as in a step. */
-static bool trial_open(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int64_t cold_bytes, int nthreads,
-                       Error *error) {
+/* copies: of operands and results, which calls take in turn: as in a step, others are used before an operand is again. */
+static bool trial_open(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int copies, int nthreads, Error *error) {
     const Backend *backend = device->backend;
     const bool product = op == OP_matmul;
     const int ndim = product ? 2 : 1, noperands = product ? 3 : 2;
@@ -58,7 +57,7 @@ static bool trial_open(Trial *trial, const Device *device, OpCode op, DType dtyp
     }
     memset(trial, 0, sizeof *trial);
     trial->copy_bytes = noperands * bytes;
-    trial->ncopies = 1 + (int)(cold_bytes / trial->copy_bytes);
+    trial->ncopies = copies;
     trial->memory = backend->alloc(device->context, trial->ncopies * trial->copy_bytes, error);
     if (!trial->memory) return false;
     void *zeros = calloc(1, (size_t)bytes);
@@ -103,7 +102,7 @@ static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t m
                        double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
-        bool ok = trial_open(&trial, device, op, F32, (Size){*size, *size, *size}, 0, nthreads, error) &&
+        bool ok = trial_open(&trial, device, op, F32, (Size){*size, *size, *size}, 1, nthreads, error) &&
                   trial_run(&trial, device, seconds, error);
         device->backend->free(device->context, trial.memory);
         if (!ok || *seconds >= enough_s || *size * factor > most) return ok;
@@ -205,13 +204,15 @@ static const struct {
                    {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}}};
 
 static bool measure_share(const Device *device, int trial, int nthreads, Comm *comm, double *seconds, Error *error) {
-    static const int64_t COLD_BYTES = 4 << 20;
+    enum { COPIES = 32, MOST_NUMBERS = 1 << 24 }; /* of all copies */
     Trial run;
-    const OpCode op = trial < CACHE ? trials[trial].op : OP_neg;
-    const Size size = trial < CACHE ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
-    bool ok =
-        trial_open(&run, device, op, trial < CACHE ? trials[trial].dtype : F32, size, op == OP_matmul ? COLD_BYTES : 0, nthreads, error) &&
-        trial_share(&run, device, comm, seconds, error);
+    const bool fixed = trial < CACHE, hot = trial == VECTOR || trial == PASS || trial == START;
+    const OpCode op = fixed ? trials[trial].op : OP_neg;
+    const Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
+    const int64_t numbers = op == OP_matmul ? size.m * size.k + size.k * size.n + size.m * size.n : 2 * size.m;
+    const int copies = hot ? 1 : (int)(COPIES * numbers < MOST_NUMBERS ? COPIES : 1 + MOST_NUMBERS / numbers);
+    bool ok = trial_open(&run, device, op, fixed ? trials[trial].dtype : F32, size, copies, nthreads, error) &&
+              trial_share(&run, device, comm, seconds, error);
     if (run.memory) device->backend->free(device->context, run.memory);
     return ok;
 }
