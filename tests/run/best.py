@@ -16,17 +16,17 @@ def weight(epoch):
 
 
 class Best(Case):
-    def plan(self, settings, ranks=1, epochs=12, every="epoch", metrics="loss", name="net.plan"):
+    def plan(self, settings, ranks=1, epochs=12, every="epoch", metrics="loss", name="net.plan", term=""):
         for file, values in {"x": [1.0] * 4, "y": [GOAL] * 4, "held_x": [1.0] * 6, "held_y": [WANTED] * 6}.items():
             self.write(file + ".npy", npy(values, (len(values), 1), "d"))
         self.write("net.dsl", """net n(batch = 4) {
             input x : f64[batch, 1]; input y : f64[batch, 1];
             param w : f64[1, 1] = zeros;
-            loss mse(matmul(x, w), y);
+            loss mse(matmul(x, w), y)%s;
         }
         train { data = npy(x = "x.npy", y = "y.npy"); epochs = %d; optimizer = sgd(lr = %r); %s }
         eval  { data = npy(x = "held_x.npy", y = "held_y.npy"); every = %s; metrics = %s; }
-        """ % (epochs, RATE, settings, every, metrics))
+        """ % (term, epochs, RATE, settings, every, metrics))
         return self.compile("net.dsl", name, "--ranks", ranks)
 
     def steps(self, plan="net.plan"):
@@ -43,6 +43,16 @@ class Best(Case):
                 self.assertAlmostEqual(w, weight(BEST), places=12)
                 self.assertEqual(self.steps(), kept)
                 self.assertRegex(result.out, r"\nbest: loss is 0\.009\d+ after step 5, restored from \S+step-000000005.safetensors\n")
+
+    def test_the_least_penalty_is_the_best(self):
+        """The weight grows, so (w - 3)^2 falls until the fourth epoch and rises from there on, whatever the rows are."""
+        for ranks in 1, 2:
+            plan = self.plan("checkpoint every epoch keep 1 best penalty; restore best;", ranks, metrics="loss, penalty", term=" + sum(square(w - 3)) * 1e-9")
+            result, w = self.trained(plan, ranks, "--overwrite")
+            epoch = min(range(1, 13), key=lambda e: (weight(e) - 3) ** 2)
+            self.assertAlmostEqual(w, weight(epoch), places=6)
+            self.assertEqual(self.steps(), sorted([epoch, 12]))
+            self.assertRegex(result.out, r"\nbest: penalty is \S+ after step %d, restored from " % epoch)
 
     def test_without_restore_the_last_states_are_saved(self):
         result, w = self.trained(self.plan("checkpoint every epoch keep 2 best loss;"), 1)

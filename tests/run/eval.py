@@ -280,7 +280,7 @@ class Evaluation(harness.Case):
                  ("2 * (mse(p, y) - mean(square(w)) * 3)", lambda w, u: -6 * sum(v * v for v in w) / 4), ("u * u - -mse(p, y)", lambda w, u: u * u),
                  ("u + mse(p, y)", lambda w, u: u), ("mse(p, y) - u", lambda w, u: -u), ("-(u - mse(p, y)) / 4", lambda w, u: -u / 4))
         for loss, penalty in cases:
-            for ranks, mode, batch, more in ((1, "auto", 6, ""), (3, "auto", 6, ""), (4, "semi_auto", 6, "accumulate = 2;"), (2, "data_parallel", 3, ""), (2, "manual", 3, "")):
+            for ranks, mode, batch, more in ((1, "auto", 6, ""), (3, "auto", 6, ""), (4, "semi_auto", 6, "accumulate = 2;"), (2, "data_parallel", 3, ""), (2, "manual", 3, ""), (4, "auto; stages = 2", 6, "micro_batches = 2;")):
                 self.write("net.dsl", """net n(batch = %d) { input x : f64[batch, 4]; input y : f64[batch, 1]; param w : f64[4, 1] = [[0.5], [-1.5], [2.0], [0.25]]; param u : f64[] = 0.75;
                     p = matmul(x, w); loss %s; }
                     train { data = csv("d.csv"); optimizer = sgd(lr = %r); epochs = 2; metrics = penalty; %s %s }
@@ -294,6 +294,8 @@ class Evaluation(harness.Case):
                 self.assertNotEqual(lines[1]["penalty"], lines[0]["penalty"], "before an update")
                 if mode == "manual":
                     continue  # each rank has parameters of its own
+                if "stages" in mode:
+                    self.assertIn("2 stages", self.ok(harness.run(harness.compiling(self.path("net.dsl"), "--ranks", ranks, "--stats", "-o", self.path("other.plan")))).out)
                 ends = self.read("w.safetensors")
                 names = sorted((info["data_offsets"][0], name) for name, info in json.loads(ends[8:8 + struct.unpack("<Q", ends[:8])[0]]).items() if name != "__metadata__")
                 values = struct.unpack("<5d", ends[-40:])
