@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double say_every_s = 10, retry_s = 0.05, hello_s = 10;
-static const double others_s = 3; /* what keeps a node's ranks from the meeting its first one says: their launcher ends the others sooner */
+static const double say_every_s = 10, retry_s = 0.05, hello_s = 10, unheard_s = 1;
+static const double others_s = 3; /* a node says once what keeps it from the meeting: for so long other ranks wait, which their launcher ends sooner */
 static const char magic[8] = "prun 4";
 
 /* What a rank says of itself. */
@@ -394,6 +394,13 @@ static bool number_anew(int *sockets, Place *places, int there, int nranks, Erro
     return ok;
 }
 
+/* Those that have connected and were not heard yet: they would take a closed socket for a rank 0 that says nothing. */
+static void answer_unheard(int listening, const Answer *answer) {
+    Hello hello;
+    for (int fd; (fd = accept_one(listening, 0, NULL, NULL)) >= 0; close(fd))
+        if (move_all(fd, false, &hello, sizeof hello, now_seconds() + unheard_s)) answer_one(fd, answer, NULL);
+}
+
 static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
     const size_t n = (size_t)meeting->nranks;
     int port = meeting->port, going = 0;
@@ -402,9 +409,10 @@ static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
     Guests guests = {sockets, calloc(n, sizeof *guests.hello), calloc(n, sizeof *guests.places)};
     bool ok = (guests.hello && guests.places) || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
     ok = ok && wait_for_all(listening, meeting, &guests, &going, error);
-    close(listening);
     for (int r = 1; r < meeting->nranks && !ok; r++)
         if (sockets[r] >= 0) answer_one(sockets[r], &(Answer){.said = 1}, NULL);
+    if (!ok) answer_unheard(listening, &(Answer){.said = 1});
+    close(listening);
     ok = ok && number_anew(sockets, guests.places, meeting->nranks, going, error);
     if (ok) meeting->nranks = going;
     free(guests.hello);
@@ -489,9 +497,11 @@ static bool attend_meeting(Meeting *meeting, int *sockets, Error *error) {
     ok = ok && (sockets[0] = reach_first(meeting, &first, until, error)) >= 0;
     /* Rank 0 may wait for others: what it says then comes a little later than its own time is over. */
     if (ok && (!move_all(sockets[0], true, &hello, sizeof hello, until) ||
-               !move_all(sockets[0], false, &answer, sizeof answer, until > 0 ? until + hello_s : 0)))
+               !move_all(sockets[0], false, &answer, sizeof answer, until > 0 ? until + hello_s : 0))) {
+        if (meeting->per_node > 0) sleep_s(others_s); /* rank 0 may have told another rank of this node why */
         ok = error_set(error, EXIT_ENVIRONMENT, "rank %d: rank 0 at %s:%d has ended, or is no prun", meeting->rank, meeting->address,
                        meeting->port);
+    }
     if (ok && !answer.ok) {
         answer.why[sizeof answer.why - 1] = '\0';
         ok = answer.said ? error_reported(error, EXIT_ENVIRONMENT)

@@ -908,6 +908,8 @@ seed(script("launch", "runtime/prun", "Launch.test_two_launches_at_one_port_that
             "Launch.test_a_launch_at_a_port_where_another_one_meets_gets_no_rank_of_it"),
      ("ranks of a node are of one launch", "find_rival", "is_other(", "!is_other("),
      ("a job has its name", "refuse", "strcmp(hello->job, meeting->job) != 0", "false"))
+seed(script("launch", "runtime/prun", "Launch.test_who_has_connected_when_the_meeting_ends_hears_that_it_was_said_why"),
+     ("who has connected hears why the meeting ends", "host_meeting", "if (!ok) answer_unheard(", "if (false) answer_unheard("))
 seed(script("launch", "runtime/prun", "Launch.test_a_node_that_has_ended_before_the_job_began_may_come_again"),
      ("who has ended is not there", "drop_gone", "got > 0 || ", "got >= 0 || "))
 seed(script("launch", "runtime/prun", "Launch.test_ranks_beyond_the_plan_are_not_needed"),

@@ -12,6 +12,7 @@ from killed import gone
 
 SMALL = "-D", "in_dim=64", "-D", "batch=32"
 ENDS_S = 10  # in which a job ends of which one rank is gone
+STARTS_S = 30  # in which all ranks of a job come, on a busy machine too
 
 
 def free_port():
@@ -110,8 +111,8 @@ class Launch(Case):
             self.assertEqual(job.returncode, 0, err)
 
     def node(self, plan, port, number, *words, nnodes=2):
-        """The command that starts two ranks of a node of this machine."""
-        return [harness.prun, "--nproc", 2, "--nnodes", nnodes, "--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port, *words, plan]
+        """The command that starts the ranks of a node of this machine, two where the words do not say it."""
+        return [harness.prun, "--nproc", 2, "--nnodes", nnodes, "--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port, "--start-timeout", STARTS_S, *words, plan]
 
     def come(self, port, n):
         """Waits until so many have connected with a port of this machine."""
@@ -122,6 +123,16 @@ class Launch(Case):
                     return
             time.sleep(0.02)
         self.fail("%d do not come" % n)
+
+    def silent(self, port):
+        """A connection with a rank 0 that comes, which says nothing."""
+        until = time.monotonic() + harness.TIMEOUT
+        while time.monotonic() < until:
+            try:
+                return socket.create_connection(("127.0.0.1", port))
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+        self.fail("rank 0 does not come")
 
     def test_a_launch_at_a_port_where_another_one_meets_gets_no_rank_of_it(self):
         """Each prun of a node is a launch of its own; what the job is called tells those of one job from another's."""
@@ -147,9 +158,22 @@ class Launch(Case):
         self.assertEqual(sorted(map(int, re.fullmatch(said % port, ended[0][1].decode()).groups())), pids)
         self.assertEqual([err for _, err in ended[1:]], [b"", b""], "one message")
 
+    def test_who_has_connected_when_the_meeting_ends_hears_that_it_was_said_why(self):
+        """Rank 0 hears one after the other, and a silent one keeps it from the rest: of three launches that start one node it hears two, and tells the third."""
+        plan, port = self.plan(3), free_port()
+        node = lambda number: started(self.node(plan, port, number, "--nproc", 1, nnodes=3), self, cwd=self.folder)
+        first = node(0)
+        with self.silent(port):
+            others = [node(1) for _ in range(3)]
+            self.come(port, 1 + 3)
+        ended = [job.communicate(timeout=harness.TIMEOUT) for job in (first, *others)]
+        self.assertEqual([job.returncode for job in (first, *others)], [3, 3, 3, 3], str(ended))
+        self.assertRegex(ended[0][1].decode(), r"^prun: two launches meet at 127\.0\.0\.1:%d: node 1 comes from .*\n$" % port)
+        self.assertEqual([err for _, err in ended[1:]], [b""] * 3, "one message")
+
     def test_a_node_that_has_ended_before_the_job_began_may_come_again(self):
         plan, port = self.plan(6), free_port()
-        node = lambda number: started(self.node(plan, port, number, "--start-timeout", 2 * ENDS_S, nnodes=3), self, cwd=self.folder)
+        node = lambda number: started(self.node(plan, port, number, nnodes=3), self, cwd=self.folder)
         first, second = node(0), node(1)
         self.come(port, 1 + 2)
         second.kill()
