@@ -186,6 +186,7 @@ void files_read(FileUses *uses, Arena *arena, const char *path, const char *what
 
 bool files_write(FileUses *uses, Arena *arena, const char *path, const char *what, Error *error) {
     if (!path) return true;
+    if (!*path) return error_set(error, EXIT_USAGE, "%s names no file: its argument is empty", what);
     if (strcmp(path, "-") == 0)
         return error_set(error, EXIT_USAGE, "%s - names no file: /dev/stdout is the standard output, ./- a file of this name", what);
     FileUse use = file_use(arena, path, what, true);

@@ -425,6 +425,7 @@ class Report(Pages):
                 (["--report", "nowhere/net.html"], 3, "pcc: .*nowhere/net.html"),
                 (["--report-without-source"], 2, "pcc: .*add --report FILE"),
                 (["--report", "-"], 2, "pcc: --report - names no file: /dev/stdout"), (["-o", "-"], 2, "pcc: -o - names no file"),
+                (["--report", ""], 2, "pcc: --report names no file: its argument is empty"), (["-o", ""], 2, "pcc: -o names no file"),
                 (["--report", "a.html", "--list-paths"], 2, "pcc: --list-paths compiles no plan: leave out --report")]:
             self.assertFails(run([harness.pcc, source, *options], cwd=self.folder), code, pattern)
         self.assertEqual(self.read("net.dsl").decode(), NET % (1, 2))
@@ -562,8 +563,8 @@ class Report(Pages):
         self.write("older.html", re.sub(r'"format":\d+', '"format":1', whole, count=1))
         for path, code, pattern in [("other.html", 2, "prun: --report other.html: it is the report of another plan"), ("notes.txt", 2, "prun: --report notes.txt: .*is no report"),
                                     ("broken.html", 2, "prun: --report broken.html: its data cannot be read"), ("older.html", 2, "prun: --report older.html: its data have format 1, .* adds to format \d"),
-                                    ("-", 2, "prun: --report - names no file"), (plan, 2, "prun: --report .*net.plan.*the plan"), ("nowhere/run.html", 3, "prun: --report nowhere/run.html: it cannot be written")]:
-            before = self.read(os.path.basename(path)) if "nowhere" not in path and path != "-" else None
+                                    ("-", 2, "prun: --report - names no file"), ("", 2, "prun: --report names no file: its argument is empty"), (plan, 2, "prun: --report .*net.plan.*the plan"), ("nowhere/run.html", 3, "prun: --report nowhere/run.html: it cannot be written")]:
+            before = self.read(os.path.basename(path)) if "nowhere" not in path and path not in ("", "-") else None
             for way in (self.local, self.mpi):
                 result = way(plan, 4, "--report", path)
                 self.assertEqual((result.code, result.out), (code, ""), str(result))
