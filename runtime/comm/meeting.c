@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 static const double say_every_s = 10, retry_s = 0.05, hello_s = 10, unheard_s = 1;
-static const double others_s = 3; /* a node says once what keeps it from the meeting: for so long other ranks wait, which their launcher ends sooner */
+static const double others_s =
+    3; /* a node says once what keeps it from the meeting: for so long other ranks wait, which their launcher ends sooner */
 static const char magic[8] = "prun 4";
 
 /* What a rank says of itself. */
