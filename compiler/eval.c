@@ -67,7 +67,7 @@ static bool change_is_given(const RowChange *change) {
     return change->one_hot || change->standardize || change->scale != 0 || change->nmeans > 0;
 }
 
-/* What an eval's own files hold is changed as train's is, unless they say otherwise; what is standardized is so by the rows of training. */
+/* What an eval's own files hold is changed as train's is, and their labels have the names of train's, unless they say otherwise; what is standardized is so by the rows of training. */
 static bool take_changes(const Build *train, Graph *graph) {
     const Graph *theirs = &train->front.graph;
     for (int i = 0; i < graph->inputs.n; i++) {
@@ -92,6 +92,11 @@ static bool take_changes(const Build *train, Graph *graph) {
         if (file && own->file.tokens == TOKENS_NONE && !change_is_given(&own->file.change)) own->file.change = file->change;
         if (file && own->file.missing == MISSING_ERROR && file->missing == MISSING_MEAN && own->file.format == FILE_CSV)
             own->file.missing = MISSING_MEAN;
+        const bool named = own->file.find_classes || (own->file.classes && own->file.classes[0]);
+        if (file && file->format == own->file.format && own->file.tokens == TOKENS_NONE && !named) {
+            own->file.classes = file->classes;
+            own->file.find_classes = file->find_classes;
+        }
     }
     return true;
 }

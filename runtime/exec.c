@@ -51,8 +51,13 @@ static int number_in_plan(const Executor *executor) {
     return -1;
 }
 
-static void note_rows(const Executor *executor) {
+bool executor_know_data(Executor *executor, Error *error) {
+    return data_know(executor->data, error);
+}
+
+void executor_note_data(const Executor *executor) {
     Text text = {0};
+    if (executor->comm->process != 0) return;
     data_note(executor->data, &text);
     for (char *line = text.at, *end; line && *line; line = end + 1) {
         end = strchr(line, '\n');
@@ -103,7 +108,6 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
         cursor->nlosses = loss < 0 ? 0 : (int)box_elements(&cursor->box[loss]);
         cursor->losses = arena_alloc(&executor->arena, (size_t)cursor->nlosses * sizeof *cursor->losses);
     }
-    if (ok && comm->process == 0 && !executor->of) note_rows(executor);
     if (ok && (executor->of || lengths_open(executor, device, error))) return executor;
     executor_destroy(executor);
     return NULL;

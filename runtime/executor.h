@@ -39,6 +39,9 @@ int64_t executor_batch(const Executor *executor); /* rows of a step's batch, all
 double executor_held_bytes(const Executor *executor, const char **path); /* data_held_bytes of its data */
 void executor_order(const Executor *executor, DataOrder *order);         /* of its data */
 DataSource *executor_data(const Executor *executor);
+/* When it is known what inputs are read with (data_figures): whether files hold what these fit (data_know), and on process 0 notes of what there is to say of files (data_note). */
+bool executor_know_data(Executor *executor, Error *error);
+void executor_note_data(const Executor *executor);
 const Graph *executor_graph(const Executor *executor);
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
 double executor_next_rate(const Executor *executor);   /* and of the one behind it; behind the last one what the schedule ends with */

@@ -545,7 +545,7 @@ bool load_local(Executor *executor, Error *error) {
     if (!executor->of) {
         executor->data = data_open(&plan->graph, used, executor->plan_directory, executor->nthreads, error);
         if (!executor->data) return false;
-        if (executor->lender && !data_share_figures(executor->data, executor->lender->data, error)) return false;
+        if (executor->lender) data_share_figures(executor->data, executor->lender->data);
         if (executor->program->kind == PROGRAM_TRAIN && !data_find_figures(executor->data, error)) return false;
     }
     int64_t elements = 0;

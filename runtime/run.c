@@ -201,6 +201,16 @@ static bool restore(Run *run, Error *error) {
     return told_by_first(run, ok, error);
 }
 
+/* Means and names of classes are known now, those of a file that was loaded before those that training has found. */
+static bool know_data(Run *run, Error *error) {
+    Executor *const executors[] = {run->executor, run->evaluation ? evaluation_executor(run->evaluation) : NULL};
+    for (int i = 0; i < 2; i++)
+        if (executors[i] && !told_by_first(run, executor_know_data(executors[i], error), error)) return false;
+    for (int i = 0; i < 2; i++)
+        if (executors[i]) executor_note_data(executors[i]);
+    return true;
+}
+
 /* --profile, --trace, --report. The table is rank 0's, and so are the peaks. */
 static bool open_profile(Run *run, Error *error) {
     const RunOptions *options = run->options;
@@ -253,7 +263,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
         run->training->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
         if (!run->training->verifier) return false;
     }
-    if (!restore(run, error)) return false;
+    if (!restore(run, error) || !know_data(run, error)) return false;
     if (!run->executor) return true;
     if (!open_profile(run, error)) return false;
     run->losses = arena_alloc(&run->arena, (size_t)run->comm->nranks * (size_t)executor_most_slices(run->executor) * sizeof *run->losses);

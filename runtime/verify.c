@@ -88,7 +88,7 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     if (!verifier->disturber) return false;
     verifier->reference = executor_create(plan, "train", &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
     if (!verifier->reference) return false;
-    if (!data_share_figures(executor_data(verifier->reference), executor_data(verifier->executor), error)) return false;
+    data_share_figures(executor_data(verifier->reference), executor_data(verifier->executor));
     int64_t steps;
     if (evaluation_when(plan, &steps) == EVAL_NEVER) return true;
     verifier->evaluation = evaluation_create(plan, NULL, verifier->reference, &verifier->reference_device, verifier->reference_comm,

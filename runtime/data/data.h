@@ -64,8 +64,10 @@ void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const 
 struct Figures;
 const struct Figures *data_figures(const DataSource *data, int input);
 bool data_find_figures(DataSource *data, Error *error);
-bool data_share_figures(DataSource *data, const DataSource *of, Error *error); /* by the names of inputs; `of` lasts longer */
+void data_share_figures(DataSource *data, const DataSource *of); /* by the names of inputs; `of` lasts longer */
 bool data_set_figures(DataSource *data, int input, const struct Figures *figures, Error *error);
+/* Whether the labels that stand in files are among the names of classes that were found, and these no more than the input takes, as far as looking takes less than a second. */
+bool data_know(DataSource *data, Error *error);
 /* How rows come: the same ones in each step; those of files, each once an epoch; generated, none twice. */
 typedef enum { FLOW_SAME, FLOW_EPOCHS, FLOW_ENDLESS } DataFlow;
 /* Which rows stand where. Sources with equal words have the same row at each place of an epoch, or of all epochs where rows are endless, however many rows a step

@@ -15,19 +15,22 @@ bool data_set_figures(DataSource *data, int input, const Figures *figures, Error
         return error_set(error, EXIT_ENVIRONMENT, "input %s has %lld numbers a row, and their means are %lld",
                          data->graph->inputs.at[input].name, (long long)n, (long long)figures->n);
     figures_finish(own);
-    if (!rows_know(data->file[input], figures, error)) return false;
     return figures_copy(own, figures) || error_set(error, EXIT_ENVIRONMENT, "out of memory");
 }
 
-bool data_share_figures(DataSource *data, const DataSource *of, Error *error) {
+void data_share_figures(DataSource *data, const DataSource *of) {
     const Graph *graph = data->graph;
     for (int i = 0; data->known && of->known && i < graph->inputs.n; i++)
         for (int k = 0; data->known[i] && k < of->graph->inputs.n; k++) {
             if (!of->known[k] || strcmp(graph->inputs.at[i].name, of->graph->inputs.at[k].name) != 0) continue;
             data->known[i] = of->known[k];
             rows_set_figures(data->file[i], data->known[i]);
-            if (!rows_know(data->file[i], data->known[i], error)) return false;
         }
+}
+
+bool data_know(DataSource *data, Error *error) {
+    for (int i = 0; data->known && i < data->graph->inputs.n; i++)
+        if (data->known[i] && !rows_know(data->file[i], error)) return false;
     return true;
 }
 

@@ -507,8 +507,16 @@ void rows_set_figures(Rows *rows, const Figures *figures) {
     rows->table.figures = figures;
 }
 
-bool rows_know(const Rows *rows, const Figures *figures, Error *error) {
-    return !rows->pictures || !figures->classes || pictures_know(rows->pictures, figures->classes, error);
+bool rows_know(Rows *rows, Error *error) {
+    Error failure = {0};
+    if (!rows->figures->classes) return true;
+    if (rows->pictures) return pictures_know(rows->pictures, rows->figures->classes, error);
+    Stream *stream = stream_open(rows->path, &failure);
+    const bool ok = stream && table_know(&rows->table, stream, &failure);
+    stream_close(stream);
+    if (ok) return true;
+    *error = failure;
+    return error_prefix(error, "input %s: ", rows->file.input);
 }
 
 int64_t rows_width(const Rows *rows) {

@@ -155,8 +155,8 @@ bool rows_need_figures(const Rows *rows);
 /* Finds them in the rows with these numbers, ascending: in each place those that are no missing fields; a deviation of 0 is 1, as where all are equal. Names are those of the whole file, in order. */
 bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figures, Error *error);
 void rows_set_figures(Rows *rows, const Figures *figures); /* borrowed; read when rows are */
-bool rows_know(const Rows *rows, const Figures *figures,
-               Error *error);         /* whether all that stands in the file has a name among them, as far as that is known */
+bool rows_know(Rows *rows,
+               Error *error);         /* whether the labels in the file are among the names, as far as looking takes less than a second */
 int64_t rows_width(const Rows *rows); /* numbers of a row, as the file has it */
 static inline bool figures_found(const Figures *figures) {
     return figures->n > 0 || figures->classes;

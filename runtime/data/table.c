@@ -263,19 +263,69 @@ static const char *classes_of(const Table *table) {
     return table->figures && table->figures->classes ? table->figures->classes : table->file->classes;
 }
 
+/* "column 2", and with the name that the first line gives it "column 2 'kind'": of a mistake, for which the file is opened once more. */
+static void put_column(const Table *table, int64_t column, Text *text) {
+    Error ignored;
+    Record record;
+    Field field;
+    const char *at = NULL;
+    text_printf(text, "column %lld", (long long)column);
+    Stream *stream = table->headed ? stream_open(table->path, &ignored) : NULL;
+    bool there = stream && stream_record(stream, table->separator, &record, &ignored);
+    while (there && csv_is_empty(&record, table->separator))
+        there = stream_record(stream, table->separator, &record, &ignored);
+    for (int64_t i = 0; there && i <= column; i++)
+        there = csv_field(&record, table->separator, &at, &field);
+    if (there) text_printf(text, " '%.*s'", shown(&field), field.text);
+    stream_close(stream);
+}
+
+/* What is wrong with a field: `words` of it, then its column in brackets, then `more`. */
+static bool fail_field(const Table *table, const Record *record, const Field *field, int64_t column, const char *words, const char *more,
+                       Error *error) {
+    Text text = {0};
+    text_printf(&text, "'%.*s' is %s (", shown(field), field->text, words);
+    put_column(table, column, &text);
+    text_printf(&text, ")%s", more);
+    fail_at(table, record, field->text, error, text.at);
+    text_finish(&text);
+    return false;
+}
+
+static bool fail_missing(const Table *table, const Record *record, const Field *field, int64_t column, const char *words, Error *error) {
+    Text text = {0};
+    put_column(table, column, &text);
+    text_printf(&text, " %s", words);
+    fail_at(table, record, field->begin, error, text.at);
+    text_finish(&text);
+    return false;
+}
+
+static bool fail_class(const Table *table, const Record *record, const Field *field, int64_t column, const char *classes, Error *error) {
+    enum { NAMED = 8 };
+    Text names = {0};
+    int n = 0;
+    for (const char *at = classes; *at && n < NAMED; n++) {
+        const int length = (int)strcspn(at, "\n");
+        text_printf(&names, "%s %.*s", n ? "," : ", which are", length, at);
+        at += length + (at[length] == '\n');
+    }
+    text_printf(&names, "%s", n == NAMED ? ", .." : "");
+    fail_field(table, record, field, column, "none of the classes", names.at, error);
+    text_finish(&names);
+    return false;
+}
+
 static bool parse_number(const Table *table, const Record *record, const Field *field, int64_t column, double *value, Error *error) {
     const RowFile *file = table->file;
-    static const char left_out[] = ": `missing = drop` leaves its row out";
-    char text[160];
     const bool missing = file->missing == MISSING_ERROR ? field->n == 0 && !field->broken : is_missing(field);
     if (missing && file->missing >= MISSING_MEAN) {
         *value = file->missing == MISSING_FILL ? file->fill : (double)NAN;
         return true;
     }
-    if (missing) {
-        snprintf(text, sizeof text, "column %lld is empty%s", (long long)column, file->missing == MISSING_ERROR ? left_out : "");
-        return fail_at(table, record, field->begin, error, text);
-    }
+    if (missing)
+        return fail_missing(table, record, field, column,
+                            file->missing == MISSING_ERROR ? "is empty: `missing = drop` leaves its row out" : "is empty", error);
     const char *classes = classes_of(table);
     if (file->find_classes && !classes) { /* any name will do */
         *value = 0;
@@ -283,15 +333,11 @@ static bool parse_number(const Table *table, const Record *record, const Field *
     }
     if (classes) {
         *value = label_of(field, classes);
-        if (*value >= 0) return true;
-        snprintf(text, sizeof text, "'%.*s' is none of the classes (column %lld)", shown(field), field->text, (long long)column);
-        return fail_at(table, record, field->text, error, text);
+        return *value >= 0 || fail_class(table, record, field, column, classes, error);
     }
-    if (csv_number(field, value)) return true;
-    snprintf(text, sizeof text, "'%.*s' is %s (column %lld)%s", shown(field), field->text,
-             field->broken ? "a field in quotes with more behind it" : "no number", (long long)column,
-             !field->broken && is_missing(field) ? left_out : "");
-    return fail_at(table, record, field->text, error, text);
+    return csv_number(field, value) ||
+           fail_field(table, record, field, column, field->broken ? "a field in quotes with more behind it" : "no number",
+                      !field->broken && is_missing(field) ? ": `missing = drop` leaves its row out" : "", error);
 }
 
 /* A field's text, in which two quotes may stand for one, as it is. */
@@ -309,10 +355,7 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
     int32_t *used = to, *ids = used + 1;
     char why[160];
     size_t bad = 0, n = 0;
-    if (is_missing(field)) {
-        snprintf(why, sizeof why, "column %lld has no text", (long long)table->first_column);
-        return fail_at(table, record, field->begin, error, why);
-    }
+    if (is_missing(field)) return fail_missing(table, record, field, table->first_column, "has no text", error);
     char *plain = malloc(field->n + 1);
     if (!plain) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
     const bool quoted = field->text > field->begin && field->text[-1] == '"';
@@ -356,7 +399,11 @@ static bool parse(const Table *table, const Record *record, const char **at, voi
             if (table->tokens) return parse_text(table, record, &field, to, error);
             if (!parse_number(table, record, &field, column, value, error)) return false;
         }
-        if (!any && !rows_value_fits(table->file, *value, why, sizeof why)) return fail_at(table, record, field.text, error, why);
+        if (any || rows_value_fits(table->file, *value, why, sizeof why)) continue;
+        if (!classes_of(table)) return fail_at(table, record, field.text, error, why);
+        char words[sizeof why + 16];
+        snprintf(words, sizeof words, "class %s", why);
+        return fail_field(table, record, &field, column, words, "", error);
     }
     return true;
 }
@@ -524,15 +571,30 @@ static bool count_record(const Table *table, const Record *record, int64_t row, 
     return parsed || !used;
 }
 
+static const double look_s = 0.7; /* at rows before training */
+
 bool table_count(Table *table, Stream *stream, Error *error) {
     enum { FEW_BYTES = 1 << 26, SHARE = 16 };
-    static const double BUDGET_S = 0.7;
     const int64_t share = limits_memory("") / SHARE;
-    Counting counting = {now_seconds() + BUDGET_S, 0};
+    Counting counting = {now_seconds() + look_s, 0};
     Pass pass = {.fn = count_record, .context = &counting, .shared = true, .before = begin_counting};
     table->early_bytes = share > FEW_BYTES ? share : FEW_BYTES;
     table->early_over = table->file->find_classes; /* what a name stands for is not known yet */
     return each_record(table, stream, &pass, &table->count, error);
+}
+
+static bool know_record(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error) {
+    const Counting *counting = context;
+    const char *at = NULL;
+    if (counting->until == 0) return error->code = 0, false; /* no further */
+    return !is_used(table, row) || parse(table, record, &at, worker->parsed, error);
+}
+
+bool table_know(Table *table, Stream *stream, Error *error) {
+    Counting counting = {now_seconds() + look_s, 0};
+    Pass pass = {.fn = know_record, .context = &counting, .before = begin_counting};
+    int64_t rows;
+    return each_record(table, stream, &pass, &rows, error) || error->code == 0;
 }
 
 typedef struct Wanted {

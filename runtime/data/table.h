@@ -27,6 +27,8 @@ char *table_find_classes(Table *table, Stream *stream, Error *error);
 /* Goes through the file once: counts its rows and sees that each is as wide as the first; as far as that goes in a second or less, also that those that are used hold what the
  * input takes, so that a wrong file is said before training. Those are kept, where they take little of the memory. */
 bool table_count(Table *table, Stream *stream, Error *error);
+/* Whether the labels of the rows that are used are among the names of classes, as far as that goes in the same time. */
+bool table_know(Table *table, Stream *stream, Error *error);
 /* The rows with these numbers, ascending and distinct, where table_count has kept all of them, else NULL; the caller's to free. They are kept no longer, either way. */
 unsigned char *table_take_early(Table *table, const int64_t *row, int64_t n);
 /* Takes row number i of those that are asked for, as the file or the parser has it. */

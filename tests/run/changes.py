@@ -144,7 +144,30 @@ eval { data = npy(x = npy("e.npy", standardize = true)); }
         self.assertEqual(metadata(self.read("w.safetensors"))["pcc.classes.k"], 'a "big" owl\ncat\ndog\neel')
         self.assertFails(self.local(plan, 2, "--predict", self.path("y.npy")), 2, "input k is read with classes of the rows of training, and there are none: --load")
         self.write("e.csv", "kind\neel\nyak\n")
-        self.assertFails(self.local(plan, 2, "--load", self.path("w.safetensors"), "--predict", self.path("y.npy")), 3, r"e\.csv:3:1: 'yak' is none of the classes \(column 0\)")
+        self.assertFails(self.local(plan, 2, "--load", self.path("w.safetensors"), "--predict", self.path("y.npy")), 3, r"e\.csv:3:1: 'yak' is none of the classes \(column 0 'kind'\), which are a \"big\" owl, cat, dog, eel\n$")
+        # So with training that goes on, and the file is looked at before its first step.
+        for eval_data in 'data = csv("e.csv", classes = found)', 'data = csv("e.csv")':
+            self.write("e.csv", "kind\neel\ndog\n")
+            self.write("k.csv", "kind\n" + "".join(name + "\n" for name in ("dog", "eel", "dog", "eel")))
+            plan = self.compile(self.write("net.dsl", re.sub(r'data = csv\("e.csv"[^)]*\)', eval_data, body % ("found", "found"))), "net.plan")
+            result = self.ok(self.local(plan, 1, "--load", self.path("w.safetensors")))
+            self.assertEqual(result.err.splitlines()[0], 'prun: note: train: input k: classes 0 a "big" owl, 1 cat, 2 dog, 3 eel')
+            self.assertIn("eval: loss is 2.5 (2 rows)", result.out)
+            self.write("k.csv", "kind\ndog\neel\nemu\neel\n")
+            result = self.local(plan, 1, "--load", self.path("w.safetensors"))
+            self.assertFails(result, 3, r"k\.csv:4:1: 'emu' is none of the classes \(column 0 'kind'\), which are a \"big\" owl, cat, dog, eel\n$")
+            self.assertNotIn("epoch", result.out)
+            # Of a file of the eval's own the names are those of training.
+            self.write("e.csv", "kind\neel\ncat\n")
+            self.write("k.csv", "kind\ndog\neel\neel\ndog\n")
+            result = self.local(plan, 1)
+            self.assertFails(result, 3, r"e\.csv:3:1: 'cat' is none of the classes \(column 0 'kind'\), which are dog, eel\n$")
+            self.assertNotIn("epoch", result.out)
+        self.write("net.dsl", """net n(batch = 2) { input x : f64[batch, 2]; input k : i32[batch]; param w : f64[2, 2] = ones; loss cross_entropy(matmul(x, w), k); }
+            train { data = files(x = npy("x.npy"), k = csv("k.csv", classes = found)); optimizer = sgd(lr = 0.1); }""")
+        self.write("x.npy", npy([1.0] * 6, (3, 2), "d"))
+        self.write("k.csv", "kind\nant\nbee\ncat\n")
+        self.assertFails(self.local(self.compile("net.dsl", "net.plan"), 1), 3, r"k\.csv:4:1: 'cat' is class 2, and it must be in 0 \.\. 1 \(column 0 'kind'\)\n$")
         self.write("net.dsl", body % ('["cat"]', "found"))
         self.assertRegex(harness.run([harness.pcc, "net.dsl"], cwd=self.folder).err, "the classes of input k of the eval are those that training finds, and train's data does not say classes = found")
 

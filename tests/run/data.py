@@ -240,7 +240,7 @@ class Data(Case):
         self.assertEqual(len(set(found)), 1)
         self.assertAlmostEqual(float(found[0].splitlines()[0].split()[-1]), sum((r / 7 - r % 5 - r % 3) ** 2 for r in range(4)) / 4, delta=0.02)
         self.write("e.tsv", self.read("t.tsv").replace(b"\t4\t2\n", b"\t4\ttwo\n", 1))
-        self.assertFails(self.local(plan, 2), 3, r"^prun: input z: \S*e\.tsv:16:\d+: 'two' is no number \(column 3\)\n$")
+        self.assertFails(self.local(plan, 2), 3, r"^prun: input z: \S*e\.tsv:16:\d+: 'two' is no number \(column 3 'label'\)\n$")
 
     REVIEWS = 'label,review\n' + "pos,the cat\nneg,\"a \"\"cat\"\", the\"\npos,\nneg,the the cat a\nNA,cat\npos,a\n"
 
@@ -263,9 +263,9 @@ class Data(Case):
                 self.assertEqual(re.findall("prun: note: train: .*", result.err), ["prun: note: train: r.csv: 2 of 6 rows are left out: a field is missing"])
 
     def test_a_text_that_is_missing_or_broken_and_a_label_without_a_name_are_said(self):
-        for old, new, settings, label, words in (("", "", "", "classes = [\"neg\", \"pos\"]", r"r\.csv:4:5: column 1 has no text"),
-                                                 ("NA,cat", "pos,cat", "missing = drop,", "missing = drop", r"r\.csv:2:1: 'pos' is no number \(column 0\)"),
-                                                 ("", "", "missing = drop,", 'missing = drop, classes = ["pos"]', r"r\.csv:3:1: 'neg' is none of the classes \(column 0\)"),
+        for old, new, settings, label, words in (("", "", "", "classes = [\"neg\", \"pos\"]", r"r\.csv:4:5: column 1 'review' has no text"),
+                                                 ("NA,cat", "pos,cat", "missing = drop,", "missing = drop", r"r\.csv:2:1: 'pos' is no number \(column 0 'label'\)"),
+                                                 ("", "", "missing = drop,", 'missing = drop, classes = ["pos"]', r"r\.csv:3:1: 'neg' is none of the classes \(column 0 'label'\), which are pos"),
                                                  ("", "", "missing = drop,", 'missing = 1, classes = ["neg", "pos"]', "r.csv has 6 rows, and r.csv of input t has 4: one leaves rows out, `missing = drop` must be said of both"),
                                                  ("", "", "missing = drop,", 'missing = drop, classes = ["neg", "pos"]', r"r\.csv:2:5: token 2 is 5, and it must be in 0 \.\. 4")):
             self.write("r.csv", self.REVIEWS.replace(old, new, 1))

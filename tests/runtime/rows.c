@@ -247,9 +247,9 @@ Test(rows, csv_is_read_by_rfc_4180) {
     CSV("5\" disk,b\n1,2\n", 1, NULL);
     CSV("a,b\n1,2\n\n3,\"4", 0, "d.csv:4:3: a quote is opened and not closed");
     CSV("a,b\n\"1\n\",\" \"\"2\n3,4", 0, "d.csv:3:3: a quote is opened and not closed");
-    CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is a field in quotes with more behind it (column 1)");
-    CSV("a,b\n1,\n", 0, "d.csv:2:3: column 1 is empty: `missing = drop` leaves its row out");
-    CSV("a,b\n1,NA\n", 0, "d.csv:2:3: 'NA' is no number (column 1): `missing = drop` leaves its row out");
+    CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is a field in quotes with more behind it (column 1 'b')");
+    CSV("a,b\n1,\n", 0, "d.csv:2:3: column 1 'b' is empty: `missing = drop` leaves its row out");
+    CSV("a,b\n1,NA\n", 0, "d.csv:2:3: 'NA' is no number (column 1 'b'): `missing = drop` leaves its row out");
     CSV("a,b\n1,nan\n", 1, NULL);
     CSV("\"a\nb\",\"c\nd\"\n1,2\n3,x\n", 0, "d.csv:5:3: 'x' is no number");
 }
@@ -576,7 +576,7 @@ Test(rows, what_is_wrong_with_a_file_is_said) {
                      .dtype = F32};
     must_fail(&file, "d.csv:1:1: 2 columns, and the input takes 3 from column 0 on");
     file.row.dim[0] = 2;
-    must_fail(&file, "d.csv:2:3: 'x' is no number (column 1)");
+    must_fail(&file, "d.csv:2:3: 'x' is no number (column 1");
 }
 
 Test(rows, damaged_gzip_is_found_in_the_first_pass) {
