@@ -267,6 +267,7 @@ bool lex_begins_stage(const Parse *parse, const Loc *loc);
 /* Whether paths follow the `for` or `except` at hand, of a setting that has one value for some parameters. */
 bool lex_begins_paths(const Parse *parse);
 bool lex_begins_write(const Parse *parse); /* whether the '<' at hand, before a '-', stands behind the first name of a statement */
+char *lex_string(Parse *parse, const Loc *loc, const char *text, int n); /* between the quotes: what it stands for */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);

@@ -31,8 +31,8 @@ static bool eval_column(Lower *lower, const Expr *value, DataFile *file) {
 /* separator = ";", or "\t": one character that stands in no number and in no quote. */
 static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
     const char *text = value->kind == EXPR_STRING ? value->text : "";
-    file->separator = strcmp(text, "\\t") == 0 ? '\t' : text[0];
-    bool one = file->separator == '\t' || (strlen(text) == 1 && text[0] > ' ' && text[0] <= '~');
+    file->separator = text[0];
+    bool one = strlen(text) == 1 && (text[0] == '\t' || (text[0] > ' ' && text[0] <= '~'));
     if (one && !strchr("\"+-.", file->separator) && !(text[0] >= '0' && text[0] <= '9') &&
         !((text[0] | 32) >= 'a' && (text[0] | 32) <= 'z'))
         return true;

@@ -231,6 +231,42 @@ void lex_bad_path(Parse *parse, const Loc *loc, int n) {
     diag_error(parse->diags, here(parse, *loc), "a path of %d bytes; a path has at most %d", n, (int)MAX_PATH_BYTES);
 }
 
+/* The character that n bytes behind a backslash stand for, and how many of them do; 0: none. */
+static char escaped(const char *text, int n, int *used) {
+    static const char letters[] = "nt\"\\", meant[] = "\n\t\"\\";
+    const char *letter = strchr(letters, text[0]);
+    *used = 1;
+    if (letter && text[0]) return meant[letter - letters];
+    if (text[0] != 'x' || n < 3 || !strchr("01234567", text[1]) || !isxdigit((unsigned char)text[2])) return 0;
+    *used = 3;
+    return (char)strtol((char[]){text[1], text[2], 0}, NULL, 16);
+}
+
+char *lex_string(Parse *parse, const Loc *loc, const char *text, int n) {
+    char *string = arena_copy(parse->arena, text, (size_t)n), *end = string;
+    for (int i = 0, used; i < n; i++) {
+        *end = text[i];
+        if (text[i] == '\\') {
+            *end = escaped(text + i + 1, n - i - 1, &used);
+            if (!*end) {
+                int bytes = 1;
+                while (i + 1 + bytes < n && ((unsigned char)text[i + 1 + bytes] & 0xc0) == 0x80)
+                    bytes++;
+                Loc at = *loc;
+                at.begin += 1 + i, at.column += 1 + i, at.end = at.begin + 1 + bytes;
+                diag_error(parse->diags, here(parse, at), "'%.*s' stands for no character in a text", 1 + bytes, text + i);
+                diag_hint(parse->diags,
+                          "\\n is a new line, \\t a tab, \\\" a quote, \\\\ a backslash, \\x01 to \\x7f a character by its number");
+                break;
+            }
+            i += used;
+        }
+        end++;
+    }
+    *end = '\0';
+    return string;
+}
+
 void lex_bad_string(Parse *parse, const Loc *loc) {
     Loc opener = *loc;
     opener.end = opener.begin + 1;

@@ -283,6 +283,11 @@ class Data(Case):
 
     def test_texts_are_bytes_or_characters_of_an_alphabet(self):
         self.write("r.csv", "t,n\nab,1\n\"a'\u00e9b\",2\n")
+        self.write("e.csv", 't,n\n"b\\ \n\t""",1\nx,2\n')
+        self.write("net.dsl", r"""net n(batch = 2) { input t : i32[batch, 6]; param w : f32[1] = ones; y = cast(t, to = f32) * 1; loss mean(w) + 0 * mean(y); }
+            train { data = csv(t = csv("\x65.csv", column = 0, tokens = characters("x\n\t\"\\\x62 "))); optimizer = sgd(lr = 1); steps = 1; } eval { every = never; predict = y; data = csv(t = csv("e.csv", column = 0, tokens = characters("x\n\t\"\\\x62 "))); }""")
+        self.ok(self.local(self.compile("net.dsl", "net.plan"), 1, "--predict", self.path("y.npy")))
+        self.assertEqual(struct.unpack("<12f", self.read("y.npy")[128:]), (5, 4, 6, 1, 2, 3, 0, 7, 7, 7, 7, 7))
         for tokens, padding, rows in (("bytes", 0, [list(b"ab"), list("a'\u00e9b".encode())[:4]]), ('characters("ab\u00e9\'c")', 5, [[0, 1], [0, 3, 2, 1]])):
             self.write("net.dsl", """net n(batch = 2) { input t : i32[batch, 4]; input s : f32[batch, 4]; param w : f32[1] = ones; y = cast(t, to = f32) * 2 + s; loss mean(w) + 0 * mean(y); }
                 train { data = DATA; optimizer = sgd(lr = 1); }
