@@ -116,10 +116,13 @@ static void place_views(const Allocator *a) {
     }
 }
 
-/* New states into the storage of the old ones, where those are dead by then. */
+/* New states into the storage of the old ones, where those are dead by then. A value that several states take lies in none of them: each has a copy. */
 static void place_states(Allocator *a) {
     Build *b = a->b;
     const Graph *g = &b->spmd.graph;
+    int *nwrites = arena_alloc(b->arena, sizeof *nwrites * (size_t)(g->values.n + 1)); /* per value the states that take it */
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_write) nwrites[g->nodes.at[n].in[0]]++;
     int *last_read = arena_alloc(b->arena, sizeof *last_read * (size_t)(g->states.n + 1)); /* last step that reads the old version */
     for (int s = 0; s < g->states.n; s++)
         last_read[s] = -1;
@@ -133,7 +136,7 @@ static void place_states(Allocator *a) {
         int value = write->in[0];
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
-        if (a->def[value] < 0 || node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
+        if (a->def[value] < 0 || nwrites[value] > 1 || node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
         const int operand = overwritten(g, maker, v->index);
         bool over = operand >= 0;
         if (over) {

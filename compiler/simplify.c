@@ -268,11 +268,13 @@ static void copy_reported(Graph *g) {
     }
 }
 
-/* A state that takes the value of another one as it was before the step: a copy, since that one may be overwritten first. */
+/* A state that takes the value of another one as it was before the step, or a view of it: a copy, since that one may be overwritten first. */
 static void copy_written(Graph *g) {
     for (int k = 0; k < g->reports.n; k++) {
         Report *report = &g->reports.at[k];
         const Node *from = graph_producer(g, report->value);
+        while (op_table[from->op].view)
+            from = graph_producer(g, from->in[0]);
         if (!report->writes || !node_is_leaf(from)) continue;
         Attr to[MAX_ATTRS] = {0};
         to[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[g->values.at[report->value].type.dtype]};

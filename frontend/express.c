@@ -701,7 +701,7 @@ bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) 
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
     if (op_table[node->op].expand && !op_table[node->op].as_one) {
         diag_error(lower->diags, span, "%s is made of several operators and cannot be sharded as one", op_table[node->op].name);
-        diag_hint(lower->diags, "write them out and shard one: d = y - label shard ((8, 1), (8, 1)); loss mean(d * d);");
+        diag_hint(lower->diags, "it is split as its operand is: shard what computes that, y = matmul(x, w) shard ((8, 1), (1, 1));");
         return false;
     }
     return (node->hint = hint_given(lower, given, 0, "operator")) != NULL;

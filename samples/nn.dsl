@@ -236,7 +236,8 @@ cell group_norm(x, groups, eps = 1e-5) {
 # Cross-correlation over planes: PyTorch's nn.Conv2d, weight [out, channels / groups, height, width] as in its files. kernel_size, stride, padding and dilation are of
 # height and width alike; for two numbers there is the operator, conv2d(x, weight, stride = [1, 2]). x: [n, c, h, w] -> [n, out, h', w']. A strategy is that of the
 # operator: ((8, 1, 1, 1), (1, 1, 1, 1)) splits the batch, ((1, 1, 1, 1), (8, 1, 1, 1)) splits out, ((1, 8, 1, 1), (1, 8, 1, 1)) the sum over c.
-cell conv2d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, with_bias = true, std = 1 / sqrt(size(x, 1) / groups * kernel_size * kernel_size)) {
+cell conv2d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, with_bias = true, std = 1 / sqrt(1.0 * size(x, 1) / groups * kernel_size * kernel_size)) {
+    require groups > 0 and size(x, 1) % groups == 0 and out % groups == 0 "the channels of x and of the result are divided among the groups evenly";
     param weight : f32[out, size(x, 1) / groups, kernel_size, kernel_size] = normal(std);
     y = conv2d(x, weight, stride = stride, padding = padding, dilation = dilation, groups = groups) shard;
     if with_bias {
@@ -247,7 +248,9 @@ cell conv2d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups =
 }
 
 # The same over rows: PyTorch's nn.Conv1d, weight [out, channels / groups, width]. x: [n, c, w] -> [n, out, w']
-cell conv1d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, with_bias = true, std = 1 / sqrt(size(x, 1) / groups * kernel_size)) {
+cell conv1d(x, out, kernel_size, stride = 1, padding = 0, dilation = 1, groups = 1, with_bias = true, std = 1 / sqrt(1.0 * size(x, 1) / groups * kernel_size)) {
+    require ndim(x) == 3 "x is [n, c, w]";
+    require groups > 0 and size(x, 1) % groups == 0 and out % groups == 0 "the channels of x and of the result are divided among the groups evenly";
     param weight : f32[out, size(x, 1) / groups, kernel_size] = normal(std);
     rows  = reshape(x, shape = [size(x, 0), size(x, 1), 1, size(x, 2)]);
     taps  = reshape(weight, shape = [out, size(x, 1) / groups, 1, kernel_size]);

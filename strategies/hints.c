@@ -319,8 +319,9 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
         return false;
     }
     if (hint->nin != node->nin) {
-        diag_error(diags, hint->span, "%s takes %d operand%s (%s), the strategy has %d tuple%s", op->name, node->nin,
-                   node->nin == 1 ? "" : "s", op->ins, hint->nin, hint->nin == 1 ? "" : "s");
+        const bool user = op->op_class == OP_CLASS_USER; /* what a pad or an upsample became has other names for its operands */
+        diag_error(diags, hint->span, "%s takes %d operand%s%s%s%s, the strategy has %d tuple%s", check.what, node->nin,
+                   node->nin == 1 ? "" : "s", user ? " (" : "", user ? op->ins : "", user ? ")" : "", hint->nin, hint->nin == 1 ? "" : "s");
         int64_t none[MAX_FACTORS] = {0};
         hint_nearest(&check, node, none);
         return false;
@@ -339,10 +340,10 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
     }
     if (over || used > graph->nranks || graph->nranks % used != 0) {
         if (over || used > graph->nranks)
-            diag_error(diags, hint->span, "%s: the strategy needs %s%" PRId64 " ranks, there %s %d", op->name, over ? "more than " : "",
+            diag_error(diags, hint->span, "%s: the strategy needs %s%" PRId64 " ranks, there %s %d", check.what, over ? "more than " : "",
                        over ? (int64_t)INT32_MAX : used, graph->nranks == 1 ? "is" : "are", graph->nranks);
         else
-            diag_error(diags, hint->span, "%s: the strategy needs %" PRId64 " ranks, which does not divide %d", op->name, used,
+            diag_error(diags, hint->span, "%s: the strategy needs %" PRId64 " ranks, which does not divide %d", check.what, used,
                        graph->nranks);
         hint_nearest(&check, node, wanted);
         return false;

@@ -114,6 +114,17 @@ class Planes(Case):
                 with self.subTest(op=case["op"], attrs=case["attrs"], hint=hint):
                     self.operator(case, hint, ranks)
 
+    def test_groups_that_do_not_divide_the_channels_are_said_to(self):
+        with open(self.sample("nn.dsl")) as file:
+            self.write("nn.dsl", file.read())
+        for call, words in (("conv2d(x, 6, 3, groups = 3)", "groups is 3, out is 6"), ("conv2d(x, 6, 3, groups = 4)", "groups is 4, out is 6"),
+                            ("conv1d(x[:, :, 0], 6, 3, groups = 3)", "groups is 3, out is 6"), ("conv1d(x, 6, 3)", "x is [n, c, w]")):
+            self.write("net.dsl", """import "nn.dsl"; net n(batch = 2) { input x : f32[batch, 4, 9, 9]; loss sum(%s); }
+                train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }""" % call)
+            failed = run([harness.pcc, self.path("net.dsl"), "-o", self.path("net.plan"), "--ranks", 1])
+            self.assertEqual(failed.code, 1, str(failed))
+            self.assertRegex(failed.err, r"(?s)error: (the channels of x and of the result are divided among the groups evenly|x is \[n, c, w\]).*%s" % re.escape(words))
+
     def test_batch_norm_is_pytorchs(self):
         self.assertGreaterEqual(len(self.torch["norms"]), len(cases.NORMS))
         for case in self.torch["norms"]:

@@ -187,6 +187,25 @@ class States(Case):
             self.assertEqual((saved["a"], saved["b"]), ((1.0,) * 3, (0.0,) * 3))
             self.assertNotEqual(saved["old"], saved["w"])
 
+    def test_several_states_take_one_value(self):
+        """Also one that is another state's, or an input's; in mode manual, where states and what is computed have a dimension more, as elsewhere."""
+        net = """net n(batch = 4) { input x : f32[batch]; param w : f32[4] = [4, 3, 2, 1]; state a : f32[4] = zeros; state b : f32[4] = ones; state c : f32[2, 2] = zeros;
+            state d : f32[4] = zeros; state e : f32[4] = zeros; %s loss mean(w * x); } train { data = per_rank(x = [[5, 5, 5, 5]]); optimizer = sgd(lr = 0); epochs = 1; steps = 2; }
+            parallel { mode = manual; }"""
+        w = (4.0, 3.0, 2.0, 1.0)
+        for write, expected in (("a <- w; b <- w; c <- reshape(w, shape = [2, 2]);", {"a": w, "b": w, "c": w}),
+                                ("a <- 2 * w; b <- 2 * w; d <- w + w;", {"a": (8.0, 6.0, 4.0, 2.0), "b": (8.0, 6.0, 4.0, 2.0), "d": (8.0, 6.0, 4.0, 2.0)}),
+                                ("a <- x; b <- x; d <- b; e <- a + b;", {"a": (5.0,) * 4, "b": (5.0,) * 4, "d": (5.0,) * 4, "e": (10.0,) * 4})):
+            manual = net % write
+            sharded = manual.replace("manual", "semi_auto").replace("per_rank(x = [[5, 5, 5, 5]])", 'npy(x = "x.npy")')
+            self.write("x.npy", npy([5] * 8, [8], "f"))
+            for text, ranks, level in (manual, 1, "-O2"), (manual, 1, "-O0"), (sharded, 1, "-O2"), (sharded, 2, "-O2"), (sharded, 2, "-O0"):
+                with self.subTest(write=write, text=text, ranks=ranks, level=level):
+                    self.write("net.dsl", text)
+                    self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks, level), ranks, "--save", "w.safetensors"))
+                    saved = self.saved("w.safetensors")
+                    self.assertEqual({name: saved[name] for name in expected}, expected)
+
     def drop(self, ranks, shard="", more="", *options):
         self.write("drop.dsl", DROPOUT % (shard, more))
         return self.ok(self.local(self.compile("drop.dsl", "drop.plan", "--ranks", ranks), ranks, *options))
