@@ -221,8 +221,13 @@ bool eval_split(Lower *lower, const Expr *value) {
         }
         if (split.nshares == MAX_SHARES)
             return diag_error(lower->diags, lower_span(lower, item->loc), "a split has at most %d shares", MAX_SHARES), false;
-        if (!real_eval(lower, item, "a share", 1e-9, 1 - 1e-9, &split.share[split.nshares])) return false;
-        sum += split.share[split.nshares++];
+        Number share;
+        if (!number_eval(lower, item, &share)) return false;
+        if (!(share.f > 0 && share.f < 1))
+            return diag_error(lower->diags, lower_span(lower, item->loc), "a share is above 0 and below 1, not %s",
+                              number_text(lower->arena, share)),
+                   false;
+        sum += split.share[split.nshares++] = share.f;
     }
     split.test = test > 0;
     if (split.test && split.nshares == 0) {

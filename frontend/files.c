@@ -44,8 +44,9 @@ static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
 static bool eval_missing(Lower *lower, const Expr *value, DataFile *file) {
     if (value->kind == EXPR_NAME && !is_number(lower, value)) {
         const int missing = choice(lower, "missing", value, missing_name, MISSING_FILL);
-        if (missing >= 0) file->missing = (Missing)missing;
-        return missing >= 0;
+        if (missing < 0) return diag_hint(lower->diags, "or a number that stands for it: missing = 0.0"), false;
+        file->missing = (Missing)missing;
+        return true;
     }
     file->missing = MISSING_FILL;
     return real_eval(lower, value, "missing", -1e300, 1e300, &file->fill);

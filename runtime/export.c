@@ -93,7 +93,7 @@ static bool export_one(const RunOptions *options, const Plan *plan, const char *
     if (ok) figures_keep(&to, arena, &from);
     ok = ok && write_file(&from, tensors, &to, options->export, error);
     checkpoint_close(&from);
-    if (ok) printf("%s: %d tensors of %s\n", options->export, to.tensors.n, path);
+    if (ok) printf("%s: %d tensor%s of %s\n", options->export, to.tensors.n, to.tensors.n == 1 ? "" : "s", path);
     return ok;
 }
 

@@ -67,6 +67,8 @@ typedef struct RunOptions {
 int launched_processes(void);
 /* The same of srun; *alone: no srun has started this prun, in a job of Slurm. */
 int slurm_processes(bool *alone);
+/* What RANK and WORLD_SIZE, where both are set, lack to bring ranks together: "MASTER_ADDR and MASTER_PORT", one of them, or NULL. */
+const char *launch_lacks(void);
 /* A launcher's ranks, or else --ranks (or one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were given
  * different things. */
 Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error);

@@ -34,6 +34,12 @@ int slurm_processes(bool *alone) {
     return meeting_slurm(alone);
 }
 
+const char *launch_lacks(void) {
+    const bool address = getenv("MASTER_ADDR") != NULL, port = getenv("MASTER_PORT") != NULL;
+    if (!getenv("RANK") || !getenv("WORLD_SIZE") || (address && port)) return NULL;
+    return address ? "MASTER_PORT" : port ? "MASTER_ADDR" : "MASTER_ADDR and MASTER_PORT";
+}
+
 /* Of ranks that others have started: as many as the plan is for. The first one of a node says that they are not, before the others end. */
 static bool meets_plan(const RunOptions *options, const Meeting *meeting, Error *error) {
     char started[80];

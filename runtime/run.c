@@ -88,6 +88,12 @@ static bool check_ranks(const Run *run, Error *error) {
     else if (run->comm->nprocesses > 1)
         snprintf(started, sizeof started, ", %d were started", has);
     const char *s = needs == 1 ? "" : "s";
+    const char *lacks = launch_lacks();
+    if (has == 1 && run->options->nranks == 0 && lacks)
+        return error_set(
+            error, EXIT_REJECTED,
+            "this plan is for %d ranks, which RANK and WORLD_SIZE do not bring together without %s: set that too, or run `prun --nproc %d %s`",
+            needs, lacks, needs, path);
     bool alone;
     slurm_processes(&alone);
     if (alone && has == 1 && run->options->nranks == 0)

@@ -104,6 +104,17 @@ static void jpeg_warns(j_common_ptr jpeg, int level) {
     if (level < 0) jpeg_fails(jpeg);
 }
 
+/* A row of cyan, magenta, yellow and black, as Pillow converts it: black covers what the others leave of a colour. Adobe's files hold what is left instead of ink. */
+static void convert_inks(const unsigned char *inks, bool inverted, unsigned char *row, int64_t width) {
+    for (int64_t x = 0; x < width; x++) {
+        const int ink = inverted ? 255 : 0, paper = 255 - (inks[4 * x + 3] ^ ink);
+        for (int c = 0; c < PIXEL_CHANNELS; c++) {
+            const int product = (inks[4 * x + c] ^ ink) * paper + 128;
+            row[PIXEL_CHANNELS * x + c] = (unsigned char)(paper - (((product >> 8) + product) >> 8));
+        }
+    }
+}
+
 static bool decode_jpeg(Decoding *decoding) {
     struct jpeg_decompress_struct jpeg;
     JpegFailure failure = {.decoding = decoding};
@@ -117,12 +128,15 @@ static bool decode_jpeg(Decoding *decoding) {
         jpeg_create_decompress(&jpeg);
         jpeg_mem_src(&jpeg, decoding->bytes, decoding->n);
         jpeg_read_header(&jpeg, TRUE);
-        jpeg.out_color_space = JCS_RGB;
+        const bool inks = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
+        jpeg.out_color_space = inks ? JCS_CMYK : JCS_RGB;
         ok = takes_size(decoding, jpeg.image_height, jpeg.image_width);
         if (ok) jpeg_start_decompress(&jpeg);
+        JSAMPARRAY four = ok && inks ? jpeg.mem->alloc_sarray((j_common_ptr)&jpeg, JPOOL_IMAGE, 4 * jpeg.output_width, 1) : NULL;
         while (ok && jpeg.output_scanline < jpeg.output_height) {
             JSAMPROW row = row_of(decoding, jpeg.output_scanline);
-            jpeg_read_scanlines(&jpeg, &row, 1);
+            jpeg_read_scanlines(&jpeg, four ? four : &row, 1);
+            if (four) convert_inks(four[0], jpeg.saw_Adobe_marker, row, jpeg.output_width);
         }
         if (ok) jpeg_finish_decompress(&jpeg);
     } else {

@@ -205,6 +205,7 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
                  settings->last == LAST_DROP);
     sampler_even(&data->sampler, settings->uneven);
     int64_t batches = sampler_batches(&data->sampler);
+    if (settings->optimizer != OPTIMIZER_NONE && settings->epochs == 0) return true; /* no training, which takes no batch of them */
     if (data->sampler.places == 0)
         return error_set(error, EXIT_ENVIRONMENT, "%s has %lld row%s, and %lld shares of a batch: `uneven = drop;` leaves none of them",
                          graph->inputs.at[first].file.path, (long long)rows, rows == 1 ? "" : "s", (long long)data->sampler.world);

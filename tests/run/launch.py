@@ -70,6 +70,9 @@ class Launch(Case):
 
     def test_without_the_whole_environment_there_is_one_rank(self):
         self.ok(run([harness.prun, self.plan(1)], env={"RANK": "1", "WORLD_SIZE": "4"}))
+        for there, missing in ({}, "MASTER_ADDR and MASTER_PORT"), ({"MASTER_ADDR": "localhost"}, "MASTER_PORT"):
+            result = run([harness.prun, self.plan(4, name="four.plan")], env={"RANK": "1", "WORLD_SIZE": "4", **there})
+            self.assertFails(result, 1, r"^prun: this plan is for 4 ranks, which RANK and WORLD_SIZE do not bring together without %s: set that too, or run `prun --nproc 4 \S+`\n$" % missing)
 
     def test_an_environment_that_makes_no_sense_is_said(self):
         there = {"RANK": "4", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "2000"}

@@ -116,7 +116,7 @@ class Pictures(Case):
     def test_jpegs_are_what_pillow_reads(self):
         with open(os.path.join(HERE, "pictures.json"), encoding="utf-8") as file:
             known = json.load(file)["jpeg"]
-        names = ["baseline", "progressive", "grey"]
+        names = ["baseline", "progressive", "grey", "cmyk", "ycck"]
         self.folder_of("p", {"a/%d.jpg" % i: base64.b64decode(known[name]["file"]) for i, name in enumerate(names)})
         found, _ = self.predict("3, 11, 13", 'pictures("p")')
         size = 3 * 11 * 13
@@ -198,7 +198,7 @@ class Pictures(Case):
         plan = self.path("net.plan")
         for bad, words in ((b"", "neither PNG nor JPEG"), (b"GIF89a" + bytes(40), "neither PNG nor JPEG"), (good[:-20], "the PNG picture cannot be read: the file ends early"),
                            (good[:50] + bytes([good[50] ^ 1]) + good[51:], "the PNG picture cannot be read: "), (jpeg["baseline"][:400], "the JPEG picture cannot be read: "),
-                           (jpeg["baseline"][:-30], "the JPEG picture cannot be read: "), (jpeg["cmyk"], "the JPEG picture cannot be read: "),
+                           (jpeg["baseline"][:-30], "the JPEG picture cannot be read: "), (jpeg["cmyk"][:-30], "the JPEG picture cannot be read: "),
                            (good[:16] + struct.pack(">II", 60000, 4) + good[24:29] + struct.pack(">I", zlib.crc32(good[12:16] + struct.pack(">II", 60000, 4) + good[24:29])) + good[33:], "the PNG picture cannot be read: ")):
             self.write("p/a/2.png", bad)
             for options in [], ["--predict", self.path("y.npy")]:

@@ -235,6 +235,12 @@ class Stop(Case):
             self.assertTrue(os.path.exists(self.path("s.st")))
             os.remove(self.path("s.st"))
             self.assertEqual(self.folder_of(plan), [])
+        # They take no batch of the rows either.
+        self.write("few.csv", "1,2\n3,4\n5,6\n")
+        few = "net d(batch = 8) { input x : f32[batch, 2]; param w : f32[2] = ones; loss mean(x * w); } train { data = csv(\"few.csv\"); optimizer = sgd(lr = 0.1); %s } eval { data = csv(\"few.csv\"); }"
+        done = self.ok(self.local(self.compile(self.write("few.dsl", few % "steps = 0;"), "few.plan"), 1))
+        self.assertEqual(done.out.splitlines(), ["eval: loss is 3.5 (3 rows)"])
+        self.assertFails(self.local(self.compile(self.write("few.dsl", few % ""), "few.plan"), 1), 3, "few.csv has 3 rows, and a batch takes 8")
         plan = self.compile(self.write("drawn.dsl", "net d { input x : f32[2, 2]; param w : f32[2, 2] = ones; loss mean(x * w); }\n"
                                        "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 0; schedule = cosine(warmup = 2); }"), "d.plan")
         self.assertEqual(self.ok(self.local(plan, 1, "--print", "w")).texts(), [])
