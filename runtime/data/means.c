@@ -4,6 +4,29 @@
 
 #include "runtime/data/source.h"
 
+bool figures_alloc(Figures *figures, int64_t n) {
+    *figures = (Figures){n, malloc((size_t)n * sizeof(double) + 1), malloc((size_t)n * sizeof(double) + 1), NULL};
+    return figures->mean && figures->deviation;
+}
+
+bool figures_copy(Figures *to, const Figures *from) {
+    if (!figures_alloc(to, from->n)) return figures_finish(to), false;
+    if (from->n > 0) memcpy(to->mean, from->mean, (size_t)from->n * sizeof *to->mean);
+    if (from->n > 0) memcpy(to->deviation, from->deviation, (size_t)from->n * sizeof *to->deviation);
+    if (!from->classes) return true;
+    to->classes = malloc(strlen(from->classes) + 1);
+    if (!to->classes) return figures_finish(to), false;
+    strcpy(to->classes, from->classes);
+    return true;
+}
+
+void figures_finish(Figures *figures) {
+    free(figures->mean);
+    free(figures->deviation);
+    free(figures->classes);
+    *figures = (Figures){0};
+}
+
 const Figures *data_figures(const DataSource *data, int input) {
     return data->known ? data->known[input] : NULL;
 }

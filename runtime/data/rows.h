@@ -161,6 +161,7 @@ int64_t rows_width(const Rows *rows); /* numbers of a row, as the file has it */
 static inline bool figures_found(const Figures *figures) {
     return figures->n > 0 || figures->classes;
 }
+bool figures_alloc(Figures *figures, int64_t n);     /* without names */
 bool figures_copy(Figures *to, const Figures *from); /* false: no memory */
 void figures_finish(Figures *figures);
 int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
