@@ -49,7 +49,9 @@ void page_checksum(const Page *page, char *digits) {
     const Text *plan = &page->element[ELEMENT_PLAN];
     const char *key = "\n\"checksum\":\"", *at = plan->n > 0 ? find(plan->at, plan->at + plan->n, key) : NULL;
     digits[0] = '\0';
-    if (at == NULL || (size_t)(plan->at + plan->n - at) < strlen(key) + 16) return;
-    memcpy(digits, at + strlen(key), 16);
+    if (at == NULL) return;
+    at += strlen(key); /* a zero ends the text, and is no digit */
+    if (strspn(at, "0123456789abcdef") != 16 || at[16] != '"') return;
+    memcpy(digits, at, 16);
     digits[16] = '\0';
 }

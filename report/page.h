@@ -15,5 +15,5 @@ void page_finish(Page *page);
 void page_print(Text *text, const Page *page);
 /* Reads the elements of a page. False: the text is none. */
 bool page_read(Page *page, const char *text, size_t n);
-/* The plan's checksum, as the data say it; "": they say none. In digits: 17 bytes. */
+/* The plan's checksum, as the data say it; "": they say none of 16 digits. In digits: 17 bytes. */
 void page_checksum(const Page *page, char *digits);

@@ -17,6 +17,10 @@ enum { MAX_PAGE_BYTES = 1 << 30 };
 
 /* ---------------------------------------------------------------- the file */
 
+static bool cannot_be_read(const char *path, Error *error) {
+    return error_set(error, EXIT_USAGE, "--report %s: its data cannot be read: make it anew with pcc --report", path);
+}
+
 /* Whether the data of a page's plan are whole, and of the format that is written. */
 static bool check_data(const Text *plan, const char *path, Error *error) {
     cJSON *json = cJSON_ParseWithLength(plan->at, plan->n);
@@ -24,7 +28,7 @@ static bool check_data(const Text *plan, const char *path, Error *error) {
     const bool known = cJSON_IsNumber(format);
     const double number = known ? format->valuedouble : 0;
     cJSON_Delete(json);
-    if (!known) return error_set(error, EXIT_USAGE, "--report %s: its data cannot be read: make it anew with pcc --report", path);
+    if (!known) return cannot_be_read(path, error);
     return number == PAGE_FORMAT ||
            error_set(error, EXIT_USAGE,
                      "--report %s: its data have format %.15g, and prun %s adds to format %d: make it anew with pcc --report", path, number,
@@ -49,6 +53,7 @@ static bool read_page(Run *run, Arena *arena, Page *page, bool *there, Error *er
         return check_data(&page->element[ELEMENT_PLAN], path, error) || (page_finish(page), *page = (Page){0}, false);
     page_finish(page);
     *page = (Page){0};
+    if (its[0] == '\0') return cannot_be_read(path, error);
     return error_set(
         error, EXIT_USAGE,
         "--report %s: it is the report of another plan (checksum %s, of %s %s): name another file, or make it anew with pcc --report", path,

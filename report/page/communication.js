@@ -5,7 +5,7 @@ function communicationSection(app) {
     app.communication = view;
     view.groups = commGroups(app);
     view.box = el("div", { class: "scroll resize comms" });
-    const filter = el("input", { type: "search", placeholder: "filter: value, kind, cause", "aria-label": "filter communications", oninput: () => {
+    const filter = el("input", { type: "search", placeholder: "filter: value, kind, cause", size: 26, "aria-label": "filter communications", oninput: () => {
         view.filter = filter.value.toLowerCase();
         communicationDraw(view);
     } });

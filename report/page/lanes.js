@@ -91,7 +91,8 @@ function axisDraw(context, colours, span, y, label = axisLabel) {
     context.fillStyle = colours.dim;
     for (let t = Math.ceil(span.begin / step) * step; t <= span.end; t += step) {
         const x = span.at(t), text = label(t, step), width = context.measureText(text).width;
-        if (x + width + 3 <= span.x + span.width) context.fillText(text, x + 3, y);
+        if (x + width + 3 > span.x + span.width) break; /* a mark without its time says nothing */
+        context.fillText(text, x + 3, y);
         context.fillRect(x, y - 5, 1, 10);
     }
 }

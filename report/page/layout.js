@@ -255,7 +255,7 @@ function matrixFigure(app, move, received, sent, unit) {
         const n = (cells.get(from * plan.ranks + to) || 0) * unit;
         drawing.append(svg("rect", { x: left + k * size + 1, y: top + i * size + 1, width: size - 2, height: size - 2, class: n > 0 ? "sends" : "none", "fill-opacity": n > 0 ? (0.25 + (0.75 * n) / (most * unit)).toFixed(2) : null, onclick: () => app.setRank(to) },
                            svg("title", {}, from === to ? `rank ${from}: what it keeps moves nothing` : `rank ${from} sends ${bytes(n)} to rank ${to}`)));
-        if (n > 0 && size >= 24) drawing.append(svg("text", { x: left + (k + 0.5) * size, y: top + (i + 0.5) * size + 3, "text-anchor": "middle", class: "amount" }, tiny(n)));
+        if (n > 0 && size >= 24) drawing.append(svg("text", { x: left + (k + 0.5) * size, y: top + (i + 0.5) * size + 3, "text-anchor": "middle", class: size < 30 && tiny(n).length > 3 ? "amount long" : "amount" }, tiny(n)));
     }));
     const at = ranks.indexOf(app.rank);
     drawing.append(svg("rect", { class: "line", x: left, y: top + at * size, width: size * ranks.length, height: size }), svg("rect", { class: "line", x: left + at * size, y: top, width: size, height: size * ranks.length }));

@@ -143,7 +143,11 @@ function pageBuild(plan, run, number, stage, shown) {
     for (const step of app.program.role.steps) if (step.kind === 3 && step.comm >= 0) app.waitOf.set(step.comm, step.id);
     app.choose = (thing, keep) => choose(app, thing, keep);
     app.show = (thing) => show(app, thing);
-    app.back = () => app.trail.length > 0 && choose(app, app.trail.pop(), true);
+    app.back = () => {
+        if (app.trail.length === 0) return;
+        choose(app, app.trail.pop(), true);
+        addressName(app);
+    };
     app.setRank = (rank) => {
         app.rank = ((rank % plan.ranks) + plan.ranks) % plan.ranks;
         layoutDraw(app.layout);
@@ -160,7 +164,7 @@ function pageBuild(plan, run, number, stage, shown) {
     replace(main, app.message, compareSection(app), summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app),
             el("footer", { class: "dim" }, `Written by pcc ${plan.raw.pcc || ""}. Keys: / find, [ ] rank, + − 0 zoom, n next wait, p peak of memory, b back, t light or dark, arrows in the net.`));
     barDraw(app);
-    choose(app, shown || app.chosen || thingNamed(app, decodeURIComponent(location.hash.slice(1))) || firstThing(app), true);
+    choose(app, shown || app.chosen || thingInAddress(app, location.hash) || firstThing(app), true);
     if (app.stages) stagesDraw(app.stages);
     return app;
 }
@@ -179,18 +183,23 @@ function barDraw(app) {
     markSection();
 }
 
+const BAR = 52; /* a section that is gone to begins here, under the bar */
+
 function goTo(app, id) {
     const section = document.getElementById(id);
-    if (section) window.scrollTo({ top: section.offsetTop - 52 });
+    if (!section) return;
+    window.scrollTo({ top: section.offsetTop - BAR });
+    goneTo = { id, y: window.scrollY };
+    markSection();
 }
+let goneTo = null;
 
-/* The section in sight is marked in the bar. */
+/* The section in sight is marked in the bar: the one that was gone to, which cannot come to the top near the end of the page; after scrolling what is at the top, at the end of the page the last. */
 function markSection() {
-    let at = null;
-    for (const [id] of SECTIONS) {
-        const section = document.getElementById(id);
-        if (section && !section.hidden && section.getBoundingClientRect().top < window.innerHeight / 3) at = id;
-    }
+    const sections = SECTIONS.map(([id]) => document.getElementById(id)).filter((section) => section && !section.hidden);
+    const end = window.scrollY > 0 && window.scrollY + window.innerHeight >= document.documentElement.scrollHeight - 2;
+    if (goneTo && goneTo.y !== window.scrollY) goneTo = null;
+    const at = goneTo ? goneTo.id : (end ? sections.at(-1) : sections.findLast((section, i) => i === 0 || section.getBoundingClientRect().top < BAR + 60)).id;
     for (const button of document.querySelectorAll("#bar nav button")) button.setAttribute("aria-current", String(button.dataset.to === at));
 }
 
@@ -200,13 +209,18 @@ function choose(app, thing, keep) {
     app.chosen = thing;
     const name = nameOfThing(app, thing);
     document.title = `${name} · ${app.plan.net}`;
-    if (!keep) history.replaceState(null, "", "#" + encodeURIComponent(name));
+    if (!keep) addressName(app);
     paneDraw(app);
     layoutDraw(app.layout);
     netMark(app.net);
     if (app.net.graph) graphMark(app.net);
     stepDraw(app.step);
     communicationMark(app.communication);
+}
+
+/* The address names what is chosen: a link to it opens with it. */
+function addressName(app) {
+    history.replaceState(null, "", "#" + encodeURIComponent(nameOfThing(app, app.chosen)));
 }
 
 /* Chooses, and goes where it is seen: a communication under Layout, a line in the net. */
@@ -231,6 +245,16 @@ function thingNamed(app, name) {
     if (comm) return { kind: "comm", id: comm.id };
     const value = app.program.values.find((v) => v.name === name);
     return value ? { kind: "node", id: value.node } : null;
+}
+
+/* Null where it names nothing: an address may have been typed, or cut. */
+function thingInAddress(app, hash) {
+    try {
+        return thingNamed(app, decodeURIComponent(hash.slice(1)));
+    } catch (error) {
+        if (!(error instanceof URIError)) throw error; /* a % without two digits */
+        return null;
+    }
 }
 
 /* ---------------------------------------------------------------- keys, theme */
@@ -322,7 +346,7 @@ window.addEventListener("scroll", markSection, { passive: true });
 window.addEventListener("beforeprint", beforePrint);
 window.addEventListener("afterprint", afterPrint);
 window.addEventListener("hashchange", () => {
-    const thing = thingNamed(page, decodeURIComponent(location.hash.slice(1)));
+    const thing = thingInAddress(page, location.hash);
     if (thing) page.show(thing);
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCanvases);

@@ -99,6 +99,8 @@ function checkChoosing() {
     page.choose({ kind: "node", id: 0 });
     key("b");
     check(page.chosen.kind === before.kind && page.chosen.id === before.id, "b goes back to what was chosen before");
+    check(location.hash === "#" + encodeURIComponent(nameOfThing(page, before)), "the address names what b goes back to");
+    check(thingInAddress(page, "#100%") === null && thingInAddress(page, "#" + encodeURIComponent(page.program.values[0].name)) !== null, "an address that names nothing does no harm");
 }
 
 function spaced(list, most) {
@@ -423,7 +425,30 @@ function checkPage() {
     check(all("[src], link[href], a[href], iframe, img").length === 0 && performance.getEntriesByType("resource").length === 0, "nothing outside is named or read");
     check(document.querySelector("meta[http-equiv=Content-Security-Policy]").content.startsWith("default-src 'none'"), "the policy forbids the network");
     check(all("#bar nav button").length >= 5 && all("#bar nav button").length === all("#main > section:not([hidden])").length, "the bar has each section");
-    for (const button of all("#bar nav button")) button.click();
+    const marked = () => all("#bar nav button[aria-current=true]").map((button) => button.dataset.to).join(), first = all("#bar nav button")[0], last = all("#bar nav button").at(-1);
+    for (const button of all("#bar nav button")) {
+        button.click();
+        markSection();
+        check(marked() === button.dataset.to, `the bar marks ${button.dataset.to}, which was chosen, not ${marked()}`);
+    }
+    const scrolled = (y, to) => {
+        window.scrollTo(0, y);
+        markSection();
+        check(marked() === to, `the bar marks ${to} at ${y}, not ${marked()}`);
+    };
+    scrolled(0, first.dataset.to);
+    scrolled(1, first.dataset.to);
+    scrolled(root.scrollHeight, last.dataset.to);
+    for (const input of all("#main input[type=search]")) {
+        const shown = input.placeholder;
+        input.value = shown;
+        check(input.scrollWidth <= input.clientWidth, `what the field "${shown}" asks for is not cut`);
+        input.value = "";
+    }
+    for (const amount of all(".matrix .amount")) {
+        const cell = amount.previousElementSibling.getBBox(), box = amount.getBBox();
+        check(box.x >= cell.x && box.x + box.width <= cell.x + cell.width, `${amount.textContent} stays in its cell: ${box.width} of ${cell.width}`);
+    }
     for (const row of all("tbody tr")) if (row.onclick !== null) check(row.tabIndex === 0, "a row that can be clicked can be reached by Tab");
     for (const section of all("#main > section:not([hidden])")) checkText(section, `section ${section.id}`);
     const theme = document.documentElement.dataset.theme;

@@ -69,7 +69,7 @@ def opened(folder, page, width, expected, real_clock=False):
         file.write(text)
     clock = [] if real_clock else ["--virtual-time-budget=60000"]
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
-    result = subprocess.run([CHROMIUM, "--headless=new", "--disable-gpu", *root, "--user-data-dir=" + os.path.join(folder, "profile"), "--window-size=%d,900" % width, "--enable-precise-memory-info", *clock,
+    result = subprocess.run([CHROMIUM, "--headless=new", "--disable-gpu", *root, "--user-data-dir=" + os.path.join(folder, "profile"), "--window-size=%d,%d" % (width, 900 if width < 2000 else 1440), "--enable-precise-memory-info", *clock,
                              "--host-resolver-rules=MAP * ~NOTFOUND", "--timeout=60000", "--dump-dom", "file://" + path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=200, check=False)
     found = re.search(r'<pre id="checks">(.*?)</pre>', result.stdout, re.S)
     if not found:

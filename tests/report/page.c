@@ -46,12 +46,17 @@ Test(page, other_files_are_none) {
 }
 
 Test(page, a_page_without_checksum_says_none) {
-    Page page = {0};
-    char digits[17] = "x";
-    append(&page.element[ELEMENT_PLAN], "{\n\"checksum\":\"01");
-    page_checksum(&page, digits);
-    cr_expect_str_eq(digits, "");
-    page_finish(&page);
+    static const char *const texts[] = {"{\n\"checksum\":\"01", "{\n\"checksum\":\"0\",\n\"options\":\"mode=auto\"\n}\n",
+                                        "{\n\"checksum\":\"0123456789abcdef0\"\n}\n", "{\n\"checksum\":\"0123456789abcde\\\"\n}\n",
+                                        "{\n\"checksum\":\"0123456789abcdef"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Page page = {0};
+        char digits[17] = "x";
+        append(&page.element[ELEMENT_PLAN], texts[i]);
+        page_checksum(&page, digits);
+        cr_expect_str_eq(digits, "", "%s", texts[i]);
+        page_finish(&page);
+    }
 }
 
 Test(page, comments_stay_at_home) {
