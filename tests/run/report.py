@@ -563,7 +563,7 @@ class Report(Pages):
         self.write("changed.html", re.sub(r'"checksum":"\w+"', '"checksum":"0"', whole, count=1))
         self.write("older.html", re.sub(r'"format":\d+', '"format":1', whole, count=1))
         for path, code, pattern in [("other.html", 2, "prun: --report other.html: it is the report of another plan"), ("notes.txt", 2, "prun: --report notes.txt: .*is no report"),
-                                    ("broken.html", 2, "prun: --report broken.html: its data cannot be read"), ("changed.html", 2, "prun: --report changed.html: its data cannot be read: make it anew with pcc --report\n$"), ("older.html", 2, "prun: --report older.html: its data have format 1, .* adds to format \d"),
+                                    ("broken.html", 2, "prun: --report broken.html: its data cannot be read"), ("changed.html", 2, "prun: --report changed.html: its data cannot be read: make it anew with pcc --report\n"), ("older.html", 2, "prun: --report older.html: its data have format 1, .* adds to format \d"),
                                     ("-", 2, "prun: --report - names no file"), ("", 2, "prun: --report names no file: its argument is empty"), (plan, 2, "prun: --report .*net.plan.*the plan"), ("nowhere/run.html", 3, "prun: --report nowhere/run.html: it cannot be written")]:
             before = self.read(os.path.basename(path)) if "nowhere" not in path and path not in ("", "-") else None
             for way in (self.local, self.mpi):
