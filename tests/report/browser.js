@@ -97,9 +97,12 @@ function checkChoosing() {
     check(page.paneElement.scrollWidth <= page.paneElement.clientWidth, "the pane is not wider than it is");
     const before = page.chosen;
     page.choose({ kind: "node", id: 0 });
+    let address = "";
+    history.replaceState = (state, title, to) => (address = to); /* the browser itself takes no more than 200 in ten seconds */
     key("b");
+    delete history.replaceState;
     check(page.chosen.kind === before.kind && page.chosen.id === before.id, "b goes back to what was chosen before");
-    check(location.hash === "#" + encodeURIComponent(nameOfThing(page, before)), "the address names what b goes back to");
+    check(address === "#" + encodeURIComponent(nameOfThing(page, before)), "the address names what b goes back to");
     check(thingInAddress(page, "#100%") === null && thingInAddress(page, "#" + encodeURIComponent(page.program.values[0].name)) !== null, "an address that names nothing does no harm");
 }
 
