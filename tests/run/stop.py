@@ -146,7 +146,7 @@ class Stop(Case):
         time.sleep(0.2)
         job.send_signal(signal.SIGINT)
         out, err = job.communicate(timeout=60)
-        self.assertEqual(job.returncode, 130)
+        self.assertIn(job.returncode, (130, -signal.SIGINT), "a shell says 130 of both: the second may come when prun has ended the training and awaits no signal any more")
         self.assertTrue(b"training ends" in err or self.folder_of(plan) == [], err)
 
     def test_a_checkpoint_is_there_before_its_evaluation(self):
