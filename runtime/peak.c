@@ -4,16 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 3 };
-
-/* A product of two square matrices, or -x of a vector: a call of the backend's own kernel. */
+/* A product of two matrices, or -x of a vector: a call of the backend's own kernel. */
 typedef struct Trial {
     KernelCall call;
     Rule rule;
     KernelFn *fn;
-    void *memory;
-    int ncopies;        /* of all operands and results; calls take them in turn */
-    int64_t copy_bytes; /* of one */
+    char *
+        memory; /* ncopies of all operands and results, which calls take in turn: as in a step, others are used before an operand is again */
+    int ncopies;
+    int64_t each_bytes; /* of the largest operand: what each has */
 } Trial;
 
 static void set_operand(Operand *operand, DType dtype, void *data, int ndim, const int64_t *dim) {
@@ -44,51 +43,60 @@ static double product_bytes(Size size, DType dtype) {
     return (double)dtype_bytes[dtype] * (double)(size.m * size.k + size.k * size.n + size.m * size.n);
 }
 
-/* copies: of operands and results, which calls take in turn: as in a step, others are used before an operand is again. */
-static bool trial_open(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int copies, int nthreads, Error *error) {
-    const Backend *backend = device->backend;
+static bool trial_zero(const Trial *trial, const Device *device, Error *error) {
+    void *zeros = calloc(1, (size_t)trial->each_bytes);
+    bool ok = zeros || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    for (int i = 0; ok && i < trial->ncopies * (trial->call.nin + 1); i++)
+        ok = device->backend->upload(device->context, trial->memory + i * trial->each_bytes, zeros, trial->each_bytes, error);
+    free(zeros);
+    return ok;
+}
+
+/* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. */
+static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, void *memory, int copies,
+                       int64_t room) {
+    static const Attr none[MAX_ATTRS];
     const bool product = op == OP_matmul;
     const int ndim = product ? 2 : 1, noperands = product ? 3 : 2;
     const int64_t dims[2][3][2] = {{{size.m}, {size.m}}, {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}}};
-    int64_t bytes = 0;
+    *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op]};
+    trial->call = (KernelCall){
+        .op = op, .nin = noperands - 1, .nout = 1, .nthreads = nthreads, .rule = &trial->rule, .context = device->context, .attr = none};
     for (int i = 0; i < noperands; i++) {
-        const int64_t *dim = dims[product][i], its = dim[0] * (product ? dim[1] : 1) * dtype_bytes[dtype];
-        bytes = its > bytes ? its : bytes;
+        const int64_t *dim = dims[product][i], bytes = dim[0] * (product ? dim[1] : 1) * dtype_bytes[dtype];
+        set_operand(i < trial->call.nin ? &trial->call.in[i] : &trial->call.out[0], dtype, NULL, ndim, dim);
+        if (bytes > trial->each_bytes) trial->each_bytes = bytes;
     }
-    memset(trial, 0, sizeof *trial);
-    trial->copy_bytes = noperands * bytes;
-    trial->ncopies = copies;
-    trial->memory = backend->alloc(device->context, trial->ncopies * trial->copy_bytes, error);
-    if (!trial->memory) return false;
-    void *zeros = calloc(1, (size_t)bytes);
-    bool ok = zeros || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    for (int i = 0; ok && i < trial->ncopies * noperands; i++)
-        ok = backend->upload(device->context, (char *)trial->memory + i * bytes, zeros, bytes, error);
-    free(zeros);
-    KernelCall *call = &trial->call;
-    *call = (KernelCall){.op = op, .nin = noperands - 1, .nout = 1, .nthreads = nthreads, .rule = &trial->rule, .context = device->context};
-    for (int i = 0; i < noperands; i++)
-        set_operand(i < call->nin ? &call->in[i] : &call->out[0], dtype, (char *)trial->memory + i * bytes, ndim, dims[product][i]);
+    const int64_t most = room / (noperands * trial->each_bytes);
+    trial->ncopies = most < 1 ? 1 : most < copies ? (int)most : copies;
     trial->rule.nfactors = noperands;
     trial->rule.nout = 1;
     set_letters(trial->rule.in[0], 0, product ? 1 : -1);
     set_letters(trial->rule.in[1], 1, 2);
     set_letters(trial->rule.out[0], 0, product ? 2 : -1);
-    trial->fn = backend->kernels[op];
-    return ok;
 }
+
+static bool trial_call(Trial *trial, int64_t number, Error *error) {
+    const int nin = trial->call.nin;
+    char *copy = trial->memory + number % trial->ncopies * (nin + 1) * trial->each_bytes;
+    for (int i = 0; i < nin; i++)
+        trial->call.in[i].data = copy + i * trial->each_bytes;
+    trial->call.out[0].data = copy + nin * trial->each_bytes;
+    return trial->fn(&trial->call, error);
+}
+
+/* ---------------------------------------------------------------- of one device */
 
 /* Seconds of a call, the best of some; on a device several are queued at once, so that the time of asking does not count. */
 static bool trial_run(Trial *trial, const Device *device, double *seconds, Error *error) {
-    static const Attr none[MAX_ATTRS];
+    enum { ROUNDS = 3 };
     const Backend *backend = device->backend;
     int calls = backend->queue ? 10 : 1;
-    trial->call.attr = none;
     *seconds = 1e30;
     for (int round = 0; round < ROUNDS; round++) {
         double begin = now_seconds();
         for (int i = 0; i < calls; i++)
-            if (!trial->fn(&trial->call, error)) return false;
+            if (!trial_call(trial, i, error)) return false;
         if (!backend->sync(device->context, error)) return false;
         double each = (now_seconds() - begin) / calls;
         if (round > 0 && each < *seconds) *seconds = each; /* the first warms up */
@@ -102,8 +110,9 @@ static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t m
                        double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
-        bool ok = trial_open(&trial, device, op, F32, (Size){*size, *size, *size}, 1, nthreads, error) &&
-                  trial_run(&trial, device, seconds, error);
+        trial_init(&trial, device, op, F32, (Size){*size, *size, *size}, nthreads, NULL, 1, 0);
+        trial.memory = device->backend->alloc(device->context, (trial.call.nin + 1) * trial.each_bytes, error);
+        const bool ok = trial.memory && trial_zero(&trial, device, error) && trial_run(&trial, device, seconds, error);
         device->backend->free(device->context, trial.memory);
         if (!ok || *seconds >= enough_s || *size * factor > most) return ok;
     }
@@ -127,21 +136,12 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void trial_take(Trial *trial, int64_t call) {
-    char *copy = (char *)trial->memory + call % trial->ncopies * trial->copy_bytes;
-    for (int i = 0; i < trial->call.nin; i++)
-        trial->call.in[i].data = copy + (int64_t)i * (trial->copy_bytes / (trial->call.nin + 1));
-    trial->call.out[0].data = copy + (int64_t)trial->call.nin * (trial->copy_bytes / (trial->call.nin + 1));
-}
-
 /* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and which one goes first does not count. */
 static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64_t calls, double *seconds, Error *error) {
     if (!comm->table->barrier(comm, error)) return false;
     const double begin = now_seconds();
-    for (int64_t i = 0; i < calls * comm->ndriven; i++) { /* a process's ranks take turns */
-        trial_take(trial, i);
-        if (!trial->fn(&trial->call, error)) return false;
-    }
+    for (int64_t i = 0; i < calls * comm->ndriven; i++) /* a process's ranks take turns */
+        if (!trial_call(trial, i, error)) return false;
     if (!device->backend->sync(device->context, error) || !comm->table->barrier(comm, error)) return false;
     uint64_t *picoseconds = calloc((size_t)comm->nprocesses, sizeof *picoseconds), most = 0;
     bool ok = picoseconds ? comm->table->all_gather_words(comm, (uint64_t)((now_seconds() - begin) * 1e12), picoseconds, error)
@@ -153,26 +153,16 @@ static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64
     return ok;
 }
 
-/* Seconds of a rank's call while all ranks make such calls: the median of several times of so many calls that what surrounds them does not count. */
-static bool trial_share(Trial *trial, const Device *device, Comm *comm, double *seconds, Error *error) {
-    enum { WINDOWS = 3 };
+/* How many calls take so long that what surrounds them no longer counts; they warm up, too. */
+static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t *calls, Error *error) {
     static const double WINDOW_S = 0.02;
-    static const Attr none[MAX_ATTRS];
-    double each[WINDOWS], taken = 0;
-    trial->call.attr = none;
-    int64_t calls = 1;
-    for (int64_t more = 1;; calls *= more) { /* warms up, too */
-        if (!trial_together(trial, device, comm, calls, &taken, error)) return false;
-        if (taken >= WINDOW_S) break; /* on all processes */
+    double taken = 0;
+    *calls = 1;
+    for (int64_t more = 1;; *calls *= more) {
+        if (!trial_together(trial, device, comm, *calls, &taken, error)) return false;
+        if (taken >= WINDOW_S) return true; /* on all processes */
         more = taken > WINDOW_S / 8 ? (int64_t)(WINDOW_S / taken) + 1 : 8;
     }
-    for (int w = 0; w < WINDOWS; w++) {
-        if (!trial_together(trial, device, comm, calls, &taken, error)) return false;
-        each[w] = taken / (double)calls;
-    }
-    qsort(each, WINDOWS, sizeof *each, compare_doubles);
-    *seconds = each[WINDOWS / 2];
-    return true;
 }
 
 void fit_products(const double *flops, const double *bytes, const double *seconds, int n, double *flops_per_s, double *bytes_per_s) {
@@ -203,18 +193,13 @@ static const struct {
                    {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F64, {512, 512, 512}},
                    {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}}};
 
-static bool measure_share(const Device *device, int trial, int nthreads, Comm *comm, double *seconds, Error *error) {
-    enum { COPIES = 32, MOST_NUMBERS = 1 << 24 }; /* of all copies */
-    Trial run;
+/* What a trial of all ranks has of the memory that they take in turn. */
+static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {
+    enum { COPIES = 32 };
     const bool fixed = trial < CACHE, hot = trial == VECTOR || trial == PASS || trial == START;
-    const OpCode op = fixed ? trials[trial].op : OP_neg;
     const Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
-    const int64_t numbers = op == OP_matmul ? size.m * size.k + size.k * size.n + size.m * size.n : 2 * size.m;
-    const int copies = hot ? 1 : (int)(COPIES * numbers < MOST_NUMBERS ? COPIES : 1 + MOST_NUMBERS / numbers);
-    bool ok = trial_open(&run, device, op, fixed ? trials[trial].dtype : F32, size, copies, nthreads, error) &&
-              trial_share(&run, device, comm, seconds, error);
-    if (run.memory) device->backend->free(device->context, run.memory);
-    return ok;
+    trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, memory, hot ? 1 : COPIES,
+               room);
 }
 
 static void rate_products(const double *seconds, RankPeaks *peaks) {
@@ -254,15 +239,34 @@ static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
     rate_cache(seconds, peaks);
 }
 
-/* All trials take their turns in several rounds, of which each has its best one: what else runs on the machine slows some of them for seconds. */
-bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    double best[NTRIALS];
+/* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of which each has its median: what else runs on the machine slows some of them for seconds. */
+static bool measure_shares(const Device *device, int nthreads, Comm *comm, void *memory, int64_t room, double seconds[NTRIALS],
+                           Error *error) {
+    enum { ROUNDS = 7 };
+    int64_t calls[NTRIALS];
+    double each[NTRIALS][ROUNDS], taken;
     for (int round = 0; round < ROUNDS; round++)
         for (int trial = 0; trial < NTRIALS; trial++) {
-            double seconds;
-            if (!measure_share(device, trial, nthreads, comm, &seconds, error)) return false;
-            if (round == 0 || seconds < best[trial]) best[trial] = seconds;
+            Trial run;
+            share_init(&run, device, trial, nthreads, memory, room);
+            if (round == 0 && (!trial_zero(&run, device, error) || !trial_count(&run, device, comm, &calls[trial], error))) return false;
+            if (!trial_together(&run, device, comm, calls[trial], &taken, error)) return false;
+            if (trial == VECTOR && !trial_zero(&run, device, error)) return false; /* all numbers stay 0: exp(0) is not */
+            each[trial][round] = taken / (double)calls[trial];
         }
-    peaks_of_trials(best, peaks);
+    for (int trial = 0; trial < NTRIALS; trial++) {
+        qsort(each[trial], ROUNDS, sizeof each[trial][0], compare_doubles);
+        seconds[trial] = each[trial][ROUNDS / 2];
+    }
     return true;
+}
+
+bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
+    static const int64_t ROOM = 64 << 20;
+    double seconds[NTRIALS];
+    void *memory = device->backend->alloc(device->context, ROOM, error);
+    const bool ok = memory && measure_shares(device, nthreads, comm, memory, ROOM, seconds, error);
+    if (ok) peaks_of_trials(seconds, peaks);
+    device->backend->free(device->context, memory);
+    return ok;
 }
