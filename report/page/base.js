@@ -85,7 +85,7 @@ function percent(share) {
 }
 
 function plural(n, one, many) {
-    return `${n.toLocaleString("en")} ${n === 1 ? one : many || one + "s"}`;
+    return `${String(n).replace(/\B(?=(\d{3})+$)/g, ",")} ${n === 1 ? one : many || one + "s"}`;
 }
 
 /* A figure, or nothing where it is 0: tables stay readable. */
@@ -145,10 +145,12 @@ function pattern(name) {
 
 /* ---------------------------------------------------------------- tables */
 
+const ROWS_AT_FIRST = 60;
+
 /* A table whose head sorts. columns: {head, class, title, cell(row) -> child, sort(row) -> number or text (none: not sortable)}.
- * options: sorted (index of the column), up (whether ascending), limit (rows shown at first), row(row) -> attributes of its tr, below(row) -> rows behind it. */
+ * options: sorted (index of the column), up (whether ascending), row(row) -> attributes of its tr, below(row) -> rows behind it. */
 function sortableTable(columns, rows, options) {
-    const state = { column: options.sorted ?? -1, up: options.up || false, limit: options.limit || 200 };
+    const state = { column: options.sorted ?? -1, up: options.up || false, limit: ROWS_AT_FIRST };
     const table = el("table", { class: "grid " + (options.class || "") });
     const draw = () => {
         const column = columns[state.column];

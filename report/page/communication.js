@@ -30,7 +30,7 @@ function communicationDraw(view) {
     const row = (g) => ({ ...pressable(() => app.choose({ kind: "comm", id: g.first.id })), class: "alike", "data-comm": g.list.map((c) => c.id).join(" ") });
     const single = (c) => el("tr", { class: "single", "data-comm": c.id, ...pressable(() => app.choose({ kind: "comm", id: c.id })) }, columns.map((column) => el("td", { class: column.class }, column.cell(commGroup(app, [c])))));
     const below = (g) => [el("tr", { class: "cause" }, el("td", { colspan: columns.length }, causeText(app, g.first))), view.open.has(g) && g.list.slice(0, SINGLE_MOST).map(single)];
-    view.table = sortableTable(columns, shown, { sorted: columns.findIndex((c) => c.head === (app.run ? "measured" : "waited for")), row, below, limit: 150 });
+    view.table = sortableTable(columns, shown, { sorted: columns.findIndex((c) => c.head === (app.run ? "measured" : "waited for")), row, below });
     replace(view.box, view.table);
     communicationMark(view);
 }

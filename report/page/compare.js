@@ -50,8 +50,13 @@ function* comparePieces(app, rawPlan, rawRun, name) {
     const other = { plan, program, run: rawRun && rawRun.checksum === rawPlan.checksum && rawRun.measured > 0 ? runRead(rawRun, program) : null, name };
     other.begins = stepTimes(program.role);
     yield;
-    app.compare.other = other;
+    const communications = compareComms(app, other);
+    yield;
+    const layouts = compareLayouts(app, other);
+    yield;
+    Object.assign(app.compare, { other, communications, layouts });
     compareDraw(app.compare);
+    yield;
     app.compare.section.hidden = false;
     compareLanes(app.compare);
     app.drawBar();
@@ -61,7 +66,7 @@ function* comparePieces(app, rawPlan, rawRun, name) {
 const planTitle = (raw) => [raw.file, raw.command || raw.options].filter((x) => x).join(": ");
 
 function compareDraw(view) {
-    const { app, other, section } = view, differ = compareComms(app, other), layouts = compareLayouts(app, other), figures = compareFigures(app, other);
+    const { app, other, section, communications: differ, layouts } = view, figures = compareFigures(app, other);
     const same = figures.every((f) => f.a === f.b) && differ.length === 0 && layouts.length === 0;
     const commands = el("p", { class: "dim" }, el("b", {}, "A"), ` ${planTitle(app.plan.raw)}`, el("br"), el("b", {}, "B"), ` ${planTitle(other.plan.raw)}${other.name ? ` (${other.name})` : ""}`);
     view.canvas = el("canvas", { style: { height: "106px" }, "aria-label": "both steps on one scale" });
@@ -162,7 +167,7 @@ function compareCommTable(app, other, rows) {
         { head: "waiting", class: "num", cell: (r) => difference(r.wasWaited, r.wasWaited + r.waited, time), sort: (r) => Math.abs(r.waited) },
         { head: "received by all", class: "num", cell: (r) => difference(r.wasReceived, r.wasReceived + r.received, bytes), sort: (r) => Math.abs(r.received) },
         { head: "A", cell: (r) => lines(app, r.a) }, { head: "B", cell: (r) => lines(other, r.b) },
-    ], rows.sort((x, y) => Math.abs(y.waited) - Math.abs(x.waited) || Math.abs(y.received) - Math.abs(x.received)), { sorted: 1, limit: 100, row: (r) => (r.a.length > 0 ? pressable(() => app.choose({ kind: "comm", id: r.a[0].first.id })) : {}) }));
+    ], rows.sort((x, y) => Math.abs(y.waited) - Math.abs(x.waited) || Math.abs(y.received) - Math.abs(x.received)), { sorted: 1, row: (r) => (r.a.length > 0 ? pressable(() => app.choose({ kind: "comm", id: r.a[0].first.id })) : {}) }));
 }
 
 /* Forward nodes by name whose strategy, or first layout, is another; equal layers are one row. */
@@ -191,7 +196,7 @@ function compareLayoutTable(app, other, rows) {
     return el("div", { class: "scroll" }, sortableTable([
         { head: "operator", cell: (r) => [el("b", {}, breakable(r.nodes.length > 1 ? r.name : r.nodes[0].name)), r.nodes.length > 1 && el("span", { class: "count" }, `× ${r.nodes.length}`), el("span", { class: "dim" }, ` ${r.nodes[0].op}`)], sort: (r) => r.name },
         { head: "A", cell: (r) => side(app, r.a) }, { head: "B", cell: (r) => side(other, r.b) },
-    ], rows, { limit: 100, row: (r) => pressable(() => app.choose({ kind: "node", id: r.nodes[0].id })) }));
+    ], rows, { row: (r) => pressable(() => app.choose({ kind: "node", id: r.nodes[0].id })) }));
 }
 
 function compareOperators(app, other) {

@@ -180,7 +180,7 @@ function barDraw(app) {
     replace(document.getElementById("bar"), el("b", { class: "net" }, plan.net), el("span", { class: "dim mesh" }, `${plural(plan.ranks, "rank")}${plan.mesh.some((m) => m.own) ? ` = ${meshText(plan)}` : ""}`), programs,
             stages, el("nav", {}, sections.map(([id, name]) => el("button", { "data-to": id, onclick: () => goTo(app, id) }, name))), app.searchElement,
             el("button", { onclick: () => app.chooser.click(), title: "another report, from your disk: what differs" }, "Compare…"), app.chooser, el("button", { onclick: themeTurn, title: "light or dark: t", "aria-label": "light or dark" }, "◐"));
-    markSection();
+    requestAnimationFrame(markSection); /* where the sections are is known then without laying the page out twice */
 }
 
 const BAR = 52; /* a section that is gone to begins here, under the bar */

@@ -1,9 +1,9 @@
 /* Net: the tree of the source as it is called, with the graph in its margin; or nodes and edges of the same open rows. */
 
-const ROW_PIXELS = 25, LANE_PIXELS = 7, LANES_MOST = 14, ROWS_AT_ONCE = 500;
+const ROW_PIXELS = 25, LANE_PIXELS = 7, LANES_MOST = 14, ROWS_AT_ONCE = 100;
 
 function netSection(app) {
-    const view = { app, tree: app.tree, graph: false, limit: ROWS_AT_ONCE, elements: new Map(), visible: [] };
+    const view = { app, tree: app.tree, graph: false, first: 0, limit: ROWS_AT_ONCE, elements: new Map(), visible: [] };
     app.net = view;
     view.body = el("div", { class: !app.program.role.predicted ? "rows alone" : app.run ? "rows measured" : "rows", role: "treegrid", "aria-label": "Net", onkeydown: (event) => netKey(view, event) });
     view.box = el("div", { class: "scroll net" }, view.body);
@@ -34,16 +34,17 @@ function netSection(app) {
 
 /* A net of few lines is shown whole; of a larger one what takes longest is opened, as far as a screen goes. */
 function openLongest(tree) {
-    const shut = [...tree.root.children], seconds = (row) => row.figures.ns + row.figures.waited, small = tree.rows.length <= ROWS_OPENED;
-    let shown = shut.length;
+    const seconds = (row) => row.figures.ns + row.figures.waited, small = tree.rows.length <= ROWS_OPENED, closed = (row) => row.children.filter((child) => child.children.length > 0);
+    const shut = closed(tree.root);
+    let shown = tree.root.children.length;
     for (const row of tree.rows) row.open = small || row.depth < 1;
-    while (shut.length > 0) {
+    while (shut.length > 0 && shown < ROWS_OPENED) {
         const row = shut.reduce((a, b) => (seconds(b) > seconds(a) ? b : a));
         shut.splice(shut.indexOf(row), 1);
-        if (row.children.length === 0 || shown + row.children.length > ROWS_OPENED || seconds(row) < 0.03 * seconds(tree.root)) continue;
+        if (shown + row.children.length > ROWS_OPENED || seconds(row) < 0.03 * seconds(tree.root)) continue;
         row.open = true;
         shown += row.children.length;
-        shut.push(...row.children);
+        shut.push(...closed(row));
     }
 }
 const ROWS_OPENED = 36;
@@ -60,22 +61,41 @@ function visibleRows(tree) {
     return list;
 }
 
-function netDraw(view) {
+/* Of a long net so many rows are drawn as `limit` says, from `first` on: those around `wanted` where one is to be seen. */
+function netWindow(view, wanted) {
+    const index = view.visible.indexOf(wanted), most = Math.max(0, view.visible.length - ROWS_AT_ONCE);
+    view.first = Math.min(view.first, most);
+    if (index < 0 || (index >= view.first && index < view.first + view.limit)) return;
+    view.first = Math.max(0, Math.min(most, index - ROWS_AT_ONCE / 2));
+    view.limit = ROWS_AT_ONCE;
+}
+
+function netDraw(view, wanted) {
     view.visible = visibleRows(view.tree);
     if (view.graph) {
         graphDraw(view);
         return;
     }
-    const rows = view.visible.slice(0, view.limit), rest = view.visible.length - rows.length;
-    const margin = marginMake(view, rows);
+    netWindow(view, wanted);
+    const rows = view.visible.slice(view.first, view.first + view.limit), rest = view.visible.length - view.first - rows.length;
+    const margin = marginMake(view, rows, view.first > 0 ? 2 : 1);
     const most = Math.max(...view.tree.root.children.map((row) => row.figures.ns + row.figures.waited), 1);
     view.elements.clear();
     view.body.style.setProperty("--margin", `${margin.width}px`);
     const columns = netColumns(view.app);
     const head = el("div", { class: "row head" }, el("span", { class: "line" }, "line"), columns.map((c) => el("span", { class: c.class, title: c.title }, c.head)));
-    replace(view.body, head, margin.drawn, rows.map((row) => netRow(view, row, columns, most)),
-            rest > 0 && el("div", { class: "row" }, el("button", { onclick: () => ((view.limit *= 4), netDraw(view)) }, `${plural(rest, "row")} more`)));
+    const others = (count, where, first) => count > 0 && el("div", { class: "row" }, el("button", { onclick: () => netFurther(view, first) }, `${plural(count, "row")} ${where}`));
+    replace(view.body, head, margin.drawn, others(view.first, "before", Math.max(0, view.first - ROWS_AT_ONCE)), rows.map((row) => netRow(view, row, columns, most)), others(rest, "more", view.first));
     netMark(view);
+}
+
+/* Draws more rows, before or behind those that are drawn; what is in sight stays there. */
+function netFurther(view, first) {
+    const added = view.first - first, before = view.first > 0 ? 1 : 0, top = view.box.scrollTop;
+    view.limit += ROWS_AT_ONCE;
+    view.first = first;
+    netDraw(view);
+    view.box.scrollTop = top + (added > 0 ? added + (first > 0 ? 1 : 0) - before : 0) * ROW_PIXELS;
 }
 
 function netColumns(app) {
@@ -151,7 +171,7 @@ function lastName(name) {
 
 function netToggle(view, row) {
     row.open = !row.open;
-    netDraw(view);
+    netDraw(view, row);
     const made = view.elements.get(row.id);
     if (made) made.focus({ preventScroll: true });
 }
@@ -161,7 +181,10 @@ function netKey(view, event) {
     const at = event.target.closest("[data-row]");
     if (!at || event.ctrlKey || event.metaKey || event.altKey) return;
     const row = view.tree.rows[Number(at.dataset.row)], index = view.visible.indexOf(row);
-    const go = (to) => to && view.elements.get(to.id) && view.elements.get(to.id).focus();
+    const go = (to) => {
+        if (to && !view.elements.has(to.id)) netDraw(view, to);
+        if (to && view.elements.has(to.id)) view.elements.get(to.id).focus();
+    };
     const acts = {
         ArrowDown: () => go(view.visible[index + 1]),
         ArrowUp: () => go(view.visible[index - 1]),
@@ -203,7 +226,7 @@ function shownSelf(tree, row) {
 /* Opens what hides a row, and brings it into the box. */
 function netReveal(view, row) {
     for (let up = row; up.parent >= 0; up = view.tree.rows[up.parent]) view.tree.rows[up.parent].open = true;
-    netDraw(view);
+    netDraw(view, row);
     const made = view.elements.get(row.id);
     if (!made) return;
     view.box.scrollTop = made.offsetTop - view.box.clientHeight / 3;
@@ -242,8 +265,8 @@ function movedBetween(app, v, node) {
     return comm ? comm.received.total : 0;
 }
 
-/* A line of its own for each row that others read, as short as it can be; far readers lie outside. */
-function marginMake(view, rows) {
+/* A line of its own for each row that others read, as short as it can be; far readers lie outside. above: lines above the rows. */
+function marginMake(view, rows, above) {
     const from = groupBy(edgesOfRows(view, rows), (edge) => edge.from);
     const spans = [...from.entries()].map(([row, edges]) => ({ row, edges, end: Math.max(...edges.map((e) => e.to)), moved: Math.max(...edges.map((e) => e.moved)) }));
     spans.sort((a, b) => a.end - a.row - (b.end - b.row));
@@ -255,8 +278,8 @@ function marginMake(view, rows) {
     }
     const width = Math.max(2, Math.min(lanes.length, LANES_MOST)) * LANE_PIXELS + 12;
     const most = Math.max(1, ...spans.map((s) => s.moved));
-    const y = (i) => (i + 1.5) * ROW_PIXELS;
-    const drawn = svg("svg", { class: "margin", width, height: (rows.length + 1) * ROW_PIXELS, "aria-hidden": "true" });
+    const y = (i) => (i + above + 0.5) * ROW_PIXELS;
+    const drawn = svg("svg", { class: "margin", width, height: (rows.length + above) * ROW_PIXELS, "aria-hidden": "true" });
     for (const span of spans) append(drawn, spanDrawn(span, width, y, most));
     rows.forEach((row, i) => {
         if (!(row.open && row.children.length > 0)) drawn.append(svg("circle", { cx: width - 4, cy: y(i), r: 2.4, class: "dot" }));

@@ -289,7 +289,7 @@ function stepAlive(view) {
         { head: "from … to", class: "dim", cell: (g) => `${named(g.instances[0].first)} … ${named(g.instances[0].last)}` },
     ];
     const row = (g) => pressable(() => app.choose({ kind: "node", id: valueOf(app, g.instances[0]).node }));
-    replace(view.aliveBox, groups.length > 0 ? sortableTable(columns, groups, { sorted: 4, row, limit: 100 }) : el("p", { class: "dim" }, "Nothing lies in the arena at this step."));
+    replace(view.aliveBox, groups.length > 0 ? sortableTable(columns, groups, { sorted: 4, row }) : el("p", { class: "dim" }, "Nothing lies in the arena at this step."));
 }
 
 /* ---------------------------------------------------------------- by operator */

@@ -147,12 +147,16 @@ function checkKeys() {
 
 function checkNet() {
     const rows = all(".rows .row:not(.head)");
-    check(rows.length > 0 && rows.every((r) => r.tabIndex === 0), "every row can be reached by Tab");
+    check(rows.length > 0 && rows.every((r) => (r.querySelector(":scope > button") || r).tabIndex === 0), "every row can be reached by Tab");
     timed("open all", () => clickText("#net button", "Open all"));
     const open = page.net.visible.length;
     timed("close all", () => clickText("#net button", "Close all"));
     check(page.net.visible.length <= open, "Close all closes");
-    const row = page.net.visible.find((r) => r.children.length > 0);
+    for (const to of [page.net.visible.at(-1), page.net.visible[0]]) {
+        netReveal(page.net, to);
+        check(page.net.elements.has(to.id), "a row that is far away is drawn when it is looked for");
+    }
+    const row = page.net.visible.find((r) => r.children.length > 0 && page.net.elements.has(r.id));
     if (row) {
         const at = () => page.net.elements.get(row.id), count = page.net.visible.length;
         at().focus();
@@ -162,6 +166,12 @@ function checkNet() {
         check(document.activeElement !== at() && document.activeElement.dataset.row !== undefined, "ArrowDown goes down");
         key("ArrowLeft", at());
         check(page.net.visible.length === count, "ArrowLeft closes a row");
+    }
+    for (const [where, rows] of [["more", page.net.visible.length - page.net.first - page.net.limit], ["before", page.net.first]]) {
+        if (rows <= 0) continue;
+        const drawn = page.net.elements.size;
+        all("#net .row > button").find((button) => button.textContent.endsWith(where)).click();
+        check(page.net.elements.size > drawn, `more rows are drawn by "${rows} rows ${where}"`);
     }
     const first = page.net.elements.get(page.net.visible[0].id);
     key("Enter", first);
