@@ -124,6 +124,11 @@ class Browser(Pages):
     def test_recompute(self):
         self.net(self.write("again.dsl", AGAIN), 4)
 
+    def test_flat(self):
+        """Lines that are in no loop and no call: more than are drawn at once."""
+        layers = "".join("    param w%d : f32[8, 8] = normal(0.1);\n    a%d = relu(matmul(%s, w%d));\n" % (i, i, "a%d" % (i - 1) if i else "x", i) for i in range(80))
+        self.net(self.write("flat.dsl", "net flat(batch = 8) {\n    input x : f32[batch, 8];\n    input t : f32[batch, 8];\n%s    loss mse(a79, t);\n}\ntrain { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\n" % layers), 4)
+
     def test_harmful(self):
         self.net(self.write("<b>&.dsl", HARMFUL), 6)
 
