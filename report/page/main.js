@@ -19,9 +19,8 @@ function* appDerive(app) {
     app.begins = stepTimes(role);
     app.commInto = new Map(role.comms.map((c) => [c.to, c]));
     yield;
-    app.under = groupBy(program.nodes, (n) => n.home);
-    app.commsUnder = groupBy(role.comms, (c) => program.nodes[program.values[c.value].node].home);
-    app.fused = groupBy(role.steps.filter((step) => step.fused > 0 && step.node >= 0), (step) => step.fused);
+    app.under = inverseOf(program.nodes.map((n) => n.home), program.nodes.length); /* nodes under one's line */
+    app.commsUnder = inverseOf(role.comms.map((c) => program.nodes[program.values[c.value].node].home), program.nodes.length);
     yield;
     app.eventOfStep = new Array(role.steps.length).fill(null);
     for (const e of role.events) for (let i = 0; i < e.n; i++) app.eventOfStep[e.step + i] = e;
@@ -164,7 +163,9 @@ function pageBuild(plan, run, number, stage, shown) {
     replace(main, app.message, compareSection(app), summarySection(app), netSection(app), layoutSection(app), stepSection(app), communicationSection(app), trainingSection(app),
             el("footer", { class: "dim" }, `Written by pcc ${plan.raw.pcc || ""}. Keys: / find, [ ] rank, + − 0 zoom, n next wait, p peak of memory, b back, t light or dark, arrows in the net.`));
     barDraw(app);
-    choose(app, shown || app.chosen || thingInAddress(app, location.hash) || firstThing(app), true);
+    const linked = shown || app.chosen || thingInAddress(app, location.hash);
+    choose(app, linked || firstThing(app), true);
+    if (linked) netRevealThing(app.net, linked);
     if (app.stages) stagesDraw(app.stages);
     return app;
 }
@@ -226,8 +227,7 @@ function addressName(app) {
 /* Chooses, and goes where it is seen: a communication under Layout, a line in the net. */
 function show(app, thing) {
     choose(app, thing);
-    const row = thing.kind === "row" ? app.tree.rows[thing.id] : app.tree.rows[app.tree.rowOf[nodeOfThing(app, thing)]];
-    if (row) netReveal(app.net, row);
+    netRevealThing(app.net, thing);
     if (app.net.graph) graphDraw(app.net);
     goTo(app, thing.kind === "comm" ? "layout" : "net");
 }

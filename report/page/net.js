@@ -223,6 +223,11 @@ function shownSelf(tree, row) {
     return shown;
 }
 
+function netRevealThing(view, thing) {
+    const { app, tree } = view, row = tree.rows[thing.kind === "row" ? thing.id : tree.rowOf[nodeOfThing(app, thing)]];
+    if (row) netReveal(view, row);
+}
+
 /* Opens what hides a row, and brings it into the box. */
 function netReveal(view, row) {
     for (let up = row; up.parent >= 0; up = view.tree.rows[up.parent]) view.tree.rows[up.parent].open = true;

@@ -158,7 +158,7 @@ function paneComms(app, node) {
 }
 
 function paneTime(app, node) {
-    const all = app.under.get(node.home) || [], rows = all.filter((n) => n.ns > 0 || n.measured > 0);
+    const all = listAt(app.under, node.home).map((id) => app.program.nodes[id]), rows = all.filter((n) => n.ns > 0 || n.measured > 0);
     if (rows.length === 0) return null;
     const measured = app.run !== null;
     return el("section", {}, el("h3", {}, "Time"), el("table", { class: "grid compact" }, el("thead", {}, el("tr", {}, el("th", {}, "operator"), el("th", { class: "num" }, "predicted"), measured && el("th", { class: "num" }, "measured"), el("th", { class: "num" }, "FLOPs"), el("th", { class: "num" }, "bytes"))),
@@ -169,7 +169,10 @@ function paneTime(app, node) {
 function fusedWith(app, node) {
     const { role, nodes } = app.program, step = node.kernel >= 0 ? role.steps[node.kernel] : null;
     if (!step || step.fused === 0) return [];
-    return (app.fused.get(step.fused) || []).filter((s) => s.node !== node.id).map((s) => nodes[s.node]);
+    let begin = step.id, end = step.id; /* the members are steps one behind another */
+    while (begin > 0 && role.steps[begin - 1].fused === step.fused) begin--;
+    while (end < role.steps.length && role.steps[end].fused === step.fused) end++;
+    return role.steps.slice(begin, end).filter((s) => s.node >= 0 && s.node !== node.id).map((s) => nodes[s.node]);
 }
 
 function fusedText(app, node) {
@@ -217,7 +220,7 @@ const KIND_WORDS = {
 function paneRow(app, row) {
     const nodes = nodesBelow(row), { figures } = row, { program } = app;
     const names = row.kind === "loop" ? `iterations ${iterationsText(row.iterations)}` : row.iterations && row.iterations.length > 1 ? `${row.name.replace(/\.\d+(?=\.|$)/, "")} × ${row.iterations.length}` : row.name;
-    const comms = nodes.flatMap((n) => app.commsUnder.get(n) || []).sort((a, b) => b.waited - a.waited || b.received.total - a.received.total);
+    const comms = nodes.flatMap((n) => listAt(app.commsUnder, n).map((id) => app.program.role.comms[id])).sort((a, b) => b.waited - a.waited || b.received.total - a.received.total);
     const hottest = [...nodes].sort((a, b) => app.tree.own[b].ns - app.tree.own[a].ns).filter((n) => app.tree.own[n].ns > 0);
     return [
         paneTitle(names, row.kind === "loop" ? `${plural(row.iterations.length, "equal iteration")} of a loop` : `${row.cell ? `call of ${row.cell}` : "lines"}${row.count > 1 ? `, ${row.count} alike` : ""}, ${plural(nodes.length, "line")}`),

@@ -179,6 +179,9 @@ function checkNet() {
     timed("nodes and edges", () => clickText("#net button", "Nodes and edges"));
     check(all("svg.nodes .node").length > 0 && !WORDS_OF_MISTAKES.test(all("svg.nodes")[0].textContent), "nodes and edges are drawn");
     clickText("#net button", "Lines");
+    const last = page.tree.rows.findLast((r) => r.kind === "node");
+    start(page.plan, page.runData, page.number, page.program.stage, thingOfRow(last)); /* as a link does */
+    check(page.net.elements.has(last.id) && page.chosen.id === last.node.id, "what a page opens with is in sight");
     clickText("#net button", "Open all");
     check(!WORDS_OF_MISTAKES.test(page.net.body.textContent), "no row says undefined");
     clickText("#net button", "Close all");
