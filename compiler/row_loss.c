@@ -25,9 +25,26 @@ bool is_each(const Node *node) {
     return is_composite(node->op) && node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "none") == 0;
 }
 
-/* A mean over those labels that are not ignored: how many those are depends on the other rows. */
-static bool counts_labels(const Node *node) {
-    return node->op == OP_cross_entropy && node->attr[1].given && !term_sums(node);
+bool counts_labels(const Node *node) {
+    return node->op == OP_cross_entropy && node->attr[1].given && !term_sums(node) && !is_each(node);
+}
+
+/* A label for each of a loss's. */
+static int label_for_all(Graph *graph, const Node *loss, double label, const char *name) {
+    const TensorType type = {.dtype = graph->values.at[loss->in[1]].type.dtype};
+    return graph_replicate(graph, graph_constant(graph, type, NULL, label, name, loss->span), NULL, loss->span);
+}
+
+int labels_kept(Graph *graph, const Node *node, int *label) {
+    const Node copy = *node, *loss = &copy; /* nodes move when one is added */
+    const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[loss->out[0]].type.dtype]}};
+    const int keep = emit_binary(graph, OP_not_equal, loss->in[1], label_for_all(graph, loss, (double)loss->attr[1].i, "labels.ignored"),
+                                 "labels.keep", loss->span);
+    if (label) {
+        const int in[] = {keep, loss->in[1], label_for_all(graph, loss, 0, "labels.first")};
+        *label = graph_emit(graph, OP_where, in, 3, NULL, "labels.label", loss->span);
+    }
+    return graph_emit(graph, OP_cast, &keep, 1, to, "labels.kept", loss->span);
 }
 
 /* Whether a value's first dimension is the batch, row by row. */
@@ -75,7 +92,9 @@ RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags) {
                      .output = -1,
                      .label = -1,
                      .target = -1,
-                     .binary = -1};
+                     .binary = -1,
+                     .kept = -1,
+                     .over_labels = -1};
 }
 
 TermKind term_kind(RowLoss *loss, int value, int depth) {
@@ -84,7 +103,7 @@ TermKind term_kind(RowLoss *loss, int value, int depth) {
     const Node *node = graph_producer(graph, value);
     if (!loss->depends[value]) return TERM_WHOLE;
     if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
-    const bool composite = is_composite(node->op) && !is_each(node) && !counts_labels(node),
+    const bool composite = is_composite(node->op) && !is_each(node),
                reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
     if ((composite || reduces) && rows_stand(graph, loss->traced, node->in[node->op == OP_cross_entropy ? 1 : 0])) {
         loss->reported = !rows_apart(loss, node);
@@ -169,7 +188,7 @@ bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
     diag_hint(
         loss->diags,
         "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
-        "such and of what does not depend on the batch; a cross_entropy with ignore_index is one with reduction = sum");
+        "such and of what does not depend on the batch; in an eval a mean over labels that are not ignored goes with no other mean over rows");
     return false;
 }
 

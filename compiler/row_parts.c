@@ -29,7 +29,7 @@ static bool terms_are_means(Parts *parts, int value, int depth, int power) {
     case TERM_ROWS:
         for (int i = 0; i < node->nin; i++)
             ok = ok && !loss->traced[node->in[i]].mixed;
-        return ok && power - !term_sums(node) == -1;
+        return ok && power - !term_sums(node) == -1 && !counts_labels(node);
     case TERM_LINEAR:
         for (int i = 0; ok && i < node->nin; i++) {
             const bool scales = (node->op == OP_mul || node->op == OP_div) && !loss->depends[node->in[i]];

@@ -1,5 +1,6 @@
 /* row_reports: what an eval reports. The loss becomes the sum of its rows' losses; reports are `rows`, the number of rows that are there, the sums of
- * each metric that is asked for (ir/metric.h), and `prediction`. */
+ * each metric that is asked for (ir/metric.h), and `prediction`. Where labels can be ignored (ignore_index), `labels` is the number of those that count, which metrics of
+ * classes are shares of; `loss_labels` the same where the loss is their mean. */
 #include "compiler/rows.h"
 
 /* What the dimensions behind the rows come to: their mean, or their sum. */
@@ -16,22 +17,37 @@ static void answers(RowLoss *loss, const Node *node) {
     if (loss->output >= 0) return;
     loss->output = node->in[0];
     loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
+    if (node->op == OP_cross_entropy && node->attr[1].given) loss->kept = labels_kept(loss->graph, node, &loss->label);
     loss->target = node->op == OP_mse ? node->in[1] : -1;
     loss->binary = node->op == OP_bce_with_logits ? node->in[1] : -1;
 }
 
-/* A loss as one number a row, whose mean (of a sum: whose sum) over the rows it is; -1: it cannot be. */
+/* How many labels of each row count. */
+static int labels_of_rows(const RowLoss *loss, Span span) {
+    return reduce_rows(loss->graph, OP_sum, loss->kept, "labels.row", span);
+}
+
+/* A number that all rows have, or all labels that count: as much of every row's loss. */
+static int whole_of_row(const RowLoss *loss, int value, Span span) {
+    return loss->over_labels < 0 ? value : emit_binary(loss->graph, OP_mul, labels_of_rows(loss, span), value, "loss.row", span);
+}
+
+/* A loss as one number a row, whose mean (of a sum: whose sum) over the rows it is, or over the labels that count; -1: it cannot be. */
 static int rows_of(RowLoss *loss, int value, int depth) {
     Graph *graph = loss->graph;
     const Node node = *graph_producer(graph, value);
     const TermKind kind = term_kind(loss, value, depth);
-    const OpCode reduction = term_sums(&node) ? OP_sum : OP_mean;
+    const OpCode reduction = term_sums(&node) || counts_labels(&node) ? OP_sum : OP_mean;
     if (kind == TERM_OTHER) return -1;
-    if (kind == TERM_WHOLE) return value; /* as much of every row's loss */
+    if (kind == TERM_WHOLE) return whole_of_row(loss, value, node.span);
+    if (kind == TERM_ROWS && loss->over_labels >= 0 && loss->over_labels != graph->values.at[value].node) return -1;
     if (kind == TERM_LINEAR) {
+        const bool scales = node.op == OP_mul || node.op == OP_div;
         int in[2] = {-1, -1};
-        for (int i = 0; i < node.nin; i++)
-            if ((in[i] = rows_of(loss, node.in[i], depth + 1)) < 0) return -1;
+        for (int i = 0; i < node.nin; i++) {
+            in[i] = scales && !loss->depends[node.in[i]] ? node.in[i] : rows_of(loss, node.in[i], depth + 1);
+            if (in[i] < 0) return -1;
+        }
         int row = graph_emit(graph, node.op, in, node.nin, NULL, "loss.row", node.span);
         return scale_to_row(loss, &node, row);
     }
@@ -48,6 +64,16 @@ static int rows_of(RowLoss *loss, int value, int depth) {
     const Node *inner = graph_producer(graph, node.in[0]);
     answers(loss, is_each(inner) ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
     return reduce_rows(graph, reduction, node.in[0], "loss.row", node.span);
+}
+
+/* The first term that is a mean over the labels that count, else -1: the node. */
+static int find_over_labels(RowLoss *loss, int value, int depth) {
+    const Node *node = graph_producer(loss->graph, value);
+    const TermKind kind = term_kind(loss, value, depth);
+    int found = kind == TERM_ROWS && counts_labels(node) ? loss->graph->values.at[value].node : -1;
+    for (int i = 0; kind == TERM_LINEAR && found < 0 && i < node->nin; i++)
+        found = find_over_labels(loss, node->in[i], depth + 1);
+    return found;
 }
 
 static void report(Graph *graph, const char *name, int value, bool whole) {
@@ -83,18 +109,27 @@ static int class_near(Graph *graph, int logits, int label, Span span) {
     return graph_emit(graph, OP_cast, &near, 1, to_number, "top5.right", span);
 }
 
-/* Of a value [rows, .., classes] the sums over all but the classes, of the rows that are there. */
-static int sum_classes(Graph *graph, int value, int weight, Span span) {
+/* Of a value [rows, .., classes] the sums over all but the classes, of the rows that are there and the labels that count. */
+static int sum_classes(const RowLoss *loss, int value, int weight, Span span) {
+    Graph *graph = loss->graph;
     const TensorType type = graph->values.at[value].type;
-    Attr axes[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden - 1}};
+    Attr axes[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden - 1}},
+         column[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden}};
     for (int d = 0; d < axes[0].n; d++)
         axes[0].ints[d] = d;
+    for (int d = 0; d < column[0].n; d++)
+        column[0].ints[d] = d == column[0].n - 1 ? 1 : type.shape.dim[type.hidden + d];
+    if (loss->kept >= 0)
+        value = emit_binary(graph, OP_mul, value, graph_emit(graph, OP_reshape, &loss->kept, 1, column, "counts.kept", span),
+                            "counts.labels", span);
     int weighted = emit_binary(graph, OP_mul, value, weights_for(graph, weight, &type, span), "counts.rows", span);
     return graph_emit(graph, OP_sum, &weighted, 1, axes, "counts.classes", span);
 }
 
 /* [3 * classes]: of each class the rows of it that are answered with it, those answered with it, those of it. */
-static int class_counts(Graph *graph, int logits, int label, int weight, Span span) {
+static int class_counts(const RowLoss *loss, int weight, Span span) {
+    Graph *graph = loss->graph;
+    const int logits = loss->output, label = loss->label;
     const TensorType type = graph->values.at[logits].type;
     const Attr hot[MAX_ATTRS] = {{.given = true, .i = type.shape.dim[type.shape.ndim - 1]},
                                  {.given = true, .text = dtype_name[type.dtype]}};
@@ -102,8 +137,8 @@ static int class_counts(Graph *graph, int logits, int label, int weight, Span sp
     int found = graph_emit(graph, OP_one_hot, &best, 1, hot, "counts.found", span);
     int there = graph_emit(graph, OP_one_hot, &label, 1, hot, "counts.there", span);
     int hits = emit_binary(graph, OP_mul, found, there, "counts.hits", span);
-    const int in[] = {sum_classes(graph, hits, weight, span), sum_classes(graph, found, weight, span),
-                      sum_classes(graph, there, weight, span)};
+    const int in[] = {sum_classes(loss, hits, weight, span), sum_classes(loss, found, weight, span),
+                      sum_classes(loss, there, weight, span)};
     return graph_emit(graph, OP_concat, in, 3, NULL, "counts", span);
 }
 
@@ -113,10 +148,13 @@ static int sum_weighted(Graph *graph, int row, int weight, const char *name, Spa
     return graph_emit(graph, OP_sum, &weighted, 1, NULL, name, span);
 }
 
-/* The sum over the rows that are there of the mean of each row's numbers. */
-static int sum_rows(Graph *graph, int each, int weight, const char *name, Span span) {
-    return sum_weighted(graph, reduce_rows(graph, OP_mean, each, "metric.row", span), weight, name, span);
+/* The sum over the rows that are there of the mean of each row's numbers; of labels that count: of their numbers. */
+static int sum_rows(const RowLoss *loss, int each, int weight, const char *name, Span span) {
+    Graph *graph = loss->graph;
+    if (loss->kept >= 0) each = emit_binary(graph, OP_mul, each, loss->kept, "metric.labels", span);
+    return sum_weighted(graph, reduce_rows(graph, loss->kept >= 0 ? OP_sum : OP_mean, each, "metric.row", span), weight, name, span);
 }
+
 /* |prediction - target|, or its square. */
 static int distance(Graph *graph, Metric metric, int prediction, int target, Span span) {
     int difference = emit_binary(graph, OP_sub, prediction, target, "metric.difference", span);
@@ -149,9 +187,10 @@ static int row_scores(const RowLoss *loss, int weight, Span span) {
     const DType dtype = graph->values.at[loss->output].type.dtype;
     const Attr axis[MAX_ATTRS] = {{.given = true, .i = 1}};
     const int score = loss->label >= 0 ? margin(graph, loss->output, span) : loss->output,
+              there = loss->kept >= 0 ? emit_binary(graph, OP_mul, loss->kept, weight, "auc.there", span) : weight,
               columns[] = {as_column(graph, score, dtype, span),
                            as_column(graph, loss->label >= 0 ? loss->label : loss->binary, dtype, span),
-                           as_column(graph, weight, dtype, span)};
+                           as_column(graph, there, dtype, span)};
     return graph_emit(graph, OP_concat, columns, 3, axis, "auc", span);
 }
 
@@ -200,14 +239,14 @@ static bool metric_applies(const RowLoss *loss, Metric metric) {
 static int metric_sums(const RowLoss *loss, Metric metric, int weight, int *counts) {
     Graph *graph = loss->graph;
     const Span span = loss->asked->metric[metric];
-    if (metric == METRIC_ACCURACY) return sum_rows(graph, class_right(graph, loss->output, loss->label, span), weight, "accuracy", span);
-    if (metric == METRIC_TOP5) return sum_rows(graph, class_near(graph, loss->output, loss->label, span), weight, "top5", span);
+    if (metric == METRIC_ACCURACY) return sum_rows(loss, class_right(graph, loss->output, loss->label, span), weight, "accuracy", span);
+    if (metric == METRIC_TOP5) return sum_rows(loss, class_near(graph, loss->output, loss->label, span), weight, "top5", span);
     if (metric == METRIC_PERPLEXITY) return graph->loss;
     if (metric == METRIC_PENALTY) return sum_weighted(graph, loss->penalty, weight, "penalty", span);
     if (metric_scores(metric)) return row_scores(loss, weight, span);
     if (!metric_counts(metric))
-        return sum_rows(graph, distance(graph, metric, loss->output, loss->target, span), weight, metric_name[metric], span);
-    if (*counts < 0) *counts = class_counts(graph, loss->output, loss->label, weight, span);
+        return sum_rows(loss, distance(graph, metric, loss->output, loss->target, span), weight, metric_name[metric], span);
+    if (*counts < 0) *counts = class_counts(loss, weight, span);
     return *counts;
 }
 
@@ -258,7 +297,12 @@ static bool inputs_given(const RowLoss *loss, int prediction) {
 bool rows_report(Graph *graph, const LossRows *asked, Diags *diags) {
     RowLoss loss = row_loss(graph, asked, diags);
     Span span = graph_producer(graph, graph->loss)->span;
-    int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
+    loss.over_labels = find_over_labels(&loss, graph->loss, 0);
+    if (loss.over_labels >= 0) {
+        const Node node = graph->nodes.at[loss.over_labels];
+        answers(&loss, &node);
+    }
+    int rows = !loss.reported && loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
     if (rows < 0 && loss.reported) return false;
     if (rows < 0)
         return fail_rows(&loss, "rows cannot be told apart in this loss",
@@ -270,6 +314,11 @@ bool rows_report(Graph *graph, const LossRows *asked, Diags *diags) {
     const int prediction = asked->prediction >= 0 ? asked->prediction : loss.output;
     graph->loss = graph_emit(graph, OP_sum, &weighted, 1, NULL, "loss.sum", span);
     report(graph, "rows", graph_emit(graph, OP_sum, &weight, 1, NULL, "rows", span), true);
+    if (loss.kept >= 0) {
+        const int labels = sum_weighted(graph, labels_of_rows(&loss, span), weight, "labels", span);
+        report(graph, "labels", labels, true);
+        if (loss.over_labels >= 0) report(graph, "loss_labels", labels, true);
+    }
     if (!report_metrics(&loss, weight)) return false;
     if (prediction >= 0) report(graph, "prediction", prediction, false);
     return inputs_given(&loss, prediction);

@@ -22,6 +22,8 @@ static bool terms_count(RowLoss *loss, int value, int depth, int power) {
     case TERM_ROWS:
         power -= !term_sums(node);
         loss->nmeans += power == -1;
+        if (counts_labels(node) && graph->values.at[value].type.hidden)
+            return false; /* a replica may have no row that is there, and no mean */
         return power == 0 || power == -1 || graph->settings.last != LAST_SHORT;
     case TERM_LINEAR:
         for (int i = 0; ok && i < node->nin; i++)
@@ -48,6 +50,11 @@ static int weight_of(RowLoss *loss, bool mean, const TensorType *type, Span span
     return weights_for(graph, loss->there, type, span);
 }
 
+static int sum_of(Graph *graph, int value, int weight, const char *name, Span span) {
+    int weighted = emit_binary(graph, OP_mul, value, weight, "loss.rows", span);
+    return graph_emit(graph, OP_sum, &weighted, 1, NULL, name, span);
+}
+
 /* The loss with its rows' parts times their weights. */
 static int weigh(RowLoss *loss, int value, int depth, int power) {
     Graph *graph = loss->graph;
@@ -70,7 +77,13 @@ static int weigh(RowLoss *loss, int value, int depth, int power) {
     if (node.op == OP_cross_entropy || node.op == OP_bce_with_logits) rows = losses_each(graph, &node, "loss.row");
     const bool sums = term_sums(&node);
     const TensorType type = graph->values.at[rows].type;
-    int weighted = emit_binary(graph, OP_mul, rows, weight_of(loss, power - !sums == -1, &type, node.span), "loss.rows", node.span);
+    const int weight = weight_of(loss, power - !sums == -1, &type, node.span);
+    if (counts_labels(&node)) {
+        const int sum = sum_of(graph, rows, weight, "loss.sum", node.span);
+        return emit_binary(graph, OP_div, sum, sum_of(graph, labels_kept(graph, &node, NULL), weight, "loss.labels", node.span), name,
+                           node.span);
+    }
+    int weighted = emit_binary(graph, OP_mul, rows, weight, "loss.rows", node.span);
     return graph_emit(graph, sums ? OP_sum : OP_mean, &weighted, 1, NULL, name, node.span);
 }
 

@@ -39,8 +39,10 @@ typedef struct RowLoss {
     int penalty;       /* evaluation: loss_penalty of a row, where that is asked for; else -1 */
     int output,
         label, /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
-        target, /* of an mse what the answer should be, else -1 */
-        binary; /* of a bce_with_logits its targets, else -1 */
+        target,      /* of an mse what the answer should be, else -1 */
+        binary,      /* of a bce_with_logits its targets, else -1 */
+        kept;        /* of a cross_entropy with ignore_index 1 for each label that counts, 0 for the others; else -1 */
+    int over_labels; /* evaluation: the node whose mean over those labels the loss has, -1: it is one over rows */
 } RowLoss;
 RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags);
 
@@ -56,6 +58,10 @@ int scale_power(const RowLoss *loss,
                 const Node *node); /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
 /* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
 int scale_to_row(const RowLoss *loss, const Node *node, int row);
+bool counts_labels(
+    const Node *node); /* of TERM_ROWS: a mean over the labels that are not ignored: how many those are depends on the other rows */
+/* Of a cross_entropy with ignore_index: 1 for each label that counts, else 0, of the loss's type. *label: its labels, class 0 for those that do not count; or NULL. */
+int labels_kept(Graph *graph, const Node *node, int *label);
 bool is_each(const Node *node); /* a loss before its reduction: of rows, for a mean or a sum of its own */
 int losses_each(Graph *graph, const Node *loss, const char *name); /* a cross_entropy or bce_with_logits before its reduction */
 /* What a loss has of terms that no data goes into (TERM_WHOLE), factors before them too: `0.1 * sum(square(w))`. as_row: of a row alone, whose batch is 1. -1: it has none. depth: 0. */

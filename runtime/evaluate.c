@@ -16,7 +16,7 @@
 #include "runtime/needed.h"
 
 /* What is added up: metrics by their number, then these. */
-enum { SUM_LOSS = NMETRICS, SUM_ROWS, NSUMS };
+enum { SUM_LOSS = NMETRICS, SUM_ROWS, SUM_LABELS, SUM_LOSS_LABELS, NSUMS };
 
 /* The scores of the rows of one class. */
 typedef struct Scores {
@@ -168,6 +168,8 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
     const Graph *graph = &evaluation->part.graph;
     evaluation->report[SUM_LOSS] = -1;
     evaluation->report[SUM_ROWS] = graph_find_report(graph, "rows");
+    evaluation->report[SUM_LABELS] = graph_find_report(graph, "labels");
+    evaluation->report[SUM_LOSS_LABELS] = graph_find_report(graph, "loss_labels");
     for (int k = 0; k < NMETRICS; k++)
         evaluation->report[k] = graph_find_report(graph, metric_name[k]);
     evaluation->prediction = graph_find_report(graph, "prediction");
@@ -519,6 +521,11 @@ static void prediction_drop(const Comm *comm, Prediction *prediction) {
 
 /* ---------------------------------------------------------------- all rows */
 
+/* What a sum is divided by: the labels that count, or, where the program does not report them, the rows. */
+static double number_of(const Evaluation *evaluation, int sum, int64_t rows) {
+    return evaluation->report[sum] >= 0 ? evaluation->sums[evaluation->begin[sum]] : (double)rows;
+}
+
 bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result, bool *own_failure, Error *error) {
     Comm *comm = evaluation->comm;
     Executor *executor = evaluation->executor;
@@ -554,14 +561,18 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     if (has_loss && !(fabs(counted - (double)rows) < 0.5)) /* the weights may have been moved: disturb.h */
         return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", counted, (long long)rows);
     *result = (EvalResult){.rows = rows, .has_loss = has_loss, .seconds = now_seconds() - begin};
-    result->loss = evaluation->sums[evaluation->begin[SUM_LOSS]] / (double)rows;
+    result->loss = evaluation->sums[evaluation->begin[SUM_LOSS]] / number_of(evaluation, SUM_LOSS_LABELS, rows);
     for (Metric metric = 0; metric < NMETRICS; metric++) {
         result->has[metric] = evaluation->report[metric] >= 0;
         if (result->has[metric] && metric_scores(metric)) {
             if (!area(evaluation, &result->metric[metric], error)) return *own_failure = true, false;
         } else if (result->has[metric])
-            result->metric[metric] =
-                metric_value(metric, evaluation->sums + evaluation->begin[metric], evaluation->each[metric], (double)rows);
+            result->metric[metric] = metric_value(metric, evaluation->sums + evaluation->begin[metric], evaluation->each[metric],
+                                                  number_of(evaluation,
+                                                            metric == METRIC_PERPLEXITY ? SUM_LOSS_LABELS
+                                                            : metric == METRIC_PENALTY  ? SUM_ROWS
+                                                                                        : SUM_LABELS,
+                                                            rows));
     }
     return true;
 }

@@ -237,7 +237,7 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
                 snprintf(place, sizeof place, "%s dimension %d of %s",
                          op_table[node->op].places     ? "what is cut out of"
                          : op_table[node->op].variadic ? "what is joined along"
-                                                       : "the windows over",
+                                                       : "the number of windows over",
                          d, tensor);
             if (!check_split(check, &tuple->dim[d], split, size, f && (f->divides || check->strict), place)) {
                 good = false;
