@@ -402,6 +402,16 @@ seed(unit("compiler", "warn"),
      ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
      ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
      ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
+seed(script("ignored", "compiler/pcc", "Ignored.test_an_eval_counts_only_these_labels"),
+     ("labels that are ignored answer nothing", "sum_rows", "if (loss->kept >= 0) each = ", "if (false) each = "),
+     ("counts of classes leave out ignored labels", "sum_classes", "if (loss->kept >= 0)", "if (false)"),
+     ("a mean over labels is divided by how many of all data count", "rows_report", 'report(graph, "loss_labels", labels, true)', "(void)0"),
+     ("a term without data counts for each label", "whole_of_row", "loss->over_labels < 0 ? value", "true ? value"))
+seed(script("ignored", "compiler/pcc", "Ignored.test_two_classes_have_an_area_without_the_ignored"),
+     ("an area leaves out ignored labels", "row_scores", "loss->kept >= 0 ? emit_binary(", "false ? emit_binary("))
+seed(script("ignored", "compiler/pcc", "Ignored.test_what_cannot_be_counted_so_is_refused"),
+     ("parts of a batch have no mean over labels of their own", "terms_are_means", "!counts_labels(node)", "true"),
+     ("a replica without rows has no mean over labels", "terms_count", "if (counts_labels(node) && ", "if (false && "))
 seed(unit("compiler", "row_parts"),
      ("a loss of parts is a mean over rows", "terms_are_means", "ok && power - !term_sums(node) == -1", "ok"),
      ("rows of parts depend on no other rows", "terms_are_means", "ok = ok && !loss->traced[node->in[i]].mixed", "(void)loss"),
