@@ -55,14 +55,24 @@ def plans_of(row, ranks):
     return [USUAL] if ranks == 1 else [*PLANS, *([TENSOR] if row == "mlp" else [])]
 
 
-def predict(args, row, ranks, which, machine, folder):
-    """Predicted and measured seconds of a step."""
+def program_of(plan):
+    """What the plan does, without how it was asked for."""
+    with open(plan) as file:
+        return "".join(line for line in file if not line.startswith(("options ", "checksum ")))
+
+
+def predict(args, row, ranks, which, machine, folder, known):
+    """Predicted and measured seconds of a step. known: the plans of this net that were measured before, to which this one's is added; a plan that is there is not measured again."""
     name, edits, flags, steps = NETS[row]
     source, plan = os.path.join(folder, name + ".dsl"), os.path.join(folder, "net.plan")
     with open(source, "w") as out:
         out.write(text_of(name, steps, step.TENSOR if which == TENSOR else edits, ranks))
     said = run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--stats", "-Wno-memory", "-Wno-costly", *flags, *PLANS.get(which, ())])[0]
     predicted = figure(r"predicted +([\d.e+-]+) ms", said) / 1e3
+    program = program_of(plan)
+    if program in known:
+        return {}
+    known.append(program)
     measured = figure(r"time per step: ([\d.]+) ms", launch(args, ranks, plan)) / 1e3
     return {"predicted_s": predicted, "measured_s": measured, "ratio": predicted / measured}
 
@@ -73,8 +83,9 @@ def rounds(args, samples, folder):
         for ranks in args.ranks:
             launch(args, ranks, "--calibrate", machine)
             for row in args.nets:
+                known = []
                 for which in plans_of(row, ranks):
-                    samples.measure((row, ranks, which), lambda: predict(args, row, ranks, which, machine, folder))
+                    samples.measure((row, ranks, which), lambda: predict(args, row, ranks, which, machine, folder, known))
 
 
 def report(args, samples):
@@ -83,6 +94,8 @@ def report(args, samples):
         for ranks in args.ranks:
             for which in plans_of(row, ranks):
                 predicted, measured, ratio = (samples.median((row, ranks, which), name) for name in ("predicted_s", "measured_s", "ratio"))
+                if measured is None and which != USUAL:
+                    continue  # it is one of the plans before
                 rows.append([row, ranks, which, seconds_text(predicted), seconds_text(measured), "-" if ratio is None else f"{ratio:.2f}"])
                 if ratio is not None and which == USUAL:
                     off.append(max(ratio, 1 / ratio))
