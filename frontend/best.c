@@ -4,7 +4,18 @@
 #include "frontend/lower.h"
 #include "ir/metric.h"
 
-static bool say_metric(Lower *lower, const Expr *name, Watch *watch) {
+static bool is_name(const Expr *expr, const char *text) {
+    return expr && expr->kind == EXPR_NAME && strcmp(expr->text, text) == 0;
+}
+
+/* f1, f1_macro or f1(macro). */
+static bool say_metric(Lower *lower, const Expr *said, Watch *watch) {
+    Expr word = *said;
+    const Expr *name = &word;
+    if (said->kind == EXPR_CALL && is_name(said->items, "macro")) {
+        word.kind = EXPR_NAME;
+        word.text = arena_printf(lower->arena, "%s_macro", said->text);
+    }
     const int metric = choice(lower, "metric", name, reported_name, 1 + NMETRICS);
     if (metric < 0) return false;
     watch->metric = reported_name[metric];
@@ -19,7 +30,7 @@ static bool clauses(Lower *lower, const Expr *words, const char *const *names, b
     const Expr *next;
     for (const Expr *word = words; word; word = next) {
         int which = 0;
-        while (which < n && !(word->kind == EXPR_NAME && strcmp(word->text, names[which]) == 0))
+        while (which < n && !is_name(word, names[which]))
             which++;
         if (which == n || (!word->next && which != alone) || given[which]) {
             const char *what = which == n     ? "is not part of this setting"
@@ -70,10 +81,14 @@ bool eval_early_stop(Lower *lower, const Expr *value) {
         diag_hint(lower->diags, "%s", hint);
         return false;
     }
+    const Expr *first = value->items; /* early_stop f1(macro) patience 3: words, and in parentheses the first of them */
+    const bool macro = first->kind == EXPR_TUPLE && first->nitems == 1 && is_name(first->items, "macro");
     Expr name = *value;
-    name.kind = EXPR_NAME;
+    name.kind = macro ? EXPR_CALL : EXPR_NAME;
+    if (macro) name.items = first->items;
     name.loc.end = name.loc.begin + (int)strlen(value->text);
-    if (!say_metric(lower, &name, watch) || !clauses(lower, value->items, names, say, 2, 2, hint)) return false;
+    if (!say_metric(lower, &name, watch) || !clauses(lower, macro ? value->items->next : value->items, names, say, 2, 2, hint))
+        return false;
     if (watch->patience > 0) return true;
     diag_error(lower->diags, lower_span(lower, value->loc), "this does not say after how many evaluations training ends");
     diag_hint(lower->diags, "%s", hint);
@@ -81,7 +96,7 @@ bool eval_early_stop(Lower *lower, const Expr *value) {
 }
 
 bool eval_restore(Lower *lower, const Expr *value) {
-    if (value->kind == EXPR_NAME && strcmp(value->text, "best") == 0) return lower->graph->settings.restore_best = true;
+    if (is_name(value, "best")) return lower->graph->settings.restore_best = true;
     diag_error(lower->diags, lower_span(lower, value->loc), "restore takes the best checkpoint: restore best;");
     return false;
 }

@@ -82,6 +82,18 @@ static bool eval_truth(Lower *lower, const char *what, const Expr *value, bool *
     return truth >= 0;
 }
 
+/* The character of UTF-8 at `at` that stands before it in the alphabet too; NULL: none does. */
+static const char *character_twice(const char *alphabet, int *bytes) {
+    for (const char *at = alphabet; *at; at += *bytes) {
+        *bytes = 1;
+        while (((unsigned char)at[*bytes] & 0xc0) == 0x80)
+            ++*bytes;
+        for (const char *before = alphabet; before < at; before++)
+            if (strncmp(before, at, (size_t)*bytes) == 0) return at;
+    }
+    return NULL;
+}
+
 /* tokens = bytes, or characters("abc "). */
 static bool eval_letters(Lower *lower, const Expr *value, DataFile *file) {
     static const char *const parameters[] = {"alphabet"};
@@ -91,6 +103,12 @@ static bool eval_letters(Lower *lower, const Expr *value, DataFile *file) {
     if (file->tokenizer == TOKENIZER_BYTES) return true;
     if (!call_arguments(lower, value, parameters, 1, 1, argument)) return false;
     file->vocabulary = argument[0]->kind == EXPR_STRING ? argument[0]->text : "";
+    int bytes = 0;
+    const char *twice = character_twice(file->vocabulary, &bytes);
+    if (twice) {
+        diag_error(lower->diags, lower_span(lower, argument[0]->loc), "the alphabet has '%.*s' twice", bytes, twice);
+        return false;
+    }
     if (file->vocabulary[0]) return true;
     diag_error(lower->diags, lower_span(lower, argument[0]->loc), "an alphabet is a text with the characters of token 0, 1, ..: \"abc \"");
     return false;

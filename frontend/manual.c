@@ -21,9 +21,9 @@ static const struct {
                    [ALL_GATHER] = {"all_gather", 1, {ARG_X, ARG_OVER, -1}},
                    [REDUCE_SCATTER] = {"reduce_scatter", 1, {ARG_X, ARG_OP, ARG_OVER, -1}},
                    [ALL_TO_ALL] = {"all_to_all", 1, {ARG_X, ARG_OVER, -1}},
-                   [SEND] = {"send", 2, {ARG_X, ARG_TO, -1}},
-                   [RECV] = {"recv", 2, {ARG_X, ARG_FROM, -1}},
-                   [BARRIER] = {"barrier", 1, {ARG_X, -1}}};
+                   [SEND] = {"send", 2, {ARG_X, ARG_TO, ARG_OVER, -1}},
+                   [RECV] = {"recv", 2, {ARG_X, ARG_FROM, ARG_OVER, -1}},
+                   [BARRIER] = {"barrier", 1, {ARG_X, ARG_OVER, -1}}};
 
 typedef enum { SUM, MEAN, PROD, MAX, MIN, NREDUCES } Reduce;
 static const char *const reduce_name[NREDUCES] = {"sum", "mean", "prod", "max", "min"};
@@ -290,19 +290,31 @@ static int over_group(const Manual *m, int x) {
 
 /* ---------------------------------------------------------------- send and recv */
 
-/* The other rank of each, -1: none. */
+/* The other rank of rank r, -1: none. Over an axis it is named by its place along that; over a group it is one of its ranks, and the others have none. */
+static bool partner(const Manual *m, const Expr *expr, const char *what, int r, int *other) {
+    Diags *diags = m->lower->diags;
+    const int most = (m->axis ? m->size : m->nranks) - 1;
+    int64_t number = -1;
+    *other = -1;
+    if (m->place && m->place[r] < 0) return true;
+    rank_set(m->lower, r);
+    const bool ok = integer_eval(m->lower, expr, what, -1, most, &number);
+    rank_set(m->lower, -1);
+    if (!ok && m->axis) diag_hint(diags, "a place along the axis, from 0 to %d, or -1 for none", most);
+    if (!ok && !m->axis) diag_hint(diags, "a rank from 0 to %d, or -1 for none: (rank + 1) %% nranks", most);
+    if (!ok || number < 0) return ok;
+    *other = m->axis ? member(m, r, (int)number) : (int)number;
+    if (!m->place || m->place[*other] >= 0) return true;
+    diag_error(diags, lower_span(m->lower, expr->loc), "%s: rank %d, the %s of rank %d, is not in the group", calls[m->kind].name, *other,
+               what, r);
+    return false;
+}
+
 static int *partners(const Manual *m, const Expr *expr, const char *what) {
     int *other = arena_alloc(m->lower->arena, sizeof *other * (size_t)m->nranks);
-    bool ok = true;
-    for (int r = 0; r < m->nranks && ok; r++) {
-        int64_t rank = -1;
-        rank_set(m->lower, r);
-        ok = integer_eval(m->lower, expr, what, -1, m->nranks - 1, &rank);
-        other[r] = (int)rank;
-    }
-    rank_set(m->lower, -1);
-    if (!ok) diag_hint(m->lower->diags, "a rank from 0 to %d, or -1 for none: (rank + 1) %% nranks", m->nranks - 1);
-    return ok ? other : NULL;
+    for (int r = 0; r < m->nranks; r++)
+        if (!partner(m, expr, what, r, &other[r])) return NULL;
+    return other;
 }
 
 static int sent(Manual *m, int x) {
@@ -380,7 +392,16 @@ bool sends_received(Lower *lower) {
 
 /* ---------------------------------------------------------------- barrier */
 
-/* x, but not before every rank has come here with its own: it waits for the largest of all ranks' flags, which each rank makes of an element of its x. */
+/* The largest of the flags of a rank's group, where it is in none 0. */
+static int group_flag(const Manual *m, int flag) {
+    double *from = arena_alloc(m->lower->arena, sizeof *from * (size_t)m->nranks * (size_t)m->size);
+    for (int r = 0; r < m->nranks; r++)
+        for (int i = 0; i < m->size; i++)
+            from[r * m->size + i] = m->place[r] < 0 ? -1 : member(m, r, i);
+    return along(m, OP_max, rows(m, flag, 1, 1, from, m->size));
+}
+
+/* x, but not before every rank, or those of the group, has come here with its own: it waits for the largest of their flags, which each rank makes of an element of its x. */
 static int barrier(const Manual *m, int x) {
     const Attr first[MAX_ATTRS] = {{.given = true, .n = 1}, {.given = true, .n = 1, .ints = {1}}},
                to[MAX_ATTRS] = {{.given = true, .text = "i32"}};
@@ -389,7 +410,8 @@ static int barrier(const Manual *m, int x) {
     flag = emit(m, OP_slice, &flag, 1, first, "first");
     flag = emit(m, OP_equal, (const int[]){flag, flag}, 2, NULL, "there");
     flag = emit(m, OP_cast, &flag, 1, to, "flag");
-    flag = everywhere(m, along(m, OP_max, reshaped(m, exposed(m, flag), (const int64_t[]){m->nranks}, 1, &(Shape){0}, 0)));
+    flag = m->place ? group_flag(m, flag)
+                    : everywhere(m, along(m, OP_max, reshaped(m, exposed(m, flag), (const int64_t[]){m->nranks}, 1, &(Shape){0}, 0)));
     const int come = emit(m, OP_greater_equal, (const int[]){flag, number(m, I32, 0)}, 2, NULL, "come");
     return emit(m, OP_where, (const int[]){come, x, x}, 3, NULL, "behind");
 }

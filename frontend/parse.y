@@ -207,6 +207,7 @@ words
 word
     : NAME { $$ = expr_text(parse, EXPR_NAME, @1, $1); }
     | LOSS { $$ = expr_text(parse, EXPR_NAME, @1, "loss"); }
+    | NAME '(' NAME ')' { $$ = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@1, @4), $1), expr_text(parse, EXPR_NAME, @3, $3)); }
     | number
     ;
 

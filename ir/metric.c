@@ -77,8 +77,10 @@ double metric_value(Metric metric, const double *sums, int64_t n, double rows) {
     if (!metric_counts(metric)) return sums[0] / rows;
     const int64_t classes = n / 3;
     if (metric <= METRIC_F1) return of_counts(metric, sums[1], sums[classes + 1], sums[2 * classes + 1]);
-    double sum = 0;
-    for (int64_t c = 0; c < classes; c++)
+    double sum = 0, occur = 0; /* as scikit-learn: of the classes that a row is of or is answered with */
+    for (int64_t c = 0; c < classes; c++) {
         sum += of_counts(metric, sums[c], sums[classes + c], sums[2 * classes + c]);
-    return sum / (double)classes;
+        occur += sums[classes + c] + sums[2 * classes + c] > 0;
+    }
+    return share(sum, occur);
 }

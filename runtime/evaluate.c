@@ -99,7 +99,7 @@ static int input_without_data(Evaluation *evaluation, const char *plan_directory
     for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->kind != INPUT_DATA || input->micro > 0 || needed[i] || file_is_drawn(input->file.format)) continue;
-        if (input->file.format == FILE_NONE || access(file_find(input->file.path, plan_directory, &evaluation->arena), R_OK) != 0) return i;
+        if (input->file.format == FILE_NONE || !file_is_readable(file_find(input->file.path, plan_directory, &evaluation->arena))) return i;
     }
     return -1;
 }

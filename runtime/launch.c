@@ -125,19 +125,49 @@ static bool may_pass(int code) {
     return code == EXIT_ENVIRONMENT || code >= 128;
 }
 
-static void resume_latest(RunOptions *options, int restart) {
+/* The checkpoints that lay in the directory before this run began: an earlier run's, which a restart does not go on from unless it was told to at first. */
+typedef struct Earlier {
     Arena arena;
-    arena_init(&arena);
-    const char *directory = options->checkpoint ? options->checkpoint : arena_printf(&arena, "%s.checkpoints", options->plan);
-    const bool any = checkpoint_newest(directory, &arena) != NULL;
-    fprintf(stderr, "prun: note: restart %d of %d, %s\n", restart, options->launch.max_restarts,
-            any ? "from the latest checkpoint" : "from the beginning: there is no checkpoint yet");
-    if (any) {
-        options->resume = "latest";
-        options->load = NULL;
-        options->overwrite = false;
+    const char *directory;
+    int n;
+    const char *const *path;
+    struct stat *about;
+} Earlier;
+
+static void earlier_read(Earlier *earlier, const RunOptions *options) {
+    arena_init(&earlier->arena);
+    earlier->directory = options->checkpoint ? options->checkpoint : arena_printf(&earlier->arena, "%s.checkpoints", options->plan);
+    earlier->n = checkpoint_list(earlier->directory, &earlier->arena, &earlier->path);
+    earlier->about = arena_alloc(&earlier->arena, ((size_t)earlier->n + 1) * sizeof *earlier->about);
+    for (int i = 0; i < earlier->n; i++)
+        if (stat(earlier->path[i], &earlier->about[i]) != 0) earlier->about[i] = (struct stat){0};
+}
+
+static bool is_earlier(const Earlier *earlier, const char *path) {
+    struct stat now;
+    if (stat(path, &now) != 0) return true;
+    for (int i = 0; i < earlier->n; i++) {
+        const struct stat *then = &earlier->about[i];
+        if (strcmp(earlier->path[i], path) == 0 && then->st_ino == now.st_ino && then->st_mtim.tv_sec == now.st_mtim.tv_sec &&
+            then->st_mtim.tv_nsec == now.st_mtim.tv_nsec)
+            return true;
     }
-    arena_finish(&arena);
+    return false;
+}
+
+/* From what this run has written last. Behind its first checkpoint none of an earlier run is newer; where the run was killed before they were removed, its own is named. */
+static void resume_own(RunOptions *options, int restart, Earlier *earlier) {
+    const char *const *path;
+    const int n = checkpoint_list(earlier->directory, &earlier->arena, &path);
+    int own = 0;
+    while (own < n && is_earlier(earlier, path[own]))
+        own++;
+    fprintf(stderr, "prun: note: restart %d of %d, %s\n", restart, options->launch.max_restarts,
+            own < n ? "from the latest checkpoint" : "as it began: it has written no checkpoint yet");
+    if (own == n) return;
+    options->resume = own == 0 ? "latest" : path[own];
+    options->load = NULL;
+    options->overwrite = false;
 }
 
 /* Of the ranks that a plan is for, as its first lines say; 0: it cannot be read, which is said when it is. */
@@ -187,6 +217,8 @@ int launch(RunOptions *options) {
         return EXIT_ENVIRONMENT;
     }
     launch->self = launcher_self();
+    Earlier earlier;
+    earlier_read(&earlier, options);
     sigaction(SIGINT, &handler, NULL);
     sigaction(SIGTERM, &handler, NULL);
     sigaction(SIGUSR1, &handler, NULL);
@@ -214,8 +246,9 @@ int launch(RunOptions *options) {
         code = wait_for_all(running);
         if (error.code) code = error.code;
         if (ended || !may_pass(code) || restart == launch->max_restarts) break;
-        resume_latest(options, restart + 1);
+        resume_own(options, restart + 1, &earlier);
     }
+    arena_finish(&earlier.arena);
     free(children);
     return code;
 }

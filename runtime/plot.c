@@ -359,6 +359,17 @@ static void name_runs(Plot *plot, char *const *paths) {
         plot->run[a] = paths[a];
 }
 
+/* No file, an empty one, or a picture. */
+static bool replaceable(const char *svg, Error *error) {
+    char begin[5] = "";
+    FILE *file = file_kind(svg) ? NULL : fopen(svg, "rb");
+    const size_t n = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
+    if (file) fclose(file);
+    return n == 0 || strcmp(begin, "<svg") == 0 || strcmp(begin, "<?xm") == 0 ||
+           error_set(error, EXIT_USAGE, "--plot=%s would overwrite a file that is no SVG: runs stand behind it, --plot=FILE.svg RUN.jsonl",
+                     svg);
+}
+
 static bool draw(Plot *plot, const char *svg, char *const *paths, Error *error) {
     Text text = {0};
     int kept = 0;
@@ -367,6 +378,7 @@ static bool draw(Plot *plot, const char *svg, char *const *paths, Error *error) 
     for (int r = 0; svg && r < plot->nruns; r++)
         if (file_is_same(&plot->arena, svg, paths[r]))
             return error_set(error, EXIT_USAGE, "--plot=%s would overwrite the metrics that it draws", svg);
+    ok = !svg || replaceable(svg, error);
     for (int r = 0; ok && r < plot->nruns; r++)
         ok = read_run(plot, r, paths[r], error);
     if (!ok) return false;

@@ -9,10 +9,10 @@
 /* A word of one driven rank's box of a state: the box alone, or its elements too. */
 static bool word_of(Run *run, int driven, int state, bool elements, uint64_t *word, Error *error) {
     void *context;
-    const Backend *backend = executor_backend(run->executor, &context);
+    const Backend *backend = executor_backend(state_holder(run), &context);
     const State *of = &run->plan.graph.states.at[state];
     Box box;
-    void *local = executor_state(run->executor, driven, state, &box), *copy = local;
+    void *local = executor_state(state_holder(run), driven, state, &box), *copy = local;
     int64_t bytes = box_elements(&box) * dtype_bytes[of->type.dtype];
     *word = XXH64(box.begin, (size_t)box.ndim * sizeof *box.begin, 0);
     *word = XXH64(box.end, (size_t)box.ndim * sizeof *box.end, *word) + box.nothing;

@@ -172,6 +172,14 @@ static bool saves_checkpoints(const Run *run) {
     return settings->checkpoint_steps > 0 || settings->checkpoint_epochs;
 }
 
+/* Every process has read its own file of that name: copies of a state must be equal. */
+static bool same_file(Run *run, const char *path, Error *error) {
+    if (run->comm->nprocesses == 1) return true;
+    const bool same = replicas_check(run, arena_printf(&run->arena, "%s is not the same file for all ranks", path), error);
+    run->replicas_compared = 0;
+    return same;
+}
+
 /* --load, --resume; and where checkpoints go. */
 static bool restore(Run *run, Error *error) {
     const RunOptions *options = run->options;
@@ -185,6 +193,7 @@ static bool restore(Run *run, Error *error) {
         !checkpoint_resume(holder, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &run->position, &then, error))
         return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
+    if ((path || options->load) && !same_file(run, path ? path : options->load, error)) return false;
     if (!told_by_first(run, figures_known(holder, path ? path : options->load, error), error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (options->averages && !run->plan.graph.settings.ema)

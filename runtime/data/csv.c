@@ -1,5 +1,6 @@
 /* csv: a record's fields. RFC 4180: a field that begins with a quote ends with one, holds any character between them, and two quotes for one. */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __SSE2__
@@ -211,7 +212,10 @@ bool csv_number(const Field *field, double *number) {
     if (field->n == 0 || field->broken) return false;
     if (plain_number(field->text, field->text + field->n, number) == field->text + field->n) return true;
     *number = strtod(field->text, &end);
-    if (end == field->text) return false;
+    if (end == field->text || memchr(field->text, 'x', (size_t)(end - field->text)) ||
+        memchr(field->text, 'X', (size_t)(end - field->text)))
+        return false;                                                     /* 0x10 */
+    if (isinf(*number) && end[-1] >= '0' && end[-1] <= '9') return false; /* no f64 is so large */
     while (end < field->text + field->n && is_blank(*end, 0))
         end++;
     return end == field->text + field->n;

@@ -83,3 +83,4 @@ void data_order(const DataSource *data, DataOrder *order);
 
 /* The path as written (relative to the current directory); else its longest end that there is beside the plan; else as written. */
 const char *file_find(const char *file, const char *plan_directory, Arena *arena);
+bool file_is_readable(const char *path); /* with a * in it: whether a file has such a name */

@@ -5,7 +5,7 @@
 
 #include "runtime/data/data.h"
 
-static bool is_readable(const char *path) {
+bool file_is_readable(const char *path) {
     if (strchr(path, '*')) { /* of several files */
         glob_t found = {0};
         const bool any = glob(path, 0, NULL, &found) == 0;
@@ -16,12 +16,12 @@ static bool is_readable(const char *path) {
 }
 
 const char *file_find(const char *file, const char *plan_directory, Arena *arena) {
-    if (!plan_directory || is_readable(file)) return file;
+    if (!plan_directory || file_is_readable(file)) return file;
     /* "nets/data/x.npy", a path of the source's folder in pcc's: beside the plan that is nets/data/x.npy, data/x.npy, or x.npy. */
     for (const char *part = file; part; part = strchr(part, '/')) {
         part += strspn(part, "/");
         const char *beside = arena_printf(arena, "%s/%s", plan_directory, part);
-        if (is_readable(beside)) return beside;
+        if (file_is_readable(beside)) return beside;
     }
     return file;
 }

@@ -243,6 +243,8 @@ static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows,
 /* ---------------------------------------------------------------- fields */
 
 /* The place of a field among the names of labels, which stand one a line; -1: it is none. */
+static const char BROKEN[] = "a field in quotes with more behind it";
+
 static int label_of(const Field *field, const char *classes) {
     char name[MAX_CLASS_BYTES];
     int label = 0;
@@ -336,7 +338,7 @@ static bool parse_number(const Table *table, const Record *record, const Field *
         return *value >= 0 || fail_class(table, record, field, column, classes, error);
     }
     return csv_number(field, value) ||
-           fail_field(table, record, field, column, field->broken ? "a field in quotes with more behind it" : "no number",
+           fail_field(table, record, field, column, field->broken ? BROKEN : "no number",
                       !field->broken && is_missing(field) ? ": `missing = drop` leaves its row out" : "", error);
 }
 
@@ -356,6 +358,7 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
     char why[160];
     size_t bad = 0, n = 0;
     if (is_missing(field)) return fail_missing(table, record, field, table->first_column, "has no text", error);
+    if (field->broken) return fail_field(table, record, field, table->first_column, BROKEN, "", error);
     char *plain = malloc(field->n + 1);
     if (!plain) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", table->path);
     const bool quoted = field->text > field->begin && field->text[-1] == '"';

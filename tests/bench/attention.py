@@ -4,6 +4,7 @@
 """
 import argparse
 import re
+import statistics
 
 from bench import Failed, cores, run, run_peer
 
@@ -24,19 +25,20 @@ def ours(speed, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--speed", required=True)
+    parser.add_argument("--rounds", type=int, default=3, help="in each of which both sides take their turn (default 3)")
     args = parser.parse_args()
     for threads in sorted({1, cores()}):
-        own = ours(args.speed, threads)
-        try:
-            peer = run_peer("torch_attention.py", threads, *SHAPES)[0]
-        except Failed as reason:
-            peer = {}
-            print(f"no PyTorch: {reason}")
-        print(f"{threads} thread{'s' if threads > 1 else ''}: heads x places x width, causal; ms; PyTorch, ms; ratio")
-        for case, seconds in own.items():
-            other = peer.get(case)
-            print(f"  {case:26} {seconds * 1e3:9.3f}" + (f" {other * 1e3:9.3f} {seconds / other:6.2f}" if other else ""))
-
-
-if __name__ == "__main__":
-    main()
+        own, peer = [], []
+        for _ in range(args.rounds):
+            own.append(ours(args.speed, threads))
+            try:
+                peer.append(run_peer("torch_attention.py", threads, *SHAPES)[0])
+            except Failed as reason:
+                print(f"no PyTorch: {reason}")
+        print(f"{threads} thread{'s' if threads > 1 else ''}: heads x places x width, causal; ms; PyTorch, ms; ratio: medians of {args.rounds} rounds; the ratio of each")
+        for case in own[0]:
+            milliseconds = [1e3 * each[case] for each in own]
+            others = [1e3 * each[case] for each in peer if case in each]
+            ratios = [a / b for a, b in zip(milliseconds, others)]
+            beside = f" {statistics.median(others):9.3f} {statistics.median(ratios):6.2f}   " + " ".join(f"{ratio:.2f}" for ratio in ratios) if ratios else ""
+            print(f"  {case:26} {statistics.median(milliseconds):9.3f}" + beside)

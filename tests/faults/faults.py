@@ -402,6 +402,10 @@ seed(unit("compiler", "warn"),
      ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
      ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
      ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
+seed(script("launch", "runtime/prun", "Launch.test_a_restart_goes_on_from_no_earlier_runs_checkpoints"),
+     ("a restart goes on from what its own run has written", "resume_own", "is_earlier(earlier, path[own])", "false"))
+seed(script("launch", "runtime/prun", "Launch.test_a_file_that_is_another_on_another_node_is_said"),
+     ("all ranks load the same file", "restore", "!same_file(run, ", "false && !same_file(run, "))
 seed(script("ignored", "compiler/pcc", "Ignored.test_an_eval_counts_only_these_labels"),
      ("labels that are ignored answer nothing", "sum_rows", "if (loss->kept >= 0) each = ", "if (false) each = "),
      ("counts of classes leave out ignored labels", "sum_classes", "if (loss->kept >= 0)", "if (false)"),

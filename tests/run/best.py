@@ -54,6 +54,16 @@ class Best(Case):
             self.assertEqual(self.steps(), sorted([epoch, 12]))
             self.assertRegex(result.out, r"\nbest: penalty is \S+ after step %d, restored from " % epoch)
 
+    def test_a_macro_average_is_named_as_the_eval_names_it(self):
+        self.write("d.csv", "x,y\n" + "".join("%d,%d\n" % (i % 7, i % 7 > 3) for i in range(40)))
+        for said in "f1(macro)", "f1_macro":
+            self.write("net.dsl", """net n(batch = 8) { input x : f32[batch, 1]; input y : i32[batch]; param w : f32[1, 2] = zeros; param b : f32[2] = zeros; loss cross_entropy(x @ w + b, y); }
+                train { data = csv("d.csv"); epochs = 9; optimizer = adam(lr = 0.5); checkpoint every epoch keep 2 best %s; restore best; early_stop %s patience 2; }
+                eval { metrics = f1(macro); data = csv("d.csv"); }""" % (said, said))
+            result = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", 1), 1, "--overwrite"))
+            self.assertRegex(result.out, r"early stop after epoch .*best f1_macro is 1")
+            self.assertRegex(result.out, r"\nbest: f1_macro is 1\.0 after")
+
     def test_without_restore_the_last_states_are_saved(self):
         result, w = self.trained(self.plan("checkpoint every epoch keep 2 best loss;"), 1)
         self.assertAlmostEqual(w, weight(12), places=12)

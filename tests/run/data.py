@@ -296,9 +296,11 @@ class Data(Case):
                 self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--predict", self.path("y.npy")))
                 expected = [2 * number + there for row in rows for number, there in [(id, 1) for id in row] + [(padding, 0)] * (4 - len(row))]
                 self.assertEqual(list(struct.unpack("<8f", self.read("y.npy")[128:])), expected)
-        for text, words in (("t,n\nab,1\nabx,2\n", r"r\.csv:3:3: 'x' \(U\+0078\) is not in the alphabet"), (b"t,n\nab,1\na\xc3,2\n", r"r\.csv:3:2: the text is not UTF-8")):
+        for text, words in (("t,n\nab,1\nabx,2\n", r"r\.csv:3:3: 'x' \(U\+0078\) is not in the alphabet"), (b"t,n\nab,1\na\xc3,2\n", r"r\.csv:3:2: the text is not UTF-8"), ('t,n\nab,1\n"a"b,2\n', r"r\.csv:3:2: 'a' is a field in quotes with more behind it")):
             self.write("r.csv", text)
             self.assertFails(self.local(self.path("net.plan"), 2, "--predict", self.path("y.npy")), 3, words)
+        self.write("net.dsl", 'net n(batch = 2) { input t : i32[batch, 4]; param w : f32[1] = ones; loss mean(w) + 0 * mean(cast(t, to = f32)); }\ntrain { data = csv("r.csv", tokens = characters("abé\'éc")); optimizer = sgd(lr = 1); }')
+        self.assertFails(harness.run([harness.pcc, self.path("net.dsl"), "-o", self.path("net.plan")]), 1, r"net\.dsl:2:\d+: error: the alphabet has 'é' twice")
 
     def test_a_text_that_several_inputs_read_is_tokenized_once(self):
         """What prun has read of the file is its size once, for the rows and their tokens."""

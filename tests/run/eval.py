@@ -232,6 +232,18 @@ class Evaluation(harness.Case):
                 for name, value in expected.items():
                     self.assertAlmostEqual(float(figures[name]), value, delta=1e-9, msg="%s on %d ranks" % (name, ranks))
 
+    def test_a_macro_average_is_of_the_classes_that_occur(self):
+        """Of three classes the last neither is a row's nor an answer: f1 of classes 0 and 1 are 2/3 and 4/5."""
+        self.write("d.csv", "".join("%d,%d,-9,%d\n" % row for row in ((1, 0, 0), (0, 1, 0), (0, 1, 1), (0, 1, 1))))
+        self.write("net.dsl", """net n(batch = 4) { input x : f64[batch, 3]; input y : i32[batch]; param w : f64[1] = ones; loss cross_entropy(x * w, y); }
+            train { data = csv("d.csv"); optimizer = sgd(lr = 0.0); steps = 1; }
+            eval { every = end; data = csv("d.csv"); metrics = precision(macro), recall(macro), f1(macro); }""")
+        plan = self.path("net.plan")
+        self.ok(harness.run(harness.compiling(self.path("net.dsl"), "-o", plan)))
+        found = dict(re.findall(r"(\w+_macro) is ([0-9.]+)", self.ok(self.local(plan, 1)).out))
+        for name, value in ("precision_macro", 5 / 6), ("recall_macro", 3 / 4), ("f1_macro", (2 / 3 + 4 / 5) / 2):
+            self.assertAlmostEqual(float(found[name]), value, places=12)
+
     def test_the_area_under_a_curve_counts_pairs_of_rows_and_halves_of_equal_ones(self):
         """scikit-learn's roc_auc_score, by its definition: of one logit a row, with many ties, in batches that are filled up, of replicas in several processes too."""
         draw = random.Random(7)

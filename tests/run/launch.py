@@ -2,6 +2,7 @@
 """Ranks without MPI: started by prun itself, by the environment, by Slurm's variables; what is said where some do not come, and what becomes of a job of which one is gone."""
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -67,6 +68,27 @@ class Launch(Case):
         self.ok(run([harness.prun, "--nproc", 4, four], env=job))
         step = {**job, "SLURM_STEP_ID": "0"}
         self.assertFails(run([harness.prun, "--ranks", 4, four], env=step), 2, "^prun: --ranks 4 puts all ranks in one process: leave out srun, or --ranks$")
+
+    def test_a_file_that_is_another_on_another_node_is_said(self):
+        """Two processes with folders of their own, as on nodes with disks of their own."""
+        plan = self.plan(2, ("steps     = 20;", "steps = 3;"))
+        for node, saved in ("n0", "a.st"), ("n1", "b.st"):
+            os.mkdir(self.path(node))
+            shutil.copy(plan, self.path(node))
+            self.ok(self.nproc(plan, 2, *(("--load", "a.st") if saved == "b.st" else ()), "--save", saved))
+            shutil.copy(self.path(saved), self.path(node, "w.st"))
+        for options in ("--load", "w.st"), ("--load", "w.st", "--save", "after.st"):
+            for same in False, True:
+                if same:
+                    shutil.copy(self.path("a.st"), self.path("n1", "w.st"))
+                port = free_port()
+                jobs = [started([harness.prun, *options, os.path.basename(plan)], self, cwd=self.path(node), env={"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)})
+                        for rank, node in enumerate(("n0", "n1"))]
+                errs = [job.communicate(timeout=harness.TIMEOUT)[1].decode() for job in jobs]
+                said = "w.st is not the same file for all ranks: ranks 0 and 1 hold the same part of w1, and other bits"
+                self.assertEqual([job.returncode for job in jobs], [0, 0] if same else [4, 4], errs)
+                self.assertEqual("".join(errs).count(said), 0 if same else 1, errs)
+            shutil.copy(self.path("b.st"), self.path("n1", "w.st"))
 
     def test_without_the_whole_environment_there_is_one_rank(self):
         self.ok(run([harness.prun, self.plan(1)], env={"RANK": "1", "WORLD_SIZE": "4"}))
@@ -268,6 +290,32 @@ class Launch(Case):
         self.assertEqual(job.returncode, 0, err)
         self.assertRegex(err.decode(), r"(?s)prun: rank 1 \(process \d+\) was ended by signal 9 .*\nprun: note: restart 1 of 2, from the latest checkpoint\n")
         self.assertEqual(self.read("w.safetensors"), self.read("whole.safetensors"))
+
+    def test_a_restart_goes_on_from_no_earlier_runs_checkpoints(self):
+        """An earlier run of other steps has left 50 to 200. A run beside them that is killed before it has written one begins as it began."""
+        old = self.plan(2, ("steps     = 20;", "steps = 200; checkpoint every 50 steps;"), name="old.plan")
+        new = self.plan(2, ("steps     = 20;", "steps = 3000; log_every = 100; checkpoint every 2900 steps;"), name="new.plan")
+        self.ok(self.nproc(new, 2, "--save", "fresh.safetensors", "--checkpoint-dir", self.path("other")))
+        self.ok(self.nproc(old, 2, "--checkpoint-dir", self.path("ck")))
+        from_50 = self.path("ck/step-000000050.safetensors")
+        shutil.copytree(self.path("ck"), self.path("kept"))
+        self.ok(self.nproc(new, 2, "--save", "from_50.safetensors", "--resume", from_50, "--checkpoint-dir", self.path("another")))
+        result = self.nproc(new, 2, "--max-restarts", 1, "--save", "w.safetensors", "--checkpoint-dir", self.path("ck"))
+        self.assertEqual(result.code, 3, str(result))
+        self.assertIn("has checkpoints of an earlier run, up to step 200", result.err)
+        self.assertFalse(os.path.exists(self.path("w.safetensors")), "nothing was trained")
+        for options, expected, left in (("--overwrite",), "fresh", [2900]), (("--resume", from_50), "from_50", [50, 100, 150, 200, 2900]):
+            with self.subTest(options=options):
+                job = started([harness.prun, "--nproc", 2, "--max-restarts", 1, "-v", *options, "--checkpoint-dir", self.path("ck"), "--save", self.path("w.safetensors"), new], self, cwd=self.folder)
+                pids = harness.ranks(harness.until(job, b"step: 1000,"))
+                os.kill(pids[1], signal.SIGKILL)
+                out, err = job.communicate(timeout=harness.TIMEOUT)
+                self.assertEqual(job.returncode, 0, err)
+                self.assertIn(b"restart 1 of 1, as it began: it has written no checkpoint yet", err)
+                self.assertEqual(self.read("w.safetensors"), self.read(expected + ".safetensors"))
+                self.assertEqual(sorted(int(re.sub(r"\D", "", name)) for name in os.listdir(self.path("ck")) if name.startswith("step-")), left)
+                shutil.rmtree(self.path("ck"))
+                shutil.copytree(self.path("kept"), self.path("ck"))
 
     def test_without_a_node_the_job_goes_on_with_fewer_ranks(self):
         """Two nodes of two ranks, of which the second is killed with its prun: on the first two go on from the latest checkpoint with the plan for two, and end as any

@@ -103,6 +103,29 @@ class Manual(Case):
         self.assertClose(step("one"), flat([none, weights[3], none, none]), absolute=1e-4)
         self.assertIn(b"all_reduce", self.read("net.plan"), "the barrier waits for all")
 
+    def test_messages_and_barriers_over_an_axis_and_a_group(self):
+        """Over the axis rows ranks 0 and 2 are a group, 1 and 3 another; of the group three rank 2 is none."""
+        value = [[float(rank * 3 + i + 1) for i in range(WIDTH)] for rank in range(RANKS)]
+        none = [0.0] * WIDTH
+        calls = {"turned": ("m = send(%(x)s, to = (rank < 2) - 0, over = rows); %(y)s = recv(m, from = (rank < 2) - 0, over = rows);", WIDTH),
+                 "half": ("n = send(%(x)s, to = 1 - 2 * (rank > 1), over = rows); %(y)s = recv(n, from = (rank > 1) - 1, over = rows);", WIDTH),
+                 "three": ("o = send(%(x)s, to = 3 * (rank == 1) - (rank != 1), over = three); %(y)s = recv(o, from = (rank == 3) - (rank != 3), over = three);", WIDTH),
+                 "wait": ("%(y)s = barrier(%(x)s, over = columns);", WIDTH), "some": ("%(y)s = barrier(%(x)s, over = three);", WIDTH)}
+        expected = {"turned": [value[2], value[3], value[0], value[1]], "half": [none, none, value[0], value[1]], "three": [none, none, none, value[1]], "wait": value, "some": value}
+        for ranks, how in (RANKS, self.local), (RANKS, self.mpi), (1, self.local):
+            found = self.trained(calls, ranks=ranks, how=how)
+            for name, numbers in expected.items():
+                with self.subTest(name, ranks=ranks):
+                    self.assertEqual(list(found["y_" + name]), flat(numbers))
+        weights = [[rank + i % 5 - 2 for i in range(WIDTH)] for rank in range(RANKS)]
+        step = [before - after for before, after in zip(flat(value), found["w_half"])]
+        self.assertClose(step, flat([weights[2], weights[3], none, none]), absolute=1e-4)
+        for calls, words in (("m = send(x, to = 2, over = rows); y = recv(m, from = 0, over = rows);", "a place along the axis, from 0 to 1"),
+                             ("m = send(x, to = 2 - 3 * (rank != 1), over = three); y = recv(m, from = -1, over = three);", "send: rank 2, the to of rank 1, is not in the group"),
+                             ("m = send(x, to = 1, over = rows); y = recv(m, from = -1, over = rows);", "would wait for ever")):
+            text = "net n { param w : f32[2] = ones; x = w * w; %s loss sum(y); } train { optimizer = sgd(lr = 0.1); steps = 1; } parallel { mode = manual; mesh (rows = 2, columns = 2); group (three = [3, 0, 1]); }" % calls
+            self.assertFails(harness.run([harness.pcc, self.write("net.dsl", text), "--ranks", "4", "-o", self.path("net.plan")]), 1, words)
+
     def test_the_sample_gives_the_figures_of_its_comment(self):
         for ranks, how in (4, self.mpi), (2, self.local), (1, self.local):
             plan = self.compile(self.sample("collectives.dsl"), "net.plan", "--ranks", ranks, "--replicas", 4)

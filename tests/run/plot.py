@@ -87,6 +87,11 @@ class Plot(Case):
         self.write("good.jsonl", line(1, loss=0.5))
         self.assertFails(self.plot("--plot=good.jsonl", "good.jsonl"), 2, "--plot=good.jsonl would overwrite the metrics that it draws")
         self.assertEqual(self.read("good.jsonl").decode(), line(1, loss=0.5))
+        self.write("other.jsonl", line(1, loss=0.25))
+        self.assertFails(self.plot("--plot=other.jsonl", "good.jsonl"), 2, "--plot=other.jsonl would overwrite a file that is no SVG: ")
+        self.assertEqual(self.read("other.jsonl").decode(), line(1, loss=0.25))
+        for _ in range(2):  # the second replaces a picture
+            self.ok(self.plot("--plot=good.svg", "good.jsonl", "other.jsonl"))
 
 
 if __name__ == "__main__":

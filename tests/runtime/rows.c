@@ -249,6 +249,8 @@ Test(rows, csv_is_read_by_rfc_4180) {
     CSV("a,b\n\"1\n\",\" \"\"2\n3,4", 0, "d.csv:3:3: a quote is opened and not closed");
     CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is a field in quotes with more behind it (column 1 'b')");
     CSV("a,b\n1,\n", 0, "d.csv:2:3: column 1 'b' is empty: `missing = drop` leaves its row out");
+    CSV("1,0x10\n", 0, "d.csv:1:3: '0x10' is no number (column 1)");
+    CSV("1,-1e400\n", 0, "d.csv:1:3: '-1e400' is no number (column 1)");
     CSV("a,b\n1,NA\n", 0, "d.csv:2:3: 'NA' is no number (column 1 'b'): `missing = drop` leaves its row out");
     CSV("a,b\n1,nan\n", 1, NULL);
     CSV("\"a\nb\",\"c\nd\"\n1,2\n3,x\n", 0, "d.csv:5:3: 'x' is no number");
