@@ -325,7 +325,7 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     must_fail(&file, "d.csv:1:4: '2' is a field in quotes with more behind it (column 1)");
 }
 
-/* As strtod reads it, to the bit. */
+/* As strtod reads it, to the bit; but for hexadecimal numbers, which no reader of CSV takes, and those beyond all doubles. */
 Test(rows, csv_numbers_are_the_nearest_doubles) {
     static const char *const numbers[] = {"0",
                                           "-0",
@@ -340,7 +340,6 @@ Test(rows, csv_numbers_are_the_nearest_doubles) {
                                           "1e-3",
                                           "-2.5E+10",
                                           "4.9e-324",
-                                          "0x1p-3",
                                           "00000000000000001",
                                           "0.00000000000000001",
                                           "+7",
@@ -352,7 +351,8 @@ Test(rows, csv_numbers_are_the_nearest_doubles) {
         cr_assert(csv_number(&field, &found), "%s", numbers[i]);
         cr_assert_eq(memcmp(&found, &expected, sizeof found), 0, "%s: %.17g, not %.17g", numbers[i], found, expected);
     }
-    for (const char *wrong = ". - 1.2.3 1- -. 1e e1"; *wrong; wrong += strcspn(wrong, " ") + (wrong[strcspn(wrong, " ")] == ' ')) {
+    for (const char *wrong = ". - 1.2.3 1- -. 1e e1 0x1p-3 0X10 1e309 -1e999"; *wrong;
+         wrong += strcspn(wrong, " ") + (wrong[strcspn(wrong, " ")] == ' ')) {
         double found;
         char text[16];
         snprintf(text, sizeof text, "%.*s", (int)strcspn(wrong, " "), wrong);
