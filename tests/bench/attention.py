@@ -42,3 +42,7 @@ def main():
             ratios = [a / b for a, b in zip(milliseconds, others)]
             beside = f" {statistics.median(others):9.3f} {statistics.median(ratios):6.2f}   " + " ".join(f"{ratio:.2f}" for ratio in ratios) if ratios else ""
             print(f"  {case:26} {statistics.median(milliseconds):9.3f}" + beside)
+
+
+if __name__ == "__main__":
+    main()
