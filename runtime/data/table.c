@@ -242,9 +242,9 @@ static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows,
 
 /* ---------------------------------------------------------------- fields */
 
-/* The place of a field among the names of labels, which stand one a line; -1: it is none. */
 static const char BROKEN[] = "a field in quotes with more behind it";
 
+/* The place of a field among the names of labels, which stand one a line; -1: it is none. */
 static int label_of(const Field *field, const char *classes) {
     char name[MAX_CLASS_BYTES];
     int label = 0;
