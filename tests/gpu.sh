@@ -32,9 +32,9 @@ PCC_OUTER_LIBRARY_PATH=${LD_LIBRARY_PATH:-} # PyTorch's python keeps the machine
 export PCC_OUTER_LIBRARY_PATH
 if [ -n "$prefix" ]; then
     case $prefix in
-    *.tar.gz | *.tgz)
+    *.tar.gz | *.tgz | *.tar.xz)
         mkdir -p build-gpu-prefix
-        tar -C build-gpu-prefix -xzf "$prefix"
+        tar -C build-gpu-prefix -xf "$prefix"
         prefix=build-gpu-prefix
         ;;
     esac
@@ -52,4 +52,7 @@ if [ -n "$prefix" ]; then
     export BISON_PKGDATADIR="$prefix/usr/share/bison" M4="$prefix/usr/bin/m4"
 fi
 . tools/mpi.sh
+if [ -n "$prefix" ] && [ -d "$prefix/build" ]; then
+    exec python3 tests/gpu/run.py --build "$prefix/build" --built "$@"
+fi
 exec python3 tests/gpu/run.py "$@"

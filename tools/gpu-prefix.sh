@@ -1,15 +1,19 @@
 #!/bin/sh
 # Packs what tests/gpu.sh needs of Debian packages on a machine with a GPU where nothing can be fetched: Open MPI, OpenBLAS, Criterion, cJSON, zlib, utf8proc, libpng, libjpeg, xxhash, flex,
 # bison, pkgconf, unpacked and not installed. That machine has nvcc, gcc, meson, ninja and python3, and a C library no older than this machine's.
-#   tools/gpu-prefix.sh [FILE]     (default: deps/gpu-prefix.tar.gz), on a Debian machine that has the lists of packages (apt-get update). Then, there:
+#   tools/gpu-prefix.sh [FILE [BUILD]]     (default: deps/gpu-prefix.tar.gz), on a Debian machine that has the lists of packages (apt-get update). Then, there:
 #   tests/gpu.sh --prefix FILE
+# With BUILD, a folder that was built with -Dcuda=enabled -Dtests=enabled, its programs are packed too, and nothing is built there: nvcc takes minutes.
+# FILE may end with .tar.xz, which is smaller.
 set -eu
 cd "$(dirname "$0")/.."
 file=${1:-deps/gpu-prefix.tar.gz}
+build=${2:-}
 case $#$file in
-0* | 1[!-]*) ;;
-*) echo "usage: tools/gpu-prefix.sh [FILE.tar.gz]     packs the packages that tests/gpu.sh needs" >&2; exit 2 ;;
+0* | [12][!-]*) ;;
+*) echo "usage: tools/gpu-prefix.sh [FILE.tar.gz|FILE.tar.xz [BUILD]]     packs the packages that tests/gpu.sh needs, and the programs of a build folder" >&2; exit 2 ;;
 esac
+[ -z "$build" ] || [ -f "$build/runtime/cuda/prun_cuda.so" ] || { echo "tools/gpu-prefix.sh: $build has no runtime/cuda/prun_cuda.so" >&2; exit 2; }
 limit_mib=40 # with the sources it is to travel in 64
 roots="openmpi-bin libopenmpi-dev libopenblas0-pthread libopenblas-pthread-dev libcriterion-dev libcjson-dev zlib1g-dev libutf8proc-dev libpng-dev libjpeg62-turbo-dev flex bison libfl-dev libxxhash-dev pkgconf"
 # Part of every machine with a compiler, or of use to nobody here: the C library, the toolchain, what packages are installed with, what talks to the network, graphics.
@@ -78,8 +82,15 @@ find "$prefix" -type l -lname '/*' | while read -r name; do # zlib's, into a fol
 done
 find "$prefix" -xtype l -delete # links to what was left out
 find "$prefix" -type d -empty -delete
+if [ -n "$build" ]; then
+    for program in compiler/pcc runtime/prun runtime/cuda/prun_cuda.so tests/ops/test-ops tests/ops/test-ops-kernels tests/ops/speed tests/run/nets tests/runtime/cuda/ranks/devtest \
+        $(cd "$build" && find tests/runtime/cuda -type f -name 'test-cuda-*'); do
+        mkdir -p "$prefix/build/$(dirname "$program")"
+        strip -o "$prefix/build/$program" "$build/$program"
+    done
+fi
 mkdir -p "$(dirname "$file")"
-tar -C "$prefix" -czf "$file" .
+tar -C "$prefix" -caf "$file" .
 size=$(du -sm --apparent-size "$file" | cut -f 1)
 echo "$file: $(wc -l <"$prefix/packages.txt") packages, $size MiB"
 [ "$size" -lt "$limit_mib" ] || { echo "tools/gpu-prefix.sh: more than $limit_mib MiB" >&2; exit 1; }

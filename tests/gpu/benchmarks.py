@@ -1,9 +1,13 @@
 """What is measured on a GPU, with a verdict against each goal: products against cuBLAS, steps against PyTorch, idle time, memory."""
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import statistics
+import subprocess
+import time
 
 from checks import SOURCES, copy_sample, write_text
 from report import Failed, LeftOut
@@ -42,8 +46,16 @@ SMALL = {"batch": 32, "places": 64, "dim": 64, "heads": 4, "layers": 2}
 TINY_MLP, TINY_TEXT = {"batch": 32, "sizes": [48, 64, 64, 10]}, {"batch": 4, "places": 12, "dim": 16, "heads": 4, "layers": 1}
 
 
-def nets(standin):
-    """name -> what torch_steps.py takes; steps in time for medians."""
+def nets(gpu):
+    """name -> what torch_steps.py takes, of the kinds that are wanted; steps in time for medians."""
+    found = {}
+    for name, net in all_nets(gpu.standin).items():
+        if kinds := [kind for kind in net["kinds"] if re.search(gpu.wanted, "%s, %s" % (name, kind))]:
+            found[name] = {**net, "kinds": kinds}
+    return found
+
+
+def all_nets(standin):
     if standin:
         gpt2 = {"batch": 1, "places": 6, "dim": 8, "heads": 2, "layers": 1, "words": 20, "most": 8}
         return {"MLP, tiny": {"net": "mlp", "steps": 3, "kinds": ("f32", "tf32", "bf16"), **TINY_MLP}, "characters, tiny": {"net": "characters", "steps": 3, "kinds": ("f32",), **TINY_TEXT},
@@ -103,7 +115,7 @@ def build_cublas(gpu):
 
 def bench_product(gpu, kind):
     """Rounds of prun and cuBLAS alone, one after the other."""
-    n, steps, rounds, seconds = (64, 3, 1, 0.001) if gpu.standin else (8192, 12, 3, 0.2)
+    n, steps, rounds, seconds = (64, 3, 1, 0.001) if gpu.standin else (8192, 12, 1, 0.05)
     program = build_cublas(gpu)
     with open(gpu.path("product.dsl"), "w", encoding="ascii") as file:
         file.write(PRODUCT % (n, steps, setting_of(kind)))
@@ -141,7 +153,7 @@ def prepare_nets(gpu):
     """(name, kind) -> (plan for one rank, bytes that pcc prints for it)."""
     found = {}
     write_text(gpu, 4000 if gpu.standin else 400000)
-    for name, net in nets(gpu.standin).items():
+    for name, net in nets(gpu).items():
         sample, steps, _ = SAMPLES_OF[net["net"]]
         for kind in net["kinds"]:
             edits = [(steps, "steps     = %d;\n    %s" % (net["steps"], setting_of(kind)))]
@@ -155,40 +167,64 @@ def prepare_nets(gpu):
 
 
 def time_prun(gpu, plan, kind):
-    """Seconds of the median step, the best of two runs."""
-    times = []
-    for _ in range(1 if gpu.standin else 2):
-        out = gpu.train(plan, 1, *options_of(kind)).out
-        found = re.search(r"^time per step: ([\d.]+) ms", out, re.M)
-        if not found:
-            raise Failed("prun printed no time per step")
-        times.append(float(found[1]) * 1e-3)
-    return min(times)
-
-
-def time_torch(gpu, seconds):
-    """(name, kind, how) -> seconds; what there was no time for is left away."""
-    python = os.environ.get("PEER_PYTHON", "python3")
-    env = {"LD_LIBRARY_PATH": os.environ.get("PCC_OUTER_LIBRARY_PATH", "")}
-    probe = gpu.report.run([python, "-c", "import torch; print(torch.__version__)"], env=env, check=False)
-    if probe.code != 0:
-        raise LeftOut("%s has no PyTorch" % python)
-    configs = []
-    for name, net in nets(gpu.standin).items():
-        for kind in net["kinds"]:
-            for how in ("eager",) if gpu.standin else ("eager", "compiled") if net["net"] in ("mlp", "characters") else ("compiled",):
-                configs.append({**net, "name": "%s, %s" % (name, kind), "kind": kind, "how": how})
-    device = ["--device", "cpu"] if gpu.standin else []
-    result = gpu.report.run(["timeout", int(seconds), python, os.path.join(SOURCES, "tests/gpu/torch_steps.py"), json.dumps(configs), *device], env=env, timeout=seconds + 5, check=False)
-    found = {}
-    for line in result.out.splitlines():
-        if line.startswith('{"name"'):
-            one = json.loads(line)
-            found[one["name"], one["how"]] = one["step_s"]
+    """Seconds of the median step."""
+    found = re.search(r"^time per step: ([\d.]+) ms", gpu.train(plan, 1, *options_of(kind)).out, re.M)
     if not found:
-        raise Failed("PyTorch measured nothing: %s" % result.last_words())
-    gpu.torch = found
-    return "%d of %d configurations" % (len(found), len(configs))
+        raise Failed("prun printed no time per step")
+    return float(found[1]) * 1e-3
+
+
+class Torch:
+    """PyTorch's steps. Each configuration compiles in a process of its own, beside checks that are not timed, and is measured alone."""
+
+    def __init__(self, gpu):
+        self.gpu, self.waiting = gpu, []
+        self.python = os.environ.get("PEER_PYTHON", "python3")
+        # It has the machine's own libraries, and compiles by itself: there is a process for each core anyway.
+        self.env = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("PCC_OUTER_LIBRARY_PATH", ""), "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self.configs = []
+        for name, net in nets(gpu).items():
+            hows = ("eager",) if gpu.standin else ("eager", "compiled") if net["net"] in ("mlp", "characters") else ("compiled",)
+            self.configs += [{**net, "name": "%s, %s" % (name, kind), "kind": kind, "how": how} for kind in net["kinds"] for how in hows]
+
+    def start(self):
+        """Those that take longest first."""
+        self.waiting = [(config, self.launch(config)) for config in sorted(self.configs, key=lambda config: config["net"] in ("mlp", "characters"))]
+
+    def launch(self, config):
+        device = ["--device", "cpu"] if self.gpu.standin else []
+        command = [self.python, os.path.join(SOURCES, "tests/gpu/torch_steps.py"), json.dumps(config), *device]
+        return subprocess.Popen(command, env=self.env, cwd=self.gpu.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def close(self):
+        for _, process in self.waiting:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.waiting = []
+
+    def measure(self, seconds):
+        """(name, how) -> seconds; what there was no time for is left away."""
+        probe = self.gpu.report.run([self.python, "-c", "import torch; print(torch.__version__)"], env=self.env, check=False)
+        if probe.code != 0:
+            raise LeftOut("%s has no PyTorch" % self.python)
+        deadline, found = time.monotonic() + min(seconds, self.gpu.report.left()), {}
+        for config, process in self.waiting or ((config, None) for config in self.configs):
+            process = process or self.launch(config)
+            try:
+                out, _ = process.communicate("measure\n", timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                out, _ = process.communicate()
+            self.gpu.report.log("\nPyTorch, %s, %s:\n%s" % (config["name"], config["how"], out))
+            for line in out.splitlines():
+                if line.startswith('{"name"'):
+                    found[config["name"], config["how"]] = json.loads(line)["step_s"]
+        self.waiting = []
+        if not found:
+            raise Failed("PyTorch measured nothing")
+        self.gpu.torch = found
+        return "%d of %d configurations" % (len(found), len(self.configs))
 
 
 def bench_net(gpu, name, plan, kind):

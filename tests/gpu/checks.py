@@ -1,7 +1,6 @@
 """What must work on a GPU: the build, every operator, samples on one rank and on several, two ranks under NCCL, the sanitizer."""
 import concurrent.futures
 import glob
-import json
 import os
 import re
 import shutil
@@ -23,12 +22,13 @@ DEVICE_LINE = re.compile(r"^rank \d+: .*, device \d+, ", re.M)
 class Gpu:
     """Where things are, and how prun is run on a device."""
 
-    def __init__(self, report, build, folder, standin, nccl):
+    def __init__(self, report, build, folder, standin, nccl, wanted=""):
         self.report, self.build, self.folder, self.standin = report, os.path.abspath(build), folder, standin
         self.pcc, self.prun = os.path.join(self.build, "compiler", "pcc"), os.path.join(self.build, "runtime", "prun")
         self.mpirun = shutil.which("mpirun") or "mpirun"
         self.module = os.path.join(self.build, "tests/standin/prun_cuda.so" if standin else "runtime/cuda/prun_cuda.so")
         self.nccl = os.path.join(self.build, "tests/standin/libstandin.so") if standin else nccl
+        self.wanted = wanted # nets that are measured: a regular expression
         self.torch, self.steps = {}, {} # of PyTorch; of nets in f32, milliseconds
         self.env = {"PRUN_CUDA_MODULE": self.module, "PRUN_TIMEOUT": "60"}
         if self.nccl:
@@ -112,13 +112,12 @@ OPERATOR_TESTS = ("attention", "chain", "choice", "comm_local", "elementwise", "
 
 def operator_tests(gpu):
     """Of suite cuda, by name: the Criterion programs that open the module themselves. Those that are linked with the stand-in test host code alone, and run everywhere."""
-    listed = json.loads(gpu.report.run(["meson", "introspect", "--tests", gpu.build], shown=False).out)
-    found = {}
-    for test in listed:
-        if test["name"].startswith("cuda ") and os.path.basename(test["cmd"][0]).startswith(("test-cuda-", "test-ops-kernels")):
-            linked = gpu.report.run(["ldd", test["cmd"][0]], check=False, shown=False).out
-            if "libstandin" not in linked:
-                found[test["name"].split(" ", 1)[1]] = test["cmd"]
+    folder, found = os.path.join(gpu.build, "tests"), {}
+    programs = glob.glob(os.path.join(folder, "runtime", "cuda", "**", "test-cuda-*"), recursive=True)
+    for program in [*programs, os.path.join(folder, "ops", "test-ops-kernels")]:
+        if os.path.isfile(program) and "libstandin" not in gpu.report.run(["ldd", program], check=False, shown=False).out:
+            name = os.path.basename(program)
+            found["operators" if name == "test-ops-kernels" else name.replace("test-cuda-", "").replace("-", "_")] = [program]
     if missing := set(OPERATOR_TESTS) ^ set(found):
         raise Failed("tests of the module: %s, of which %s: has this machine Criterion and a C++ compiler?" % (" ".join(sorted(found)) or "none", " ".join(sorted(missing)) +
                      (" are not known" if set(found) - set(OPERATOR_TESTS) else " are missing")))
@@ -148,7 +147,7 @@ def run_programs(gpu, tests, names, **how):
         except Failed as failed:
             return name, 0, str(failed)
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         done = list(pool.map(one, names))
     failures = [failure for _, _, failure in done if failure]
     passed = "%d tests: %s" % (sum(count for _, count, _ in done), " ".join(name for name, _, failure in done if not failure))
@@ -238,7 +237,7 @@ def check_samples(gpu, plans, ranks, *options, mpi=False, env=None):
             return "%s: %s" % (name, failed)
         return None
 
-    with concurrent.futures.ThreadPoolExecutor(1 if gpu.standin else 3) as pool: # most of a run is its start
+    with concurrent.futures.ThreadPoolExecutor(1 if gpu.standin else 6) as pool: # most of a run is its start
         failures = [failure for failure in pool.map(check, plans.items()) if failure]
     if failures:
         gpu.report.log("\n".join(failures))

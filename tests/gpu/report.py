@@ -52,13 +52,16 @@ class Report:
             self.rows.append(text)
             self.say(text)
 
+    def left(self):
+        """Seconds."""
+        return self.deadline - time.monotonic()
+
     def run(self, command, env=None, timeout=120, cwd=None, check=True, shown=True):
         """One program: both outputs together. A program that hangs ends with its children."""
         command = [str(word) for word in command]
-        left = self.deadline - time.monotonic()
-        if left < 1:
+        if self.left() < 1:
             raise Failed("no time is left")
-        limit = min(timeout, left)
+        limit = min(timeout, self.left())
         began = time.monotonic()
         try:
             process = subprocess.Popen(command, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -24,9 +24,11 @@ def arguments():
     parser = argparse.ArgumentParser(prog="tests/gpu.sh", description="Everything that needs a GPU.")
     parser.add_argument("--prefix", metavar="FOLDER|FILE", help="what tools/gpu-prefix.sh made")
     parser.add_argument("--build", metavar="FOLDER", default="build-gpu", help="where to build (default: build-gpu)")
+    parser.add_argument("--built", action="store_true", help="the programs are there already: tools/gpu-prefix.sh packed them")
     parser.add_argument("--output", metavar="FILE", help="raw output (default: docs/benchmarks/gpu-DATE.txt)")
     parser.add_argument("--nccl", metavar="LIBRARY", default=os.environ.get("NCCL_LIBRARY"), help="a libnccl.so.2 of 2.30 or later")
     parser.add_argument("--only", metavar="STEP,..", default=",".join(STEPS), help="some of " + ", ".join(STEPS))
+    parser.add_argument("--nets", metavar="REGEX", default="", help="measure those alone whose name and kind of numbers match")
     parser.add_argument("--seconds", type=float, default=570, help="for everything (default: 570)")
     parser.add_argument("--standin", metavar="FOLDER", help="test this script over the stand-in of a build folder")
     args = parser.parse_args()
@@ -101,23 +103,23 @@ def run_samples(gpu):
 
 def run_late_checks(gpu, only):
     """Those that take longest, and what goes on beside them: they come last, so that what they take is not missing for measuring."""
-    def ranks():
-        if "samples" in only:
-            run_samples(gpu)
+    def communications():
         if "communications" in only:
             for way, said in ("host", "host memory"), ("ipc", "CUDA IPC"):
                 gpu.report.step("communications, " + way, lambda way=way, said=said: checks.check_communications(gpu, way, said))
         if "nccl" in only:
             gpu.report.step("2 ranks share the GPU, NCCL", lambda: checks.check_nccl(gpu))
 
-    sides = [ranks]
+    sides = [communications]
+    if "samples" in only:
+        sides.append(lambda: run_samples(gpu))
     if "sanitizer" in only and not gpu.standin:
         for tool, names in SANITIZED.items():
             sides.append(lambda tool=tool, names=names: gpu.report.step("compute-sanitizer " + tool, lambda: checks.check_sanitizer(gpu, tool, names)))
     gpu.report.side_by_side(sides)
 
 
-def run_benchmarks(gpu, only):
+def run_benchmarks(gpu, only, torch):
     report = gpu.report
     if "product" in only:
         for kind in benchmarks.KINDS:
@@ -128,7 +130,7 @@ def run_benchmarks(gpu, only):
     if not report.step("nets compiled", lambda: plans.update(benchmarks.prepare_nets(gpu)) or "%d" % len(plans)):
         return
     if "nets" in only:
-        report.step("PyTorch", lambda: benchmarks.time_torch(gpu, 60 if gpu.standin else 200))
+        report.step("PyTorch", lambda: torch.measure(60))
         for (name, kind), (plan, _) in plans.items():
             report.step("%s, %s" % (name, kind), lambda name=name, kind=kind, plan=plan: benchmarks.bench_net(gpu, name, plan, kind))
     if "profile" in only:
@@ -140,16 +142,23 @@ def main():
     args = arguments()
     report = Report(output_path(args), args.seconds)
     with tempfile.TemporaryDirectory(prefix="pcc-gpu-") as folder:
-        gpu = checks.Gpu(report, args.build, folder, bool(args.standin), None if args.standin else find_nccl(args))
+        gpu = checks.Gpu(report, args.build, folder, bool(args.standin), None if args.standin else find_nccl(args), args.nets)
         say_machine(gpu)
-        if "build" in args.only and not args.standin:
+        if "build" in args.only and not args.standin and not args.built:
             if not report.step("build", lambda: checks.check_build(gpu)):
                 return report.finish()
             report.step("build of the tests", lambda: checks.check_tests_build(gpu))
-        report.step("device", lambda: checks.check_devices(gpu))
-        if "operators" in args.only:
-            run_operators(gpu)
-        run_benchmarks(gpu, args.only)
+        if not report.step("device", lambda: checks.check_devices(gpu)):
+            return report.finish()
+        torch = benchmarks.Torch(gpu)
+        try:
+            if "nets" in args.only and not args.standin:
+                torch.start() # it compiles while operators are checked
+            if "operators" in args.only:
+                run_operators(gpu)
+            run_benchmarks(gpu, args.only, torch)
+        finally:
+            torch.close()
         run_late_checks(gpu, args.only)
     return report.finish()
 

@@ -1,7 +1,9 @@
 """Steps of training in PyTorch, for tests/gpu.sh: the nets of samples/mlp.dsl, characters.dsl, gpt2.dsl, bert_base.dsl and resnet18.dsl, eager and compiled, in f32, with tf32,
 and under autocast in bf16 and f16.
 
-    torch_steps.py CONFIGS [--device cpu]    CONFIGS: JSON, a list of {"name", "net", "kind", "how", "steps", sizes}; a line of JSON for each that was measured
+    torch_steps.py CONFIG [--device cpu]    CONFIG: JSON, {"name", "net", "kind", "how", "steps", sizes}; prints one line of JSON
+
+It compiles and warms up, prints `ready`, and measures when a line comes on its standard input: so that several compile side by side, and each is measured alone.
 
 A step is zero_grad, forward, backward, update. Its time is the median of steps that are each waited for, or the mean of as many that follow each other without a wait,
 whichever is less. The batch lies on the device from the beginning. Attention is
@@ -9,10 +11,10 @@ PyTorch's own fused one, optimizers are the fused ones, compiled is torch.compil
 """
 import json
 import math
+import os
 import statistics
 import sys
 import time
-import traceback
 
 import torch
 from torch import nn
@@ -194,6 +196,11 @@ def measure(config, device):
 
     for _ in range(6):
         loss = step().item() # at once: the next replay of a captured step overwrites it, and PyTorch refuses to read it then
+    print("ready", "%.1f s" % time.process_time(), flush=True)
+    if not sys.stdin.readline():
+        sys.exit(0)
+    for _ in range(3):
+        step()
     times = []
     for _ in range(config["steps"]):
         wait()
@@ -213,15 +220,10 @@ def measure(config, device):
 
 def main():
     device = "cpu" if "--device" in sys.argv and sys.argv[sys.argv.index("--device") + 1] == "cpu" else "cuda"
-    for config in json.loads(sys.argv[1]):
-        torch.compiler.reset()
-        begin = time.perf_counter()
-        try:
-            result = measure(config, device)
-        except Exception: # pylint: disable=broad-except # the others are measured all the same
-            print("%s, %s:\n%s" % (config["name"], config["how"], traceback.format_exc()), flush=True)
-            continue
-        print(json.dumps({**result, "whole_s": time.perf_counter() - begin}), flush=True)
+    begin = time.perf_counter()
+    result = measure(json.loads(sys.argv[1]), device)
+    print(json.dumps({**result, "whole_s": time.perf_counter() - begin}), flush=True)
+    os._exit(0) # at once: taking graphs apart takes seconds
 
 
 main()

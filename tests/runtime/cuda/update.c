@@ -65,13 +65,14 @@ static void run_on_device(const Image *image, const KernelCall *call) {
     cr_assert(device->backend->kernels[call->op](&moved, &error), "%s", error.text);
 }
 
-/* Numbers of up to 3 that are added up: a few roundings of those, in the element type. */
+/* Numbers of up to 3 that are added up: a few roundings of those, in the element type. 1 - beta2^t is computed in double, and is 0.004 of 1 here: a device's pow,
+ * which may be off by two units in the last place, shows in it 250 times as large. */
 static void compare(const Image *image, const KernelCall *call) {
     for (int o = 0; o < call->nout; o++)
         for (int64_t i = 0, n = shape_elements(&call->out[o].local); i < n; i++) {
             double a = element_at(image->seen + ((char *)call->out[o].data - image->host), call->out[o].dtype, i),
                    b = element_at(call->out[o].data, call->out[o].dtype, i);
-            double tolerance = 4 * (call->out[o].dtype == F32 ? FLT_EPSILON : DBL_EPSILON) * (3 + fabs(b));
+            double tolerance = (call->out[o].dtype == F32 ? 4 * FLT_EPSILON : 500 * DBL_EPSILON) * (3 + fabs(b));
             cr_assert(fabs(a - b) <= tolerance, "%s %s result %d element %lld of %lld: %.17g, plainly %.17g", op_table[call->op].name,
                       dtype_name[call->out[o].dtype], o, (long long)i, (long long)n, a, b);
             element_put(image->seen + ((char *)call->out[o].data - image->host), call->out[o].dtype, i, b);
