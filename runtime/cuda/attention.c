@@ -108,12 +108,12 @@ static bool trial_run(CudaContext *cuda, const AttentionTrial *trial, int64_t d,
                           .scale = 1 / sqrt((double)d),
                           .causal = true,
                           .dtype = trial->dtype};
-    if (!cuda_launched(cuda, kernels_attention(&call, way, cuda->compute), "attention", error)) return false;
+    if (!cuda_launched(cuda, kernels_attention(&call, way, cuda->scratch, SCRATCH_BYTES, cuda->compute), "attention", error)) return false;
     call.dy = at[DY];
     call.y = trial->memory + trial->begin[0][Y];
     call.most = trial->memory + trial->begin[0][MOST];
     call.sum = trial->memory + trial->begin[0][SUM];
-    return cuda_launched(cuda, kernels_attention(&call, way, cuda->compute), "attention_grad", error);
+    return cuda_launched(cuda, kernels_attention(&call, way, cuda->scratch, SCRATCH_BYTES, cuda->compute), "attention_grad", error);
 }
 
 static double number_at(const char *data, int dtype, int64_t i) {
@@ -196,7 +196,7 @@ static bool attend(const KernelCall *call, Error *error) {
     AttentionWay way;
     if (a.dy == NULL && a.queries == 0) return true;
     return attention_way(cuda, &a, &way, error) &&
-           cuda_launched(cuda, kernels_attention(&a, way, cuda->compute), op_table[call->op].name, error);
+           cuda_launched(cuda, kernels_attention(&a, way, cuda->scratch, SCRATCH_BYTES, cuda->compute), op_table[call->op].name, error);
 }
 
 bool kernel_dot_product_attention(const KernelCall *call, Error *error) {

@@ -156,11 +156,15 @@ template <class T> __global__ void __launch_bounds__(BLOCK) attention_keys_grad(
 
 /* ---------------------------------------------------------------- tiles */
 
-/* Tiles of W columns, which are multiplied by P: a block's own rows, and those that it goes through. As many as fit 48 KiB of shared memory: of a gradient two of either. */
+/* Tiles of W columns, which are multiplied by P: a block's own rows, and those that it goes through. As many as fit 48 KiB of shared memory: of a gradient two of either. KEPT: own rows
+ * are held in registers, and their tiles are the others' then. */
 template <class P, int W, bool GRADIENT> struct Tile {
+    static constexpr bool KEPT = W <= 64 && (P::KEPT || !GRADIENT);
     enum { STRIDE = W + P::PAD, BYTES = STRIDE * sizeof(typename P::Element) };
-    enum { WARPS = BYTES > 512 ? 2 : 4, THREADS = WARPS * WARP, OWN = 16 * WARPS, ALL = BYTES > 512 ? 16 : BYTES > 256 ? 32 : 64, OTHER = GRADIENT && ALL < 64 ? ALL / 2 : ALL };
+    enum { WARPS = BYTES > 512 ? 2 : 4, THREADS = WARPS * WARP, OWN = 16 * WARPS, ALL = BYTES > 512 ? 16 : BYTES > 256 ? 32 : 64, OTHER = GRADIENT && ALL < 64 && !KEPT ? ALL / 2 : ALL };
     enum { N = OTHER / 8, M = W / 8 };
+    enum { ROOM = (KEPT ? (OWN > OTHER ? OWN : OTHER) : OWN + OTHER) * STRIDE, OTHERS = KEPT ? 0 : OWN * STRIDE }; /* of one of either, and where the other's begins */
+    typedef typename P::template Rows<STRIDE, W, KEPT> Rows;
 };
 
 /* `there` rows of `width` elements each into a tile of ROWS, whose other elements become 0. */
@@ -220,8 +224,9 @@ __device__ __forceinline__ bool tile_sees(const AttentionCall &a, const TileQuer
     return j <= query.last && (a.mask == NULL || a.mask[query.mask + j * a.mask_n] != 0);
 }
 
-__device__ __forceinline__ float tile_power(float score, float most) {
-    return score == -(float)INFINITY ? 0 : expf(score - most);
+/* Whether each of the queries of a head from this one on sees each of the keys up to `end`. */
+__device__ __forceinline__ bool tile_whole(const AttentionCall &a, int64_t query, int64_t end) {
+    return a.mask == NULL && end <= a.n && (!a.causal || end - 1 <= a.before + query);
 }
 
 /* Keys that some of `rows` queries of one head may see, from the first on. */
@@ -230,47 +235,58 @@ __device__ __forceinline__ int64_t tile_end(const AttentionCall &a, int64_t firs
     return end < a.n ? end : a.n;
 }
 
-/* As attention_rows. */
+/* The tile that a block takes as number `i`: what is causal has most to do at the end, and goes first. */
+__device__ __forceinline__ int64_t tile_turn(const AttentionCall &a, int64_t i, int64_t tiles) {
+    return a.causal ? tiles - 1 - i % tiles : i % tiles;
+}
+
+/* As attention_rows. Scores are in units of P's power. */
 template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, false>::THREADS) attention_tiles(const __grid_constant__ AttentionCall a) {
     typedef Tile<P, W, false> Tl;
     enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
     __shared__ __align__(16) typename P::Element queries[OWN * STRIDE], keys[OTHER * STRIDE], values[OTHER * STRIDE];
     const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
     const int64_t tiles = (a.m + OWN - 1) / OWN, ntiles = a.queries / a.m * tiles;
+    const float scale = (float)a.scale * P::UNIT;
     for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
-        const int64_t head = tile / tiles, first = tile % tiles * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
+        const int64_t head = tile / tiles, first = tile_turn(a, tile, tiles) * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
+        typename Tl::Rows rows;
         TileQuery own[2];
         float y[M][4] = {}, most[2], sum[2] = {};
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int64_t at = query + (row + 8 * h < left ? row + 8 * h : 0);
             own[h] = tile_query(a, at);
-            most[h] = a.given ? (float)((const Number<T> *)a.given)[at] : -(float)INFINITY;
+            most[h] = a.given ? P::UNIT * (float)((const Number<T> *)a.given)[at] : -(float)INFINITY;
         }
         __syncthreads(); /* what was there has been read */
         tile_load<P, W, OWN, THREADS>(queries, (const T *)a.q + query * a.d, left, (int)a.d);
+        __syncthreads();
+        rows.load(queries + warp * STRIDE);
         for (int64_t j = 0; j < end; j += OTHER) {
             float score[N][4] = {};
             __syncthreads();
             tile_load<P, W, OTHER, THREADS>(keys, (const T *)a.k + (key + j) * a.d, a.n - j, (int)a.d);
             if (a.sum) tile_load<P, W, OTHER, THREADS>(values, (const T *)a.v + (key + j) * a.e, a.n - j, (int)a.e);
             __syncthreads();
-            P::template scores<STRIDE>(score, queries + warp * STRIDE, keys, (int)a.d);
+            P::template scores<STRIDE, W>(score, rows, keys, (int)a.d);
+            const bool whole = tile_whole(a, first, j + OTHER);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                float highest = most[h], added = 0;
+                float highest = -(float)INFINITY, added = 0;
 #pragma unroll
                 for (int i = 0; i < 2 * N; i++) {
                     float &own_score = score[i / 2][2 * h + i % 2];
-                    own_score = tile_sees(a, own[h], j + i / 2 * 8 + column + i % 2) ? (float)a.scale * own_score : -(float)INFINITY;
-                    highest = !a.given && own_score > highest ? own_score : highest;
+                    own_score *= scale;
+                    if (!whole && !tile_sees(a, own[h], j + i / 2 * 8 + column + i % 2)) own_score = -(float)INFINITY;
+                    highest = fmaxf(highest, own_score);
                 }
-                if (!a.given) highest = tile_gather(highest, true);
-                const float shrink = tile_power(most[h], highest);
+                highest = a.given ? most[h] : fmaxf(most[h], tile_gather(highest, true));
+                const float from = highest == -(float)INFINITY ? 0 : highest, shrink = P::power(most[h] - from); /* nothing was seen: powers are 0 */
 #pragma unroll
                 for (int i = 0; i < 2 * N; i++) {
                     float &power = score[i / 2][2 * h + i % 2];
-                    power = tile_power(power, highest);
+                    power = P::power(power - from);
                     added += power;
                 }
                 sum[h] = sum[h] * shrink + added;
@@ -283,80 +299,92 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const float all = tile_gather(sum[h], false);
+            const float all = tile_gather(sum[h], false), share = a.given ? 1 : all == 0 ? 0 : 1 / all;
             const int64_t at = query + row + 8 * h;
             if (row + 8 * h >= left) continue;
-            if (column == 0 && !a.given) ((Number<T> *)a.most)[at] = most[h];
+            if (column == 0 && !a.given) ((Number<T> *)a.most)[at] = most[h] / P::UNIT;
             if (column == 0 && a.sum) ((Number<T> *)a.sum)[at] = all;
 #pragma unroll
             for (int c = 0; c < 2 * M; c++) {
                 const int x = c / 2 * 8 + column + c % 2;
-                if (a.sum && x < a.e) attention_put<T>(a, at * a.e + x, a.given ? y[c / 2][2 * h + c % 2] : all == 0 ? 0 : y[c / 2][2 * h + c % 2] / all);
+                if (a.sum && x < a.e) attention_put<T>(a, at * a.e + x, y[c / 2][2 * h + c % 2] * share);
             }
         }
     }
 }
 
-/* What the gradient knows of a query beside what it sees. */
+/* What the gradient knows of a query: p of a score s, in units of P's power, is power(s - most), of which the sum over keys is 1; moved: dy times y, scaled. */
 struct TileSlope {
-    TileQuery query;
-    float most, share, moved; /* share: 1 over the sum, 0 where there is none; moved: dy times y */
+    float most, moved;
 };
 
-/* Of ROWS queries from this one on, `there` of them, whose dy are in a tile: by 16 threads each. */
-template <class P, int W, int ROWS, int THREADS, class T> __device__ __forceinline__ void tile_slopes(TileSlope *slopes, const AttentionCall &a, int64_t query, int64_t there) {
+/* Of ROWS queries from this one on, `there` of them: by 16 threads each. moved: of all queries, in scratch memory; NULL: there is no room. It is computed where `first`, or there is none. */
+template <class P, int ROWS, int THREADS, class T>
+__device__ __forceinline__ void tile_slopes(TileSlope *slopes, TileQuery *seen, const AttentionCall &a, int64_t query, int64_t there, float *moved, bool first) {
     enum { EACH = 16 };
     for (int row = threadIdx.x / EACH; row < ROWS; row += THREADS / EACH) {
         const int64_t at = query + row;
-        float moved = 0;
-        for (int x = threadIdx.x % EACH; row < there && x < a.e; x += EACH)
-            moved = fmaf((float)((const T *)a.dy)[at * a.e + x], (float)((const T *)a.y)[at * a.e + x], moved);
-        for (int lane = EACH / 2; lane > 0; lane /= 2)
-            moved += __shfl_xor_sync(0xffffffffu, moved, lane);
+        float own = 0;
+        if (first || moved == NULL) {
+            for (int x = threadIdx.x % EACH; row < there && x < a.e; x += EACH)
+                own = fmaf((float)((const T *)a.dy)[at * a.e + x], (float)((const T *)a.y)[at * a.e + x], own);
+            for (int lane = EACH / 2; lane > 0; lane /= 2)
+                own += __shfl_xor_sync(0xffffffffu, own, lane);
+        } else if (row < there) {
+            own = moved[at];
+        }
         if (threadIdx.x % EACH) continue;
         const float sum = row < there ? (float)((const Number<T> *)a.sum)[at] : 0;
-        if (sum == 0)
-            slopes[row] = {{-1, 0}, 0, 0, 0};
-        else
-            slopes[row] = {tile_query(a, at), (float)((const Number<T> *)a.most)[at], 1 / sum, moved};
+        if (first && moved != NULL && row < there) moved[at] = own;
+        seen[row] = sum == 0 ? TileQuery{-1, 0} : tile_query(a, at);
+        slopes[row] = sum == 0 ? TileSlope{(float)INFINITY, 0} : TileSlope{P::UNIT * ((float)((const Number<T> *)a.most)[at] + logf(sum)), own * (float)a.scale};
     }
 }
 
 /* Of a query and a key q k^T and dy v^T become p, and the slope of its score. */
-__device__ __forceinline__ void tile_slope(const AttentionCall &a, const TileSlope &slope, int64_t j, float &dot, float &gradient) {
-    const float p = tile_sees(a, slope.query, j) ? expf((float)a.scale * dot - slope.most) * slope.share : 0;
-    gradient = p == 0 ? 0 : p * (gradient - slope.moved) * (float)a.scale;
+template <class P> __device__ __forceinline__ void tile_slope(const TileSlope &slope, float scale, bool sees, float &dot, float &gradient) {
+    const float p = sees ? P::power(scale * P::UNIT * dot - slope.most) : 0;
+    gradient = sees ? p * (scale * gradient - slope.moved) : 0;
     dot = p;
 }
 
-template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, true>::THREADS) attention_query_tiles_grad(const __grid_constant__ AttentionCall a) {
+template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, true>::THREADS) attention_query_tiles_grad(const __grid_constant__ AttentionCall a, float *moved) {
     typedef Tile<P, W, true> Tl;
     enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
-    __shared__ __align__(16) typename P::Element queries[OWN * STRIDE], slopes_y[OWN * STRIDE], keys[OTHER * STRIDE], values[OTHER * STRIDE];
+    __shared__ __align__(16) typename P::Element queries[Tl::ROOM], slopes_y[Tl::ROOM];
     __shared__ TileSlope slopes[OWN];
+    __shared__ TileQuery seen[OWN];
+    typename P::Element *keys = queries + Tl::OTHERS, *values = slopes_y + Tl::OTHERS;
     const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
     const int64_t tiles = (a.m + OWN - 1) / OWN, ntiles = a.queries / a.m * tiles;
+    const float scale = (float)a.scale;
     for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
-        const int64_t head = tile / tiles, first = tile % tiles * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
+        const int64_t head = tile / tiles, first = tile_turn(a, tile, tiles) * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
+        typename Tl::Rows own_q, own_dy;
         float dq[M][4] = {};
         __syncthreads(); /* what was there has been read */
         tile_load<P, W, OWN, THREADS>(queries, (const T *)a.q + query * a.d, left, (int)a.d);
         tile_load<P, W, OWN, THREADS>(slopes_y, (const T *)a.dy + query * a.e, left, (int)a.e);
-        tile_slopes<P, W, OWN, THREADS, T>(slopes, a, query, left);
+        tile_slopes<P, OWN, THREADS, T>(slopes, seen, a, query, left, moved, true);
+        __syncthreads();
+        own_q.load(queries + warp * STRIDE);
+        own_dy.load(slopes_y + warp * STRIDE);
         for (int64_t j = 0; j < end; j += OTHER) {
             float dot[N][4] = {}, gradient[N][4] = {};
             __syncthreads();
             tile_load<P, W, OTHER, THREADS>(keys, (const T *)a.k + (key + j) * a.d, a.n - j, (int)a.d);
             tile_load<P, W, OTHER, THREADS>(values, (const T *)a.v + (key + j) * a.e, a.n - j, (int)a.e);
             __syncthreads();
-            P::template scores<STRIDE>(dot, queries + warp * STRIDE, keys, (int)a.d);
-            P::template scores<STRIDE>(gradient, slopes_y + warp * STRIDE, values, (int)a.e);
+            P::template scores<STRIDE, W>(dot, own_q, keys, (int)a.d);
+            P::template scores<STRIDE, W>(gradient, own_dy, values, (int)a.e);
+            const bool whole = tile_whole(a, first, j + OTHER);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const TileSlope own = slopes[row + 8 * h];
+                const TileQuery sees = seen[row + 8 * h];
 #pragma unroll
                 for (int i = 0; i < 2 * N; i++)
-                    tile_slope(a, own, j + i / 2 * 8 + column + i % 2, dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+                    tile_slope<P>(own, scale, whole || tile_sees(a, sees, j + i / 2 * 8 + column + i % 2), dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
             }
             P::template product<STRIDE>(dq, gradient, keys, (int)a.d);
         }
@@ -370,37 +398,46 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
     }
 }
 
-/* A block has keys of a head, whose queries are those of `group` heads, in a row. */
-template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, true>::THREADS) attention_key_tiles_grad(const __grid_constant__ AttentionCall a) {
+/* A block has keys of a head, whose queries are those of `group` heads, in a row. It comes after the queries' kernel, which leaves `moved`. */
+template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, true>::THREADS) attention_key_tiles_grad(const __grid_constant__ AttentionCall a, float *moved) {
     typedef Tile<P, W, true> Tl;
     enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
-    __shared__ __align__(16) typename P::Element keys[OWN * STRIDE], values[OWN * STRIDE], queries[OTHER * STRIDE], slopes_y[OTHER * STRIDE];
+    __shared__ __align__(16) typename P::Element keys[Tl::ROOM], values[Tl::ROOM];
     __shared__ TileSlope slopes[OTHER];
+    __shared__ TileQuery seen[OTHER];
+    typename P::Element *queries = keys + Tl::OTHERS, *slopes_y = values + Tl::OTHERS;
     const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
     const int64_t tiles = (a.n + OWN - 1) / OWN, ntiles = a.keys / a.n * tiles, each = a.m * a.group;
+    const float scale = (float)a.scale;
     for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
         const int64_t head = tile / tiles, j = tile % tiles * OWN, key = head * a.n + j, here = a.n - j;
         const int64_t begin = a.causal && a.group == 1 && j > a.before ? (j - a.before) / OTHER * OTHER : 0; /* earlier queries see none of these keys */
+        typename Tl::Rows own_k, own_v;
         float dk[M][4] = {}, dv[M][4] = {};
         __syncthreads(); /* what was there has been read */
         tile_load<P, W, OWN, THREADS>(keys, (const T *)a.k + key * a.d, here, (int)a.d);
         tile_load<P, W, OWN, THREADS>(values, (const T *)a.v + key * a.e, here, (int)a.e);
+        __syncthreads();
+        own_k.load(keys + warp * STRIDE);
+        own_v.load(values + warp * STRIDE);
         for (int64_t first = begin; first < each; first += OTHER) {
             float dot[N][4] = {}, gradient[N][4] = {};
             const int64_t query = head * each + first;
             __syncthreads();
             tile_load<P, W, OTHER, THREADS>(queries, (const T *)a.q + query * a.d, each - first, (int)a.d);
             tile_load<P, W, OTHER, THREADS>(slopes_y, (const T *)a.dy + query * a.e, each - first, (int)a.e);
-            tile_slopes<P, W, OTHER, THREADS, T>(slopes, a, query, each - first);
+            tile_slopes<P, OTHER, THREADS, T>(slopes, seen, a, query, each - first, moved, false);
             __syncthreads();
-            P::template scores<STRIDE>(dot, keys + warp * STRIDE, queries, (int)a.d);
-            P::template scores<STRIDE>(gradient, values + warp * STRIDE, slopes_y, (int)a.e);
+            P::template scores<STRIDE, W>(dot, own_k, queries, (int)a.d);
+            P::template scores<STRIDE, W>(gradient, own_v, slopes_y, (int)a.e);
+            const bool whole = first % a.m + OTHER <= a.m && tile_whole(a, first % a.m, j + OWN);
 #pragma unroll
             for (int i = 0; i < 2 * N; i++) {
-                const TileSlope own = slopes[i / 2 * 8 + column + i % 2];
+                const int at = i / 2 * 8 + column + i % 2;
+                const TileSlope own = slopes[at];
 #pragma unroll
                 for (int h = 0; h < 2; h++)
-                    tile_slope(a, own, j + row + 8 * h, dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+                    tile_slope<P>(own, scale, whole || tile_sees(a, seen[at], j + row + 8 * h), dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
             }
             P::template product<STRIDE>(dv, dot, slopes_y, (int)a.e);
             P::template product<STRIDE>(dk, gradient, queries, (int)a.d);
@@ -424,15 +461,15 @@ static unsigned tile_blocks(int64_t heads, int64_t rows, int own) {
     return blocks > 1 << 20 ? 1u << 20 : (unsigned)blocks;
 }
 
-template <class P, int W, class T> static cudaError_t tiles_launch(const AttentionCall &a, cudaStream_t stream) {
+template <class P, int W, class T> static cudaError_t tiles_launch(const AttentionCall &a, float *moved, cudaStream_t stream) {
     typedef Tile<P, W, false> Forward;
     typedef Tile<P, W, true> Back;
     if (a.dy == NULL) {
         LAUNCH((attention_tiles<P, W, T>), tile_blocks(a.queries / a.m, a.m, Forward::OWN), Forward::THREADS, 0, stream, a);
         return cudaGetLastError();
     }
-    if (a.queries > 0) LAUNCH((attention_query_tiles_grad<P, W, T>), tile_blocks(a.queries / a.m, a.m, Back::OWN), Back::THREADS, 0, stream, a);
-    if (a.keys > 0) LAUNCH((attention_key_tiles_grad<P, W, T>), tile_blocks(a.keys / a.n, a.n, Back::OWN), Back::THREADS, 0, stream, a);
+    if (a.queries > 0) LAUNCH((attention_query_tiles_grad<P, W, T>), tile_blocks(a.queries / a.m, a.m, Back::OWN), Back::THREADS, 0, stream, a, moved);
+    if (a.keys > 0) LAUNCH((attention_key_tiles_grad<P, W, T>), tile_blocks(a.keys / a.n, a.n, Back::OWN), Back::THREADS, 0, stream, a, moved);
     return cudaGetLastError();
 }
 
@@ -444,15 +481,15 @@ template <> struct ByTensors<float> {
     typedef ByTf32 type;
 };
 
-template <class T> static cudaError_t attention_launch(const AttentionCall &a, AttentionWay way, cudaStream_t stream) {
+template <class T> static cudaError_t attention_launch(const AttentionCall &a, AttentionWay way, float *moved, cudaStream_t stream) {
     if constexpr (sizeof(T) < sizeof(double)) {
         const int64_t width = a.d > a.e ? a.d : a.e;
         typedef ByNumbers<T> Numbers;
         typedef typename ByTensors<T>::type Tensors;
-        if (way == ATTENTION_TENSORS && width <= 64) return tiles_launch<Tensors, 64, T>(a, stream);
-        if (way == ATTENTION_TENSORS && width <= ATTENTION_WIDTH) return tiles_launch<Tensors, ATTENTION_WIDTH, T>(a, stream);
-        if (way == ATTENTION_TILES && width <= 64) return tiles_launch<Numbers, 64, T>(a, stream);
-        if (way == ATTENTION_TILES && width <= ATTENTION_WIDTH) return tiles_launch<Numbers, ATTENTION_WIDTH, T>(a, stream);
+        if (way == ATTENTION_TENSORS && width <= 64) return tiles_launch<Tensors, 64, T>(a, moved, stream);
+        if (way == ATTENTION_TENSORS && width <= ATTENTION_WIDTH) return tiles_launch<Tensors, ATTENTION_WIDTH, T>(a, moved, stream);
+        if (way == ATTENTION_TILES && width <= 64) return tiles_launch<Numbers, 64, T>(a, moved, stream);
+        if (way == ATTENTION_TILES && width <= ATTENTION_WIDTH) return tiles_launch<Numbers, ATTENTION_WIDTH, T>(a, moved, stream);
     }
     if (a.dy == NULL) {
         LAUNCH((attention_rows<T>), blocks_for(a.queries * BLOCK, 1), BLOCK, 0, stream, a);
@@ -463,7 +500,9 @@ template <class T> static cudaError_t attention_launch(const AttentionCall &a, A
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t kernels_attention(const AttentionCall *attention, AttentionWay way, cudaStream_t stream) {
-    WITH_REAL(attention->dtype, T, return attention_launch<T>(*attention, way, stream))
+extern "C" cudaError_t kernels_attention(const AttentionCall *attention, AttentionWay way, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
+    const int64_t counters = SCRATCH_COUNTERS * (int64_t)sizeof(unsigned);
+    float *moved = attention->queries <= (scratch_bytes - counters) / (int64_t)sizeof(float) ? (float *)((char *)scratch + counters) : NULL;
+    WITH_REAL(attention->dtype, T, return attention_launch<T>(*attention, way, moved, stream))
     return cudaErrorInvalidValue;
 }

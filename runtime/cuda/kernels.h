@@ -212,8 +212,8 @@ LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows,
 /* Plainly: any type of reals, any width, sums of doubles. In tiles: no f64, d and e up to ATTENTION_WIDTH, sums of floats; by tensor cores, f32 as tf32. */
 typedef enum { ATTENTION_PLAIN, ATTENTION_TILES, ATTENTION_TENSORS } AttentionWay;
 enum { ATTENTION_WIDTH = 128 };
-/* d and e above 0. */
-LAUNCHED kernels_attention(const AttentionCall *attention, AttentionWay way, cudaStream_t stream);
+/* d and e above 0. scratch: as of kernels_reduce. */
+LAUNCHED kernels_attention(const AttentionCall *attention, AttentionWay way, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* rope.cuh */
 

@@ -5,8 +5,10 @@
  * A way to multiply has
  *     Element, element(x)   what tiles hold, made of a tensor's element
  *     PAD, STEP             elements by which rows of a tile are longer than its width, so that lanes read different banks; terms that are added up at once
- *     scores(sum, own, other, width)        sum += own other^T: own the warp's 16 rows, other 8 N rows, of `width` elements, zeros from there to a multiple of STEP
- *     product(sum, weight, other, width)    sum += weight other: weight laid out as a result, other a row for each of its columns */
+ *     UNIT, power(x)        power(UNIT x) is exp(x)
+ *     Rows<STRIDE, W, KEPT> the warp's 16 rows of a tile of W columns; load(own); KEPT: in registers, so that the tile is free then
+ *     scores(sum, rows, other, width)        sum += rows other^T: other 8 N rows, of `width` elements, zeros from there to W
+ *     product(sum, weight, other, width)     sum += weight other: weight laid out as a result, other a row for each of its columns */
 #pragma once
 
 #ifdef __CUDACC__
@@ -30,24 +32,89 @@ __device__ __forceinline__ uint32_t tf32_of(float x) {
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
     return bits;
 }
+/* Four matrices of 8 rows of 16 bytes in shared memory. Lane 8 i + r says where row r of matrix i begins; of each matrix a lane gets the 4 bytes at row lane / 4, 4 (lane % 4) bytes
+ * from its beginning, or, transposed, of elements of 16 bits those of rows 2 (lane % 4) and the next, column lane / 4. */
+template <bool TRANSPOSED> __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void *row) {
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
+}
+__device__ __forceinline__ float power_of_2(float x) { /* within 2 units in the last place; 0 below 2^-126 */
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
 #else
 static inline void mma_halves(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Float16) { standin_mma(STANDIN_MMA_F16, sum, a, b); }
 static inline void mma_halves(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], BFloat16) { standin_mma(STANDIN_MMA_BF16, sum, a, b); }
 static inline void mma_tf32(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { standin_mma(STANDIN_MMA_TF32, sum, a, b); }
 static inline uint32_t tf32_of(float x) { return standin_tf32(x); }
+template <bool TRANSPOSED> static inline void load_matrices(uint32_t (&to)[4], const void *row) { standin_matrices(TRANSPOSED, to, row); }
+static inline float power_of_2(float x) { return exp2f(x); }
 #endif
+
+#define LOG2_E 1.44269504f
 
 __device__ __forceinline__ int tile_row() { return threadIdx.x % WARP / 4; }
 __device__ __forceinline__ int tile_column() { return threadIdx.x % 4 * 2; }
+
+/* Rows of a tile as fragments: those of matrix 2 i + h of four are rows 8 h and on, the second two 16 bytes further. */
+template <class Element, int STRIDE, int W, int STEP, bool KEPT> struct FragmentRows {
+    const Element *own; /* this lane's */
+    uint32_t kept[KEPT ? W / STEP : 1][4];
+    __device__ __forceinline__ void load(const Element *rows) {
+        own = rows + threadIdx.x % 16 * STRIDE + threadIdx.x % WARP / 16 * (16 / sizeof(Element));
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int i = 0; i < W / STEP; i++)
+                load_matrices<false>(kept[i], own + i * STEP);
+        }
+    }
+    __device__ __forceinline__ void at(int i, uint32_t (&fragment)[4]) const {
+        if constexpr (KEPT) {
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                fragment[r] = kept[i][r];
+        } else {
+            load_matrices<false>(fragment, own + i * STEP);
+        }
+    }
+};
+
+/* sum += rows other^T by way P. Two times 8 rows of the other tile are read at once; where there are but 8 they are read twice. */
+template <class P, int STRIDE, int W, int N, class Rows> __device__ __forceinline__ void fragment_scores(float (&sum)[N][4], const Rows &rows, const typename P::Element *other, int width) {
+    const typename P::Element *y = other + (threadIdx.x % 8 + (N > 1 ? threadIdx.x % WARP / 16 * 8 : 0)) * STRIDE + threadIdx.x % 16 / 8 * (16 / sizeof(*other));
+#pragma unroll
+    for (int k = 0; k < W / P::STEP; k++) {
+        if (k * P::STEP >= width) continue;
+        uint32_t a[4], b[4];
+        rows.at(k, a);
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {
+            load_matrices<false>(b, y + 8 * i * STRIDE + k * P::STEP);
+            P::multiply(sum[i], a, {b[0], b[1]});
+            if (i + 1 < N) P::multiply(sum[i + 1], a, {b[2], b[3]});
+        }
+    }
+}
 
 /* In f32, each product of a sum rounded with it (fma). */
 template <class T> struct ByNumbers {
     typedef float Element;
     enum { PAD = 4, STEP = 4 };
+    static constexpr bool KEPT = false;
+    static constexpr float UNIT = 1;
     static __device__ __forceinline__ Element element(T x) { return (float)x; }
+    static __device__ __forceinline__ float power(float x) { return expf(x); }
+    template <int STRIDE, int W, bool> struct Rows {
+        const float *own;
+        __device__ __forceinline__ void load(const float *rows) { own = rows + tile_row() * STRIDE; }
+    };
 
-    template <int STRIDE, int N> static __device__ __forceinline__ void scores(float (&sum)[N][4], const float *own, const float *other, int width) {
-        const float *x = own + tile_row() * STRIDE, *y = other + tile_column() * STRIDE;
+    template <int STRIDE, int W, int N, class R> static __device__ __forceinline__ void scores(float (&sum)[N][4], const R &rows, const float *other, int width) {
+        const float *x = rows.own, *y = other + tile_column() * STRIDE;
 #pragma unroll 1
         for (int k = 0; k < width; k += STEP) {
             const float4 x0 = *(const float4 *)(x + k), x1 = *(const float4 *)(x + 8 * STRIDE + k);
@@ -93,28 +160,24 @@ template <class T> struct ByNumbers {
 template <class T> struct ByHalves {
     typedef T Element;
     enum { PAD = 8, STEP = 16 };
+    static constexpr bool KEPT = false;
+    static constexpr float UNIT = LOG2_E;
     static __device__ __forceinline__ Element element(T x) { return x; }
+    static __device__ __forceinline__ float power(float x) { return power_of_2(x); }
     static __device__ __forceinline__ uint32_t pair(T low, T high) { return (uint32_t)high.bits << 16 | low.bits; }
+    static __device__ __forceinline__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_halves(sum, a, b, T()); }
+    template <int STRIDE, int W, bool KEPT> using Rows = FragmentRows<T, STRIDE, W, STEP, KEPT>;
 
-    template <int STRIDE, int N> static __device__ __forceinline__ void scores(float (&sum)[N][4], const T *own, const T *other, int width) {
-        const T *x = own + tile_row() * STRIDE + tile_column(), *y = other + tile_row() * STRIDE + tile_column();
-#pragma unroll 2
-        for (int k = 0; k < width; k += STEP) {
-            const uint32_t a[4] = {*(const uint32_t *)(x + k), *(const uint32_t *)(x + 8 * STRIDE + k), *(const uint32_t *)(x + k + 8), *(const uint32_t *)(x + 8 * STRIDE + k + 8)};
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                const uint32_t b[2] = {*(const uint32_t *)(y + 8 * i * STRIDE + k), *(const uint32_t *)(y + 8 * i * STRIDE + k + 8)};
-                mma_halves(sum[i], a, b, T());
-            }
-        }
+    template <int STRIDE, int W, int N, class R> static __device__ __forceinline__ void scores(float (&sum)[N][4], const R &rows, const T *other, int width) {
+        fragment_scores<ByHalves, STRIDE, W>(sum, rows, other, width);
     }
 
     template <int STRIDE, int N, int M> static __device__ __forceinline__ void product(float (&sum)[M][4], const float (&weight)[N][4], const T *other, int width) {
-        static_assert(N % 2 == 0, "16 columns of weights at a time");
-        const T *y = other + tile_column() * STRIDE + tile_row();
+        static_assert(N % 2 == 0 && M % 2 == 0, "16 columns of weights at a time, and of the result");
+        const T *y = other + threadIdx.x % 16 * STRIDE + threadIdx.x % WARP / 16 * 8;
 #pragma unroll
         for (int i = 0; i < N; i += 2) {
-            uint32_t high[4], low[4];
+            uint32_t high[4], low[4], b[4];
 #pragma unroll
             for (int r = 0; r < 4; r++) {
                 const float w0 = weight[i + r / 2][r % 2 * 2], w1 = weight[i + r / 2][r % 2 * 2 + 1];
@@ -123,12 +186,13 @@ template <class T> struct ByHalves {
                 low[r] = pair(T(w0 - (float)h0), T(w1 - (float)h1));
             }
 #pragma unroll
-            for (int c = 0; c < M; c++) {
+            for (int c = 0; c < M; c += 2) {
                 if (8 * c >= width) continue;
-                const T *z = y + 8 * i * STRIDE + 8 * c;
-                const uint32_t b[2] = {pair(z[0], z[STRIDE]), pair(z[8 * STRIDE], z[9 * STRIDE])};
-                mma_halves(sum[c], high, b, T());
-                mma_halves(sum[c], low, b, T());
+                load_matrices<true>(b, y + 8 * i * STRIDE + 8 * c);
+                multiply(sum[c], high, {b[0], b[1]});
+                multiply(sum[c + 1], high, {b[2], b[3]});
+                multiply(sum[c], low, {b[0], b[1]});
+                multiply(sum[c + 1], low, {b[2], b[3]});
             }
         }
     }
@@ -138,19 +202,15 @@ template <class T> struct ByHalves {
 struct ByTf32 {
     typedef uint32_t Element;
     enum { PAD = 4, STEP = 8 };
+    static constexpr bool KEPT = true;
+    static constexpr float UNIT = LOG2_E;
     static __device__ __forceinline__ Element element(float x) { return tf32_of(x); }
+    static __device__ __forceinline__ float power(float x) { return power_of_2(x); }
+    static __device__ __forceinline__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_tf32(sum, a, b); }
+    template <int STRIDE, int W, bool KEPT> using Rows = FragmentRows<uint32_t, STRIDE, W, STEP, KEPT>;
 
-    template <int STRIDE, int N> static __device__ __forceinline__ void scores(float (&sum)[N][4], const uint32_t *own, const uint32_t *other, int width) {
-        const uint32_t *x = own + tile_row() * STRIDE + threadIdx.x % 4, *y = other + tile_row() * STRIDE + threadIdx.x % 4;
-#pragma unroll 2
-        for (int k = 0; k < width; k += STEP) {
-            const uint32_t a[4] = {x[k], x[8 * STRIDE + k], x[k + 4], x[8 * STRIDE + k + 4]};
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                const uint32_t b[2] = {y[8 * i * STRIDE + k], y[8 * i * STRIDE + k + 4]};
-                mma_tf32(sum[i], a, b);
-            }
-        }
+    template <int STRIDE, int W, int N, class R> static __device__ __forceinline__ void scores(float (&sum)[N][4], const R &rows, const uint32_t *other, int width) {
+        fragment_scores<ByTf32, STRIDE, W>(sum, rows, other, width);
     }
 
     /* In which order 8 columns of weights are added up is no matter: a lane's two are taken for those that the instruction wants of it, its number and 4 more. */
@@ -162,8 +222,7 @@ struct ByTf32 {
 #pragma unroll
             for (int c = 0; c < M; c++) {
                 if (8 * c >= width) continue;
-                const uint32_t b[2] = {y[8 * i * STRIDE + 8 * c], y[(8 * i + 1) * STRIDE + 8 * c]};
-                mma_tf32(sum[c], a, b);
+                mma_tf32(sum[c], a, {y[8 * i * STRIDE + 8 * c], y[(8 * i + 1) * STRIDE + 8 * c]});
             }
         }
     }

@@ -355,6 +355,7 @@ extern "C" [[noreturn]] void __ubsan_handle_type_mismatch_v1_abort(const Misalig
 /* What each lane of each warp has brought; the fragments of two instructions, as a lane may be one ahead of the others. */
 struct Fragment {
     uint32_t a[4], b[2];
+    const uint16_t *row;
 };
 static Fragment fragments[2][1024];
 static unsigned char instruction[1024]; /* of each thread: which of the two */
@@ -409,6 +410,20 @@ void standin_mma(StandinMma type, float *sum, const uint32_t *a, const uint32_t 
         double all = sum[i];
         for (int k = 0; k < depth; k++) all += (double)left[row][k] * right[k][column];
         sum[i] = (float)all;
+    }
+}
+
+void standin_matrices(bool transposed, uint32_t *to, const void *row) {
+    const int thread = now->fiber->thread, lane = thread % 32;
+    const Fragment *theirs = fragments[instruction[thread]] + (thread - lane);
+    if ((uintptr_t)row % 16) standin_trap("a row of a matrix begins at no multiple of 16 bytes");
+    fragments[instruction[thread]][thread].row = (const uint16_t *)row;
+    instruction[thread] ^= 1;
+    standin_wait(STANDIN_WARP, 0xffffffffu, 0, 0);
+    for (int i = 0; i < 4; i++) {
+        const Fragment *rows = theirs + 8 * i;
+        const int first = lane % 4 * 2, other = lane / 4;
+        to[i] = transposed ? (uint32_t)rows[first + 1].row[other] << 16 | rows[first].row[other] : (uint32_t)rows[other].row[first + 1] << 16 | rows[other].row[first];
     }
 }
 

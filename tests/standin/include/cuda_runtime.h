@@ -93,6 +93,8 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int 
 enum StandinMma { STANDIN_MMA_F16, STANDIN_MMA_BF16, STANDIN_MMA_TF32 };
 void standin_mma(StandinMma type, float *sum, const uint32_t *a, const uint32_t *b);
 uint32_t standin_tf32(float x); /* cvt.rna.tf32.f32 */
+/* ldmatrix.sync.aligned.m8n8.x4 [.trans] .b16: lane 8 i + r brings row r of matrix i, of 8 elements of 16 bits. */
+void standin_matrices(bool transposed, uint32_t *to, const void *row);
 
 /* Memory: one thread runs at a time, so that every access is atomic. */
 inline void __threadfence() {}
