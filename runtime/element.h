@@ -53,6 +53,16 @@ static inline void element_put(void *data, DType dtype, int64_t i, double value)
     }
 }
 
+/* Elements [first, first + n). */
+static inline void elements_put(void *data, DType dtype, int64_t first, const double *values, int64_t n) {
+    if (dtype == F32)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)data)[first + i] = (float)values[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            element_put(data, dtype, first + i, values[i]);
+}
+
 /* ---------------------------------------------------------------- finite.c */
 
 /* The first of n elements that is nan or infinite, -1: none, and none of integers. */

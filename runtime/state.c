@@ -23,6 +23,21 @@ static void put(Fill *fill, double value) {
     fill->to += dtype_bytes[fill->dtype];
 }
 
+static void fill_random(Fill *fill, uint64_t first, int64_t n) {
+    enum { BLOCK = 256 };
+    double block[BLOCK];
+    const bool normal = fill->init->kind == INIT_NORMAL;
+    const double from = normal ? 0 : fill->init->a, by = normal ? fill->init->a : fill->init->b - fill->init->a;
+    for (int64_t i = 0, more; i < n; i += more) {
+        more = n - i < BLOCK ? n - i : BLOCK;
+        (normal ? random_normals : random_uniforms)(fill->key, first + (uint64_t)i, more, block);
+        for (int64_t k = 0; k < more; k++)
+            block[k] = from + by * block[k];
+        elements_put(fill->to, fill->dtype, 0, block, more);
+        fill->to += more * dtype_bytes[fill->dtype];
+    }
+}
+
 /* Elements [first, first + n) of the whole tensor. */
 static void fill_run(Fill *fill, int64_t first, int64_t n) {
     switch (fill->init->kind) {
@@ -36,15 +51,7 @@ static void fill_run(Fill *fill, int64_t first, int64_t n) {
         return;
     case INIT_NORMAL:
     case INIT_UNIFORM:
-        for (int64_t i = first; i < first + n; i++) {
-            double pair[2];
-            if (fill->init->kind == INIT_NORMAL)
-                random_normal_pair(fill->key, (uint64_t)i / 2, fill->init->a, pair);
-            else
-                random_uniform_pair(fill->key, (uint64_t)i / 2, fill->init->a, fill->init->b, pair);
-            put(fill, pair[i % 2]);
-            if (i % 2 == 0 && i + 1 < first + n) put(fill, pair[1]), i++;
-        }
+        fill_random(fill, (uint64_t)first, n);
         return;
     case INIT_LITERAL:
     case INIT_FILE:

@@ -1,5 +1,4 @@
 /* random: generators that give the same numbers everywhere. */
-#include <math.h>
 #include <string.h>
 #ifdef PRUN_VECTORS
 #include <immintrin.h>
@@ -7,6 +6,7 @@
 
 #include "ir/map.h"
 #include "runtime/data/data.h"
+#include "runtime/data/normal.h"
 #include "runtime/data/sampler.h"
 
 /* ---------------------------------------------------------------- MT19937 (Matsumoto and Nishimura 1998, init_genrand) */
@@ -63,14 +63,6 @@ uint64_t random_key(uint64_t seed, const char *name) {
 
 static double unit(uint64_t word) {
     return (double)(word >> 11) * 0x1p-53;
-}
-
-void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]) {
-    uint64_t word[2];
-    philox(pair, key, word);
-    double radius = std * sqrt(-2 * log(1 - unit(word[0]))), angle = 6.283185307179586 * unit(word[1]);
-    out[0] = radius * cos(angle);
-    out[1] = radius * sin(angle);
 }
 
 void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]) {
@@ -135,7 +127,10 @@ AVX2 static void uniform_avx2(uint64_t key, uint64_t first, double out[2 * LANES
 }
 #endif
 
-void random_uniforms(uint64_t key, uint64_t first, int64_t n, double *out) {
+/* Numbers of a kind; a block of uniform ones becomes what is wanted. */
+typedef void OfUniform(const double *uniform, int pairs, double *out);
+
+static void numbers(uint64_t key, uint64_t first, int64_t n, OfUniform *of, double *out) {
     UniformLanes *lanes = uniform_base;
 #ifdef PRUN_VECTORS
     if (__builtin_cpu_supports("avx2")) lanes = uniform_avx2;
@@ -145,9 +140,18 @@ void random_uniforms(uint64_t key, uint64_t first, int64_t n, double *out) {
         const int skipped = (int)(first % 2);
         const int64_t more = n < 2 * LANES - skipped ? n : 2 * LANES - skipped;
         lanes(key, first / 2, block);
+        if (of) of(block, LANES, block);
         memcpy(out, block + skipped, (size_t)more * sizeof *out);
         out += more;
         first += (uint64_t)more;
         n -= more;
     }
+}
+
+void random_uniforms(uint64_t key, uint64_t first, int64_t n, double *out) {
+    numbers(key, first, n, NULL, out);
+}
+
+void random_normals(uint64_t key, uint64_t first, int64_t n, double *out) {
+    numbers(key, first, n, normal_of_uniform, out);
 }

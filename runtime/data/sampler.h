@@ -7,10 +7,11 @@
 /* A tensor's own sequence, by a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). Elements 2p and
  * 2p + 1 come of one block. */
 uint64_t random_key(uint64_t seed, const char *name);                                          /* seed 0 is a seed like any other */
-void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]);               /* mean 0 */
 void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]); /* [low, high) */
 /* out[i]: number (first + i) % 2 of random_uniform_pair(key, (first + i) / 2, 0, 1), several times as fast. */
 void random_uniforms(uint64_t key, uint64_t first, int64_t n, double *out);
+/* As random_uniforms, of mean 0 and deviation 1. */
+void random_normals(uint64_t key, uint64_t first, int64_t n, double *out);
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
 typedef struct Mt19937 {
     uint32_t word[624];

@@ -402,23 +402,33 @@ static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t pl
     return true;
 }
 
-/* Elements [first, first + n) of a row, the row counted over all epochs. */
-static void draw_row(const DataSource *data, int input, int64_t seed, bool is_normal, uint64_t row, int64_t first, int64_t n, void *to) {
-    const Input *in = &data->graph->inputs.at[input];
-    uint64_t key = random_key((uint64_t)seed, data->graph->inputs.at[source_of(data->graph, input)].name), elements = 1;
-    const IndexRange range = in->type.dtype == BOOL ? (IndexRange){0, 2} : in->index;
-    const bool integers = range_known(range), normal = is_normal && !integers;
-    double pair[2];
+/* Numbers [first, first + n) of a key, into elements; range: integers of it, each as likely as another. */
+static void put_numbers(uint64_t key, uint64_t first, int64_t n, bool normal, IndexRange range, DType dtype, void *to) {
+    enum { BLOCK = 256 };
+    double block[BLOCK];
+    for (int64_t i = 0, more; i < n; i += more) {
+        more = n - i < BLOCK ? n - i : BLOCK;
+        (normal ? random_normals : random_uniforms)(key, first + (uint64_t)i, more, block);
+        for (int64_t k = 0; range_known(range) && k < more; k++)
+            block[k] = (double)range.begin + floor(block[k] * (double)(range.end - range.begin));
+        elements_put(to, dtype, i, block, more);
+    }
+}
+
+/* Elements of a row. */
+static uint64_t row_elements(const Input *in) {
+    uint64_t elements = 1;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t index = row * elements + (uint64_t)(first + i);
-        /* Integers are as likely as each other, in the range of what they are an index of. */
-        if ((i == 0 || index % 2 == 0) && normal) random_normal_pair(key, index / 2, 1, pair);
-        if ((i == 0 || index % 2 == 0) && !normal) random_uniform_pair(key, index / 2, 0, 1, pair);
-        double number = pair[index % 2];
-        element_put(to, in->type.dtype, i, integers ? (double)range.begin + floor(number * (double)(range.end - range.begin)) : number);
-    }
+    return elements;
+}
+
+/* Elements [first, first + n) of a row, the row counted over all epochs. */
+static void draw_row(const DataSource *data, int input, int64_t seed, bool normal, uint64_t row, int64_t first, int64_t n, void *to) {
+    const Input *in = &data->graph->inputs.at[input];
+    const uint64_t key = random_key((uint64_t)seed, data->graph->inputs.at[source_of(data->graph, input)].name);
+    const IndexRange range = in->type.dtype == BOOL ? (IndexRange){0, 2} : in->index;
+    put_numbers(key, row * row_elements(in) + (uint64_t)first, n, normal && !range_known(range), range, in->type.dtype, to);
 }
 
 static bool run_of_random(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
@@ -445,24 +455,10 @@ static uint64_t key_of_numbers(const DataSource *data, int input) {
 
 static bool run_of_numbers(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
     const Input *in = &data->graph->inputs.at[input];
-    const uint64_t key = key_of_numbers(data, input), whole = (uint64_t)shape_elements(&in->type.shape);
-    uint64_t elements = 1;
-    enum { BLOCK = 256 };
-    double block[BLOCK];
+    const uint64_t whole = (uint64_t)shape_elements(&in->type.shape);
     (void)error;
-    for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
-        elements *= (uint64_t)in->type.shape.dim[d];
-    const uint64_t begin = (uint64_t)step * whole + (uint64_t)place * elements + (uint64_t)first;
-    for (int64_t i = 0, more; i < n; i += more) {
-        more = n - i < BLOCK ? n - i : BLOCK;
-        random_uniforms(key, begin + (uint64_t)i, more, block);
-        if (in->type.dtype == F32)
-            for (int64_t k = 0; k < more; k++)
-                ((float *)to)[i + k] = (float)block[k];
-        else
-            for (int64_t k = 0; k < more; k++)
-                element_put(to, in->type.dtype, i + k, block[k]);
-    }
+    put_numbers(key_of_numbers(data, input), (uint64_t)step * whole + (uint64_t)place * row_elements(in) + (uint64_t)first, n, false,
+                (IndexRange){0}, in->type.dtype, to);
     return true;
 }
 

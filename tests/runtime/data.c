@@ -4,6 +4,7 @@
 #include "tests/shape.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 static Box whole(const Shape *shape) {
@@ -42,6 +43,24 @@ Test(data, many_uniform_numbers_are_those_of_the_pairs) {
             random_uniform_pair(key, (first + (uint64_t)i) / 2, 0, 1, pair);
             cr_assert_eq(many[i], pair[(first + (uint64_t)i) % 2], "key %lu, first %lu, number %ld", (unsigned long)key,
                          (unsigned long)first, (long)i);
+        }
+    }
+}
+
+/* Box and Muller's transformation by the C library, which has an angle of up to 2 pi with the error of its last place. */
+Test(data, normal_numbers_are_those_of_uniform_pairs) {
+    enum { MOST = 100 };
+    double many[MOST], pair[2];
+    for (uint64_t k = 0; k < 4000; k++) {
+        const uint64_t key = k * 0x9876543210abcdefu, first = k * 1000003;
+        const int64_t n = 1 + (int64_t)k % MOST;
+        random_normals(key, first, n, many);
+        for (int64_t i = 0; i < n; i++) {
+            random_uniform_pair(key, (first + (uint64_t)i) / 2, 0, 1, pair);
+            const double radius = sqrt(-2 * log(1 - pair[0])), angle = 6.283185307179586 * pair[1];
+            const double right = radius * ((first + (uint64_t)i) % 2 ? sin(angle) : cos(angle));
+            cr_assert(fabs(many[i] - right) <= 8e-16 * radius, "key %lu, number %ld: %.17g, not %.17g", (unsigned long)key,
+                      (long)(first + (uint64_t)i), many[i], right);
         }
     }
 }
