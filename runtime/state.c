@@ -4,6 +4,7 @@
 
 #include "ir/lookup.h"
 #include "runtime/data/data.h"
+#include "runtime/data/drawn.h"
 #include "runtime/data/sampler.h"
 #include "runtime/element.h"
 #include "runtime/state.h"
@@ -24,18 +25,18 @@ static void put(Fill *fill, double value) {
 }
 
 static void fill_random(Fill *fill, uint64_t first, int64_t n) {
-    enum { BLOCK = 256 };
-    double block[BLOCK];
     const bool normal = fill->init->kind == INIT_NORMAL;
-    const double from = normal ? 0 : fill->init->a, by = normal ? fill->init->a : fill->init->b - fill->init->a;
-    for (int64_t i = 0, more; i < n; i += more) {
-        more = n - i < BLOCK ? n - i : BLOCK;
-        (normal ? random_normals : random_uniforms)(fill->key, first + (uint64_t)i, more, block);
-        for (int64_t k = 0; k < more; k++)
-            block[k] = from + by * block[k];
-        elements_put(fill->to, fill->dtype, 0, block, more);
-        fill->to += more * dtype_bytes[fill->dtype];
-    }
+    const double a = fill->init->a, b = fill->init->b;
+    Pool *none = NULL;
+    const Drawn drawn = {.key = fill->key,
+                         .first = first,
+                         .normal = normal,
+                         .from = normal ? 0 : a,
+                         .by = normal ? a : b - a,
+                         .dtype = fill->dtype,
+                         .to = fill->to};
+    drawn_fill(&drawn, n, 1, &none);
+    fill->to += n * dtype_bytes[fill->dtype];
 }
 
 /* Elements [first, first + n) of the whole tensor. */

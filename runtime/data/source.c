@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ir/lookup.h"
+#include "runtime/data/drawn.h"
 #include "runtime/data/source.h"
 #include "runtime/element.h"
 
@@ -241,6 +242,7 @@ DataSource *data_open(const Graph *graph, const bool *used, const char *plan_dir
         return NULL;
     }
     data->graph = graph;
+    data->threads = threads;
     data->steps = settings->steps;
     data->held_epoch = -1;
     data->batch = 1;
@@ -274,6 +276,7 @@ void data_close(DataSource *data) {
         free(data->takes.at[i].ready);
     sampler_finish(&data->sampler);
     free(data->part);
+    pool_destroy(data->pool);
     arena_finish(&data->arena);
     free(data);
 }
@@ -402,19 +405,6 @@ static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t pl
     return true;
 }
 
-/* Numbers [first, first + n) of a key, into elements; range: integers of it, each as likely as another. */
-static void put_numbers(uint64_t key, uint64_t first, int64_t n, bool normal, IndexRange range, DType dtype, void *to) {
-    enum { BLOCK = 256 };
-    double block[BLOCK];
-    for (int64_t i = 0, more; i < n; i += more) {
-        more = n - i < BLOCK ? n - i : BLOCK;
-        (normal ? random_normals : random_uniforms)(key, first + (uint64_t)i, more, block);
-        for (int64_t k = 0; range_known(range) && k < more; k++)
-            block[k] = (double)range.begin + floor(block[k] * (double)(range.end - range.begin));
-        elements_put(to, dtype, i, block, more);
-    }
-}
-
 /* Elements of a row. */
 static uint64_t row_elements(const Input *in) {
     uint64_t elements = 1;
@@ -424,11 +414,18 @@ static uint64_t row_elements(const Input *in) {
 }
 
 /* Elements [first, first + n) of a row, the row counted over all epochs. */
-static void draw_row(const DataSource *data, int input, int64_t seed, bool normal, uint64_t row, int64_t first, int64_t n, void *to) {
+static void draw_row(DataSource *data, int input, int64_t seed, bool normal, uint64_t row, int64_t first, int64_t n, void *to) {
     const Input *in = &data->graph->inputs.at[input];
     const uint64_t key = random_key((uint64_t)seed, data->graph->inputs.at[source_of(data->graph, input)].name);
     const IndexRange range = in->type.dtype == BOOL ? (IndexRange){0, 2} : in->index;
-    put_numbers(key, row * row_elements(in) + (uint64_t)first, n, normal && !range_known(range), range, in->type.dtype, to);
+    const Drawn drawn = {.key = key,
+                         .first = row * row_elements(in) + (uint64_t)first,
+                         .normal = normal && !range_known(range),
+                         .by = 1,
+                         .range = range,
+                         .dtype = in->type.dtype,
+                         .to = to};
+    drawn_fill(&drawn, n, data->threads, &data->pool);
 }
 
 static bool run_of_random(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
@@ -457,8 +454,9 @@ static bool run_of_numbers(DataSource *data, int input, int64_t step, int64_t pl
     const Input *in = &data->graph->inputs.at[input];
     const uint64_t whole = (uint64_t)shape_elements(&in->type.shape);
     (void)error;
-    put_numbers(key_of_numbers(data, input), (uint64_t)step * whole + (uint64_t)place * row_elements(in) + (uint64_t)first, n, false,
-                (IndexRange){0}, in->type.dtype, to);
+    const uint64_t begin = (uint64_t)step * whole + (uint64_t)place * row_elements(in) + (uint64_t)first;
+    drawn_fill(&(Drawn){.key = key_of_numbers(data, input), .first = begin, .by = 1, .dtype = in->type.dtype, .to = to}, n, data->threads,
+               &data->pool);
     return true;
 }
 

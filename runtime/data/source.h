@@ -5,6 +5,7 @@
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
 #include "runtime/data/sampler.h"
+#include "runtime/pool.h"
 
 /* A part of an input that is asked for at every step: a driven rank's box. */
 typedef struct Take {
@@ -31,6 +32,8 @@ struct DataSource {
     VEC(Take) takes;
     int64_t held_epoch; /* whose rows files hold; -1: none */
 
+    int threads;
+    Pool *pool; /* of drawn numbers; NULL: none yet */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
