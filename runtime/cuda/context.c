@@ -51,6 +51,7 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
                       "device %d (%s) has compute capability %d.%d, and the kernels are built for %d.0 and newer: run with --device cpu",
                       cuda->device, cuda->name, properties.major, properties.minor, MIN_MAJOR);
     }
+    pitch_open(cuda);
     return ok && open_streams(cuda, error) && open_memory(cuda, error) && matmul_open(cuda, error);
 }
 
@@ -60,6 +61,7 @@ void cuda_close(void *context) {
     cudaDeviceSynchronize(); /* what failed has been said already */
     matmul_close(cuda->matmul);
     attention_close(cuda);
+    pitch_close(cuda);
     for (int i = 0; i < cuda->nevents; i++)
         cudaEventDestroy(cuda->marks[i]);
     if (cuda->scratch) cudaFree(cuda->scratch);

@@ -4,7 +4,7 @@
  *   context.c    a device opened: memory, streams, copies
  *   graph.c      captured steps, marks, ranges
  *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
- *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms
+ *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms; pitch.c: with rows that it is slow with
  *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c, random.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
  *   comm.c       communicators: how ranks on devices talk
@@ -26,6 +26,13 @@ enum {
 };
 
 typedef struct CudaMatmul CudaMatmul; /* matmul.c */
+
+/* pitch.c */
+typedef struct CudaPitch {
+    int64_t from, bytes; /* multiplications of the least product that is divided; of the room */
+    void *room;          /* on the device; NULL: not wanted yet */
+    bool refused;        /* there was no memory for it */
+} CudaPitch;
 
 typedef struct CudaContext {
     DeviceOptions options;
@@ -51,6 +58,7 @@ typedef struct CudaContext {
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void *watcher;
     CudaMatmul *matmul;
+    CudaPitch pitch;
     struct AttentionTried *tried; /* attention.c */
 } CudaContext;
 
@@ -109,6 +117,11 @@ typedef struct CudaFused {
 bool matmul_open(CudaContext *cuda, Error *error);
 void matmul_close(CudaMatmul *matmul); /* takes NULL */
 bool cuda_prepare(const KernelCall *call, Error *error);
+
+/* ---------------------------------------------------------------- pitch.c */
+
+void pitch_open(CudaContext *cuda);
+void pitch_close(CudaContext *cuda);
 
 /* ---------------------------------------------------------------- attention.c */
 

@@ -29,3 +29,4 @@
 #include "runtime/cuda/conv.cuh"
 #include "runtime/cuda/window.cuh"
 #include "runtime/cuda/matmul.cuh"
+#include "runtime/cuda/pitch.cuh"

@@ -356,6 +356,17 @@ LAUNCHED kernels_product(const ProductLoops *loops, int dtype, bool wide, const 
 /* n elements of kernel_trial. */
 LAUNCHED kernels_trial(void *out, int64_t n, int dtype, uint32_t salt, uint32_t every, uint32_t sixteenths, cudaStream_t stream);
 
+/* pitch.cuh */
+
+/* Rows of items of 2 or 4 bytes, so many items apart. */
+typedef struct KernelPitch {
+    void *to;
+    const void *from;
+    int64_t to_pitch, from_pitch, rows, columns;
+    int item_bytes;
+} KernelPitch;
+LAUNCHED kernels_pitch(const KernelPitch *pitch, cudaStream_t stream);
+
 /* window.cuh */
 
 typedef enum {

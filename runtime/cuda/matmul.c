@@ -277,7 +277,7 @@ static bool is_possible(CudaContext *cuda, const Multiply *first) {
     Multiply one = *first;
     cublasStatus_t status;
     matmul_align(&one);
-    return matmul_plan(cuda, &one, &status) != NULL;
+    return pitch_possible(cuda, &one) || matmul_plan(cuda, &one, &status) != NULL;
 }
 
 /* The call for the first item, with as much of the batch as cuBLASLt does at once. */
@@ -311,7 +311,7 @@ bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *s
             one.left = (const char *)first.left + (at[left] + in[left]) * bytes;
             one.out = (char *)first.out + at[OUT] * out_bytes;
             matmul_align(&one);
-            if (!matmul_queue(cuda, &one, error)) return false;
+            if (!(pitch_possible(cuda, &one) ? pitch_run : matmul_queue)(cuda, &one, error)) return false;
         }
     }
     return true;

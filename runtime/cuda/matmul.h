@@ -57,6 +57,9 @@ bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *s
 int64_t matmul_launches(CudaContext *cuda, const KernelCall *call, const ProductShape *shape);
 bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error);
 bool matmul_call(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Multiply *multiply, Error *error);
+/* pitch.c. Whether a product is one that is computed in parts, and the library does the parts: it has the plans for them then. And the product. */
+bool pitch_possible(CudaContext *cuda, const Multiply *multiply);
+bool pitch_run(CudaContext *cuda, const Multiply *multiply, Error *error);
 /* Whether some algorithm for this product with its epilogue computes what our kernels do, to a few roundings, and NaN stays NaN: each is tried once, in this shape: 1
  * or 0, also where there is no memory to try it in; -1: the device fails, *error. */
 int choice_is_sound(CudaContext *cuda, const Multiply *multiply, Error *error);

@@ -1,0 +1,134 @@
+/* pitch: large products of a matrix whose rows begin at no multiple of 16 bytes, as rows of 50257 words do. cuBLASLt computes them several times as slowly as others. So they are
+ * computed in parts, of rows or columns of the result: what a part reads or writes of that matrix lies in a room of its own, in rows that are longer by up to 15 bytes. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/matmul.h"
+
+enum { ALIGNED_BYTES = 16, ROOM_BYTES = 64 << 20, MANY_ROWS = 64 /* parts are of a multiple of so many, where they are larger */ };
+#define LARGE ((int64_t)1 << 34) /* multiplications */
+
+/* right, left, result: cuBLASLt's A, B, D. */
+enum { RIGHT, LEFT, RESULT, NMATRICES };
+
+/* One matrix of a product, stored as `rows` of `columns`, and how it is divided. */
+typedef struct Pitched {
+    int matrix;
+    int64_t bytes, rows, columns;
+    bool by_rows;
+    int64_t count, each, pitch; /* what is divided: rows or columns, `each` a part; elements between rows in the room */
+} Pitched;
+
+/* PRUN_PITCH=FROM,BYTES: for tests, which have no large products. */
+void pitch_open(CudaContext *cuda) {
+    const char *given = getenv("PRUN_PITCH");
+    cuda->pitch = (CudaPitch){.from = LARGE, .bytes = ROOM_BYTES};
+    long long from, bytes;
+    if (given && sscanf(given, "%lld,%lld", &from, &bytes) == 2) cuda->pitch = (CudaPitch){.from = from, .bytes = bytes};
+}
+
+void pitch_close(CudaContext *cuda) {
+    if (cuda->pitch.room) cudaFree(cuda->pitch.room);
+}
+
+static void describe(const MatmulKey *key, int matrix, Pitched *p) {
+    const bool turned = matrix != RESULT && key->transposed[matrix];
+    const int64_t split = matrix == RIGHT ? key->n : key->m, other = matrix == RESULT ? key->n : key->k;
+    *p = (Pitched){.matrix = matrix, .bytes = dtype_bytes[matrix == RESULT ? key->out_dtype : key->dtype], .count = split};
+    p->by_rows = matrix == RIGHT ? turned : !turned;
+    p->rows = p->by_rows ? split : other;
+    p->columns = p->by_rows ? other : split;
+}
+
+/* Whether the product is one of those, whose one such matrix *p is; with a room that parts of it fit. */
+static bool pitched_of(const CudaContext *cuda, const Multiply *multiply, Pitched *p) {
+    const MatmulKey *key = &multiply->key;
+    int found = 0;
+    if (key->batch != 1 || key->add || key->epilogue != CUBLASLT_EPILOGUE_DEFAULT || key->dtype == F64) return false;
+    if ((double)key->m * (double)key->n * (double)key->k < (double)cuda->pitch.from) return false;
+    for (int matrix = 0; matrix < NMATRICES; matrix++) {
+        Pitched one;
+        describe(key, matrix, &one);
+        if (key->leading[matrix] * one.bytes % ALIGNED_BYTES == 0) continue;
+        *p = one;
+        found++;
+    }
+    if (found != 1) return false;
+    const int64_t items = ALIGNED_BYTES / p->bytes;
+    if (p->by_rows) {
+        p->pitch = (p->columns + items - 1) / items * items;
+        p->each = cuda->pitch.bytes / (p->pitch * p->bytes);
+    } else {
+        p->each = cuda->pitch.bytes / (p->rows * p->bytes) / items * items;
+    }
+    if (p->each > MANY_ROWS) p->each = p->each / MANY_ROWS * MANY_ROWS;
+    if (!p->by_rows) p->pitch = p->each;
+    return p->each >= items;
+}
+
+/* The product of a part from `begin` on, whose matrix is in the room. */
+static Multiply part_of(const CudaContext *cuda, const Multiply *whole, const Pitched *p, int64_t begin) {
+    Multiply part = *whole;
+    MatmulKey *key = &part.key;
+    const int64_t n = p->count - begin < p->each ? p->count - begin : p->each, out_bytes = dtype_bytes[key->out_dtype];
+    key->leading[p->matrix] = p->pitch;
+    *(p->matrix == RIGHT ? &key->n : &key->m) = n;
+    if (p->matrix == RIGHT) {
+        part.right = cuda->pitch.room;
+        part.out = (char *)whole->out + begin * out_bytes;
+    } else if (p->matrix == LEFT) {
+        part.left = cuda->pitch.room;
+        part.out = (char *)whole->out + begin * key->leading[RESULT] * out_bytes;
+    } else {
+        part.out = cuda->pitch.room;
+        part.left = (const char *)whole->left + begin * (key->transposed[LEFT] ? 1 : key->leading[LEFT]) * dtype_bytes[key->dtype];
+    }
+    matmul_align(&part);
+    return part;
+}
+
+static bool part_copy(CudaContext *cuda, const Multiply *whole, const Pitched *p, int64_t begin, int64_t n, Error *error) {
+    const int64_t leading = whole->key.leading[p->matrix];
+    const void *matrix = p->matrix == RIGHT ? whole->right : p->matrix == LEFT ? whole->left : whole->out;
+    char *at = (char *)matrix + begin * (p->by_rows ? leading : 1) * p->bytes;
+    const bool back = p->matrix == RESULT;
+    const KernelPitch copy = {.to = back ? at : cuda->pitch.room,
+                              .from = back ? cuda->pitch.room : at,
+                              .to_pitch = back ? leading : p->pitch,
+                              .from_pitch = back ? p->pitch : leading,
+                              .rows = p->by_rows ? n : p->rows,
+                              .columns = p->by_rows ? p->columns : n,
+                              .item_bytes = (int)p->bytes};
+    return cuda_launched(cuda, kernels_pitch(&copy, cuda->compute), "pitch", error);
+}
+
+bool pitch_possible(CudaContext *cuda, const Multiply *multiply) {
+    Pitched p;
+    if (cuda->pitch.refused || !pitched_of(cuda, multiply, &p)) return false;
+    if (!cuda->pitch.room && (cuda->capturing || cudaMalloc(&cuda->pitch.room, (size_t)cuda->pitch.bytes) != cudaSuccess)) {
+        cudaGetLastError(); /* no failure: slower */
+        cuda->pitch.refused = !cuda->capturing;
+        return false;
+    }
+    const int64_t last = (p.count - 1) / p.each * p.each;
+    cublasStatus_t status;
+    for (int i = 0; i < 2; i++) { /* a whole part, and the last: choice.c settles both before the first step */
+        const Multiply part = part_of(cuda, multiply, &p, i == 0 ? 0 : last);
+        if (!matmul_plan(cuda, &part, &status)) return false;
+    }
+    return true;
+}
+
+bool pitch_run(CudaContext *cuda, const Multiply *multiply, Error *error) {
+    Pitched p;
+    if (!pitched_of(cuda, multiply, &p)) return error_set(error, EXIT_INTERNAL, "a product has no matrix to be copied");
+    for (int64_t begin = 0; begin < p.count; begin += p.each) {
+        const Multiply part = part_of(cuda, multiply, &p, begin);
+        const int64_t n = p.matrix == RIGHT ? part.key.n : part.key.m;
+        if (p.matrix != RESULT && !part_copy(cuda, multiply, &p, begin, n, error)) return false;
+        if (!matmul_queue(cuda, &part, error)) return false;
+        if (p.matrix == RESULT && !part_copy(cuda, multiply, &p, begin, n, error)) return false;
+    }
+    return true;
+}
