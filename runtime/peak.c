@@ -106,11 +106,11 @@ static bool trial_run(Trial *trial, const Device *device, double *seconds, Error
 
 /* An operator on ever larger operands, until a call takes so long that what surrounds it no longer counts, or they are as large as they may
  * be. */
-static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t most, int64_t factor, double enough_s, int nthreads,
-                       double *seconds, Error *error) {
+static bool trial_grow(const Device *device, OpCode op, DType dtype, int64_t *size, int64_t most, int64_t factor, double enough_s,
+                       int nthreads, double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
-        trial_init(&trial, device, op, F32, (Size){*size, *size, *size}, nthreads, NULL, 1, 0);
+        trial_init(&trial, device, op, dtype, (Size){*size, *size, *size}, nthreads, NULL, 1, 0);
         trial.memory = device->backend->alloc(device->context, (trial.call.nin + 1) * trial.each_bytes, error);
         const bool ok = trial.memory && trial_zero(&trial, device, error) && trial_run(&trial, device, seconds, error);
         device->backend->free(device->context, trial.memory);
@@ -118,13 +118,13 @@ static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t m
     }
 }
 
-bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error) {
+bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops, double *bytes, Error *error) {
     bool host = device->backend->host;
     int64_t side = host ? 1024 : 256, length = host ? 1 << 23 : 1 << 16;
     double seconds = 0;
-    if (!trial_grow(device, OP_matmul, &side, host ? 1024 : 8192, 2, 8e-3, nthreads, &seconds, error)) return false;
+    if (!trial_grow(device, OP_matmul, dtype, &side, host ? 1024 : 8192, 2, 8e-3, nthreads, &seconds, error)) return false;
     *flops = 2.0 * (double)side * (double)side * (double)side / seconds;
-    if (!trial_grow(device, OP_neg, &length, host ? 1 << 23 : 1 << 28, 4, 2e-3, nthreads, &seconds, error)) return false;
+    if (!trial_grow(device, OP_neg, F32, &length, host ? 1 << 23 : 1 << 28, 4, 2e-3, nthreads, &seconds, error)) return false;
     *bytes = 2.0 * (double)length * (double)dtype_bytes[F32] / seconds;
     return true;
 }

@@ -221,10 +221,17 @@ Profile *profile_create(Executor *executor, const Device *device, bool trace, La
     return profile;
 }
 
+/* What most products of the net multiply. */
+static DType factors_of(const Profile *profile) {
+    const DType precision = profile->executor->plan->graph.settings.precision;
+    return dtype_is_half(precision) ? precision : F32;
+}
+
 bool profile_measure(Profile *profile, Error *error) {
     int64_t available, total;
     if (profile->queue && !profile->queue->memory(profile->device->context, &profile->taken, &available, &total, error)) return false;
-    return peak_measure(profile->device, profile->executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error);
+    return peak_measure(profile->device, profile->executor->nthreads, factors_of(profile), &profile->peak_flops, &profile->peak_bytes,
+                        error);
 }
 
 bool profile_peaks(const Profile *profile, double *flops, double *bytes) {
@@ -387,8 +394,9 @@ bool profile_report(Profile *profile, Text *text, Error *error) {
                 profile->executor->comm->ndriven > 1 ? "between them, other ranks" : "between operators", "",
                 profile->between / steps * 1e3, 100 * profile->between / profile->wall);
     text_printf(text, "  %-32s %6s %10.3f %6.1f %%\n", "before and after them", "", outside / steps * 1e3, 100 * outside / profile->wall);
-    text_printf(text, "  peaks measured: %.1f %s (product of f32), %.1f GB/s (read and written); of peak: the larger share of the two\n",
-                profile->peak_flops * flop_unit(profile), flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s", profile->peak_bytes * 1e-9);
+    text_printf(text, "  peaks measured: %.1f %s (product of %s), %.1f GB/s (read and written); of peak: the larger share of the two\n",
+                profile->peak_flops * flop_unit(profile), flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s",
+                dtype_name[factors_of(profile)], profile->peak_bytes * 1e-9);
     if (!profile->queue) return true;
     int64_t taken, available, total;
     if (!profile->queue->memory(profile->device->context, &taken, &available, &total, error)) return false;

@@ -28,9 +28,9 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
 
 /* ---------------------------------------------------------------- peak.c */
 
-/* What the device does at most, measured with the backend's own kernels: flop/s of a large product of f32, bytes/s read and written by neg.
+/* What the device does at most, measured with the backend's own kernels: flop/s of a large product of dtype, bytes/s read and written by neg.
  * Under a second. */
-bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error);
+bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops, double *bytes, Error *error);
 
 /* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, and bytes of their operands and results that take time beside that (0:
  * none), exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, seconds of a neg of a few numbers. Collective; about four seconds. */

@@ -152,7 +152,7 @@ def numbers_of(net):
 def prepare_nets(gpu):
     """(name, kind) -> (plan for one rank, bytes that pcc prints for it)."""
     found = {}
-    write_text(gpu, 4000 if gpu.standin else 400000)
+    write_text(gpu, 4000 if gpu.standin else 800000)
     for name, net in nets(gpu).items():
         sample, steps, _ = SAMPLES_OF[net["net"]]
         for kind in net["kinds"]:

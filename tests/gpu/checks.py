@@ -110,7 +110,7 @@ def check_devices(gpu):
 OPERATOR_TESTS = ("attention", "chain", "choice", "comm_local", "elementwise", "kernels", "lookup", "matmul", "move", "nccl_groups", "operators", "pitch", "random", "reduce", "softmax", "update")
 
 
-def operator_tests(gpu):
+def operator_tests(gpu, wanted=OPERATOR_TESTS):
     """Of suite cuda, by name: the Criterion programs that open the module themselves. Those that are linked with the stand-in test host code alone, and run everywhere."""
     folder, found = os.path.join(gpu.build, "tests"), {}
     programs = glob.glob(os.path.join(folder, "runtime", "cuda", "**", "test-cuda-*"), recursive=True)
@@ -118,9 +118,10 @@ def operator_tests(gpu):
         if os.path.isfile(program) and "libstandin" not in gpu.report.run(["ldd", program], check=False, shown=False).out:
             name = os.path.basename(program)
             found["operators" if name == "test-ops-kernels" else name.replace("test-cuda-", "").replace("-", "_")] = [program]
-    if missing := set(OPERATOR_TESTS) ^ set(found):
-        raise Failed("tests of the module: %s, of which %s: has this machine Criterion and a C++ compiler?" % (" ".join(sorted(found)) or "none", " ".join(sorted(missing)) +
-                     (" are not known" if set(found) - set(OPERATOR_TESTS) else " are missing")))
+    if unknown := set(found) - set(OPERATOR_TESTS):
+        raise Failed("tests of the module that are not known: %s" % " ".join(sorted(unknown)))
+    if missing := set(wanted) - set(found):
+        raise Failed("tests of the module are missing: %s: has this machine Criterion and a C++ compiler?" % " ".join(sorted(missing)))
     return found
 
 
@@ -237,7 +238,7 @@ def check_samples(gpu, plans, ranks, *options, mpi=False, env=None):
             return "%s: %s" % (name, failed)
         return None
 
-    with concurrent.futures.ThreadPoolExecutor(1 if gpu.standin else 6) as pool: # most of a run is its start
+    with concurrent.futures.ThreadPoolExecutor(1 if gpu.standin else 8) as pool: # most of a run is its start
         failures = [failure for failure in pool.map(check, plans.items()) if failure]
     if failures:
         gpu.report.log("\n".join(failures))
@@ -247,16 +248,12 @@ def check_samples(gpu, plans, ranks, *options, mpi=False, env=None):
 
 def check_comm(gpu, plans, comm):
     """8 ranks that share the device, talking in one way. A way that does not work on this machine is left out with prun's reason."""
-    if comm:
-        plan, one = next(iter(plans.values()))
-        probe = gpu.report.run([gpu.mpirun, "-n", RANKS, gpu.prun, "--device", "cuda", "--comm", comm, plan], env=gpu.env, cwd=gpu.folder, check=False)
-        refused = re.search(r"prun: (?:rank \d+ .*?: )?--comm %s: (.*)" % comm, probe.out)
-        if probe.code == 3 and refused:
-            raise LeftOut(refused[1][:160])
-        text = check_samples(gpu, plans, RANKS, "--comm", comm, mpi=True)
-    else:
-        text = check_samples(gpu, plans, RANKS, mpi=True)
-    return text
+    plan, _ = next(iter(plans.values()))
+    probe = gpu.report.run([gpu.mpirun, "-n", RANKS, gpu.prun, "--device", "cuda", "--comm", comm, plan], env=gpu.env, cwd=gpu.folder, check=False)
+    refused = re.search(r"prun: (?:rank \d+ .*?: )?--comm %s: (.*)" % comm, probe.out)
+    if probe.code == 3 and refused:
+        raise LeftOut(refused[1][:160])
+    return check_samples(gpu, plans, RANKS, "--comm", comm, mpi=True)
 
 
 def check_references(gpu):
@@ -347,7 +344,7 @@ def check_sanitizer(gpu, tool, names):
     probe = gpu.report.run([sanitizer, "--tool", tool, gpu.prun, "--devices"], env=gpu.env, check=False)
     if "Device not supported" in probe.out:
         raise LeftOut("compute-sanitizer: Device not supported")
-    tests = operator_tests(gpu)
+    tests = operator_tests(gpu, names)
     before = [sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "99"]
     if tool == "memcheck": # the library asks for what a driver may not have; what we ask for, we look at
         before += ["--report-api-errors", "no"]

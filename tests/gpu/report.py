@@ -113,10 +113,6 @@ class Report:
         self.row(name, time.monotonic() - began, text)
         return done
 
-    def together(self, steps):
-        """Checks that are not timed, side by side: (name, function) each."""
-        self.side_by_side([lambda step=step: self.step(*step) for step in steps])
-
     @staticmethod
     def side_by_side(functions):
         threads = [threading.Thread(target=function) for function in functions]

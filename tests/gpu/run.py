@@ -13,7 +13,9 @@ import benchmarks  # noqa: E402
 import checks      # noqa: E402
 from report import Failed, Report, die  # noqa: E402
 
-STEPS = ("build", "operators", "product", "nets", "profile", "samples", "communications", "nccl", "sanitizer")
+STEPS = ("build", "operators", "samples", "host", "ipc", "communications", "nccl", "sanitizer", "product", "nets", "profile")
+MEASURED = {"product", "nets", "profile"}
+SHARE = 0.5 # of the time, for what is measured, where there are checks before it
 
 SANITIZED = {"memcheck": ["move", "lookup", "softmax", "reduce", "update", "elementwise", "chain", "kernels", "random", "matmul"], "racecheck": ["softmax", "reduce", "lookup", "update", "move"]}
 for names in SANITIZED.values():
@@ -82,41 +84,52 @@ def say_machine(gpu):
     report.log("NCCL: %s" % gpu.nccl)
 
 
-def run_operators(gpu):
+def operators(gpu):
     steps = [("operators against the CPU's", lambda: checks.check_operators(gpu)), ("random nets", lambda: checks.check_nets(gpu))]
     if not gpu.standin: # takes minutes there, and is a test of its own
         steps.append(("every strategy, gradients", lambda: checks.check_strategies(gpu)))
-    gpu.report.together(steps)
+    return [lambda step=step: gpu.report.step(*step) for step in steps]
 
 
-def run_samples(gpu):
+def run_samples(gpu, only):
     report, plans = gpu.report, {}
-    report.step("reference examples", lambda: checks.check_references(gpu))
+    if "samples" in only:
+        report.step("reference examples", lambda: checks.check_references(gpu))
     if not report.step("samples compiled", lambda: plans.update(checks.prepare_samples(gpu)) or "%d" % len(plans)):
         return
-    report.step("samples, 1 rank", lambda: checks.check_samples(gpu, plans, 1))
-    report.step("samples, 8 ranks in one process", lambda: checks.check_samples(gpu, plans, checks.RANKS))
-    for comm in "host", "ipc":
-        report.step("samples, 8 ranks share the GPU, %s" % comm, lambda comm=comm: checks.check_comm(gpu, plans, comm))
-    report.step("--deterministic, two runs", lambda: checks.check_same_bits(gpu, plans))
-
-
-def run_late_checks(gpu, only):
-    """Those that take longest, and what goes on beside them: they come last, so that what they take is not missing for measuring."""
-    def communications():
-        if "communications" in only:
-            for way, said in ("host", "host memory"), ("ipc", "CUDA IPC"):
-                gpu.report.step("communications, " + way, lambda way=way, said=said: checks.check_communications(gpu, way, said))
-        if "nccl" in only:
-            gpu.report.step("2 ranks share the GPU, NCCL", lambda: checks.check_nccl(gpu))
-
-    sides = [communications]
     if "samples" in only:
-        sides.append(lambda: run_samples(gpu))
+        report.step("samples, 1 rank", lambda: checks.check_samples(gpu, plans, 1))
+        report.step("samples, 8 ranks in one process", lambda: checks.check_samples(gpu, plans, checks.RANKS))
+    for comm in "host", "ipc":
+        if comm in only:
+            report.step("samples, 8 ranks share the GPU, %s" % comm, lambda comm=comm: checks.check_comm(gpu, plans, comm))
+    if "host" in only:
+        report.step("--deterministic, two runs", lambda: checks.check_same_bits(gpu, plans))
+
+
+def run_communications(gpu, only):
+    if "communications" in only:
+        for way, said in ("host", "host memory"), ("ipc", "CUDA IPC"):
+            gpu.report.step("communications, " + way, lambda way=way, said=said: checks.check_communications(gpu, way, said))
+    if "nccl" in only:
+        gpu.report.step("2 ranks share the GPU, NCCL", lambda: checks.check_nccl(gpu))
+
+
+def run_checks(gpu, only):
+    """Side by side: none is timed. A check that fails, hangs or runs out of time takes nothing from the others, and from what is measured."""
+    report = gpu.report
+    sides = operators(gpu) if "operators" in only else []
+    if {"communications", "nccl"} & set(only):
+        sides.append(lambda: run_communications(gpu, only))
+    if {"samples", "host", "ipc"} & set(only):
+        sides.append(lambda: run_samples(gpu, only))
     if "sanitizer" in only and not gpu.standin:
         for tool, names in SANITIZED.items():
-            sides.append(lambda tool=tool, names=names: gpu.report.step("compute-sanitizer " + tool, lambda: checks.check_sanitizer(gpu, tool, names)))
-    gpu.report.side_by_side(sides)
+            sides.append(lambda tool=tool, names=names: report.step("compute-sanitizer " + tool, lambda: checks.check_sanitizer(gpu, tool, names)))
+    later = SHARE * report.left() if MEASURED & set(only) else 0
+    report.deadline -= later
+    report.side_by_side(sides)
+    report.deadline += later
 
 
 def run_benchmarks(gpu, only, torch):
@@ -153,13 +166,11 @@ def main():
         torch = benchmarks.Torch(gpu)
         try:
             if "nets" in args.only and not args.standin:
-                torch.start() # it compiles while operators are checked
-            if "operators" in args.only:
-                run_operators(gpu)
+                torch.start() # it compiles meanwhile
+            run_checks(gpu, args.only)
             run_benchmarks(gpu, args.only, torch)
         finally:
             torch.close()
-        run_late_checks(gpu, args.only)
     return report.finish()
 
 
