@@ -4,7 +4,7 @@
  * more than the channel's first element, so that little is lost when one is taken off the other: no element is further from the mean than sqrt(n) deviations. */
 #pragma once
 
-enum { BATCH_CHANNELS = SCRATCH_COUNTERS /* of a launch */, BATCH_PARTS = 1024 };
+constexpr int64_t BATCH_CHANNELS = SCRATCH_COUNTERS; /* of a launch */
 template <int W> constexpr int batch_ahead = W == 1 ? 4 : 2; /* accesses of W elements under way */
 
 /* What a channel's elements are computed with, (x - mean) * scale + shift; of gradients (dy - shift - (x - mean) * share) * scale. */
@@ -92,22 +92,22 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK) batch_norm_su
     }
 }
 
-/* Accesses of W elements are dealt out to threads, from the last ones on, which the sums have left in the cache. */
+/* From the last elements on, which the sums have left in the cache. */
 template <class T, int W> __global__ void __launch_bounds__(BLOCK)
     batch_norm_elements(const __grid_constant__ BatchNormCall norm, BatchParts parts, KernelDivisor by_run, KernelDivisor by_row, bool below_2_31) {
     typedef Number<T> N;
     typedef RowItem<T, W> Item;
     constexpr int ahead = batch_ahead<W>;
-    const int64_t row_items = norm.s / W, run = parts.count * row_items, n = norm.n * run, step = (int64_t)gridDim.x * BLOCK;
+    const int64_t row_items = norm.s / W, run = parts.count * row_items, n = norm.n * run, step = (int64_t)gridDim.x * BLOCK * ahead;
     const Item *x = (const Item *)norm.x + parts.first * row_items, *dy = norm.dy ? (const Item *)norm.dy + parts.first * row_items : NULL;
     Item *out = (Item *)norm.out + parts.first * row_items;
-    for (int64_t first = (int64_t)blockIdx.x * BLOCK + threadIdx.x; first < n; first += ahead * step) {
+    for (int64_t first = (int64_t)blockIdx.x * BLOCK * ahead + threadIdx.x; first < n; first += step) {
         Item held[ahead], grad[ahead];
         int64_t at[ahead];
         int channel[ahead];
 #pragma unroll
         for (int k = 0; k < ahead; k++) {
-            const int64_t i = n - 1 - first - k * step;
+            const int64_t i = n - 1 - first - k * BLOCK;
             if (i < 0) break;
             const int64_t sample = below_2_31 ? (int64_t)divide(by_run, (uint32_t)i) : i / run, place = i - sample * run;
             channel[k] = (int)(below_2_31 ? (int64_t)divide(by_row, (uint32_t)place) : place / row_items);
@@ -117,7 +117,7 @@ template <class T, int W> __global__ void __launch_bounds__(BLOCK)
         }
 #pragma unroll
         for (int k = 0; k < ahead; k++) {
-            if (first + k * step >= n) break;
+            if (first + k * BLOCK >= n) break;
             const BatchNumbers<N> by = ((const BatchNumbers<N> *)parts.numbers)[channel[k]];
             for (int l = 0; l < W; l++) {
                 const N centered = (N)held[k].at[l] - by.mean;
@@ -138,12 +138,13 @@ template <class T, int W> static cudaError_t batch_norm_launch(const BatchNormCa
         int64_t want = 8 * (int64_t)processors() / parts.count, most = items / (2 * batch_ahead<W> * BLOCK);
         want = want < most ? want : most;
         want = want < fits ? want : fits;
-        parts.parts = want < 1 ? 1 : want < BATCH_PARTS ? (int)want : BATCH_PARTS;
+        parts.parts = want < 1 ? 1 : want < 1024 ? (int)want : 1024;
         LAUNCH((batch_norm_sums<T, W>), dim3((unsigned)parts.count, (unsigned)parts.parts), BLOCK, 0, stream, norm, parts);
         const int64_t run = parts.count * row_items, n = norm.n * run;
         const cudaError_t status = cudaGetLastError();
         if (status != cudaSuccess) return status;
-        LAUNCH((batch_norm_elements<T, W>), blocks_for(n, batch_ahead<W>), BLOCK, 0, stream, norm, parts, kernel_divisor(run), kernel_divisor(row_items), n < INT32_MAX);
+        const int64_t blocks = (n + BLOCK * batch_ahead<W> - 1) / (BLOCK * batch_ahead<W>);
+        LAUNCH((batch_norm_elements<T, W>), blocks < INT32_MAX ? (unsigned)blocks : (unsigned)INT32_MAX, BLOCK, 0, stream, norm, parts, kernel_divisor(run), kernel_divisor(row_items), n < INT32_MAX);
     }
     return cudaGetLastError();
 }

@@ -3,7 +3,7 @@
  * elements has its maximum; an element then adds up what comes from those that have it there. */
 #pragma once
 
-enum { POOL_WINDOWS = 4096, POOL_ELEMENTS = 4096 }; /* of a block, at most */
+constexpr int64_t POOL_WINDOWS = 4096, POOL_ELEMENTS = 4096; /* of a block, at most */
 
 /* A dimension of planes: Window and Planes have more of it. */
 struct PoolAxis {
@@ -182,7 +182,7 @@ static bool pool_cut(const KernelWindows *run, PoolTiles *t) {
     t->images = p.images;
     /* Fewer elements where blocks would be few; windows of max_pool's gradient must fit too. */
     int64_t elements = run->n / (8 * (int64_t)processors()), rows, windows = 0;
-    elements = elements < BLOCK ? BLOCK : elements > POOL_ELEMENTS ? POOL_ELEMENTS : elements;
+    elements = elements < BLOCK ? (int64_t)BLOCK : elements > POOL_ELEMENTS ? POOL_ELEMENTS : elements;
     rows = elements / t->width;
     rows = rows < 1 ? 1 : rows > t->height ? t->height : rows;
     if (largest) {
