@@ -127,10 +127,11 @@ void cases_rows(CaseFn *fn, void *context) {
         row(fn, context, SHAPE(3, n[i]), -1);
 }
 
-/* Rows in a warp, rows in a block, more rows than blocks of them; a weight of two dimensions. Gradients are sums over rows too. */
+/* Rows in a warp, rows in a block, held and not, in whole accesses and not; more rows than blocks of them; a weight of two dimensions. Gradients are sums over rows too,
+ * in parts and not. */
 void cases_norms(CaseFn *fn, void *context) {
-    const Shape x[] = {SHAPE(8, 6),     SHAPE(5, 70, 3), SHAPE(9),        SHAPE(2, 1, 5), SHAPE(150, 40),
-                       SHAPE(3000, 17), SHAPE(3, 1024),  SHAPE(70, 1025), SHAPE(2, 5000)};
+    const Shape x[] = {SHAPE(8, 6),    SHAPE(5, 70, 3), SHAPE(9),       SHAPE(2, 1, 5), SHAPE(150, 40),  SHAPE(3000, 17),
+                       SHAPE(3, 1024), SHAPE(70, 1025), SHAPE(2, 5000), SHAPE(3, 768),  SHAPE(600, 200), SHAPE(4, 101)};
     for (size_t s = 0; s < COUNT(x); s++)
         for (int lead = x[s].ndim > 2 ? 1 : x[s].ndim - 1; lead < x[s].ndim; lead++) {
             Shape weight = {.ndim = x[s].ndim - lead};
