@@ -117,7 +117,8 @@ bool reference_max_pool_grad(const KernelCall *call, Error *error) {
     }
     for (int64_t i = 0; i < p->images * p->back[0] * p->back[1]; i++) {
         const int64_t row = i / p->back[1] % p->back[0] + p->behind[0], column = i % p->back[1] + p->behind[1];
-        element_set(&call->out[0], i, sum[i / p->back[1] / p->back[0] * size + row * p->in[1] + column]);
+        const bool seen = row >= 0 && row < p->in[0] && column >= 0 && column < p->in[1]; /* x's box ends where no window sees more */
+        element_set(&call->out[0], i, seen ? sum[i / p->back[1] / p->back[0] * size + row * p->in[1] + column] : 0);
     }
     free(sum);
     return true;

@@ -27,6 +27,7 @@
 #include "runtime/cuda/pull.cuh"
 #include "runtime/cuda/random.cuh"
 #include "runtime/cuda/conv.cuh"
+#include "runtime/cuda/pool.cuh"
 #include "runtime/cuda/window.cuh"
 #include "runtime/cuda/matmul.cuh"
 #include "runtime/cuda/pitch.cuh"

@@ -235,7 +235,7 @@ LAUNCHED kernels_norm(const NormCall *norm, void *scratch, int64_t scratch_bytes
 /* batchnorm.cuh */
 
 /* Of channels none is empty. */
-LAUNCHED kernels_batch_norm(const BatchNormCall *norm, cudaStream_t stream);
+LAUNCHED kernels_batch_norm(const BatchNormCall *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* move.cuh */
 

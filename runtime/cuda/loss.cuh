@@ -3,30 +3,97 @@
  * computed with, and added up, as float. A row of up to 1024 logits is a warp's, a longer one a block's. */
 #pragma once
 
-/* Of a row by THREADS threads what each has seen: logits in accesses of W. total: their sum. */
-template <class T, int THREADS, int W> __device__ __forceinline__ RowState<Number<T>> loss_state(const T *x, int64_t accesses, int lane, Number<T> *total) {
-    typedef Number<T> N;
-    RowState<N> state = row_nothing<N>();
-    *total = 0;
-#pragma unroll 4
-    for (int64_t i = lane; i < accesses; i += THREADS) {
-        const RowItem<T, W> item = ((const RowItem<T, W> *)x)[i];
-        N most = state.most;
-        for (int l = 0; l < W; l++)
-            most = (N)item.at[l] > most ? (N)item.at[l] : most;
-        state.sum *= row_scale(state.most, most);
-        for (int l = 0; l < W; l++) {
-            state.sum += row_scale((N)item.at[l], most);
-            *total += (N)item.at[l];
+/* Elements of a row before the first that lies at a multiple of 16 bytes; n where there is none. */
+template <class T> __device__ __forceinline__ int64_t loss_head(const T *x, int64_t n) {
+    const int64_t head = (int64_t)((0 - (uintptr_t)x) % 16 / sizeof(T));
+    return head < n ? head : n;
+}
+
+/* Adds logits to what has been seen, of which the first `count` are there; the largest first: then one exponential a logit. Of nothing but minus infinity the sum is 0. */
+template <class N, int COUNT> __device__ __forceinline__ void loss_add(RowState<N> &state, N &total, const N (&x)[COUNT], int count) {
+    N most = state.most;
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        if (k < count) most = x[k] > most ? x[k] : most;
+    const N base = most == -(N)INFINITY ? (N)0 : most;
+    if (most > state.most) state.sum *= row_exp(state.most - base);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        if (k < count) {
+            state.sum += row_exp(x[k] - base);
+            total += x[k];
         }
-        state.most = most;
+    state.most = most;
+}
+
+/* Of a row by THREADS threads what each has seen, in accesses of W logits but for the row's ends. total: their sum. */
+template <class T, int THREADS> __device__ __forceinline__ RowState<Number<T>> loss_state(const T *x, int64_t n, int lane, Number<T> *total) {
+    enum { W = 16 / sizeof(T), AHEAD = W == 2 ? 2 : 4 /* accesses under way */ };
+    typedef Number<T> N;
+    typedef RowItem<T, W> Item;
+    RowState<N> state = row_nothing<N>();
+    const int64_t head = loss_head(x, n), items = (n - head) / W, behind = head + items * W;
+    const Item *at = (const Item *)(x + head);
+    *total = 0;
+    if (lane < head) loss_add(state, *total, {(N)x[lane]}, 1);
+    for (int64_t i = lane; i < items; i += AHEAD * THREADS) {
+        Item item[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (i + k * THREADS < items) item[k] = at[i + k * THREADS];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            N logit[W];
+            for (int l = 0; l < W; l++)
+                logit[l] = (N)item[k].at[l];
+            if (i + k * THREADS < items) loss_add(state, *total, logit, W);
+        }
     }
+    if (behind + lane < n) loss_add(state, *total, {(N)x[behind + lane]}, 1);
     return state;
 }
 
-template <class T, int THREADS, int W> __global__ void __launch_bounds__(THREADS == WARP ? BLOCK : THREADS) loss_rows(__grid_constant__ const KernelLoss args) {
+/* Sum over a warp. */
+template <class N> __device__ __forceinline__ N loss_lanes(N x) {
+    for (int l = WARP / 2; l > 0; l /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, l);
+    return x;
+}
+
+/* What all of a row's THREADS threads have seen, in thread 0: the largest of all first, so that each thread's sum is scaled once. */
+template <class N, int THREADS> __device__ __forceinline__ RowState<N> loss_merge(RowState<N> state, N *total) {
+    N most = state.most;
+    for (int l = WARP / 2; l > 0; l /= 2) {
+        const N other = __shfl_xor_sync(0xffffffffu, most, l);
+        most = other > most ? other : most;
+    }
+    if constexpr (THREADS > WARP) {
+        __shared__ N largest[THREADS / WARP];
+        if (threadIdx.x % WARP == 0) largest[threadIdx.x / WARP] = most;
+        __syncthreads();
+        for (int w = 0; w < THREADS / WARP; w++)
+            most = largest[w] > most ? largest[w] : most;
+    }
+    N sum = most > state.most ? state.sum * row_exp(state.most - most) : state.sum;
+    sum = loss_lanes(sum);
+    *total = loss_lanes(*total);
+    if constexpr (THREADS > WARP) {
+        __shared__ N sums[THREADS / WARP], totals[THREADS / WARP];
+        if (threadIdx.x % WARP == 0) {
+            sums[threadIdx.x / WARP] = sum;
+            totals[threadIdx.x / WARP] = *total;
+        }
+        __syncthreads(); /* also: all have read `largest` */
+        for (int w = 1; threadIdx.x == 0 && w < THREADS / WARP; w++) {
+            sum += sums[w];
+            *total += totals[w];
+        }
+    }
+    return {most, sum};
+}
+
+template <class T, int THREADS> __global__ void __launch_bounds__(THREADS == WARP ? BLOCK : THREADS) loss_rows(__grid_constant__ const KernelLoss args) {
     typedef Number<T> N;
-    __shared__ N totals[THREADS / WARP];
     const int each = THREADS == WARP ? BLOCK / WARP : 1, lane = threadIdx.x % THREADS;
     const int64_t n = args.label.length;
     for (int64_t first = (int64_t)blockIdx.x * each; first < args.label.n; first += (int64_t)gridDim.x * each) {
@@ -34,20 +101,7 @@ template <class T, int THREADS, int W> __global__ void __launch_bounds__(THREADS
         const bool inside = row < args.label.n;
         const T *x = (const T *)args.x + row * n;
         N total;
-        RowState<N> state = loss_state<T, THREADS, W>(x, inside ? n / W : 0, lane, &total);
-        for (int l = WARP / 2; l > 0; l /= 2)
-            total += __shfl_xor_sync(0xffffffffu, total, l);
-        if constexpr (THREADS == WARP) {
-            state = row_lanes<ROWS_SOFTMAX>(state);
-        } else {
-            state = row_block<ROWS_SOFTMAX, N, THREADS>(state);
-            if (threadIdx.x % WARP == 0) totals[threadIdx.x / WARP] = total;
-            __syncthreads();
-            total = 0;
-            for (int w = 0; w < THREADS / WARP; w++)
-                total += totals[w];
-            __syncthreads();
-        }
+        const RowState<N> state = loss_merge<N, THREADS>(loss_state<T, THREADS>(x, inside ? n : 0, lane, &total), &total);
         if (lane > 0 || !inside) continue;
         const int64_t at = index_at(args.label, row);
         const N own = (at >= 0 ? (N)x[at] : (N)0) - state.most, smoothing = (N)args.smoothing;
@@ -59,53 +113,79 @@ template <class T, int THREADS, int W> __global__ void __launch_bounds__(THREADS
     }
 }
 
-/* Accesses of W logits are dealt out to threads, whatever rows they are of. */
+/* What the gradient of a row's logits is made of. */
+template <class N> struct LossSlope {
+    N most, factor, flat, own; /* off every one, and off that of the label */
+    int64_t label;             /* below 0: not here */
+};
+template <class N> __device__ __forceinline__ LossSlope<N> loss_slope(const KernelLoss &args, int64_t row) {
+    const N smoothing = (N)args.smoothing, dy = ((const N *)args.loss)[row];
+    return {((const N *)args.most)[row], dy / ((const N *)args.sum)[row], smoothing / (N)args.classes * dy, (1 - smoothing) * dy, index_at(args.label, row)};
+}
+template <class N> __device__ __forceinline__ N loss_gradient(const LossSlope<N> &slope, N x, int64_t column) {
+    return row_exp(x - slope.most) * slope.factor - slope.flat - (column == slope.label ? slope.own : (N)0);
+}
+
+/* Accesses of W logits are dealt out to threads, whatever rows they are of; one that goes on in the next row goes from logit to logit. What is behind the last whole
+ * access is for the first threads. */
 template <class T, int W> __global__ void __launch_bounds__(BLOCK) loss_slopes(__grid_constant__ const KernelLoss args, KernelDivisor divisor, bool below_2_31) {
     typedef Number<T> N;
     typedef RowItem<T, W> Item;
     enum { AHEAD = W == 1 ? 4 : 2 }; /* accesses under way */
-    const int64_t accesses = args.label.length / W, n = args.label.n * accesses, step = (int64_t)gridDim.x * BLOCK;
-    const N smoothing = (N)args.smoothing, share = smoothing / (N)args.classes;
-    for (int64_t first = (int64_t)blockIdx.x * BLOCK + threadIdx.x; first < n; first += AHEAD * step) {
+    const int64_t length = args.label.length, all = args.label.n * length, n = all / W, step = (int64_t)gridDim.x * BLOCK, me = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    for (int64_t first = me; first < n; first += AHEAD * step) {
         Item item[AHEAD];
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
             if (first + k * step < n) item[k] = ((const Item *)args.x)[first + k * step];
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
-            const int64_t i = first + k * step;
-            if (i >= n) continue;
-            const int64_t row = below_2_31 ? (int64_t)divide(divisor, (uint32_t)i) : i / accesses, at = index_at(args.label, row) - (i - row * accesses) * W;
-            const N dy = ((const N *)args.loss)[row], most = ((const N *)args.most)[row], factor = dy / ((const N *)args.sum)[row];
-            for (int l = 0; l < W; l++) {
-                const N own = at == l && at + (i - row * accesses) * W >= 0 ? (1 - smoothing) * dy : (N)0;
-                item[k].at[l] = (T)(row_exp((N)item[k].at[l] - most) * factor - share * dy - own);
+            const int64_t i = (first + k * step) * W;
+            if (first + k * step >= n) continue;
+            int64_t row = below_2_31 ? (int64_t)divide(divisor, (uint32_t)i) : i / length, column = i - row * length;
+            LossSlope<N> slope = loss_slope<N>(args, row);
+            if (column + W <= length) {
+                const int64_t own = slope.label - column;
+#pragma unroll
+                for (int l = 0; l < W; l++)
+                    item[k].at[l] = (T)(row_exp((N)item[k].at[l] - slope.most) * slope.factor - slope.flat - (own == l ? slope.own : (N)0));
+            } else {
+#pragma unroll
+                for (int l = 0; l < W; l++) {
+                    if (column == length) {
+                        slope = loss_slope<N>(args, ++row);
+                        column = 0;
+                    }
+                    item[k].at[l] = (T)loss_gradient(slope, (N)item[k].at[l], column++);
+                }
             }
-            ((Item *)args.dx)[i] = item[k];
+            ((Item *)args.dx)[first + k * step] = item[k];
         }
+    }
+    for (int64_t i = n * W + me; i < all; i += step) {
+        const int64_t row = i / length;
+        ((T *)args.dx)[i] = (T)loss_gradient(loss_slope<N>(args, row), (N)((const T *)args.x)[i], i - row * length);
     }
 }
 
-template <class T, int W> static cudaError_t loss_forward(const KernelLoss *args, cudaStream_t stream) {
+template <class T> static cudaError_t loss_forward(const KernelLoss *args, cudaStream_t stream) {
     const int64_t rows = args->label.n;
     if (args->label.length <= 1024)
-        LAUNCH((loss_rows<T, WARP, W>), blocks_for(rows * WARP, 1), BLOCK, 0, stream, *args);
+        LAUNCH((loss_rows<T, WARP>), blocks_for(rows * WARP, 1), BLOCK, 0, stream, *args);
     else
-        LAUNCH((loss_rows<T, LONG_ROW, W>), rows > 1 << 20 ? 1u << 20 : (unsigned)rows, LONG_ROW, 0, stream, *args);
+        LAUNCH((loss_rows<T, LONG_ROW>), rows > 1 << 20 ? 1u << 20 : (unsigned)rows, LONG_ROW, 0, stream, *args);
     return cudaGetLastError();
 }
 
 template <class T, int W> static cudaError_t loss_backward(const KernelLoss *args, cudaStream_t stream) {
-    const int64_t n = args->label.n * (args->label.length / W);
-    LAUNCH((loss_slopes<T, W>), blocks_for(n, 2), BLOCK, 0, stream, *args, kernel_divisor(args->label.length / W), n < INT32_MAX);
+    const int64_t n = args->label.n * args->label.length;
+    LAUNCH((loss_slopes<T, W>), blocks_for(n / W, 2), BLOCK, 0, stream, *args, kernel_divisor(args->label.length), n < INT32_MAX);
     return cudaGetLastError();
 }
 
 template <class T> static cudaError_t loss_launch(const KernelLoss *args, cudaStream_t stream) {
-    enum { W = 16 / sizeof(T) };
-    const bool wide = args->label.length % W == 0 && is_multiple(args->x, 16) && (!args->dx || is_multiple(args->dx, 16));
-    if (args->dx) return wide ? loss_backward<T, W>(args, stream) : loss_backward<T, 1>(args, stream);
-    return wide ? loss_forward<T, W>(args, stream) : loss_forward<T, 1>(args, stream);
+    if (!args->dx) return loss_forward<T>(args, stream);
+    return is_multiple(args->x, 16) && is_multiple(args->dx, 16) ? loss_backward<T, 16 / sizeof(T)>(args, stream) : loss_backward<T, 1>(args, stream);
 }
 
 extern "C" cudaError_t kernels_loss(const KernelLoss *loss, cudaStream_t stream) {

@@ -25,7 +25,8 @@ bool kernel_rms_norm_grad(const KernelCall *call, Error *error) {
 static bool batch_norm(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const BatchNormCall norm = batch_norm_call(call);
-    return norm.c == 0 || cuda_launched(cuda, kernels_batch_norm(&norm, cuda->compute), op_table[call->op].name, error);
+    return norm.c == 0 ||
+           cuda_launched(cuda, kernels_batch_norm(&norm, cuda->scratch, SCRATCH_BYTES, cuda->compute), op_table[call->op].name, error);
 }
 
 bool kernel_batch_norm(const KernelCall *call, Error *error) {

@@ -214,40 +214,96 @@ template <class R> __global__ void __launch_bounds__(BLOCK) reduce_blocks(typena
     }
 }
 
-/* Neighbouring results by neighbouring threads: `across` (a power of two, at most a warp) columns a block, whose other threads divide the iterations among them; y of
- * the grid: the parts. */
-template <class R>
-__global__ void __launch_bounds__(BLOCK) reduce_columns(typename R::Out *out, const typename R::In *in, const __grid_constant__ ReduceArgs args, int across, ReduceParts parts) {
+/* W neighbouring elements, at a multiple of their size. */
+template <class T, int W> struct alignas(sizeof(T) * W) Side {
+    T at[W];
+};
+
+/* Of W neighbours each: n iterations, `stride` elements apart, of which every `step`th is this thread's. */
+template <class R, int W> __device__ __forceinline__ void reduce_sides(typename R::Acc (&acc)[W], const typename R::In *in, int64_t stride, int n, int step) {
+    typedef Side<typename R::In, W> Item;
+    enum { AHEAD = W > 4 ? 2 : 4 }; /* loads under way */
+    for (int i = 0; i < n; i += AHEAD * step) {
+        Item x[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (i + k * step < n) x[k] = *(const Item *)in;
+            in += stride * step;
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (i + k * step < n)
+                for (int l = 0; l < W; l++)
+                    acc[l] = R::combine(acc[l], R::of(x[k].at[l], 0));
+    }
+}
+
+/* Of a block whose rows are `across` threads: the first row gets what all have for its columns, W a thread. Rows y and y + half are added, as a tree. */
+template <class R, int W> __device__ __forceinline__ void reduce_down(typename R::Acc (&acc)[W], int across) {
+    __shared__ typename R::Acc sums[W][BLOCK];
+    for (int half = BLOCK / across / 2; half > 0; half /= 2) {
+        __syncthreads();
+        for (int l = 0; l < W; l++)
+            sums[l][threadIdx.x] = acc[l];
+        __syncthreads();
+        if ((int)threadIdx.x / across < half)
+            for (int l = 0; l < W; l++)
+                acc[l] = R::combine(acc[l], sums[l][threadIdx.x + half * across]);
+    }
+}
+
+/* After reduce_down: whether this block is the last of those that share its columns; what all of them have is then in the first row. */
+template <class R, int W> __device__ __forceinline__ bool reduce_across_blocks(typename R::Acc (&acc)[W], int across, const ReduceParts &parts, int64_t tile) {
     typedef typename R::Acc Acc;
-    __shared__ Acc sums[BLOCK];
-    const int last = args.kept.ndim - 1, x = threadIdx.x % across, y = threadIdx.x / across, down = BLOCK / across;
-    const int64_t columns = args.kept.size[last], tiles = (columns + across - 1) / across, ntiles = args.nkept / columns * tiles;
-    const int64_t each = (args.ngone + parts.parts - 1) / parts.parts;
-    for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
-        int64_t outer = tile / tiles, column = (tile - outer * tiles) * across + x, to = 0, from = 0;
-        int64_t begin = blockIdx.y * each, end = begin + each < args.ngone ? begin + each : args.ngone;
-        bool inside = column < columns;
-        Acc acc = R::identity();
+    const int x = threadIdx.x % across, y = threadIdx.x / across, down = BLOCK / across;
+    Acc *partial = (Acc *)parts.partial + tile * parts.parts * W * across + x;
+    if (parts.parts == 1) return true;
+    for (int l = 0; l < W; l++) {
+        if (y == 0) partial[(blockIdx.y * W + l) * across] = acc[l];
+        acc[l] = R::identity();
+    }
+    if (!last_to_come(parts.counter + tile, parts.parts)) return false;
+#pragma unroll 2
+    for (int p = y; p < parts.parts; p += down)
+        for (int l = 0; l < W; l++)
+            acc[l] = R::combine(acc[l], __ldcg(partial + (p * W + l) * across));
+    reduce_down<R, W>(acc, across);
+    return true;
+}
+
+/* How columns are dealt out: `tiles` blocks to a row of them, iterations in parts of `each`. */
+struct ReduceColumns {
+    int across;
+    int64_t tiles, ntiles, each;
+};
+
+/* Neighbouring results by neighbouring threads, W each: a block has `across` (a power of two, at most a warp) of them side by side, and divides the iterations among its
+ * other threads; y of the grid: the parts. */
+template <class R, int W>
+__global__ void __launch_bounds__(BLOCK) reduce_columns(typename R::Out *out, const typename R::In *in, const __grid_constant__ ReduceArgs args, const __grid_constant__ ReduceColumns by,
+                   const __grid_constant__ ReduceParts parts) {
+    typedef typename R::Acc Acc;
+    const int last = args.kept.ndim - 1, across = by.across, x = threadIdx.x % across, y = threadIdx.x / across, down = BLOCK / across;
+    for (int64_t tile = blockIdx.x; tile < by.ntiles; tile += gridDim.x) {
+        const int64_t outer = tile / by.tiles, column = ((tile - outer * by.tiles) * across + x) * W;
+        const int64_t begin = blockIdx.y * by.each, end = begin + by.each < args.ngone ? begin + by.each : args.ngone;
+        const bool inside = column < args.kept.size[last];
+        int64_t to = 0, from = 0;
+        Acc acc[W];
+        for (int l = 0; l < W; l++)
+            acc[l] = R::identity();
         if (inside) {
-            loops_offsets(args.kept, args.narrow, outer * columns + column, &to, &from);
-            acc = reduce_run<R>(in + from, args.gone, args.narrow, begin + y, end, down);
+            loops_offsets(args.kept, args.narrow, outer * args.kept.size[last] + column, &to, &from);
+            if constexpr (W > 1)
+                reduce_sides<R, W>(acc, in + from + (begin + y) * args.gone.stride[1][0], args.gone.stride[1][0], (int)(end - begin) - y, down);
+            else
+                acc[0] = reduce_run<R>(in + from, args.gone, args.narrow, begin + y, end, down);
         }
-        for (int half = down / 2; half > 0; half /= 2) { /* rows y and y + half are added, as a tree */
-            __syncthreads();
-            sums[threadIdx.x] = acc;
-            __syncthreads();
-            if (y < half) acc = R::combine(acc, sums[threadIdx.x + half * across]);
-        }
-        if (parts.parts > 1) {
-            Acc *partial = (Acc *)parts.partial + tile * parts.parts * across;
-            if (y == 0) partial[blockIdx.y * across + x] = acc;
-            if (!last_to_come(parts.counter + tile, parts.parts)) continue;
-            acc = R::identity();
-            if (y == 0)
-                for (int p = 0; p < parts.parts; p++)
-                    acc = R::combine(acc, __ldcg(partial + p * across + x));
-        }
-        if (inside && y == 0) out[to] = R::finish(acc, args.divisor, args.origin);
+        reduce_down<R, W>(acc, across);
+        if (!reduce_across_blocks<R, W>(acc, across, parts, tile)) continue;
+        if (inside && y == 0)
+            for (int l = 0; l < W; l++)
+                out[to + l * args.kept.stride[0][last]] = R::finish(acc[l], args.divisor, args.origin);
     }
 }
 
@@ -270,6 +326,24 @@ static int power_for(int64_t n, int most) {
     return power;
 }
 
+/* W columns a thread. */
+template <class R, int W>
+static cudaError_t columns_launch(typename R::Out *out, const typename R::In *in, const ReduceArgs &args, ReduceParts parts, int64_t scratch_bytes, cudaStream_t stream) {
+    const int64_t columns = args.kept.size[args.kept.ndim - 1] / W;
+    const int across = power_for(columns, WARP);
+    const int64_t ntiles = args.nkept / W / columns * ((columns + across - 1) / across);
+    parts.parts = reduce_parts(ntiles, args.ngone, (W > 1 ? 4 : 8) * BLOCK / across, ntiles * across * W * (int64_t)sizeof(typename R::Acc), scratch_bytes);
+    dim3 grid(ntiles > 1 << 20 ? 1u << 20 : (unsigned)ntiles, (unsigned)parts.parts);
+    const ReduceColumns by = {across, (columns + across - 1) / across, ntiles, (args.ngone + parts.parts - 1) / parts.parts};
+    LAUNCH((reduce_columns<R, W>), grid, BLOCK, 0, stream, out, in, args, by, parts);
+    return cudaGetLastError();
+}
+
+/* Whether W neighbouring columns lie at multiples of their size, in every row, and rows equally far apart. */
+static bool columns_allow(const ReduceArgs &args, const void *in, int W, int bytes) {
+    return args.narrow && args.kept.stride[1][args.kept.ndim - 1] == 1 && strides_allow(&args.kept, 1, W) && args.gone.ndim == 1 && args.gone.stride[1][0] % W == 0 && is_multiple(in, W * bytes);
+}
+
 template <class R> static cudaError_t reduce_launch(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
     typedef typename R::In In;
     typedef typename R::Out Out;
@@ -277,19 +351,16 @@ template <class R> static cudaError_t reduce_launch(const KernelReduce *reduce, 
     ReduceParts parts = {(unsigned *)scratch, (char *)scratch + SCRATCH_COUNTERS * sizeof(unsigned), 1};
     Out *out = (Out *)reduce->out;
     const In *in = (const In *)reduce->in;
-    const int width = 16 / (int)sizeof(In);
+    constexpr int width = 16 / (int)sizeof(In);
     for (int d = 0; d < args.kept.ndim; d++)
         args.kept.divisor[d] = kernel_divisor(args.kept.size[d]);
     for (int d = 0; d < args.gone.ndim; d++)
         args.gone.divisor[d] = kernel_divisor(args.gone.size[d]);
     args.narrow = args.nkept <= INT32_MAX && args.ngone <= INT32_MAX;
     if (reduce->columns) {
-        int last = args.kept.ndim - 1, across = power_for(args.kept.size[last], WARP);
-        int64_t ntiles = args.nkept / args.kept.size[last] * ((args.kept.size[last] + across - 1) / across);
-        parts.parts = reduce_parts(ntiles, args.ngone, 8 * BLOCK / across, ntiles * across * (int64_t)sizeof(typename R::Acc), scratch_bytes);
-        dim3 grid(ntiles > 1 << 20 ? 1u << 20 : (unsigned)ntiles, (unsigned)parts.parts);
-        LAUNCH((reduce_columns<R>), grid, BLOCK, 0, stream, out, in, args, across, parts);
-        return cudaGetLastError();
+        if constexpr (width <= 8)
+            if (columns_allow(args, in, width, (int)sizeof(In))) return columns_launch<R, width>(out, in, args, parts, scratch_bytes, stream);
+        return columns_launch<R, 1>(out, in, args, parts, scratch_bytes, stream);
     }
     args.wide = args.gone.ndim == 1 && args.gone.stride[1][0] == 1 && args.ngone % width == 0 && is_multiple(in, 16);
     for (int d = 0; d < args.kept.ndim; d++)

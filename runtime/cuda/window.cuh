@@ -1,4 +1,4 @@
-/* window: conv2d (whose channels are too few for the tiles of conv.cuh), the pools and their gradients, plainly: a thread an element of the result, which it gathers in one order, in doubles. */
+/* window: conv2d (whose channels are too few for the tiles of conv.cuh), the pools and their gradients (whose planes are too large for pool.cuh), plainly: a thread an element of the result, which it gathers in one order, in doubles. */
 #pragma once
 
 /* Where tap k of result o lies. */
@@ -183,6 +183,10 @@ extern "C" cudaError_t kernels_windows(const KernelWindows *run, void *scratch, 
     if (run->n == 0) return cudaSuccess;
     if (run->kind <= WINDOWS_CONV_W && conv_tiles(run, run->dtype == KERNEL_F64 ? 8 : 4, scratch_bytes - counters, &tiles)) {
         WITH_REAL(run->dtype, T, return conv_launch<T>(run, &tiles, (char *)scratch + counters, stream))
+    }
+    PoolTiles pool;
+    if (run->kind >= WINDOWS_MAX && pool_cut(run, &pool)) {
+        WITH_REAL(run->dtype, T, return pool_launch<T>(run, &pool, stream))
     }
     WITH_REAL(run->dtype, T, LAUNCH((window_elements<T>), blocks_for(run->n, 1), BLOCK, 0, stream, *run, (T *)run->out, (const T *)run->a, (const T *)run->b))
     return cudaGetLastError();

@@ -127,10 +127,11 @@ void cases_rows(CaseFn *fn, void *context) {
         row(fn, context, SHAPE(3, n[i]), -1);
 }
 
-/* Rows in a warp, rows in a block, more rows than blocks of them; a weight of two dimensions. Gradients are sums over rows too. */
+/* Rows in a warp, rows in a block, held and not, in whole accesses and not; more rows than blocks of them; a weight of two dimensions. Gradients are sums over rows too,
+ * in parts and not. */
 void cases_norms(CaseFn *fn, void *context) {
-    const Shape x[] = {SHAPE(8, 6),     SHAPE(5, 70, 3), SHAPE(9),        SHAPE(2, 1, 5), SHAPE(150, 40),
-                       SHAPE(3000, 17), SHAPE(3, 1024),  SHAPE(70, 1025), SHAPE(2, 5000)};
+    const Shape x[] = {SHAPE(8, 6),    SHAPE(5, 70, 3), SHAPE(9),       SHAPE(2, 1, 5), SHAPE(150, 40),  SHAPE(3000, 17),
+                       SHAPE(3, 1024), SHAPE(70, 1025), SHAPE(2, 5000), SHAPE(3, 768),  SHAPE(600, 200), SHAPE(4, 101)};
     for (size_t s = 0; s < COUNT(x); s++)
         for (int lead = x[s].ndim > 2 ? 1 : x[s].ndim - 1; lead < x[s].ndim; lead++) {
             Shape weight = {.ndim = x[s].ndim - lead};
@@ -148,10 +149,11 @@ void cases_norms(CaseFn *fn, void *context) {
         }
 }
 
-/* Planes of a vector and more, and smaller ones, whose columns go side by side, up to more than a block of them; one sample; more channels than blocks of a device. */
+/* Planes of a vector and more, and smaller ones, whose columns go side by side, up to more than a block of them; one sample; more channels than blocks of a device, and
+ * than a launch has; channels of several blocks, whose planes are whole accesses or not. */
 void cases_batch_norms(CaseFn *fn, void *context) {
-    const Shape x[] = {SHAPE(8, 6),       SHAPE(5, 300),       SHAPE(4, 3, 15), SHAPE(4, 3, 16),     SHAPE(3, 70, 3, 5),
-                       SHAPE(2, 3, 7, 9), SHAPE(1, 4, 33, 40), SHAPE(9, 1),     SHAPE(2, 2, 2, 3, 5)};
+    const Shape x[] = {SHAPE(8, 6),         SHAPE(5, 300), SHAPE(4, 3, 15),      SHAPE(4, 3, 16), SHAPE(3, 70, 3, 5),  SHAPE(2, 3, 7, 9),
+                       SHAPE(1, 4, 33, 40), SHAPE(9, 1),   SHAPE(2, 2, 2, 3, 5), SHAPE(2, 4500),  SHAPE(5, 2, 80, 96), SHAPE(3, 2, 57, 61)};
     for (size_t s = 0; s < COUNT(x); s++) {
         const Shape c = SHAPE(x[s].dim[1]);
         const double n = (double)(shape_elements(&x[s]) / x[s].dim[1]);
@@ -476,6 +478,10 @@ void cases_planes(CaseFn *fn, void *context) {
     pool(fn, context, SHAPE(7, 6), (Attr)INTS(3, 2), (Attr)INTS(1, 2), (Attr)INTS(1, 0));
     pool(fn, context, SHAPE(1, 1, 1, 5, 5), (Attr)INTS(5), none, (Attr)INTS(2));
     pool(fn, context, SHAPE(300, 40, 30), (Attr)INTS(4), (Attr)INTS(3), none);
+    pool(fn, context, SHAPE(2, 90, 70), (Attr)INTS(3), (Attr)INTS(2), one);                    /* a plane is several blocks' */
+    pool(fn, context, SHAPE(40, 23, 9), (Attr)INTS(2, 5), (Attr)INTS(3, 1), (Attr)INTS(1, 2)); /* elements that no window sees */
+    pool(fn, context, SHAPE(3, 4200), (Attr)INTS(2), (Attr)INTS(1), none);      /* more windows in a row than a block has room for */
+    pool(fn, context, SHAPE(3, 4, 5), (Attr)INTS(2), (Attr)INTS(1 << 30), one); /* a stride that is counted in 64 bits */
 }
 
 /* ---------------------------------------------------------------- updates, and the table */
