@@ -14,8 +14,8 @@
 
 /* ---------------------------------------------------------------- operands to try a product on */
 
-/* left (m x k), right (k x n), bias (n), the epilogue's matrix (m x n) and the result (m x n), as the key lays them out. */
-enum { LEFT, RIGHT, BIAS, MATRIX, RESULT, NTRIED };
+/* left (m x k), right (k x n), bias (n), the epilogue's matrix (m x n), the result (m x n) and what it is added to, as the key lays them out. */
+enum { LEFT, RIGHT, BIAS, MATRIX, RESULT, ONTO, NTRIED };
 typedef struct Trial {
     char *memory; /* all of them, on the device */
     int64_t elements[NTRIED];
@@ -32,7 +32,7 @@ static int64_t extent(int64_t rows, int64_t columns, int64_t leading, int64_t ba
 
 /* 1: there is memory for it, aligned as the key says, and filled; 0: there is not; -1: the device fails, *error. */
 static int trial_open(CudaContext *cuda, Trial *trial, const MatmulKey *key, uint32_t every, Error *error) {
-    const int32_t aligned[NTRIED] = {key->aligned[1], key->aligned[0], key->aligned[2], key->aligned[3], key->aligned[2]};
+    const int32_t aligned[NTRIED] = {key->aligned[1], key->aligned[0], key->aligned[2], key->aligned[3], key->aligned[2], key->aligned[2]};
     int64_t bytes = 0, begin[NTRIED];
     *trial = (Trial){.every = every};
     trial->elements[LEFT] = key->transposed[1] ? extent(key->k, key->m, key->leading[1], key->batch, key->stride[1])
@@ -42,6 +42,7 @@ static int trial_open(CudaContext *cuda, Trial *trial, const MatmulKey *key, uin
     trial->elements[BIAS] = key->n;
     trial->elements[MATRIX] = matmul_has_matrix(key->epilogue) ? key->m * key->n : 0;
     trial->elements[RESULT] = extent(key->m, key->n, key->leading[2], key->batch, key->stride[2]);
+    trial->elements[ONTO] = key->add ? trial->elements[RESULT] : 0;
     for (int t = 0; t < NTRIED; t++) {
         trial->dtype[t] = (DType)(t == LEFT || t == RIGHT ? key->dtype : key->out_dtype);
         begin[t] = (bytes + 255) / 256 * 256 + (aligned[t] < MATMUL_ALIGNED ? aligned[t] : 0);
@@ -78,6 +79,7 @@ static Multiply trial_multiply(const Trial *trial, const MatmulKey *key) {
                       .right = trial->at[RIGHT],
                       .left = trial->at[LEFT],
                       .out = trial->at[RESULT],
+                      .onto = key->add ? trial->at[ONTO] : NULL,
                       .bias = matmul_has_bias(key->epilogue) || key->epilogue == CUBLASLT_EPILOGUE_BGRADA ? trial->at[BIAS] : NULL,
                       .matrix = matmul_has_matrix(key->epilogue) ? trial->at[MATRIX] : NULL};
 }
@@ -168,6 +170,7 @@ static void sample_fill(Sample *sample, const Trial *trial, const MatmulKey *key
                 if (x != 0)
                     z += x * trial_at(trial, RIGHT, key->transposed[0] ? column * key->leading[0] + k : k * key->leading[0] + column);
             }
+            if (key->add) z += trial_at(trial, ONTO, row * key->leading[2] + column);
             if (row == nan_row) z = NAN;
             sample->operand[i][j] = z;
             sample->expected[i][j] = finished(key->epilogue, z, trial_at(trial, MATRIX, row * key->n + column));
