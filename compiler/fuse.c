@@ -4,7 +4,7 @@
  * A fused step is a product or an elementwise kernel, and the elementwise kernels behind it whose results are of one shape and layout and which take a result
  * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions, or leading and trailing ones, of one of its results. Or
  * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Or a weight's gradient and its
- * bias's: a product, the sum of its right operand's rows, and what that is cast to. Real types that are computed in f32 may meet in a step, by its casts. Between two
+ * bias's: a product, the sum of one operand's rows, and what that is cast to. Real types that are computed in f32 may meet in a step, by its casts. Between two
  * members stand only kernels that need neither: they are moved behind the step; and casts of what is there before it, as of a bias: before it. No sum is added in another
  * order, so that every element is what it is without. */
 #include <string.h>
@@ -271,6 +271,16 @@ static bool is_sum_of_rows(const Graph *g, const Node *node) {
     return rule_out_has(node->rule, 0, node->rule->in[0][last]);
 }
 
+/* Whether a product has what is summed as one operand, whose rows it adds up, and nothing of it as the other. */
+static bool multiplies_rows(const Graph *g, const Node *node, const Node *sum, const Node *cast) {
+    if (!is_product(node) || node->nin != 2 || node->in[0] == node->in[1]) return false;
+    const int rows = node->in[0] == sum->in[0] ? 0 : 1, other = node->in[!rows], last = g->values.at[sum->in[0]].type.shape.ndim - 1;
+    if (node->in[rows] != sum->in[0] || other == sum->out[0] || (cast && other == cast->out[0])) return false;
+    for (int d = 0; d <= last; d++)
+        if (rule_out_has(node->rule, 0, node->rule->in[rows][d]) != (d == last)) return false;
+    return true;
+}
+
 /* A bias's gradient, with the cast that alone reads it, and behind it the product that multiplies the same rows: the weight's gradient, which comes first. */
 static bool gather_gradients(Fuser *f, int at, int end) {
     const Graph *g = &f->b->spmd.graph;
@@ -286,8 +296,7 @@ static bool gather_gradients(Fuser *f, int at, int end) {
         const bool free = !needs_passed(f, node);
         if (free && !cast && is_cast(g, node) && node->in[0] == sum->out[0] && group->uses[sum->out[0]] == 1)
             cast = node;
-        else if (free && is_product(node) && node->nin == 2 && node->in[1] == sum->in[0] && node->in[0] != sum->in[0] &&
-                 node->in[0] != sum->out[0] && (!cast || node->in[0] != cast->out[0]))
+        else if (free && multiplies_rows(g, node, sum, cast))
             product = node;
         else {
             pass_over(f, node);

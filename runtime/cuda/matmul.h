@@ -17,8 +17,8 @@ typedef struct Multiply {
     MatmulKey key;
     const void *right, *left;
     void *out;
-    const void *onto;   /* what it is added to, as the result lies; NULL: what the result holds, where anything */
-    const void *bias;   /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
+    const void *onto; /* what it is added to, as the result lies; NULL: what the result holds, where anything */
+    const void *bias; /* the epilogue's vector of n, read or (sums of an operand) written, of m where the left one is summed; NULL: none */
     const void *matrix; /* the epilogue's m x n; NULL: none */
 } Multiply;
 
@@ -39,6 +39,10 @@ typedef struct MatmulPlan {
 static inline bool matmul_has_bias(int epilogue) {
     return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+/* The sums over k of the right operand's columns, or of the left one's rows, are written beside the product. */
+static inline bool matmul_has_sums(int epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 static inline bool matmul_has_matrix(int epilogue) {
     return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;

@@ -67,9 +67,13 @@ Test(fuse, steps_have_casts) {
 }
 
 Test(fuse, gradients_of_a_weight_and_its_bias_are_one_step) {
+    static const char *const steps[] = {"matmul add square", "sum_grad square_grad", "einsum sum_to", NULL};
     expect(
-        "net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param p : f32[8] = zeros; y = matmul(x, w) + p; loss sum(square(y)); }" TRAINED,
-        1, 2, (const char *const[]){"matmul add square", "sum_grad square_grad", "einsum sum_to", NULL}, (int[]){1, 1, 0});
+        "net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param p : f32[8] = zeros; loss sum(square(matmul(x, w) + p)); }" TRAINED,
+        1, 2, steps, (int[]){1, 1, 0});
+    expect("net n() { input x : f32[8, 8]; param w : f32[4, 8] = zeros; param p : f32[4] = zeros; "
+           "loss sum(square(matmul(x, w, transpose_b = true) + p)); }" TRAINED,
+           1, 2, steps, (int[]){1, 1, 0});
 }
 
 Test(fuse, a_product_is_written_where_its_transpose_lies) {
