@@ -8,5 +8,5 @@
  * an operand that is better brought into order first. */
 bool chain_launch(ChainLaunch *launch, const Chain *chain);
 
-/* As DeviceQueue.fuse, for runs of updates of several tensors: update.c. */
+/* As DeviceQueue.fuse, for runs of updates, or of casts, of several tensors: update.c. */
 int update_fuse(CudaContext *cuda, const KernelCall *calls, int n, CudaFused **fused, Error *error);
