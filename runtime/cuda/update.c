@@ -153,6 +153,33 @@ bool kernel_sum_squares(const KernelCall *call, Error *error) {
     return cuda_launched(cuda, kernels_squares(&table, cuda->compute), "sum_squares", error);
 }
 
+/* ---------------------------------------------------------------- casts */
+
+bool cast_is_plain(const KernelCall *call) {
+    const DType from = call->in[0].dtype, to = call->out[0].dtype;
+    return call->op == OP_cast && ((from == F32 && dtype_is_half(to)) || (dtype_is_half(from) && to == F32));
+}
+
+static void add_cast(CastTable *table, const KernelCall *call) {
+    struct CastTensor *tensor = &table->tensor[table->ntensors++];
+    tensor->x = call->in[0].data;
+    tensor->out = call->out[0].data;
+    tensor->n = shape_elements(&call->out[0].local);
+    tensor->packed = (uintptr_t)tensor->x % 16 == 0 && (uintptr_t)tensor->out % 16 == 0;
+}
+
+static void init_casts(CastTable *table, const KernelCall *call) {
+    *table = (CastTable){.from = (int)call->in[0].dtype, .to = (int)call->out[0].dtype};
+}
+
+bool cast_run(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    CastTable table;
+    init_casts(&table, call);
+    add_cast(&table, call);
+    return cuda_launched(cuda, kernels_casts(&table, cuda->compute), "cast", error);
+}
+
 /* ---------------------------------------------------------------- runs */
 
 /* Whether `late`, after `early`, gives the same in one launch with it: neither writes what the other reads or writes. */
@@ -192,25 +219,11 @@ static void destroy(CudaFused *fused) {
     free(fused);
 }
 
-/* A cast between f32 and 16 bits. */
-static bool is_cast(const KernelCall *call) {
-    const DType from = call->in[0].dtype, to = call->out[0].dtype;
-    return call->op == OP_cast && ((from == F32 && dtype_is_half(to)) || (dtype_is_half(from) && to == F32));
-}
-
-static void add_cast(CastTable *table, const KernelCall *call) {
-    struct CastTensor *tensor = &table->tensor[table->ntensors++];
-    tensor->x = call->in[0].data;
-    tensor->out = call->out[0].data;
-    tensor->n = shape_elements(&call->out[0].local);
-    tensor->packed = (uintptr_t)tensor->x % 16 == 0 && (uintptr_t)tensor->out % 16 == 0;
-}
-
 /* How many calls from the first on can be one launch. */
 static int run_of(const KernelCall *calls, int n) {
     UpdateTable first, table;
     int taken = 1;
-    const bool plain = calls[0].op == OP_sum_squares || is_cast(&calls[0]); /* nothing but tensors */
+    const bool plain = calls[0].op == OP_sum_squares || cast_is_plain(&calls[0]); /* nothing but tensors */
     if (!plain && (!is_update(calls[0].op) || !init_table(&first, &calls[0]))) return 0;
     for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype &&
            calls[taken].out[0].dtype == calls[0].out[0].dtype;
@@ -230,7 +243,7 @@ static void fill_run(const CudaContext *cuda, FusedRun *run, const KernelCall *c
             add_squares(&run->squares, &calls[i]);
     } else if (calls[0].op == OP_cast) {
         run->base = (CudaFused){run_casts, destroy};
-        run->casts = (CastTable){.from = (int)calls[0].in[0].dtype, .to = (int)calls[0].out[0].dtype};
+        init_casts(&run->casts, &calls[0]);
         for (int i = 0; i < n; i++)
             add_cast(&run->casts, &calls[i]);
     } else {
