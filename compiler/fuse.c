@@ -3,8 +3,10 @@
  * Before: b->placement.order. After: Item.fused of those that are members of a fused step (docs/plan.md); members stand behind each other. At -O2 only.
  * A fused step is a product or an elementwise kernel, and the elementwise kernels behind it whose results are of one shape and layout and which take a result
  * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions, or leading and trailing ones, of one of its results. Or
- * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Between two members stand
- * only kernels that need neither: they are moved behind the step. No sum is added in another order, so that every element is what it is without. */
+ * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Or a weight's gradient and its
+ * bias's: a product, the sum of one operand's rows, and what that is cast to. Real types that are computed in f32 may meet in a step, by its casts. Between two
+ * members stand only kernels that need neither: they are moved behind the step; and casts of what is there before it, as of a bias: before it. No sum is added in another
+ * order, so that every element is what it is without. */
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -19,9 +21,10 @@ typedef struct Group {
     const int *uses;                      /* per value: how many operands and reports it is */
     VEC(int) member;                      /* nodes */
     const Value *result;                  /* of the elementwise members: all of its shape and layout */
-    DType dtype;                          /* of them and their operands, but for bools */
+    DType dtype;                          /* of them and their operands, but for bools and for what is computed as it is */
     int operand[MAX_FUSED_IN], noperands; /* values from outside */
     bool closed;                          /* by a reduction, or a transpose */
+    VEC(int) ahead;                       /* casts that members need, and that stand between them */
 } Group;
 
 static const Node *node_at(const Group *f, int member) {
@@ -38,14 +41,25 @@ static bool is_kernel(const Build *b, const Item *item) {
     return (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && !op_table[node->op].boundary;
 }
 
+static bool is_computed_wide(DType dtype) {
+    return dtype == F32 || dtype_is_half(dtype);
+}
+
 /* Elements of the result are those of an operand, repeated: it is read as any operand that broadcasts. */
 static bool is_repeat(OpCode op) {
     return op == OP_sum_grad || op == OP_mean_grad;
 }
 
-static bool is_element(const Node *node) {
+/* A cast between types that are computed in f32. */
+static bool is_cast(const Graph *g, const Node *node) {
+    return node->op == OP_cast && is_computed_wide(g->values.at[node->in[0]].type.dtype) &&
+           is_computed_wide(g->values.at[node->out[0]].type.dtype);
+}
+
+static bool is_element(const Graph *g, const Node *node) {
     return node->nout == 1 && node->nin <= 3 &&
-           ((op_elementwise(node->op) && node->op != OP_clip && node->op != OP_cast && node->op != OP_compress) || is_repeat(node->op));
+           (is_cast(g, node) || is_repeat(node->op) ||
+            (op_elementwise(node->op) && node->op != OP_clip && node->op != OP_cast && node->op != OP_compress));
 }
 
 static bool is_product(const Node *node) {
@@ -72,7 +86,7 @@ static bool is_operand(const Group *f, int value) {
 
 static bool type_fits(const Group *f, int value) {
     const DType dtype = value_at(f, value)->type.dtype;
-    return dtype == f->dtype || dtype == BOOL;
+    return dtype == f->dtype || dtype == BOOL || (is_computed_wide(dtype) && is_computed_wide(f->dtype));
 }
 
 static void add(Group *f, const Node *node) {
@@ -124,10 +138,10 @@ static bool takes_transpose(const Group *f, const Node *node) {
 }
 
 static bool begin(Group *f, const Node *node) {
-    f->member.n = f->noperands = 0;
+    f->member.n = f->noperands = f->ahead.n = 0;
     f->closed = false;
     f->result = value_at(f, node->out[0]);
-    if (!is_element(node) && !is_product(node)) return false;
+    if (!is_element(&f->b->spmd.graph, node) && !is_product(node)) return false;
     f->dtype = f->result->type.dtype == BOOL ? value_at(f, node->in[node->nin - 1])->type.dtype : f->result->type.dtype;
     if (!dtype_is_float(f->dtype)) return false;
     for (int i = 0; i < node->nin; i++)
@@ -155,16 +169,72 @@ typedef struct Fuser {
     Build *b;
     Group group;
     int *fused;  /* per node: its fused step, 0: none */
+    int *ahead;  /* per node: the fused step that it is moved before, 0: none */
     int *passed; /* per node: the last group that it was passed over for */
+    int *behind; /* per node: of those passed over, the last group that it needs */
+    int *next;   /* per node: the next member of its fused step, -1: it is the last */
+    int *at;     /* per node: where it stands in the run */
     int ngroups, nfused;
-    VEC(int) members; /* of each fused step, in the order of their numbers: how many */
+    VEC(int) nahead; /* of each fused step, in the order of their numbers: how many nodes are moved before it */
+    VEC(int) head;   /* of each: its first member */
 } Fuser;
 
-/* Whether a node needs what the group has passed over. */
+static bool is_passed(const Fuser *f, int value) {
+    return f->passed[f->b->spmd.graph.values.at[value].node] == f->ngroups;
+}
+
+/* Whether a node needs what the group has passed over, but for casts that can stand before it. */
 static bool needs_passed(const Fuser *f, const Node *node) {
-    for (int i = 0; i < node->nin; i++)
-        if (f->passed[f->b->spmd.graph.values.at[node->in[i]].node] == f->ngroups) return true;
+    const Graph *g = &f->b->spmd.graph;
+    for (int i = 0; i < node->nin; i++) {
+        const Node *from = graph_producer(g, node->in[i]);
+        if (is_passed(f, node->in[i]) && (!is_cast(g, from) || is_passed(f, from->in[0]) || f->behind[from - g->nodes.at] == f->ngroups))
+            return true;
+    }
     return false;
+}
+
+static void take(Fuser *f, const Node *node) {
+    for (int i = 0; i < node->nin; i++) {
+        const int from = f->b->spmd.graph.values.at[node->in[i]].node;
+        bool known = !is_passed(f, node->in[i]);
+        for (int k = 0; k < f->group.ahead.n; k++)
+            known = known || f->group.ahead.at[k] == from;
+        if (!known) vec_push(f->b->arena, &f->group.ahead, from);
+    }
+    add(&f->group, node);
+}
+
+static void pass_over(Fuser *f, const Node *node) {
+    const int n = (int)(node - f->b->spmd.graph.nodes.at);
+    f->passed[n] = f->ngroups;
+    for (int i = 0; i < node->nin; i++)
+        if (maker(&f->group, node->in[i]) >= 0) f->behind[n] = f->ngroups;
+}
+
+/* Makes a step of the group's members. */
+static void finish_group(Fuser *f) {
+    const Group *group = &f->group;
+    if (group->member.n < 2) return;
+    f->nfused++;
+    for (int m = 0; m < group->member.n; m++) {
+        f->fused[group->member.at[m]] = f->nfused;
+        f->next[group->member.at[m]] = m + 1 < group->member.n ? group->member.at[m + 1] : -1;
+    }
+    for (int k = 0; k < group->ahead.n; k++)
+        f->ahead[group->ahead.at[k]] = f->nfused;
+    vec_push(f->b->arena, &f->nahead, group->ahead.n);
+    vec_push(f->b->arena, &f->head, group->member.at[0]);
+}
+
+static const Node *node_in_order(const Fuser *f, int at) {
+    return &f->b->spmd.graph.nodes.at[f->b->placement.order.at[at].node];
+}
+
+/* A kernel of the run that is free to be a member, or to be passed over. */
+static bool is_free(const Fuser *f, int at) {
+    const int n = f->b->placement.order.at[at].node;
+    return f->fused[n] == 0 && f->ahead[n] == 0;
 }
 
 /* The largest group that begins with the kernel at `at`, of those up to `end`. */
@@ -172,60 +242,133 @@ static void gather(Fuser *f, int at, int end) {
     const Build *b = f->b;
     Group *group = &f->group;
     f->ngroups++;
-    if (!begin(group, &b->spmd.graph.nodes.at[b->placement.order.at[at].node])) return;
+    if (!begin(group, node_in_order(f, at))) return;
     for (int i = at + 1, npassed = 0; i < end && npassed <= WINDOW && group->member.n < MAX_FUSED && !group->closed; i++) {
-        const int n = b->placement.order.at[i].node;
-        const Node *node = &b->spmd.graph.nodes.at[n];
-        if (f->fused[n] > 0) continue; /* of a step before */
-        const bool free = !needs_passed(f, node), element = free && is_element(node) && takes_element(group, node);
+        const Node *node = node_in_order(f, i);
+        if (!is_free(f, i)) continue;
+        const bool free = is_kernel(b, &b->placement.order.at[i]) && !needs_passed(f, node),
+                   element = free && is_element(&b->spmd.graph, node) && takes_element(group, node);
         if (element || (free && (takes_sum(group, node) || takes_transpose(group, node)))) {
-            add(group, node);
+            take(f, node);
             group->closed = !element;
         } else {
-            f->passed[n] = f->ngroups;
-            npassed++;
+            pass_over(f, node);
+            npassed += is_kernel(b, &b->placement.order.at[i]);
         }
     }
     while (group->member.n > 1 && count_stored(group, group->member.n) > MAX_FUSED_OUT)
         group->member.n--;
-    if (group->member.n < 2) return;
-    f->nfused++;
-    vec_push(b->arena, &f->members, group->member.n);
-    for (int m = 0; m < group->member.n; m++)
-        f->fused[group->member.at[m]] = f->nfused;
+    finish_group(f);
+}
+
+/* Whether a node sums all rows of its operand, as a bias's gradient does. */
+static bool is_sum_of_rows(const Graph *g, const Node *node) {
+    const Value *from = &g->values.at[node->in[0]];
+    const int last = from->type.shape.ndim - 1;
+    if ((node->op != OP_sum && node->op != OP_sum_to) || last < 1 || !is_computed_wide(from->type.dtype)) return false;
+    for (int d = 0; d < last; d++)
+        if (from->type.shape.dim[d] > 1 && rule_out_has(node->rule, 0, node->rule->in[0][d])) return false;
+    return rule_out_has(node->rule, 0, node->rule->in[0][last]);
+}
+
+/* Whether a product has what is summed as one operand, whose rows it adds up, and nothing of it as the other. */
+static bool multiplies_rows(const Graph *g, const Node *node, const Node *sum, const Node *cast) {
+    if (!is_product(node) || node->nin != 2 || node->in[0] == node->in[1]) return false;
+    const int rows = node->in[0] == sum->in[0] ? 0 : 1, other = node->in[!rows], last = g->values.at[sum->in[0]].type.shape.ndim - 1;
+    if (node->in[rows] != sum->in[0] || other == sum->out[0] || (cast && other == cast->out[0])) return false;
+    for (int d = 0; d <= last; d++)
+        if (rule_out_has(node->rule, 0, node->rule->in[rows][d]) != (d == last)) return false;
+    return true;
+}
+
+/* A bias's gradient, with the cast that alone reads it, and behind it the product that multiplies the same rows: the weight's gradient, which comes first. */
+static bool gather_gradients(Fuser *f, int at, int end) {
+    const Graph *g = &f->b->spmd.graph;
+    Group *group = &f->group;
+    const Node *sum = node_in_order(f, at), *cast = NULL, *product = NULL;
+    f->ngroups++;
+    if (!is_sum_of_rows(g, sum)) return false;
+    group->member.n = group->noperands = group->ahead.n = 0;
+    add(group, sum);
+    for (int i = at + 1, npassed = 0; i < end && npassed <= WINDOW && !product; i++) {
+        const Node *node = node_in_order(f, i);
+        if (!is_free(f, i)) continue;
+        const bool free = !needs_passed(f, node);
+        if (free && !cast && is_cast(g, node) && node->in[0] == sum->out[0] && group->uses[sum->out[0]] == 1)
+            cast = node;
+        else if (free && multiplies_rows(g, node, sum, cast))
+            product = node;
+        else {
+            pass_over(f, node);
+            npassed += is_kernel(f->b, &f->b->placement.order.at[i]);
+        }
+    }
+    if (!product) return false;
+    group->member.n = group->noperands = 0; /* in another order */
+    take(f, product);
+    take(f, sum);
+    if (cast) take(f, cast);
+    finish_group(f);
+    return true;
+}
+
+/* A fused step's members, in its order, behind what is moved before it. */
+static Item *put_step(const Fuser *f, Item *to, Item *was, int first) {
+    const int step = f->fused[was[first].node];
+    for (int k = first + 1, left = f->nahead.at[step - 1]; left > 0; k++) {
+        if (was[k].node < 0 || f->ahead[was[k].node] != step) continue;
+        *to++ = was[k];
+        was[k].node = -1;
+        left--;
+    }
+    for (int node = f->head.at[step - 1]; node >= 0; node = f->next[node]) {
+        *to = was[f->at[node]];
+        to++->fused = step;
+        was[f->at[node]].node = -1;
+    }
+    return to;
 }
 
 /* Kernels that stand behind each other from first to end: members of a fused step come where its first one is. */
 static void fuse_run(Fuser *f, int first, int end) {
     Build *b = f->b;
-    Item *order = b->placement.order.at, *was = arena_alloc(b->arena, sizeof *was * (size_t)(end - first));
+    Item *order = b->placement.order.at, *was = arena_alloc(b->arena, sizeof *was * (size_t)(end - first)), *to = order + first;
+    const int nbefore = f->nfused;
     for (int i = first; i < end; i++)
-        if (f->fused[order[i].node] == 0) gather(f, i, end);
-    memcpy(was, order + first, sizeof *was * (size_t)(end - first));
-    int to = first;
+        if (is_free(f, i) && is_kernel(b, &order[i]) && !gather_gradients(f, i, end)) gather(f, i, end);
+    if (f->nfused == nbefore) return;
+    memcpy(was, to, sizeof *was * (size_t)(end - first));
+    for (int i = 0; i < end - first; i++)
+        f->at[was[i].node] = i;
     for (int i = 0; i < end - first; i++) {
         if (was[i].node < 0) continue; /* taken */
-        const int step = f->fused[was[i].node];
-        order[to] = was[i];
-        order[to++].fused = step;
-        for (int k = i + 1, left = step > 0 ? f->members.at[step - 1] - 1 : 0; left > 0; k++) {
-            if (was[k].node < 0 || f->fused[was[k].node] != step) continue;
-            order[to] = was[k];
-            order[to++].fused = step;
-            was[k].node = -1;
-            left--;
-        }
+        if (f->fused[was[i].node] > 0)
+            to = put_step(f, to, was, i);
+        else
+            *to++ = was[i];
     }
 }
 
+/* What members are moved over: kernels, and updates with what is written of them. */
+static bool is_in_run(const Build *b, const Item *item) {
+    return is_kernel(b, item) || op_table[b->spmd.graph.nodes.at[item->node].op].op_class == OP_CLASS_UPDATE;
+}
+
+static int *per_node(const Build *b) {
+    return arena_alloc(b->arena, sizeof(int) * (size_t)(b->spmd.graph.nodes.n + 1));
+}
+
 static bool fuse_role(Build *b) {
-    const Graph *g = &b->spmd.graph;
-    Fuser f = {.b = b, .group = {.b = b, .uses = graph_uses(g, b->arena)}};
-    f.fused = arena_alloc(b->arena, sizeof *f.fused * (size_t)(g->nodes.n + 1));
-    f.passed = arena_alloc(b->arena, sizeof *f.passed * (size_t)(g->nodes.n + 1));
+    Fuser f = {.b = b, .group = {.b = b, .uses = graph_uses(&b->spmd.graph, b->arena)}};
+    f.fused = per_node(b);
+    f.ahead = per_node(b);
+    f.passed = per_node(b);
+    f.behind = per_node(b);
+    f.next = per_node(b);
+    f.at = per_node(b);
     for (int i = 0; i < b->placement.order.n;) {
         int end = i;
-        while (end < b->placement.order.n && is_kernel(b, &b->placement.order.at[end]))
+        while (end < b->placement.order.n && is_in_run(b, &b->placement.order.at[end]))
             end++;
         if (end - i > 1) fuse_run(&f, i, end);
         i = end > i ? end : i + 1;

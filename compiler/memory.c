@@ -187,9 +187,16 @@ static bool reads(const Node *node, int value) {
     return false;
 }
 
+/* The gradient of a gelu behind its product: a library that computes both in one call reads nowhere where it writes. */
+static bool stays_apart(const Allocator *a, int step) {
+    const OpCode first = step_node(a, a->begin[step])->op;
+    return step_node(a, step)->op == OP_gelu_grad && (first == OP_matmul || first == OP_einsum);
+}
+
 /* A result of the member at `step` takes over the memory of an operand that dies in the fused step: docs/plan.md says which may be overwritten. */
 static bool take_over_fused(Allocator *a, int step, int value) {
     const Build *b = a->b;
+    if (stays_apart(a, step)) return false;
     for (int s = a->begin[step]; s <= step; s++)
         for (int i = 0; i < step_node(a, s)->nin; i++) {
             const int from = step_node(a, s)->in[i];

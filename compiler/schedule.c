@@ -8,6 +8,7 @@
  *   its first user, so that what is gathered early does not fill the memory, or earlier for a state that takes longer (prefetch.c). It is waited for directly before that user;
  * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so the memory of both is free soon.
  * - what is done to the terms of a gradient before they are added up comes directly behind it;
+ * -O2: parameters are cast first that are not much longer in memory then, and updates wait for each other, so that a device does many in one launch; updates while the gradients that they keep need no more memory than the fullest step;
  * -O2: the reductions of gradients run in buckets (buckets.c), started when their last gradient is there, and waited for as late as the bound on
  * what is under way allows, at most until the end of the backward pass; their updates follow, in the order of the buckets. */
 #include <stdlib.h>
@@ -68,10 +69,89 @@ static const Bucket *bucket_of(const Scheduler *s, int value) {
     return NULL;
 }
 
+/* ---------------------------------------------------------------- updates that wait for each other */
+
+/* Per node whether its results are written into states, here, and nothing else. */
+static bool *find_last_updates(const Scheduler *s) {
+    const Graph *g = s->g;
+    bool *last = arena_alloc(s->b->arena, sizeof *last * (size_t)(g->nodes.n + 1));
+    for (int n = 0; n < g->nodes.n; n++)
+        last[n] = op_table[g->nodes.at[n].op].op_class == OP_CLASS_UPDATE && g->nodes.at[n].op != OP_write;
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin && g->nodes.at[n].op != OP_write; i++)
+            last[g->values.at[g->nodes.at[n].in[i]].node] = false;
+    for (int k = 0; k < graph_nreports(g); k++)
+        last[g->values.at[graph_report(g, k)].node] = false;
+    return last;
+}
+
+/* Bytes that are alive at each key up to `most`, about: of what kernels make, from its key to that of its last reader. */
+static double *find_live(const Scheduler *s, const int *key, int most) {
+    const Graph *g = s->g;
+    double *live = arena_alloc(s->b->arena, sizeof *live * (size_t)(most + 2));
+    int *end = arena_alloc(s->b->arena, sizeof *end * (size_t)(g->values.n + 1));
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin && g->nodes.at[n].op != OP_convert; i++) {
+            const int value = graph_converted(g, g->nodes.at[n].in[i]);
+            end[value] = key[n] > end[value] ? key[n] : end[value];
+        }
+    for (int k = 0; k < graph_nreports(g); k++)
+        end[graph_report(g, k)] = most;
+    for (int v = 0; v < g->values.n; v++) {
+        const Node *maker = graph_producer(g, v);
+        const OpClass made = op_table[maker->op].op_class;
+        if (made == OP_CLASS_LEAF || made == OP_CLASS_UPDATE || maker->op == OP_convert) continue; /* updates: into the states */
+        live[key[maker - g->nodes.at]] += (double)s->b->spmd.box_bytes[v];
+        live[(end[v] > key[maker - g->nodes.at] ? end[v] : key[maker - g->nodes.at]) + 1] -= (double)s->b->spmd.box_bytes[v];
+    }
+    for (int k = 1; k <= most; k++)
+        live[k] += live[k - 1];
+    return live;
+}
+
+/* What memory holds while an update waits: the gradient, which is none of the states. */
+static double held_bytes(const Scheduler *s, int n) {
+    const Node *node = &s->g->nodes.at[n];
+    double bytes = 0;
+    for (int i = 0; i < node->nin; i++)
+        if (!node_is_leaf(graph_producer(s->g, node->in[i]))) bytes += (double)s->b->spmd.box_bytes[node->in[i]];
+    return bytes;
+}
+
+/* These updates, each at the key where it could be, wait for others and come at the key of the last of them, as long as no more is alive meanwhile than at the
+ * fullest key. */
+static void hold_updates(const Scheduler *s, Keyed *updates, int n, int *key) {
+    double most = 0;
+    int last = 0;
+    if (n == 0) return;
+    qsort(updates, (size_t)n, sizeof *updates, keyed_compare);
+    for (int k = 0; k < s->g->nodes.n; k++)
+        last = key[k] > last ? key[k] : last;
+    const double *live = find_live(s, key, last);
+    for (int k = 0; k <= last; k++)
+        most = live[k] > most ? live[k] : most;
+    most -= most / 16; /* what shares memory is counted twice here and there */
+    for (int first = 0, end; first < n; first = end) {
+        double held = held_bytes(s, updates[first].node);
+        bool fits = true;
+        for (end = first + 1; end < n; end++) {
+            for (int k = updates[end - 1].key + 1; k <= updates[end].key; k++)
+                fits = fits && live[k] + held <= most;
+            if (!fits) break;
+            held += held_bytes(s, updates[end].node);
+        }
+        for (int i = first; i < end; i++)
+            key[updates[i].node] = updates[end - 1].key;
+    }
+}
+
 /* Moves updates up to where their gradients are there. Behind the last kernel, at key `end`, those go first whose bucket was started
  * first: the others are under way meanwhile. Readers of the states are known. */
 static void place_updates(Scheduler *s, int *key, int end, const int *last_reader) {
     const Graph *g = s->g;
+    const bool *last = find_last_updates(s);
+    Keyed *waiting = arena_alloc(s->b->arena, sizeof *waiting * (size_t)(g->nodes.n + 1));
+    int nwaiting = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (node->update == 0 || node->op == OP_write) continue;
@@ -87,7 +167,9 @@ static void place_updates(Scheduler *s, int *key, int end, const int *last_reade
         }
         const int behind = op_table[node->op].op_class == OP_CLASS_UPDATE ? WINDOW : 0;
         key[n] = due < 0 ? ready + behind : (due > ready ? due : ready) + 1 + turn;
+        if (due < 0 && last[n]) waiting[nwaiting++] = (Keyed){key[n], n};
     }
+    if (s->b->options->optimize > 1 && s->task == NULL) hold_updates(s, waiting, nwaiting, key);
     if (s->b->options->optimize > 1) buckets_of_updates(s->b, &s->buckets, key);
 }
 
@@ -127,6 +209,17 @@ static int *node_order(const Scheduler *s) {
     return nodes;
 }
 
+enum { SMALL_CAST = 64 << 10 };
+
+/* A parameter's cast that may come first: what it makes is small, or is read in the backward pass too, so that it is there anyway when most memory is needed. */
+static bool is_early_cast(const Scheduler *s, int n, const int *uses) {
+    const Node *node = &s->g->nodes.at[n];
+    if (s->task != NULL || s->b->options->optimize < 2 || node->op != OP_cast || node->recompute || !graph_is_forward(s->g, n))
+        return false;
+    const Node *from = graph_producer(s->g, node->in[0]);
+    return from->op == OP_read && from->version == 0 && (uses[node->out[0]] > 1 || s->b->spmd.box_bytes[node->out[0]] <= SMALL_CAST);
+}
+
 /* Sorts kernels, updates and writes: kernels in program order, updates and writes after what they need. */
 static void order_kernels(Scheduler *s) {
     const Graph *g = s->g;
@@ -134,6 +227,7 @@ static void order_kernels(Scheduler *s) {
     Keyed *keyed = arena_alloc(arena, sizeof *keyed * (size_t)(g->nodes.n + 1));
     int *key = arena_alloc(arena, sizeof *key * (size_t)(g->nodes.n + 1)); /* leaves: 0 */
     int *last_reader = arena_alloc(arena, sizeof *last_reader * (size_t)(g->states.n + 1));
+    const int *uses = graph_uses(g, arena);
     const int *nodes = node_order(s);
     int count = 0;
     for (int k = 0; k < g->nodes.n; k++) {
@@ -143,7 +237,7 @@ static void order_kernels(Scheduler *s) {
         int own = ++count;
         const bool terms =
             node->op == OP_replica_sum || (gradient_changes(g, node) && layout_is_partial(g->values.at[node->out[0]].layout));
-        key[n] = terms && s->b->options->optimize > 0 ? 0 : own; /* of a gradient: as soon as they can be */
+        key[n] = (terms && s->b->options->optimize > 0) || is_early_cast(s, n, uses) ? 0 : own; /* of a gradient: as soon as they can be */
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];

@@ -1,5 +1,5 @@
-/* fuse: fused steps. A product's tiles go through the elementwise operators that follow it while they are in the cache; a sum adds up the
- * blocks as they come, in the order of the kernel that sums alone. */
+/* fuse: fused steps. A product's tiles go through the elementwise operators that follow it while they are in the cache, but for those of 16 bits: they are computed
+ * first. A sum adds up the blocks as they come, in the order of the kernel that sums alone. */
 #include <stdalign.h>
 #include <stdlib.h>
 
@@ -9,6 +9,7 @@
 typedef struct Fused {
     CpuChain cpu;
     bool has_product, strided;
+    bool apart; /* the product's kernel runs alone, before the others */
     KernelCall product;
     ProductStrides strides;
     bool sums;
@@ -55,7 +56,8 @@ static bool build(Fused *fused, const KernelCall *calls, int n, const unsigned *
     Chain *chain = &fused->cpu.chain;
     const int first = product_take(calls, n, inner, &fused->product, &fused->strides), others = n - first;
     fused->has_product = first > 0;
-    if (fused->has_product && call_is_half(&fused->product)) return false;
+    fused->apart = fused->has_product && call_is_half(&fused->product);
+    if (fused->apart && (first > 1 || others == 0)) return false;
     if (others > 0) {
         if (!chain_build(chain, calls + first, others, inner + first)) return false;
         fused->sums = chain->reduced >= 0;
@@ -64,7 +66,7 @@ static bool build(Fused *fused, const KernelCall *calls, int n, const unsigned *
     }
     for (int s = 0; s < chain->nsteps; s++)
         fused->cost += op_table[chain->step[s].op].flops + 1;
-    return first == 0 || take_product(fused, calls, first, others);
+    return first == 0 || fused->apart || take_product(fused, calls, first, others);
 }
 
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error) {
@@ -136,7 +138,8 @@ bool cpu_run_fused(void *context_, void *fused_, Error *error) {
     CpuContext *context = context_;
     Fused *fused = fused_;
     const int64_t n = fused->cpu.chain.n;
-    if (fused->has_product)
+    if (fused->apart && !backend_cpu.kernels[fused->product.op](&fused->product, error)) return false;
+    if (fused->has_product && !fused->apart)
         return einsum_with(&fused->product, fused->strided ? &fused->strides : NULL, fused->cpu.chain.nsteps > 0 ? tile_part : NULL, fused,
                            error);
     if (fused->sums) {

@@ -8,5 +8,8 @@
  * an operand that is better brought into order first. */
 bool chain_launch(ChainLaunch *launch, const Chain *chain);
 
-/* As DeviceQueue.fuse, for runs of updates of several tensors: update.c. */
+/* A cast between f32 and 16 bits, which has a kernel of its own: update.c. */
+bool cast_is_plain(const KernelCall *call);
+bool cast_run(const KernelCall *call, Error *error);
+/* As DeviceQueue.fuse, for runs of updates, or of casts, of several tensors: update.c. */
 int update_fuse(CudaContext *cuda, const KernelCall *calls, int n, CudaFused **fused, Error *error);

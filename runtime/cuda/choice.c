@@ -14,8 +14,8 @@
 
 /* ---------------------------------------------------------------- operands to try a product on */
 
-/* left (m x k), right (k x n), bias (n), the epilogue's matrix (m x n) and the result (m x n), as the key lays them out. */
-enum { LEFT, RIGHT, BIAS, MATRIX, RESULT, NTRIED };
+/* left (m x k), right (k x n), bias (n, m where the left operand is summed), the epilogue's matrix (m x n), the result (m x n) and what it is added to, as the key lays them out. */
+enum { LEFT, RIGHT, BIAS, MATRIX, RESULT, ONTO, NTRIED };
 typedef struct Trial {
     char *memory; /* all of them, on the device */
     int64_t elements[NTRIED];
@@ -32,16 +32,17 @@ static int64_t extent(int64_t rows, int64_t columns, int64_t leading, int64_t ba
 
 /* 1: there is memory for it, aligned as the key says, and filled; 0: there is not; -1: the device fails, *error. */
 static int trial_open(CudaContext *cuda, Trial *trial, const MatmulKey *key, uint32_t every, Error *error) {
-    const int32_t aligned[NTRIED] = {key->aligned[1], key->aligned[0], key->aligned[2], key->aligned[3], key->aligned[2]};
+    const int32_t aligned[NTRIED] = {key->aligned[1], key->aligned[0], key->aligned[2], key->aligned[3], key->aligned[2], key->aligned[2]};
     int64_t bytes = 0, begin[NTRIED];
     *trial = (Trial){.every = every};
     trial->elements[LEFT] = key->transposed[1] ? extent(key->k, key->m, key->leading[1], key->batch, key->stride[1])
                                                : extent(key->m, key->k, key->leading[1], key->batch, key->stride[1]);
     trial->elements[RIGHT] = key->transposed[0] ? extent(key->n, key->k, key->leading[0], key->batch, key->stride[0])
                                                 : extent(key->k, key->n, key->leading[0], key->batch, key->stride[0]);
-    trial->elements[BIAS] = key->n;
+    trial->elements[BIAS] = key->epilogue == CUBLASLT_EPILOGUE_BGRADB ? key->m : key->n;
     trial->elements[MATRIX] = matmul_has_matrix(key->epilogue) ? key->m * key->n : 0;
     trial->elements[RESULT] = extent(key->m, key->n, key->leading[2], key->batch, key->stride[2]);
+    trial->elements[ONTO] = key->add ? trial->elements[RESULT] : 0;
     for (int t = 0; t < NTRIED; t++) {
         trial->dtype[t] = (DType)(t == LEFT || t == RIGHT ? key->dtype : key->out_dtype);
         begin[t] = (bytes + 255) / 256 * 256 + (aligned[t] < MATMUL_ALIGNED ? aligned[t] : 0);
@@ -78,7 +79,8 @@ static Multiply trial_multiply(const Trial *trial, const MatmulKey *key) {
                       .right = trial->at[RIGHT],
                       .left = trial->at[LEFT],
                       .out = trial->at[RESULT],
-                      .bias = matmul_has_bias(key->epilogue) || key->epilogue == CUBLASLT_EPILOGUE_BGRADA ? trial->at[BIAS] : NULL,
+                      .onto = key->add ? trial->at[ONTO] : NULL,
+                      .bias = matmul_has_bias(key->epilogue) || matmul_has_sums(key->epilogue) ? trial->at[BIAS] : NULL,
                       .matrix = matmul_has_matrix(key->epilogue) ? trial->at[MATRIX] : NULL};
 }
 
@@ -91,7 +93,7 @@ typedef struct Sample {
     int nrows, ncolumns;
     int64_t row[MOST_ROWS], column[MOST_COLUMNS];
     double expected[MOST_ROWS][MOST_COLUMNS], operand[MOST_ROWS][MOST_COLUMNS]; /* the result; what the epilogue keeps */
-    double bias[MOST_COLUMNS];                                                  /* of BGRADA */
+    double columns[MOST_COLUMNS], rows[MOST_ROWS];                              /* of BGRADA: sums of columns; of BGRADB: of rows */
 } Sample;
 
 static bool keeps_operand(int epilogue) {
@@ -149,6 +151,25 @@ static double finished(int epilogue, double z, double matrix) {
     }
 }
 
+static double left_at(const Trial *trial, const MatmulKey *key, int64_t row, int64_t k) {
+    return trial_at(trial, LEFT, key->transposed[1] ? k * key->leading[1] + row : row * key->leading[1] + k);
+}
+
+static double right_at(const Trial *trial, const MatmulKey *key, int64_t k, int64_t column) {
+    return trial_at(trial, RIGHT, key->transposed[0] ? column * key->leading[0] + k : k * key->leading[0] + column);
+}
+
+static void sample_sums(Sample *sample, const Trial *trial, const MatmulKey *key, int64_t nan_row) {
+    for (int j = 0; j < sample->ncolumns && key->epilogue == CUBLASLT_EPILOGUE_BGRADA; j++)
+        for (int64_t k = 0; k < key->k; k++)
+            sample->columns[j] += right_at(trial, key, k, sample->column[j]);
+    for (int i = 0; i < sample->nrows && key->epilogue == CUBLASLT_EPILOGUE_BGRADB; i++) {
+        for (int64_t k = 0; k < key->k; k++)
+            sample->rows[i] += left_at(trial, key, sample->row[i], k);
+        if (sample->row[i] == nan_row) sample->rows[i] = NAN;
+    }
+}
+
 static void sample_fill(Sample *sample, const Trial *trial, const MatmulKey *key) {
     const int64_t nan_row = key->m > NAN_ROW ? NAN_ROW : 0;
     sample->nrows = key->m < MOST_ROWS ? (int)key->m : MOST_ROWS;
@@ -164,34 +185,36 @@ static void sample_fill(Sample *sample, const Trial *trial, const MatmulKey *key
             const int64_t row = sample->row[i];
             double z = matmul_has_bias(key->epilogue) ? trial_at(trial, BIAS, column) : 0;
             for (int64_t k = 0; k < key->k; k++) {
-                const double x = trial_at(trial, LEFT, key->transposed[1] ? k * key->leading[1] + row : row * key->leading[1] + k);
-                if (x != 0)
-                    z += x * trial_at(trial, RIGHT, key->transposed[0] ? column * key->leading[0] + k : k * key->leading[0] + column);
+                const double x = left_at(trial, key, row, k);
+                if (x != 0) z += x * right_at(trial, key, k, column);
             }
+            if (key->add) z += trial_at(trial, ONTO, row * key->leading[2] + column);
             if (row == nan_row) z = NAN;
             sample->operand[i][j] = z;
             sample->expected[i][j] = finished(key->epilogue, z, trial_at(trial, MATRIX, row * key->n + column));
         }
-        sample->bias[j] = 0;
-        for (int64_t k = 0; k < key->k && key->epilogue == CUBLASLT_EPILOGUE_BGRADA; k++)
-            sample->bias[j] += trial_at(trial, RIGHT, key->transposed[0] ? column * key->leading[0] + k : k * key->leading[0] + column);
     }
+    sample_sums(sample, trial, key, nan_row);
 }
 
-/* Whether n elements from this one on, a row or the bias, are what they should be. */
-static int row_right(CudaContext *cuda, const void *tensor, int64_t begin, const MatmulKey *key, const Sample *sample,
-                     const double *expected, void *room, Error *error) {
-    const DType dtype = (DType)key->out_dtype;
+/* Whether of n elements from this one on those at some places are what they should be. */
+static int line_right(CudaContext *cuda, const void *tensor, int64_t begin, int64_t n, DType dtype, const int64_t *place, int nplaces,
+                      const double *expected, void *room, Error *error) {
     const size_t each = (size_t)dtype_bytes[dtype];
-    if (!cuda_ok(cuda,
-                 cudaMemcpyAsync(room, (const char *)tensor + (size_t)begin * each, (size_t)key->n * each, cudaMemcpyDeviceToHost,
-                                 cuda->compute),
-                 "copying from the device", error) ||
+    if (!cuda_ok(
+            cuda,
+            cudaMemcpyAsync(room, (const char *)tensor + (size_t)begin * each, (size_t)n * each, cudaMemcpyDeviceToHost, cuda->compute),
+            "copying from the device", error) ||
         !cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error))
         return -1;
-    for (int j = 0; j < sample->ncolumns; j++)
-        if (!is_near(number_at(room, dtype, sample->column[j]), expected[j], dtype)) return 0;
+    for (int j = 0; j < nplaces; j++)
+        if (!is_near(number_at(room, dtype, place[j]), expected[j], dtype)) return 0;
     return 1;
+}
+
+static int row_right(CudaContext *cuda, const void *tensor, int64_t begin, const MatmulKey *key, const Sample *sample,
+                     const double *expected, void *room, Error *error) {
+    return line_right(cuda, tensor, begin, key->n, (DType)key->out_dtype, sample->column, sample->ncolumns, expected, room, error);
 }
 
 /* 1: the algorithm gives what our kernels do; 0: it does not; -1: the device fails, *error. */
@@ -204,7 +227,9 @@ static int algorithm_right(CudaContext *cuda, MatmulPlan *plan, int algorithm, c
     if (!cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error)) return -1;
     int right = queued;
     if (right > 0 && key->epilogue == CUBLASLT_EPILOGUE_BGRADA)
-        right = row_right(cuda, trial->at[BIAS], 0, key, sample, sample->bias, room, error);
+        right = row_right(cuda, trial->at[BIAS], 0, key, sample, sample->columns, room, error);
+    if (right > 0 && key->epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        right = line_right(cuda, trial->at[BIAS], 0, key->m, (DType)key->out_dtype, sample->row, sample->nrows, sample->rows, room, error);
     for (int i = 0; right > 0 && i < sample->nrows; i++) {
         right = row_right(cuda, trial->at[RESULT], sample->row[i] * key->leading[2], key, sample, sample->expected[i], room, error);
         if (right > 0 && keeps_operand(key->epilogue))
@@ -223,7 +248,7 @@ static int keep_right(CudaContext *cuda, MatmulPlan *plan, Error *error) {
     const int64_t nan_row = key->m > NAN_ROW ? NAN_ROW : 0;
     Trial trial;
     Sample *sample = calloc(1, sizeof *sample);
-    void *room = malloc((size_t)key->n * sizeof(float));
+    void *room = malloc((size_t)(key->n > key->m ? key->n : key->m) * sizeof(float));
     int opened = sample && room ? 0 : -1, kept = 0;
     if (opened < 0)
         error_set(error, EXIT_ENVIRONMENT, "out of memory");

@@ -1,5 +1,5 @@
-/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient. Of 16 bits, too:
- * the library computes what follows of the sum in f32, which is rounded once. */
+/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient, a cast to f32, another tensor
+ * that is added. Of 16 bits, too: the library computes what follows of the sum in f32, which is rounded once. */
 #include "runtime/cuda/matmul.h"
 
 static bool same_place(const Operand *a, const Operand *b) {
@@ -24,6 +24,8 @@ typedef struct Taking {
     const Operand *read[MAX_IN + 2]; /* besides the product's operands */
     int nread;
     const Operand *also; /* written besides: before the activation, or a bias's gradient */
+    const Operand *onto; /* of those read: what the product is added to */
+    bool closed;         /* nothing can be taken behind it */
 } Taking;
 
 /* Nothing but the first `taken` calls reads the call's result. */
@@ -67,6 +69,35 @@ static void take_activation(Taking *t) {
     } else
         return;
     t->out = &next->out[0];
+    t->closed = true;
+    t->taken++;
+}
+
+/* What the product is in f32, where nothing else reads what it is in bf16: its sums are not rounded. f16 has less range: what overflows in it, of scaled gradients, is
+ * to be seen. */
+static void take_cast(Taking *t) {
+    const KernelCall *next = &t->calls[t->taken];
+    if (t->taken != 1 || t->taken >= t->n || next->op != OP_cast || next->out[0].dtype != F32 || t->out->dtype != BF16 ||
+        !same_place(&next->in[0], t->out) || !is_private(t, 0, 2))
+        return;
+    t->multiply.key.out_dtype = F32;
+    t->out = &next->out[0];
+    t->taken++;
+}
+
+/* A tensor of the product's size, to which it is added: of another product's, or what goes past a block. */
+static void take_addition(Taking *t) {
+    const KernelCall *next = &t->calls[t->taken];
+    if (t->taken >= t->n || next->op != OP_add || !is_private(t, t->taken - 1, t->taken + 1)) return;
+    int product = same_place(&next->in[0], t->out) ? 0 : 1;
+    const Operand *other = &next->in[!product];
+    if (!same_place(&next->in[product], t->out) || same_place(other, t->out) || other->dtype != t->out->dtype ||
+        !shape_equal(&other->local, &next->out[0].local) || shape_elements(&other->local) != shape_elements(&t->out->local))
+        return;
+    t->multiply.onto = other->data;
+    t->multiply.key.add = 1;
+    t->read[t->nread++] = t->onto = other;
+    t->out = &next->out[0];
     t->taken++;
 }
 
@@ -82,32 +113,49 @@ static void take_gelu_gradient(Taking *t) {
     t->multiply.matrix = next->in[0].data;
     t->read[t->nread++] = &next->in[0];
     t->out = &next->out[0];
+    t->closed = true;
     t->taken++;
 }
 
-/* A bias's gradient beside a weight's: the sum of the rows of the product's right operand. */
+/* The sum of call 1 in the type of the product's result: what a cast behind it makes of it, where nothing else reads it. NULL: it is of another type. */
+static const Operand *sum_of(const Taking *t) {
+    const KernelCall *sum = &t->calls[1], *cast = &t->calls[2];
+    if (sum->out[0].dtype == t->out->dtype) return &sum->out[0];
+    return t->n > 2 && cast->op == OP_cast && sum->out[0].dtype != F16 && same_place(&cast->in[0], &sum->out[0]) &&
+                   cast->out[0].dtype == t->out->dtype && is_private(t, 1, 3)
+               ? &cast->out[0]
+               : NULL;
+}
+
+/* Whether a tensor is one of the product's operands as it lies in memory, a row for each of the k terms, n long. */
+static bool is_rows(const Operand *rows, const void *operand, int64_t k, int64_t n, int64_t leading) {
+    return rows->data == operand && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == n &&
+           shape_elements(&rows->local) == k * n && leading == n;
+}
+
+/* A bias's gradient beside a weight's: the sum of the rows of one of the product's operands. */
 static void take_bias_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken], *product = &t->calls[0];
     const MatmulKey *key = &t->multiply.key;
-    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype == F64 ||
-        next->out[0].dtype != t->out->dtype || key->transposed[0])
-        return;
-    const Operand *rows = &next->in[0], *sum = &next->out[0];
-    bool right = rows->data == t->multiply.right && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == key->n &&
-                 shape_elements(&rows->local) == key->k * key->n && key->leading[0] == key->n;
+    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype == F64) return;
+    const Operand *rows = &next->in[0], *sum = sum_of(t);
+    const bool right = !key->transposed[0] && is_rows(rows, t->multiply.right, key->k, key->n, key->leading[0]),
+               left = key->transposed[1] && is_rows(rows, t->multiply.left, key->k, key->m, key->leading[1]);
+    if (!sum || right == left) return;
     /* All dimensions but the last are summed: the last one's letter is the result's only one. */
-    bool columns = shape_elements(&sum->local) == key->n && sum->local.ndim > 0 &&
-                   next->rule->out[0][sum->local.ndim - 1] == next->rule->in[0][rows->local.ndim - 1] && key->k > 1;
-    if (!right || !columns || operands_overlap(sum, t->out) || operands_overlap(sum, &product->in[0]) ||
-        operands_overlap(sum, &product->in[1]))
+    const int ndim = next->out[0].local.ndim;
+    bool columns = shape_elements(&sum->local) == (right ? key->n : key->m) && ndim > 0 &&
+                   next->rule->out[0][ndim - 1] == next->rule->in[0][rows->local.ndim - 1] && key->k > 1;
+    if (!columns || operands_overlap(sum, t->out) || operands_overlap(sum, &product->in[0]) || operands_overlap(sum, &product->in[1]))
         return;
     t->multiply.bias = sum->data;
-    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+    t->multiply.key.epilogue = right ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
     t->also = sum;
-    t->taken++;
+    t->closed = true;
+    t->taken = sum == &next->out[0] ? 2 : 3;
 }
 
-/* The launch writes while it reads: none of its operands may lie where it writes, but for its own matrix. */
+/* The launch writes while it reads: none of its operands may lie where it writes, but for its own matrix, and what is read element by element as it is written. */
 static bool is_safe(const Taking *t) {
     const KernelCall *product = &t->calls[0];
     const Operand *written[2] = {t->out, t->also};
@@ -116,7 +164,7 @@ static bool is_safe(const Taking *t) {
         for (int i = 0; i < 2; i++)
             if (operands_overlap(written[w], &product->in[i])) return false;
         for (int i = 0; i < t->nread; i++)
-            if (operands_overlap(written[w], t->read[i])) return false;
+            if (operands_overlap(written[w], t->read[i]) && !(w == 0 && t->read[i] == t->onto && same_place(t->out, t->onto))) return false;
     }
     return true;
 }
@@ -125,7 +173,7 @@ static bool is_safe(const Taking *t) {
 static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
     if (t->taken < 2 || !is_safe(t)) return 0;
     const Operand *product = &t->calls[0].out[0];
-    t->multiply.out = t->multiply.key.epilogue == CUBLASLT_EPILOGUE_BGRADA ? product->data : t->out->data;
+    t->multiply.out = matmul_has_sums(t->multiply.key.epilogue) ? product->data : t->out->data;
     matmul_align(&t->multiply);
     return choice_is_sound(cuda, &t->multiply, error);
 }
@@ -133,23 +181,26 @@ static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
 int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Multiply *multiply, Error *error) {
     ProductShape shape;
     Nest loops;
-    if (product_shape(&calls[0], NULL, &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 1;
+    if (product_shape(&calls[0], NULL, &shape) != PRODUCT_GEMM) return 1;
     Taking t = {.calls = calls, .inner = inner, .n = n, .taken = 1, .out = &calls[0].out[0]};
     matmul_first(&calls[0], &shape, true, &t.multiply, &loops);
     bool one = nest_count(&loops, 0, loops.ndim) == 1 && nest_count(&shape.depth, 0, shape.depth.ndim) == 1 && t.multiply.key.batch == 1 &&
                shape.gemm.out_leading == shape.gemm.n && shape_elements(&t.out->local) == shape.gemm.m * shape.gemm.n;
     if (!one) return 1;
-    take_gelu_gradient(&t);
-    take_bias_gradient(&t);
-    if (t.taken == 1) {
-        take_bias(&t);
-        const Taking biased = t;
-        take_activation(&t);
-        int all = t.taken > biased.taken ? is_taken(cuda, &t, error) : 1;
-        if (all < 0) return -1;
-        if (all == 0) t = biased;
+    static void (*const takes[])(Taking *) = {take_bias_gradient, take_gelu_gradient, take_bias, take_activation, take_cast, take_addition};
+    enum { NTAKES = sizeof takes / sizeof *takes };
+    Taking taking[NTAKES + 1] = {t};
+    int steps = 0;
+    for (int i = 0, end = shape.gemm.swapped ? 1 : NTAKES; i < end && !taking[steps].closed; i++) {
+        Taking more = taking[steps];
+        takes[i](&more);
+        if (more.taken > taking[steps].taken) taking[++steps] = more;
     }
-    int taken = is_taken(cuda, &t, error);
-    *multiply = t.multiply;
-    return taken < 0 ? -1 : taken ? t.taken : 1;
+    for (; steps > 0; steps--) {
+        const int taken = is_taken(cuda, &taking[steps], error);
+        if (taken < 0) return -1;
+        *multiply = taking[steps].multiply;
+        if (taken > 0) return taking[steps].taken;
+    }
+    return 1;
 }

@@ -13,6 +13,7 @@
 #include "runtime/cuda/elementwise.cuh"
 #include "runtime/cuda/chain.cuh"
 #include "runtime/cuda/update.cuh"
+#include "runtime/cuda/casts.cuh"
 #include "runtime/cuda/move.cuh"
 #include "runtime/cuda/reduce.cuh"
 #include "runtime/cuda/softmax.cuh"

@@ -181,6 +181,21 @@ typedef struct SquaresTable {
 } SquaresTable;
 LAUNCHED kernels_squares(SquaresTable *table, cudaStream_t stream);
 
+/* casts.cuh */
+
+/* Tensors of f32 in 16 bits, or of 16 bits in f32, none of which overlaps another's. */
+typedef struct CastTable {
+    int from, to, ntensors;
+    struct CastTensor {
+        const void *x;
+        void *out;
+        int64_t n;
+        int packed;           /* both begin at multiples of 16 bytes */
+        unsigned first_block; /* kernels_casts' */
+    } tensor[UPDATE_TENSORS];
+} CastTable;
+LAUNCHED kernels_casts(CastTable *table, cudaStream_t stream);
+
 /* reduce.cuh */
 
 typedef enum { KERNEL_SUM, KERNEL_MAX, KERNEL_MIN, KERNEL_FIRST } KernelReduction;

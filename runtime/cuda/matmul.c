@@ -197,6 +197,7 @@ void matmul_align(Multiply *multiply) {
     key->aligned[2] = alignment_of(multiply->out);
     if (multiply->bias && alignment_of(multiply->bias) < key->aligned[2])
         key->aligned[2] = alignment_of(multiply->bias); /* it has no preference of its own */
+    if (multiply->onto && alignment_of(multiply->onto) < key->aligned[2]) key->aligned[2] = alignment_of(multiply->onto);
     key->aligned[3] = multiply->matrix ? alignment_of(multiply->matrix) : 0;
 }
 
@@ -206,6 +207,7 @@ bool matmul_call(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Multi
     const bool is_double = plan->key.dtype == F64, add = plan->key.add != 0;
     const void *alpha = is_double ? (const void *)&one_double : &one;
     const void *beta = is_double ? add ? (const void *)&one_double : &zero_double : add ? (const void *)&one : &zero;
+    const void *onto = multiply->onto ? multiply->onto : multiply->out;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (multiply->bias)
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &multiply->bias, sizeof multiply->bias);
@@ -214,7 +216,7 @@ bool matmul_call(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Multi
                                                 sizeof multiply->matrix);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1],
-                                beta, multiply->out, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm[algorithm],
+                                beta, onto, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm[algorithm],
                                 cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
     return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, cudaGetLastError(), "cublasLtMatmul", error);
 }

@@ -8,7 +8,7 @@
 /* All that the choice of an algorithm depends on; compared as bytes: no padding. */
 typedef struct MatmulKey {
     int64_t m, n, k, leading[3], batch, stride[3];          /* right, left, result: cuBLASLt's A, B, D */
-    int32_t transposed[2], dtype, out_dtype, epilogue, add; /* dtype: of the factors; add: onto what the result holds */
+    int32_t transposed[2], dtype, out_dtype, epilogue, add; /* dtype: of the factors; add: onto what the result, or `onto`, holds */
     int32_t aligned[4];                                     /* bytes, of A, B, D and the epilogue's matrix */
 } MatmulKey;
 
@@ -17,7 +17,8 @@ typedef struct Multiply {
     MatmulKey key;
     const void *right, *left;
     void *out;
-    const void *bias;   /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
+    const void *onto; /* what it is added to, as the result lies; NULL: what the result holds, where anything */
+    const void *bias; /* the epilogue's vector of n, read or (sums of an operand) written, of m where the left one is summed; NULL: none */
     const void *matrix; /* the epilogue's m x n; NULL: none */
 } Multiply;
 
@@ -38,6 +39,10 @@ typedef struct MatmulPlan {
 static inline bool matmul_has_bias(int epilogue) {
     return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+/* The sums over k of the right operand's columns, or of the left one's rows, are written beside the product. */
+static inline bool matmul_has_sums(int epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 static inline bool matmul_has_matrix(int epilogue) {
     return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;

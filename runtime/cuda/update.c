@@ -1,4 +1,4 @@
-/* update: optimizers and clipping, alone and as runs over several tensors, a launch each. */
+/* update: optimizers and clipping, alone and as runs over several tensors, a launch each; runs of casts. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -153,6 +153,33 @@ bool kernel_sum_squares(const KernelCall *call, Error *error) {
     return cuda_launched(cuda, kernels_squares(&table, cuda->compute), "sum_squares", error);
 }
 
+/* ---------------------------------------------------------------- casts */
+
+bool cast_is_plain(const KernelCall *call) {
+    const DType from = call->in[0].dtype, to = call->out[0].dtype;
+    return call->op == OP_cast && ((from == F32 && dtype_is_half(to)) || (dtype_is_half(from) && to == F32));
+}
+
+static void add_cast(CastTable *table, const KernelCall *call) {
+    struct CastTensor *tensor = &table->tensor[table->ntensors++];
+    tensor->x = call->in[0].data;
+    tensor->out = call->out[0].data;
+    tensor->n = shape_elements(&call->out[0].local);
+    tensor->packed = (uintptr_t)tensor->x % 16 == 0 && (uintptr_t)tensor->out % 16 == 0;
+}
+
+static void init_casts(CastTable *table, const KernelCall *call) {
+    *table = (CastTable){.from = (int)call->in[0].dtype, .to = (int)call->out[0].dtype};
+}
+
+bool cast_run(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    CastTable table;
+    init_casts(&table, call);
+    add_cast(&table, call);
+    return cuda_launched(cuda, kernels_casts(&table, cuda->compute), "cast", error);
+}
+
 /* ---------------------------------------------------------------- runs */
 
 /* Whether `late`, after `early`, gives the same in one launch with it: neither writes what the other reads or writes. */
@@ -169,21 +196,24 @@ static bool independent(const KernelCall *early, const KernelCall *late) {
     return true;
 }
 
-typedef struct FusedUpdates {
+/* As many calls from the first on as may be one launch. */
+typedef struct FusedRun {
     CudaFused base;
-    UpdateTable table;
-} FusedUpdates;
-
-typedef struct FusedSquares {
-    CudaFused base;
-    SquaresTable table;
-} FusedSquares;
+    union {
+        UpdateTable updates;
+        SquaresTable squares;
+        CastTable casts;
+    };
+} FusedRun;
 
 static bool run_updates(CudaContext *cuda, CudaFused *fused, Error *error) {
-    return cuda_launched(cuda, kernels_update(&((FusedUpdates *)fused)->table, cuda->compute), "updates", error);
+    return cuda_launched(cuda, kernels_update(&((FusedRun *)fused)->updates, cuda->compute), "updates", error);
 }
 static bool run_squares(CudaContext *cuda, CudaFused *fused, Error *error) {
-    return cuda_launched(cuda, kernels_squares(&((FusedSquares *)fused)->table, cuda->compute), "sums of squares", error);
+    return cuda_launched(cuda, kernels_squares(&((FusedRun *)fused)->squares, cuda->compute), "sums of squares", error);
+}
+static bool run_casts(CudaContext *cuda, CudaFused *fused, Error *error) {
+    return cuda_launched(cuda, kernels_casts(&((FusedRun *)fused)->casts, cuda->compute), "casts", error);
 }
 static void destroy(CudaFused *fused) {
     free(fused);
@@ -193,42 +223,46 @@ static void destroy(CudaFused *fused) {
 static int run_of(const KernelCall *calls, int n) {
     UpdateTable first, table;
     int taken = 1;
-    bool squares = calls[0].op == OP_sum_squares;
-    if (!squares && (!is_update(calls[0].op) || !init_table(&first, &calls[0]))) return 0;
-    for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype;
+    const bool plain = calls[0].op == OP_sum_squares || cast_is_plain(&calls[0]); /* nothing but tensors */
+    if (!plain && (!is_update(calls[0].op) || !init_table(&first, &calls[0]))) return 0;
+    for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype &&
+           calls[taken].out[0].dtype == calls[0].out[0].dtype;
          taken++) {
-        if (!squares && (!init_table(&table, &calls[taken]) || !tables_agree(&table, &first))) return taken;
+        if (!plain && (!init_table(&table, &calls[taken]) || !tables_agree(&table, &first))) return taken;
         for (int k = 0; k < taken; k++)
             if (!independent(&calls[k], &calls[taken])) return taken;
     }
     return taken;
 }
 
+static void fill_run(const CudaContext *cuda, FusedRun *run, const KernelCall *calls, int n) {
+    if (calls[0].op == OP_sum_squares) {
+        run->base = (CudaFused){run_squares, destroy};
+        init_squares(cuda, &run->squares, &calls[0]);
+        for (int i = 0; i < n; i++)
+            add_squares(&run->squares, &calls[i]);
+    } else if (calls[0].op == OP_cast) {
+        run->base = (CudaFused){run_casts, destroy};
+        init_casts(&run->casts, &calls[0]);
+        for (int i = 0; i < n; i++)
+            add_cast(&run->casts, &calls[i]);
+    } else {
+        run->base = (CudaFused){run_updates, destroy};
+        init_table(&run->updates, &calls[0]);
+        for (int i = 0; i < n; i++)
+            add_tensor(&run->updates, &calls[i]);
+    }
+}
+
 int update_fuse(CudaContext *cuda, const KernelCall *calls, int n, CudaFused **fused, Error *error) {
-    int taken = run_of(calls, n);
+    const int taken = run_of(calls, n);
     if (taken < 2) return 0;
-    FusedUpdates *updates = NULL;
-    FusedSquares *sums = NULL;
-    if (calls[0].op == OP_sum_squares)
-        *fused = (sums = malloc(sizeof *sums)) ? &sums->base : NULL;
-    else
-        *fused = (updates = malloc(sizeof *updates)) ? &updates->base : NULL;
-    if (!*fused) {
-        error_set(error, EXIT_ENVIRONMENT, "out of memory for updates of %d tensors", taken);
+    FusedRun *run = malloc(sizeof *run);
+    if (!run) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory for a launch of %d tensors", taken);
         return -1;
     }
-    if (sums) {
-        sums->base = (CudaFused){run_squares, destroy};
-        init_squares(cuda, &sums->table, &calls[0]);
-    } else {
-        updates->base = (CudaFused){run_updates, destroy};
-        init_table(&updates->table, &calls[0]);
-    }
-    for (int i = 0; i < taken; i++) {
-        if (sums)
-            add_squares(&sums->table, &calls[i]);
-        else
-            add_tensor(&updates->table, &calls[i]);
-    }
+    fill_run(cuda, run, calls, taken);
+    *fused = &run->base;
     return taken;
 }

@@ -51,6 +51,31 @@ Test(fuse, a_product_takes_what_follows_it) {
            (const char *const[]){"matmul add gelu", "mul sum", NULL}, (int[]){1, 1});
 }
 
+#define HALVES(statements)                                                                                                                 \
+    "net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param p : f32[8] = zeros; " statements " }"                               \
+    " train { precision = bf16; data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; } parallel { mode = auto; }"
+
+/* A bias is cast between the product and its sum: before the step. Residuals in f32 are added behind a cast. */
+Test(fuse, steps_have_casts) {
+    expect(HALVES("h = x + 1; y = h + (matmul(h, w) + p); loss sum(square(y));"), 1, 2,
+           (const char *const[]){"add cast", "matmul add cast add square", "sum_grad square_grad cast", "einsum sum_to cast", NULL},
+           (int[]){0, 3, 2, 1});
+    expect(HALVES("h = matmul(x, w) + p; g = matmul(gelu(h, tanh = true), w); loss sum(square(g));"), 1, 2,
+           (const char *const[]){"matmul add gelu", "matmul cast square", "sum_grad square_grad cast", "einsum gelu_grad",
+                                 "einsum sum_to cast", NULL},
+           (int[]){1, 1, 2, 1, 1});
+}
+
+Test(fuse, gradients_of_a_weight_and_its_bias_are_one_step) {
+    static const char *const steps[] = {"matmul add square", "sum_grad square_grad", "einsum sum_to", NULL};
+    expect(
+        "net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param p : f32[8] = zeros; loss sum(square(matmul(x, w) + p)); }" TRAINED,
+        1, 2, steps, (int[]){1, 1, 0});
+    expect("net n() { input x : f32[8, 8]; param w : f32[4, 8] = zeros; param p : f32[4] = zeros; "
+           "loss sum(square(matmul(x, w, transpose_b = true) + p)); }" TRAINED,
+           1, 2, steps, (int[]){1, 1, 0});
+}
+
 Test(fuse, a_product_is_written_where_its_transpose_lies) {
     expect(NET4("t = transpose(matmul(u, v), perm = [0, 2, 1, 3]); loss sum(t)"), 1, 2, (const char *const[]){"matmul transpose", NULL},
            (int[]){1});

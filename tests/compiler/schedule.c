@@ -66,6 +66,55 @@ Test(schedule, updates_follow_their_gradients_and_free_them) {
     free(text);
 }
 
+/* Runs of items of one operator that stand behind each other, but for writes; *most: the longest. */
+static int count_runs(const Compiled *x, OpCode op, int *most) {
+    int runs = 0, length = 0;
+    *most = 0;
+    for (int i = 0; i < x->b->placement.order.n; i++) {
+        const OpCode own = x->b->spmd.graph.nodes.at[x->b->placement.order.at[i].node].op;
+        if (own == OP_write) continue;
+        length = own == op ? length + 1 : 0;
+        runs += length == 1;
+        *most = length > *most ? length : *most;
+    }
+    return runs;
+}
+
+/* What 40 layers keep for their gradients is freed one by one: a few gradients find room meanwhile, then all others. */
+Test(schedule, updates_wait_for_each_other_where_there_is_room) {
+    char *text = chain(40, "");
+    Compiled whole, ordered;
+    int most;
+    compiled(&whole, text, 1, 2);
+    compiled(&ordered, text, 1, 1);
+    check_order(&whole, "chain");
+    const int runs = count_runs(&whole, OP_momentum, &most);
+    cr_expect_leq(runs, 4, "%d", runs);
+    cr_expect_geq(most, 30, "%d", most);
+    cr_expect_geq(count_runs(&ordered, OP_momentum, &most), 20, "at -O1 each follows its gradient");
+    cr_expect_leq(whole.b->placement.arena_bytes, ordered.b->placement.arena_bytes * 9 / 8);
+    compiled_finish(&whole);
+    compiled_finish(&ordered);
+    free(text);
+}
+
+/* Casts of parameters that gradients read too, and of small ones, stand together before all else. */
+Test(schedule, parameters_are_cast_first) {
+    Compiled x;
+    int most;
+    compiled(
+        &x,
+        "net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param v : f32[8, 8] = zeros; param p : f32[8] = zeros;"
+        " loss sum(square(matmul(gelu(matmul(x * 2, w) + p), v))); }"
+        " train { precision = bf16; data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; } parallel { mode = auto; }",
+        1, 2);
+    check_order(&x, "casts");
+    count_runs(&x, OP_cast, &most);
+    cr_expect_eq(most, 3);
+    cr_expect_eq(x.b->spmd.graph.nodes.at[x.b->placement.order.at[0].node].op, OP_cast);
+    compiled_finish(&x);
+}
+
 Test(schedule, other_work_runs_between_start_and_wait_of_a_gradient) {
     char *text = chain(40, "bucket = 0;");
     Compiled x;

@@ -112,7 +112,7 @@ class Recompute(Case):
         self.assertEqual(stats[1]["recompute"]["bytes"], stats[0]["memory"]["rank"] - stats[1]["memory"]["rank"])
         self.assertGreater(stats[1]["recompute"]["seconds"], 0)
         self.assertEqual(stats[1]["recompute"]["kernels"], 6 * 3)
-        self.assertLess(arenas[1], 0.6 * arenas[0])
+        self.assertLess(arenas[1], 0.65 * arenas[0])
 
 
 if __name__ == "__main__":

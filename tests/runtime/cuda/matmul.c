@@ -10,7 +10,7 @@
 #include "runtime/element.h"
 #include "tests/ops/check.h"
 
-enum { MOST_CALLS = 3, MOST_TENSORS = 8, MOST_ELEMENTS = 24 * 24, M = 10, K = 12 };
+enum { MOST_CALLS = 3, MOST_TENSORS = 9, MOST_ELEMENTS = 24 * 24, M = 10, K = 12 };
 
 typedef struct Run {
     Image image;
@@ -24,14 +24,18 @@ typedef struct Run {
     Rule rule[MOST_CALLS];
 } Run;
 
-static int add_tensor(Run *run, const Shape *shape) {
-    run->image.used = (run->image.used + 63) / 64 * 64 + run->offset * dtype_bytes[run->dtype];
+static int add_typed(Run *run, DType dtype, const Shape *shape) {
+    run->image.used = (run->image.used + 63) / 64 * 64 + run->offset * dtype_bytes[dtype];
     char *data = run->image.host + run->image.used;
-    run->image.used += shape_elements(shape) * dtype_bytes[run->dtype];
+    run->image.used += shape_elements(shape) * dtype_bytes[dtype];
     cr_assert_leq(run->image.used, run->image.bytes);
-    run->tensor[run->ntensors] = operand_at(data, run->dtype, shape);
+    run->tensor[run->ntensors] = operand_at(data, dtype, shape);
     operand_fill(&run->tensor[run->ntensors], &run->random, false);
     return run->ntensors++;
+}
+
+static int add_tensor(Run *run, const Shape *shape) {
+    return add_typed(run, run->dtype, shape);
 }
 
 static int add_matrix(Run *run, int64_t rows, int64_t columns) {
@@ -47,10 +51,10 @@ static int add_call(Run *run, OpCode op, Attr attr, int nin, const int *in) {
     *call = (KernelCall){.op = op, .attr = run->attr[c], .nin = nin, .nout = 1, .rule = &run->rule[c]};
     for (int i = 0; i < nin; i++) {
         call->in[i] = run->tensor[in[i]];
-        types[i] = (TensorType){run->dtype, false, call->in[i].local};
+        types[i] = (TensorType){call->in[i].dtype, false, call->in[i].local};
     }
     cr_assert(rule_infer(op, types, nin, run->attr[c], &run->rule[c], NULL));
-    const int out = add_tensor(run, &run->rule[c].result[0].shape);
+    const int out = add_typed(run, run->rule[c].result[0].dtype, &run->rule[c].result[0].shape);
     call->out[0] = run->tensor[out];
     return out;
 }
@@ -70,7 +74,7 @@ static void run_plainly(Run *run, float (*expected)[MOST_ELEMENTS]) {
         const int64_t n = shape_elements(&run->tensor[t].local);
         wide[t] = malloc((size_t)n * sizeof *wide[t]);
         for (int64_t i = 0; i < n; i++)
-            wide[t][i] = (float)element_at(run->tensor[t].data, run->dtype, i);
+            wide[t][i] = (float)element_at(run->tensor[t].data, run->tensor[t].dtype, i);
     }
     for (int c = 0; c < run->ncalls; c++) {
         const Operand *out = &run->call[c].out[0];
@@ -98,7 +102,8 @@ static void check_against(Run *run, float (*const expected)[MOST_ELEMENTS], unsi
         for (int64_t i = 0; stays >> c & 1u && i < shape_elements(&out->local); i++) {
             const double right = (double)expected[c][i],
                          found = element_at(run->image.seen + ((const char *)out->data - run->image.host), out->dtype, i);
-            const double once = dtype_is_half(out->dtype) ? ldexp(fabs(right) + between, out->dtype == F16 ? -11 : -8) : 0;
+            const bool rounded = dtype_is_half(out->dtype) || (dtype_is_half(run->dtype) && between > 0); /* f32 of a cast: on the way */
+            const double once = rounded ? ldexp(fabs(right) + between, run->dtype == F16 ? -11 : -8) : 0;
             cr_assert(fabs(found - right) <= check_tolerance(F32, K + 1, 9 * (K + 1), right) + once,
                       "%s, call %d (%s %s), element %lld: %.9g, plainly %.9g", how, c, op_table[run->call[c].op].name,
                       dtype_name[out->dtype], (long long)i, found, right);
@@ -272,4 +277,91 @@ Test(matmul, gradients_of_biases_are_part_of_the_product) {
             add_call(&run, OP_sum, (Attr){.given = true, .n = 1, .ints = {0}}, 1, (const int[]){1});
             expect_taken(compare(&run, 0), 2);
         }
+}
+
+static const Attr to_f32 = {.given = true, .text = "f32"}, rows = {.given = true, .n = 1, .ints = {0}};
+
+Test(matmul, casts_to_f32_are_part_of_the_product) {
+    for (int t = 1; t < NTYPES; t++)
+        for (int kept = 0; kept < 2; kept++) {
+            Run run;
+            init(&run, types[t], 21, kept);
+            const int product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+            const int wide = add_call(&run, OP_cast, to_f32, 1, &product);
+            const int other = add_typed(&run, F32, &run.tensor[wide].local);
+            add_call(&run, OP_add, (Attr){0}, 2, (const int[]){other, wide});
+            expect_taken(compare(&run, kept ? 2 : 3), kept || types[t] == F16 ? 2 : 3); /* else a product, and a launch of the other two */
+        }
+}
+
+Test(matmul, what_a_product_is_added_to_is_part_of_it) {
+    for (int t = 0; t < NTYPES; t++)
+        for (int bias = 0; bias < 2; bias++) {
+            Run run;
+            init(&run, types[t], 24, 0);
+            const int other = add_matrix(&run, M, 24), p = add_tensor(&run, &(Shape){.ndim = 1, .dim = {24}});
+            int sum = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+            if (bias) sum = add_call(&run, OP_add, (Attr){0}, 2, (const int[]){sum, p});
+            add_call(&run, OP_add, (Attr){0}, 2, (const int[]){sum, other});
+            expect_taken(compare(&run, bias ? 3 : 1), bias ? 3 : 2);
+        }
+}
+
+/* A residual that dies in the step may lie where the result does. */
+Test(matmul, a_product_is_added_to_what_lies_where_its_result_does) {
+    const Device *device = fixture_device();
+    Error error = {0};
+    Run run;
+    init(&run, F32, 24, 0);
+    const int other = add_matrix(&run, M, 24);
+    const int product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+    add_call(&run, OP_add, (Attr){0}, 2, (const int[]){product, other});
+    float before[M * 24], alone[MOST_ELEMENTS];
+    memcpy(before, run.tensor[other].data, sizeof before);
+    KernelCall plain = run.call[0];
+    cr_assert(cpu_reference_kernels[OP_matmul](&plain, &error), "%s", error.text);
+    memcpy(alone, plain.out[0].data, sizeof before);
+    run.call[1].out[0].data = run.tensor[other].data;
+    KernelCall calls[2] = {image_call(&run.image, &run.call[0]), image_call(&run.image, &run.call[1])};
+    image_upload(&run.image);
+    void *fused = device->backend->fuse(device->context, calls, 2, (const unsigned[]){1, 0}, &error);
+    cr_assert(fused, "%s", error.text);
+    cr_assert(device->backend->run(device->context, fused, &error), "%s", error.text);
+    image_download(&run.image);
+    const float *found = (const float *)(run.image.seen + ((char *)run.tensor[other].data - run.image.host));
+    for (int i = 0; i < M * 24; i++)
+        cr_assert_float_eq(found[i], before[i] + alone[i], 1e-3, "element %d: %g", i, (double)found[i]);
+    device->backend->unfuse(device->context, fused);
+    image_finish(&run.image);
+}
+
+/* Of 16 bits: the weight's gradient is f32, and the bias's is cast to it. */
+Test(matmul, gradients_of_biases_are_cast_by_the_product) {
+    for (int t = 1; t < NTYPES; t++)
+        for (int kept = 0; kept < 2; kept++) {
+            Run run;
+            init(&run, types[t], 24, 0);
+            const int c = run.ncalls;
+            add_call(&run, OP_einsum, (Attr){.given = true, .text = "mk,kn->mn"}, 2, (const int[]){0, 1});
+            run.call[c].out[0] = run.tensor[add_typed(&run, F32, &run.call[c].out[0].local)];
+            const int sum = add_call(&run, OP_sum, rows, 1, (const int[]){1});
+            add_call(&run, OP_cast, to_f32, 1, &sum);
+            expect_taken(compare(&run, kept ? 0 : 2), kept || types[t] == F16 ? 0 : 3);
+        }
+}
+
+/* The other way round: what is summed is the product's left operand as cuBLASLt has it. */
+Test(matmul, gradients_of_biases_are_part_of_products_the_other_way_round) {
+    static const char *const specs[] = {"km,kn->nm", "kn,km->nm"};
+    for (int t = 0; t < NTYPES; t++)
+        for (int spec = 0; spec < 2; spec++)
+            for (int offset = 0; offset < 2; offset++) {
+                Run run;
+                init(&run, types[t], 24, offset);
+                const int x = add_matrix(&run, K, 16), dy = add_matrix(&run, K, 24);
+                add_call(&run, OP_einsum, (Attr){.given = true, .text = specs[spec]}, 2,
+                         spec ? (const int[]){dy, x} : (const int[]){x, dy});
+                add_call(&run, OP_sum, rows, 1, &dy);
+                expect_taken(compare(&run, 0), 2);
+            }
 }

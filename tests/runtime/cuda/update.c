@@ -260,3 +260,59 @@ Test(update, updates_that_share_memory_or_differ_are_not_joined) {
     cr_assert_eq(fused_calls(&image, &first, &changed), 0, "of other attributes");
     image_finish(&image);
 }
+
+/* ---------------------------------------------------------------- casts */
+
+static KernelCall make_cast(Image *image, uint64_t *random, DType from, DType to, int64_t n, int offset) {
+    const Shape shape = {.ndim = 1, .dim = {n}};
+    KernelCall call = {.op = OP_cast, .nin = 1, .nout = 1};
+    call.in[0] = operand_at((char *)image_take(image, random, n + 1, from) + offset * dtype_bytes[from], from, &shape);
+    operand_fill(&call.in[0], random, false);
+    call.out[0] = operand_at(image_take(image, random, n, to), to, &shape);
+    return call;
+}
+
+static void check_casts(DType from, DType to, int offset) {
+    enum { N = 20 };
+    const Device *device = fixture_device();
+    const DeviceQueue *queue = device->backend->queue;
+    uint64_t random = 7;
+    KernelCall calls[N], moved[N];
+    Image image;
+    Error error = {0};
+    void *fused = NULL;
+    image_init(&image, 2 << 20);
+    for (int i = 0; i < N; i++)
+        calls[i] = make_cast(&image, &random, from, to, sizes[(size_t)i % (sizeof sizes / sizeof *sizes)], offset);
+    image_upload(&image);
+    for (int i = 0; i < N; i++)
+        moved[i] = image_call(&image, &calls[i]);
+    cr_assert_eq(queue->fuse(device->context, moved, N, &fused, &error), N);
+    cr_assert(queue->run(device->context, fused, &error), "%s", error.text);
+    queue->unfuse(device->context, fused);
+    image_download(&image);
+    for (int i = 0; i < N; i++)
+        cr_assert(cpu_reference_kernels[OP_cast](&calls[i], &error));
+    cr_assert(memcmp(image.seen, image.host, (size_t)image.bytes) == 0, "%s to %s", dtype_name[from], dtype_name[to]);
+    image_finish(&image);
+}
+
+Test(update, casts_of_many_tensors_are_one_launch) {
+    for (int half = F16; half <= BF16; half++)
+        for (int offset = 0; offset < 2; offset++) {
+            check_casts(F32, (DType)half, offset);
+            check_casts((DType)half, F32, offset);
+        }
+}
+
+Test(update, casts_of_other_types_are_not_joined) {
+    uint64_t random = 1;
+    Image image;
+    image_init(&image, 1 << 16);
+    const KernelCall first = make_cast(&image, &random, F32, BF16, 100, 0), second = make_cast(&image, &random, F32, BF16, 7, 0);
+    const KernelCall other = make_cast(&image, &random, F32, F16, 100, 0), whole = make_cast(&image, &random, I32, F32, 100, 0);
+    cr_assert_eq(fused_calls(&image, &first, &second), 2);
+    cr_assert_eq(fused_calls(&image, &first, &other), 0);
+    cr_assert_eq(fused_calls(&image, &whole, &whole), 0);
+    image_finish(&image);
+}
