@@ -88,7 +88,7 @@ static const char usage_end[] =
     "Options that contradict each other are usage errors. Of one that is given again the last one counts, but for those that may be repeated.\n"
     "Without mpirun ranks meet over TCP where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say so, or Slurm's variables.\n"
     "Environment: PRUN_COMM, how ranks of a node exchange data: shared, messages or nodes:N; PRUN_TIMEOUT, seconds that a rank waits (600);\n"
-    "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
+    "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE, PRUN_NCCL and PRUN_CUDNN, the files of prun_cuda.so, libnccl.so.2 and libcudnn.so.9.\n"
     "SIGUSR1: a checkpoint after the step under way, and training goes on. SIGINT, SIGTERM and SIGUSR2 end it after that step, with\n"
     "checkpoint and --save; a second SIGINT at once.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 results differ (--verify) or are not finite, 70 internal, 128 + N: signal N.\n";

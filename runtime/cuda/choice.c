@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ir/half.h"
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/matmul.h"
 
 /* ---------------------------------------------------------------- operands to try a product on */
@@ -391,5 +391,5 @@ bool cuda_settle(void *context, Comm *comm, Error *error) {
     if (timed && comm->nprocesses > 1 && !share_chosen(cuda, comm, error)) return false;
     for (int i = 0; i < matmul_nplans(cuda); i++)
         matmul_plan_at(cuda, i)->settled = true;
-    return true;
+    return cudnn_settle(cuda, comm, error);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/errors.h"
 
 static bool open_streams(CudaContext *cuda, Error *error) {
@@ -62,6 +63,7 @@ void cuda_close(void *context) {
     matmul_close(cuda->matmul);
     attention_close(cuda);
     pitch_close(cuda);
+    cudnn_close(cuda);
     for (int i = 0; i < cuda->nevents; i++)
         cudaEventDestroy(cuda->marks[i]);
     if (cuda->scratch) cudaFree(cuda->scratch);

@@ -5,6 +5,7 @@
  *   graph.c      captured steps, marks, ranges
  *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
  *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms; pitch.c: with rows that it is slow with
+ *   cudnn.c      convolutions, by cuDNN where it is there
  *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c, random.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
  *   comm.c       communicators: how ranks on devices talk
@@ -60,6 +61,7 @@ typedef struct CudaContext {
     CudaMatmul *matmul;
     CudaPitch pitch;
     struct AttentionTried *tried; /* attention.c */
+    struct CudaConv *conv;        /* cudnn.c */
 } CudaContext;
 
 /* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ir/map.h"
-#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/cudnn.h"
 
 enum { WORKSPACE_BYTES = 32 << 20 };
 
@@ -368,6 +368,7 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
 bool cuda_prepare(const KernelCall *call, Error *error) {
     ProductShape shape;
     (void)error;
+    cudnn_prepare(call);
     if ((call->op == OP_matmul || call->op == OP_einsum) && product_shape(call, NULL, &shape) == PRODUCT_GEMM)
         matmul_launches(call->context, call, &shape);
     return true;

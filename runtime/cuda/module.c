@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/errors.h"
 
 static int count_all(char *why, size_t n) {
@@ -102,6 +103,7 @@ bool cuda_list(Text *text, Error *error) {
     list_peers(text, n);
     list_ipc(text);
     comm_list(text);
+    cudnn_list(text);
     return true;
 }
 

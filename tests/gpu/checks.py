@@ -107,7 +107,7 @@ def check_devices(gpu):
 
 # ---------------------------------------------------------------- operators
 
-OPERATOR_TESTS = ("attention", "chain", "choice", "comm_local", "elementwise", "kernels", "lookup", "matmul", "move", "nccl_groups", "operators", "pitch", "random", "reduce", "softmax", "update")
+OPERATOR_TESTS = ("attention", "chain", "choice", "comm_local", "cudnn", "elementwise", "kernels", "lookup", "matmul", "move", "nccl_groups", "operators", "pitch", "random", "reduce", "softmax", "update")
 
 
 def operator_tests(gpu, wanted=OPERATOR_TESTS):

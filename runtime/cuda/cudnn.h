@@ -1,0 +1,46 @@
+/* cudnn: convolutions by cuDNN, where it is there. The library is opened with the first of them; what is declared here is the part of its convolution API, as cuDNN 8 and 9
+ * export it, that is used: its headers are not needed. */
+#pragma once
+#include "runtime/comm/comm.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/kernels.h"
+
+enum {
+    CUDNN_SUCCESS = 0,
+    CUDNN_FLOAT = 0,
+    CUDNN_HALF = 2,
+    CUDNN_BFLOAT16 = 9,
+    CUDNN_NCHW = 0,
+    CUDNN_CORRELATION = 1,
+    CUDNN_IS_DETERMINISTIC = 1
+};
+enum { CUDNN_MATH_DEFAULT = 0, CUDNN_MATH_TENSOR = 1, CUDNN_MATH_FMA = 3 };
+
+/* cudnnConvolutionFwdAlgoPerf_t; those of the gradients look alike. */
+typedef struct CudnnPerf {
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math, reserved[3];
+} CudnnPerf;
+
+/* Finds the algorithms of operands a and b and the result, given as descriptors in the order of the function. */
+typedef int CudnnFind(void *handle, const void *first, const void *second, const void *convolution, const void *result, int asked,
+                      int *found, CudnnPerf *perf);
+typedef int CudnnSize(void *handle, const void *first, const void *second, const void *convolution, const void *result, int algorithm,
+                      size_t *bytes);
+typedef int CudnnRun(void *handle, const void *alpha, const void *first, const void *first_data, const void *second,
+                     const void *second_data, const void *convolution, int algorithm, void *workspace, size_t bytes, const void *beta,
+                     const void *result, void *result_data);
+
+/* Calls convolution in cuDNN: true, or *done stays false and our own kernel is to do it. false: *error. */
+bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Error *error);
+/* Its shape is known to settle. */
+void cudnn_prepare(const KernelCall *call);
+/* Tries the algorithms of the shapes that are known, takes process 0's choice, and takes the workspace. Collective. */
+bool cudnn_settle(CudaContext *cuda, Comm *comm, Error *error);
+void cudnn_close(CudaContext *cuda);
+/* A line of --devices. */
+void cudnn_list(Text *text);
+/* window.c: what a call asks of the kernels of windows. */
+void windows_of(const KernelCall *call, WindowsKind kind, KernelWindows *run);
