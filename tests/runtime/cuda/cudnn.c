@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/comm/comm.h"
 #include "tests/ops/check.h"
 #include "tests/runtime/cuda/fixture.h"
 
@@ -66,4 +67,57 @@ Test(cudnn, what_is_wrong_is_left_alone) {
     setenv("STANDIN_CUDNN", "wrong", 1);
     convolve(F32, (Attr)INTS(1, 1));
     convolve(BF16, (Attr)INTS(1, 0));
+}
+
+/* ---------------------------------------------------------------- before the first step */
+
+static bool job_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
+    (void)error;
+    for (int r = 0; r < comm->nranks; r++)
+        words[r] = word;
+    return true;
+}
+
+static const CommTable job_table = {.name = "job", .all_gather_words = job_words};
+
+/* A convolution with workspace for its algorithms, prepared, settled and run. */
+Test(cudnn, algorithms_are_timed_before_the_first_step) {
+    const OpCode op = OP_conv2d;
+    const Check check = {.op = op, .dtype = F32, .nin = 2, .in = {SHAPE(2, 4, 9, 7), SHAPE(16, 4, 3, 3)}, .attr = {{0}, INTS(1, 1)}};
+    const DeviceModule *module = device_module(&(Error){0});
+    Comm comm = {.table = &job_table, .nranks = 1, .nprocesses = 1, .ndriven = 1};
+    uint64_t random = 3;
+    Device device;
+    KernelCall call;
+    Rule rule;
+    Error error = {0};
+    if (!over_standin()) return;
+    cr_assert(device_open(&device, module->backend, &(DeviceOptions){.nlocal = 1, .nthreads = 1}, &error), "%s", error.text);
+    check_open(&call, &check, &rule, true, &random);
+    KernelCall prepared = call;
+    prepared.context = device.context;
+    cr_assert(device.backend->prepare(&prepared, &error), "%s", error.text);
+    cr_assert_eq(last_convolution(), OWN, "nothing is tried yet");
+    cr_assert(device.backend->queue->settle(device.context, &comm, &error), "%s", error.text);
+    cr_assert_eq(last_convolution(), FIRST + 1, "both are timed");
+    cr_assert(check_run(&device, &call, 0, false, &error), "%s", error.text);
+    cr_assert_geq(last_convolution(), FIRST);
+    check_results(cpu_reference_kernels, &call, 36, 1, "");
+    call_close(&call);
+    device_close(&device);
+}
+
+/* Parts of tensors have padding on the sides that they reach, so seldom the same on both. Which kernel computes them is not looked at. */
+Test(cudnn, parts_of_tensors_are_right_whoever_computes_them) {
+    const Check check = {.op = OP_conv2d, .dtype = F32, .nin = 2, .in = {SHAPE(2, 4, 9, 7), SHAPE(16, 4, 3, 3)}, .attr = {{0}, INTS(1, 1)}};
+    const DeviceModule *module = device_module(&(Error){0});
+    Device device;
+    Error error = {0};
+    if (!over_standin()) return;
+    cr_assert(device_open(&device, module->backend, &(DeviceOptions){.nlocal = 1, .nthreads = 1}, &error), "%s", error.text);
+    for (uint64_t random = 1; random < 6; random++) {
+        uint64_t state = random;
+        check_call(&device, &check, false, &state); /* parts of tensors: padding is on the sides that they reach */
+    }
+    device_close(&device);
 }
