@@ -159,39 +159,57 @@ template <class T> __device__ __forceinline__ void chain_round(Pack<T> &pack, in
     }
 }
 
-enum { CHAIN_AHEAD = 4 }; /* loads under way at the same time */
-
-template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const __grid_constant__ ChainLaunch program) {
-    constexpr int width = Pack<T>::width;
-    __shared__ Pack<T> slot[CHAIN_SLOTS][BLOCK]; /* a column each: no thread reads another's */
+/* PACKS packs a thread, BLOCK packs apart, in SLOTS slots each. */
+template <class T, int SLOTS, int PACKS> __global__ void __launch_bounds__(BLOCK, 4) chain_kernel(const __grid_constant__ ChainLaunch program) {
+    constexpr int width = Pack<T>::width, apart = BLOCK * width;
+    __shared__ Pack<T> slot[SLOTS][PACKS][BLOCK]; /* a column each: no thread reads another's */
+    constexpr int ahead = PACKS > 1 ? 2 : 4; /* packs under way at the same time */
     const int me = (int)threadIdx.x;
     const bool wide = program.wide != 0;
-    for (int64_t first = ((int64_t)blockIdx.x * BLOCK + me) * width; first < program.n; first += (int64_t)gridDim.x * BLOCK * width) {
-        const int n = program.n - first < width ? (int)(program.n - first) : width;
+    for (int64_t first = (int64_t)blockIdx.x * apart * PACKS + me * width; first < program.n; first += (int64_t)gridDim.x * apart * PACKS) {
+        /* How many elements are there, of this pack on. */
+        const int n = program.n - first < PACKS * apart ? (int)(program.n - first) : PACKS * apart;
 #pragma unroll 1
-        for (int l = 0; l < program.nloads; l += CHAIN_AHEAD) {
-            Pack<T> pack[CHAIN_AHEAD];
+        for (int l = 0; l < program.nloads; l += ahead / PACKS) {
+            Pack<T> pack[ahead];
 #pragma unroll
-            for (int k = 0; k < CHAIN_AHEAD; k++)
-                if (l + k < program.nloads) pack[k] = chain_load<T>(program.load[l + k], first, n, wide);
+            for (int k = 0; k < ahead; k++) {
+                const int past = k % PACKS * apart;
+                if (l + k / PACKS < program.nloads && past < n) pack[k] = chain_load<T>(program.load[l + k / PACKS], first + past, n - past < width ? n - past : width, wide);
+            }
 #pragma unroll
-            for (int k = 0; k < CHAIN_AHEAD; k++)
-                if (l + k < program.nloads) slot[l + k][me] = pack[k];
+            for (int k = 0; k < ahead; k++)
+                if (l + k / PACKS < program.nloads) slot[l + k / PACKS][k % PACKS][me] = pack[k];
         }
-        Pack<T> result = {};
 #pragma unroll 1
-        for (int s = 0; s < program.nsteps; s++) {
-            const LaunchStep &step = program.step[s];
-            const Pack<T> a = step.in[0] < CHAIN_SLOTS ? slot[step.in[0]][me] : result;
-            const Pack<T> b = step.in[1] < CHAIN_SLOTS ? slot[step.in[1]][me] : result;
-            const Pack<T> c = step.in[2] < CHAIN_SLOTS ? slot[step.in[2]][me] : result;
-            result = element_apply(step.op, a, b, c, Constants{{program.constant[step.constant[0]], program.constant[step.constant[1]]}});
-            if (step.round != 0) chain_round(result, step.round);
-            if (step.slot < CHAIN_SLOTS) slot[step.slot][me] = result;
-            for (int k = 0; k < step.nstores; k++)
-                chain_store(program.store[step.first_store + k], first, n, result);
+        for (int past = 0; past < PACKS * apart && past < n; past += apart) {
+            const int p = past / apart;
+            Pack<T> result = {};
+#pragma unroll 1
+            for (int s = 0; s < program.nsteps; s++) {
+                const LaunchStep &step = program.step[s];
+                const Pack<T> a = step.in[0] < CHAIN_SLOTS ? slot[step.in[0]][p][me] : result;
+                const Pack<T> b = step.in[1] < CHAIN_SLOTS ? slot[step.in[1]][p][me] : result;
+                const Pack<T> c = step.in[2] < CHAIN_SLOTS ? slot[step.in[2]][p][me] : result;
+                result = element_apply(step.op, a, b, c, Constants{{program.constant[step.constant[0]], program.constant[step.constant[1]]}});
+                if (step.round != 0) chain_round(result, step.round);
+                if (step.slot < CHAIN_SLOTS) slot[step.slot][p][me] = result;
+                for (int k = 0; k < step.nstores; k++)
+                    chain_store(program.store[step.first_store + k], first + past, n - past < width ? n - past : width, result);
+            }
         }
     }
+}
+
+/* Whether a launch of f32 with one operand takes two packs a thread: where they are of fewer bytes than 16, one does not keep enough of them under way. Of several operands
+ * as many are without. */
+static bool chain_takes_two(const ChainLaunch &program, int64_t blocks) {
+    bool narrow = program.nloads == 1 && program.load[0].dtype != KERNEL_F32, fits = program.nloads == 1;
+    for (int s = 0; s < program.nstores; s++)
+        narrow = narrow || program.store[s].dtype != KERNEL_F32;
+    for (int s = 0; s < program.nsteps; s++)
+        fits = fits && (program.step[s].slot == CHAIN_RESULT || program.step[s].slot < CHAIN_SLOTS / 2);
+    return narrow && fits && blocks > 2 * (int64_t)processors();
 }
 
 extern "C" cudaError_t kernels_chain(const ChainLaunch *program, cudaStream_t stream) {
@@ -201,16 +219,19 @@ extern "C" cudaError_t kernels_chain(const ChainLaunch *program, cudaStream_t st
     if (program->n <= 0) return cudaSuccess;
     switch (program->dtype) {
     case KERNEL_F32:
-        LAUNCH((chain_kernel<float>), grid, BLOCK, 0, stream, *program);
+        if (chain_takes_two(*program, blocks))
+            LAUNCH((chain_kernel<float, CHAIN_SLOTS / 2, 2>), (grid + 1) / 2, BLOCK, 0, stream, *program);
+        else
+            LAUNCH((chain_kernel<float, CHAIN_SLOTS, 1>), grid, BLOCK, 0, stream, *program);
         break;
     case KERNEL_F64:
-        LAUNCH((chain_kernel<double>), grid, BLOCK, 0, stream, *program);
+        LAUNCH((chain_kernel<double, CHAIN_SLOTS, 1>), grid, BLOCK, 0, stream, *program);
         break;
     case KERNEL_I32:
-        LAUNCH((chain_kernel<int32_t>), grid, BLOCK, 0, stream, *program);
+        LAUNCH((chain_kernel<int32_t, CHAIN_SLOTS, 1>), grid, BLOCK, 0, stream, *program);
         break;
     default:
-        LAUNCH((chain_kernel<int64_t>), grid, BLOCK, 0, stream, *program);
+        LAUNCH((chain_kernel<int64_t, CHAIN_SLOTS, 1>), grid, BLOCK, 0, stream, *program);
         break;
     }
     return cudaGetLastError();
