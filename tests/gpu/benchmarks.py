@@ -184,8 +184,8 @@ class Torch:
         self.env = {**os.environ, "LD_LIBRARY_PATH": os.environ.get("PCC_OUTER_LIBRARY_PATH", ""), "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self.configs = []
         for name, net in nets(gpu).items():
-            hows = ("eager",) if gpu.standin else ("eager", "compiled") if net["net"] in ("mlp", "characters") else ("compiled",)
-            self.configs += [{**net, "name": "%s, %s" % (name, kind), "kind": kind, "how": how} for kind in net["kinds"] for how in hows]
+            how = "eager" if gpu.standin else "compiled"
+            self.configs += [{**net, "name": "%s, %s" % (name, kind), "kind": kind, "how": how} for kind in net["kinds"]]
 
     def start(self):
         """Those that take longest first."""
@@ -204,7 +204,7 @@ class Torch:
         self.waiting = []
 
     def measure(self, seconds):
-        """(name, how) -> seconds; what there was no time for is left away."""
+        """name -> seconds; what there was no time for is left away."""
         probe = self.gpu.report.run([self.python, "-c", "import torch; print(torch.__version__)"], env=self.env, check=False)
         if probe.code != 0:
             raise LeftOut("%s has no PyTorch" % self.python)
@@ -219,7 +219,7 @@ class Torch:
             self.gpu.report.log("\nPyTorch, %s, %s:\n%s" % (config["name"], config["how"], out))
             for line in out.splitlines():
                 if line.startswith('{"name"'):
-                    found[config["name"], config["how"]] = json.loads(line)["step_s"]
+                    found[config["name"]] = json.loads(line)["step_s"]
         self.waiting = []
         if not found:
             raise Failed("PyTorch measured nothing")
@@ -231,12 +231,12 @@ def bench_net(gpu, name, plan, kind):
     key = "%s, %s" % (name, kind)
     ours = time_prun(gpu, plan, kind)
     gpu.steps[name, kind] = 1e3 * ours
-    eager, compiled = (gpu.torch.get((key, how)) for how in ("eager", "compiled"))
+    theirs = gpu.torch.get(key)
     show = lambda seconds: "-" if seconds is None else "%.3f ms" % (1e3 * seconds)
     if not gpu.standin:
-        ratio = None if compiled is None else ours / compiled
+        ratio = None if theirs is None else ours / theirs
         gpu.report.goal(key + ": as fast as torch.compile", None if ratio is None else ratio <= 1, "" if ratio is None else "%.2f x its time" % ratio)
-    return "%s; PyTorch %s, compiled %s" % (show(ours), show(eager), show(compiled))
+    return "%s; PyTorch %s" % (show(ours), show(theirs))
 
 
 def bench_profile(gpu, name, kind, plan, planned):

@@ -22,13 +22,13 @@ DEVICE_LINE = re.compile(r"^rank \d+: .*, device \d+, ", re.M)
 class Gpu:
     """Where things are, and how prun is run on a device."""
 
-    def __init__(self, report, build, folder, standin, nccl, wanted=""):
+    def __init__(self, report, build, folder, standin, nccl, wanted="", samples_wanted=""):
         self.report, self.build, self.folder, self.standin = report, os.path.abspath(build), folder, standin
         self.pcc, self.prun = os.path.join(self.build, "compiler", "pcc"), os.path.join(self.build, "runtime", "prun")
         self.mpirun = shutil.which("mpirun") or "mpirun"
         self.module = os.path.join(self.build, "tests/standin/prun_cuda.so" if standin else "runtime/cuda/prun_cuda.so")
         self.nccl = os.path.join(self.build, "tests/standin/libstandin.so") if standin else nccl
-        self.wanted = wanted # nets that are measured: a regular expression
+        self.wanted, self.samples_wanted = wanted, samples_wanted # nets that are measured, samples that are trained: regular expressions
         self.torch, self.steps = {}, {} # of PyTorch; of nets in f32, milliseconds
         self.env = {"PRUN_CUDA_MODULE": self.module, "PRUN_TIMEOUT": "60"}
         if self.nccl:
@@ -180,7 +180,7 @@ def check_nets(gpu):
 # ---------------------------------------------------------------- samples
 
 def sample_names(gpu):
-    names = sorted(os.path.basename(path)[:-4] for path in glob.glob(os.path.join(SAMPLES, "*.dsl")) if samples.is_net(path))
+    names = sorted(os.path.basename(path)[:-4] for path in glob.glob(os.path.join(SAMPLES, "*.dsl")) if samples.is_net(path) and re.search(gpu.samples_wanted, path))
     return ["oneflow_ddp", "quickstart"] if gpu.standin else names
 
 
