@@ -1,12 +1,18 @@
 /* pitch: large products of a matrix whose rows begin at no multiple of 16 bytes, as rows of 50257 words do. cuBLASLt computes them several times as slowly as others. So they are
- * computed in parts, of rows or columns of the result: what a part reads or writes of that matrix lies in a room of its own, in rows that are longer by up to 15 bytes. */
+ * computed in parts, of rows or columns of the result: what a part reads or writes of that matrix lies in a room of its own, in rows that begin at such multiples. Rows that do not
+ * end there are as slow: what is left of them, below 16 bytes, is a product of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/matmul.h"
 
-enum { ALIGNED_BYTES = 16, ROOM_BYTES = 64 << 20, MANY_ROWS = 64 /* parts are of a multiple of so many, where they are larger */ };
+enum {
+    ALIGNED_BYTES = 16,
+    ROOM_BYTES = 64 << 20,
+    MANY_ROWS = 64 /* parts are of a multiple of so many, where they are larger */,
+    MANY_TERMS = 4096
+};
 #define LARGE ((int64_t)1 << 34) /* multiplications */
 
 /* right, left, result: cuBLASLt's A, B, D. */
@@ -15,7 +21,7 @@ enum { RIGHT, LEFT, RESULT, NMATRICES };
 /* One matrix of a product, stored as `rows` of `columns`, and how it is divided. */
 typedef struct Pitched {
     int matrix;
-    int64_t bytes, rows, columns;
+    int64_t bytes, items, rows, columns; /* items of 16 bytes */
     bool by_rows;
     int64_t count, each, pitch; /* what is divided: rows or columns, `each` a part; elements between rows in the room */
 } Pitched;
@@ -55,25 +61,60 @@ static bool pitched_of(const CudaContext *cuda, const Multiply *multiply, Pitche
         found++;
     }
     if (found != 1) return false;
-    const int64_t items = ALIGNED_BYTES / p->bytes;
+    p->items = ALIGNED_BYTES / p->bytes;
+    /* What is left of terms is rounded to 16 bits before the others are added: of many terms that is nothing. */
+    if (p->by_rows && p->matrix != RESULT && dtype_is_half((DType)key->out_dtype) && p->columns < MANY_TERMS) return false;
     if (p->by_rows) {
-        p->pitch = (p->columns + items - 1) / items * items;
-        p->each = cuda->pitch.bytes / (p->pitch * p->bytes);
+        p->columns = p->columns / p->items * p->items;
+        p->pitch = p->columns;
+        p->each = p->columns > 0 ? cuda->pitch.bytes / (p->pitch * p->bytes) : 0;
     } else {
-        p->each = cuda->pitch.bytes / (p->rows * p->bytes) / items * items;
+        p->each = cuda->pitch.bytes / (p->rows * p->bytes) / p->items * p->items;
     }
     if (p->each > MANY_ROWS) p->each = p->each / MANY_ROWS * MANY_ROWS;
     if (!p->by_rows) p->pitch = p->each;
-    return p->each >= items;
+    return p->each >= p->items;
+}
+
+/* How much the part from `begin` on has: columns as many as end at a multiple of 16 bytes, if there are so many. */
+static int64_t part_size(const Pitched *p, int64_t begin) {
+    const int64_t left = p->count - begin, n = left < p->each ? left : p->each;
+    return !p->by_rows && n > p->items ? n / p->items * p->items : n;
+}
+
+/* The dimension that runs along its rows. */
+static int64_t *along(MatmulKey *key, const Pitched *p) {
+    return p->matrix == RESULT ? &key->n : &key->k;
+}
+
+/* Of a matrix divided by rows, what is left of them: columns of the result, or terms that are added up before the others. False: nothing. */
+static bool rest_of(const Multiply *whole, const Pitched *p, Multiply *rest) {
+    const MatmulKey *key = &whole->key;
+    const int64_t bytes = dtype_bytes[key->dtype];
+    *rest = *whole;
+    if (!p->by_rows || p->columns == *along(&rest->key, p)) return false;
+    *along(&rest->key, p) -= p->columns;
+    const int64_t right = (key->transposed[RIGHT] != 0) == (p->matrix != RESULT) ? 1 : key->leading[RIGHT];
+    rest->right = (const char *)whole->right + p->columns * right * bytes;
+    if (p->matrix == RESULT)
+        rest->out = (char *)whole->out + p->columns * dtype_bytes[key->out_dtype];
+    else
+        rest->left = (const char *)whole->left + p->columns * (key->transposed[LEFT] ? key->leading[LEFT] : 1) * bytes;
+    matmul_align(rest);
+    return true;
 }
 
 /* The product of a part from `begin` on, whose matrix is in the room. */
 static Multiply part_of(const CudaContext *cuda, const Multiply *whole, const Pitched *p, int64_t begin) {
     Multiply part = *whole;
     MatmulKey *key = &part.key;
-    const int64_t n = p->count - begin < p->each ? p->count - begin : p->each, out_bytes = dtype_bytes[key->out_dtype];
+    const int64_t out_bytes = dtype_bytes[key->out_dtype];
     key->leading[p->matrix] = p->pitch;
-    *(p->matrix == RIGHT ? &key->n : &key->m) = n;
+    if (p->by_rows) {
+        key->add = p->matrix != RESULT && *along(key, p) > p->columns;
+        *along(key, p) = p->columns;
+    }
+    *(p->matrix == RIGHT ? &key->n : &key->m) = part_size(p, begin);
     if (p->matrix == RIGHT) {
         part.right = cuda->pitch.room;
         part.out = (char *)whole->out + begin * out_bytes;
@@ -111,10 +152,11 @@ bool pitch_possible(CudaContext *cuda, const Multiply *multiply) {
         cuda->pitch.refused = !cuda->capturing;
         return false;
     }
-    const int64_t last = (p.count - 1) / p.each * p.each;
-    cublasStatus_t status;
-    for (int i = 0; i < 2; i++) { /* a whole part, and the last: choice.c settles both before the first step */
-        const Multiply part = part_of(cuda, multiply, &p, i == 0 ? 0 : last);
+    cublasStatus_t status; /* choice.c settles all of them before the first step */
+    Multiply rest;
+    if (rest_of(multiply, &p, &rest) && !matmul_plan(cuda, &rest, &status)) return false;
+    for (int64_t begin = 0; begin < p.count; begin += part_size(&p, begin)) {
+        const Multiply part = part_of(cuda, multiply, &p, begin);
         if (!matmul_plan(cuda, &part, &status)) return false;
     }
     return true;
@@ -122,10 +164,12 @@ bool pitch_possible(CudaContext *cuda, const Multiply *multiply) {
 
 bool pitch_run(CudaContext *cuda, const Multiply *multiply, Error *error) {
     Pitched p;
+    Multiply rest;
     if (!pitched_of(cuda, multiply, &p)) return error_set(error, EXIT_INTERNAL, "a product has no matrix to be copied");
-    for (int64_t begin = 0; begin < p.count; begin += p.each) {
+    if (rest_of(multiply, &p, &rest) && !matmul_queue(cuda, &rest, error)) return false;
+    for (int64_t begin = 0, n; begin < p.count; begin += n) {
         const Multiply part = part_of(cuda, multiply, &p, begin);
-        const int64_t n = p.matrix == RIGHT ? part.key.n : part.key.m;
+        n = part_size(&p, begin);
         if (p.matrix != RESULT && !part_copy(cuda, multiply, &p, begin, n, error)) return false;
         if (!matmul_queue(cuda, &part, error)) return false;
         if (p.matrix == RESULT && !part_copy(cuda, multiply, &p, begin, n, error)) return false;
