@@ -220,8 +220,10 @@ __device__ __forceinline__ TileQuery tile_query(const AttentionCall &a, int64_t 
     }
     return own;
 }
-__device__ __forceinline__ bool tile_sees(const AttentionCall &a, const TileQuery &query, int64_t j) {
-    return j <= query.last && (a.mask == NULL || a.mask[query.mask + j * a.mask_n] != 0);
+/* Whether it sees key j + i, of few i. */
+__device__ __forceinline__ bool tile_sees(const AttentionCall &a, const TileQuery &query, int64_t j, int i) {
+    const int64_t left = query.last - j;
+    return i <= (left < INT32_MAX ? (int)left : INT32_MAX) && (a.mask == NULL || (a.mask + query.mask + j * a.mask_n)[i * a.mask_n] != 0);
 }
 
 /* Whether each of the queries of a head from this one on sees each of the keys up to `end`. */
@@ -241,7 +243,7 @@ __device__ __forceinline__ int64_t tile_turn(const AttentionCall &a, int64_t i, 
 }
 
 /* As attention_rows. Scores are in units of P's power. */
-template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, false>::THREADS) attention_tiles(const __grid_constant__ AttentionCall a) {
+template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, false>::THREADS, Tile<P, W, false>::BYTES > 256 ? 1 : 3) attention_tiles(const __grid_constant__ AttentionCall a) {
     typedef Tile<P, W, false> Tl;
     enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
     __shared__ __align__(16) typename P::Element queries[OWN * STRIDE], keys[OTHER * STRIDE], values[OTHER * STRIDE];
@@ -270,17 +272,20 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
             if (a.sum) tile_load<P, W, OTHER, THREADS>(values, (const T *)a.v + (key + j) * a.e, a.n - j, (int)a.e);
             __syncthreads();
             P::template scores<STRIDE, W>(score, rows, keys, (int)a.d);
-            const bool whole = tile_whole(a, first, j + OTHER);
+#pragma unroll
+            for (int i = 0; i < 4 * N; i++)
+                score[i / 4][i % 4] *= scale;
+            if (!tile_whole(a, first, j + OTHER)) { /* apart: what is asked of each number would stand between those of all */
+#pragma unroll
+                for (int i = 0; i < 4 * N; i++)
+                    if (!tile_sees(a, own[i % 4 / 2], j, i / 4 * 8 + column + i % 2)) score[i / 4][i % 4] = -(float)INFINITY;
+            }
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 float highest = -(float)INFINITY, added = 0;
 #pragma unroll
-                for (int i = 0; i < 2 * N; i++) {
-                    float &own_score = score[i / 2][2 * h + i % 2];
-                    own_score *= scale;
-                    if (!whole && !tile_sees(a, own[h], j + i / 2 * 8 + column + i % 2)) own_score = -(float)INFINITY;
-                    highest = fmaxf(highest, own_score);
-                }
+                for (int i = 0; i < 2 * N; i++)
+                    highest = fmaxf(highest, score[i / 2][2 * h + i % 2]);
                 highest = a.given ? most[h] : fmaxf(most[h], tile_gather(highest, true));
                 const float from = highest == -(float)INFINITY ? 0 : highest, shrink = P::power(most[h] - from); /* nothing was seen: powers are 0 */
 #pragma unroll
@@ -342,9 +347,9 @@ __device__ __forceinline__ void tile_slopes(TileSlope *slopes, TileQuery *seen, 
 }
 
 /* Of a query and a key q k^T and dy v^T become p, and the slope of its score. */
-template <class P> __device__ __forceinline__ void tile_slope(const TileSlope &slope, float scale, bool sees, float &dot, float &gradient) {
-    const float p = sees ? P::power(scale * P::UNIT * dot - slope.most) : 0;
-    gradient = sees ? p * (scale * gradient - slope.moved) : 0;
+template <class P> __device__ __forceinline__ void tile_slope(const TileSlope &slope, float scale, float &dot, float &gradient) {
+    const float p = P::power(scale * P::UNIT * dot - slope.most);
+    gradient = p * (scale * gradient - slope.moved);
     dot = p;
 }
 
@@ -377,14 +382,17 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
             __syncthreads();
             P::template scores<STRIDE, W>(dot, own_q, keys, (int)a.d);
             P::template scores<STRIDE, W>(gradient, own_dy, values, (int)a.e);
-            const bool whole = tile_whole(a, first, j + OTHER);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const TileSlope own = slopes[row + 8 * h];
-                const TileQuery sees = seen[row + 8 * h];
 #pragma unroll
                 for (int i = 0; i < 2 * N; i++)
-                    tile_slope<P>(own, scale, whole || tile_sees(a, sees, j + i / 2 * 8 + column + i % 2), dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+                    tile_slope<P>(own, scale, dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+            }
+            if (!tile_whole(a, first, j + OTHER)) {
+#pragma unroll
+                for (int i = 0; i < 4 * N; i++)
+                    if (!tile_sees(a, seen[row + i % 4 / 2 * 8], j, i / 4 * 8 + column + i % 2)) gradient[i / 4][i % 4] = 0;
             }
             P::template product<STRIDE>(dq, gradient, keys, (int)a.d);
         }
@@ -430,14 +438,17 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
             __syncthreads();
             P::template scores<STRIDE, W>(dot, own_k, queries, (int)a.d);
             P::template scores<STRIDE, W>(gradient, own_v, slopes_y, (int)a.e);
-            const bool whole = first % a.m + OTHER <= a.m && tile_whole(a, first % a.m, j + OWN);
 #pragma unroll
             for (int i = 0; i < 2 * N; i++) {
-                const int at = i / 2 * 8 + column + i % 2;
-                const TileSlope own = slopes[at];
+                const TileSlope own = slopes[i / 2 * 8 + column + i % 2];
 #pragma unroll
                 for (int h = 0; h < 2; h++)
-                    tile_slope<P>(own, scale, whole || tile_sees(a, seen[at], j + row + 8 * h), dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+                    tile_slope<P>(own, scale, dot[i / 2][2 * h + i % 2], gradient[i / 2][2 * h + i % 2]);
+            }
+            if (first % a.m + OTHER > a.m || !tile_whole(a, first % a.m, j + OWN)) {
+#pragma unroll
+                for (int i = 0; i < 4 * N; i++)
+                    if (!tile_sees(a, seen[i / 4 * 8 + column + i % 2], j, row + i % 4 / 2 * 8)) dot[i / 4][i % 4] = gradient[i / 4][i % 4] = 0;
             }
             P::template product<STRIDE>(dv, dot, slopes_y, (int)a.e);
             P::template product<STRIDE>(dk, gradient, queries, (int)a.d);
