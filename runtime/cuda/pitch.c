@@ -26,9 +26,9 @@ typedef struct Pitched {
     int64_t count, each, pitch; /* what is divided: rows or columns, `each` a part; elements between rows in the room */
 } Pitched;
 
-/* PRUN_PITCH=FROM,BYTES: for tests, which have no large products. */
+/* PCC_TEST_PITCH=FROM,BYTES: for tests, which have no large products. */
 void pitch_open(CudaContext *cuda) {
-    const char *given = getenv("PRUN_PITCH");
+    const char *given = getenv("PCC_TEST_PITCH");
     cuda->pitch = (CudaPitch){.from = LARGE, .bytes = ROOM_BYTES};
     long long from, bytes;
     if (given && sscanf(given, "%lld,%lld", &from, &bytes) == 2) cuda->pitch = (CudaPitch){.from = from, .bytes = bytes};

@@ -63,7 +63,7 @@ class Micro(Case):
             self.expect_equal(whole, found)
 
     def test_parts_are_taken_where_nothing_else_fits(self):
-        limit = "memory = 90 KiB; recompute = none;"
+        limit = "memory = 154 KiB; recompute = none;"
         whole, _ = self.losses("normal(seed = 1)", "", "", 4, "whole")
         found, said = self.losses("normal(seed = 1)", "", limit, 4, "less")
         self.assertRegex(said, r"measure        micro_batches = \d+: .* less on a rank, .* more a step")
@@ -72,7 +72,7 @@ class Micro(Case):
             file.write(NET % ("normal(seed = 1)", "micro_batches = 1;", limit))
         refused = run([harness.pcc, self.path("less.dsl"), "--ranks", 4, "-o", self.path("refused.plan")])
         self.assertEqual(refused.code, 1, str(refused))
-        self.assertIn("more than the 90.0 KiB that it may", refused.err)
+        self.assertIn("more than the 154.0 KiB that it may", refused.err)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ Test(pitch, products_are_computed_in_parts_where_one_matrix_has_odd_rows, .timeo
     static const DType types[] = {F32, F16, BF16};
     char given[32];
     snprintf(given, sizeof given, "1,%d", ROOM);
-    setenv("PRUN_PITCH", given, 1);
+    setenv("PCC_TEST_PITCH", given, 1);
     int parted = 0, whole = 0;
     for (int t = 0; t < 3; t++)
         for (int spec = 0; spec < NSPECS; spec++)
