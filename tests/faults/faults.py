@@ -519,7 +519,7 @@ seed(unit("compiler", "fuse"),
      ("members of a fused step have one shape", "takes_element", "!alike(f, node->out[0]) ||", ""),
      ("a fused step ends in a sum over trailing dimensions", "takes_sum", "d == from->type.shape.ndim - 1 || ", ""),
      ("what a fused sum keeps lies together", "takes_sum", "++changes > 2", "++changes > 3"),
-     ("a kernel is not moved before what it needs", "needs_passed", "== f->ngroups) return true", "== f->ngroups) return false"))
+     ("a kernel is not moved before what it needs", "needs_passed", "if (is_passed(f, node->in[i]) &&", "if (false && is_passed(f, node->in[i]) &&"))
 seed(unit("proof", "fused"),
      ("an inner value is read in its fused step", "proof:use", "instance->place == PLACE_INNER && walk->defined[i] != walk->first", "false"),
      ("what a later member reads is not overwritten", "proof:may_overwrite", "s > walk->step && here", "false"),
@@ -621,7 +621,7 @@ seed(script("states", "compiler/pcc", "States.test_a_state_takes_the_mean_over_a
      ("a state takes the mean of its batches", "mean_writes", "1.0 / k", "1.0"),
      ("each batch of a step counts in what is written", "add_writes", "copy[first[i]]", "first[i]"))
 seed(script("states", "runtime/prun", "States.test_what_is_dropped_does_not_depend_on_ranks_or_strategies"),
-     ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)place * elements + (uint64_t)first", "(uint64_t)place * elements"))
+     ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)place * row_elements(in) + (uint64_t)first", "(uint64_t)place * row_elements(in)"))
 seed(script("functions", "compiler/pcc", "Functions.test_labels_that_are_ignored_and_smoothing"),
      ("labels that are ignored lose nothing", "expand_cross_entropy", "OP_not_equal", "OP_equal"),
      ("smoothing takes of the label what it gives to all, where classes are split too", "split_cross_entropy_rows", "number, NULL, 1 - s", "number, NULL, 1"))
@@ -720,7 +720,7 @@ seed(unit("ir", "rule"),
      ("what a table's other rows are takes no FLOPs", "points_of", "!rule->factor[f].looked_up", "true"),
      ("an update of rows computes each that comes", "table_update", "shape_elements(index)", "0"))
 seed(unit("runtime", "data"),
-     ("many random numbers may begin within a block", "random_uniforms", "block + skipped", "block"),
+     ("many random numbers may begin within a block", "numbers", "block + skipped", "block"),
      ("vectors of random numbers count beyond 32 bits", "uniform_avx2", "_mm256_srli_epi64(x[v][0], 32)", "_mm256_setzero_si256()"))
 seed(unit("runtime", "state"),
      ("initial values do not depend on the split", "fill_box", "fill, first", "fill, 0"))
