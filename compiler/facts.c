@@ -106,10 +106,10 @@ static void count_memory(Facts *facts, Arena *arena) {
         facts->nparameters += state->trainable;
         facts->parameters += state->trainable ? elements : 0;
     }
-    const DataKind data = graph->settings.data;
-    const bool rows_change = data == DATA_FILES || data == DATA_NORMAL || data == DATA_UNIFORM;
     for (int i = 0; i < graph->inputs.n; i++) {
-        const int copies = rows_change && graph->inputs.at[i].kind == INPUT_DATA ? 2 : 1; /* the next batch is brought while a step runs */
+        const int copies = data_rows_change(graph->settings.data) && graph->inputs.at[i].kind == INPUT_DATA
+                               ? 2
+                               : 1; /* the next batch is brought while a step runs */
         facts->inputs += copies * largest_bytes(facts, &graph->inputs.at[i].type, graph->inputs.at[i].layout);
     }
     for (int i = 0; i < facts->role->instances.n; i++) {

@@ -242,6 +242,10 @@ static inline bool mode_hides(Mode mode) {
 }
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
 typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMAL, DATA_UNIFORM, NDATA_KINDS } DataKind;
+/* Whether each step has a batch of its own, which is brought while the step before runs. */
+static inline bool data_rows_change(DataKind kind) {
+    return kind == DATA_FILES || kind == DATA_NORMAL || kind == DATA_UNIFORM;
+}
 /* The treatment of the rows of an epoch that fill no whole batch: left out; filled up, the mean still over the batch; filled up, the mean over the rows
  * that are there. Rows that only fill up weigh nothing. */
 typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/half.h"
 #include "runtime/comm/pull.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
+#include "runtime/element.h"
 
 /* Tensors of that type and these widths: whether tensor cores are right. */
 typedef struct AttentionTried {
@@ -116,20 +116,14 @@ static bool trial_run(CudaContext *cuda, const AttentionTrial *trial, int64_t d,
     return cuda_launched(cuda, kernels_attention(&call, way, cuda->scratch, SCRATCH_BYTES, cuda->compute), "attention_grad", error);
 }
 
-static double number_at(const char *data, int dtype, int64_t i) {
-    if (dtype == KERNEL_F32) return (double)((const float *)(const void *)data)[i];
-    const uint16_t bits = ((const uint16_t *)(const void *)data)[i];
-    return (double)(dtype == KERNEL_F16 ? f16_to_f32(bits) : bf16_to_f32(bits));
-}
-
 /* Of f32 tf32 keeps 11 bits of each factor, of which slopes are differences. Of 16 bits factors are exact and sums as of f32, so that results may be rounded to a neighbour. */
 static bool is_near(const char *found, const char *expected, int dtype, int64_t n) {
     const double unit = dtype == KERNEL_F32 ? ldexp(1, -7) : ldexp(1, dtype == KERNEL_F16 ? -10 : -7);
     double mean = 0;
     for (int64_t i = 0; i < n; i++)
-        mean += fabs(number_at(expected, dtype, i)) / (double)n;
+        mean += fabs(element_at(expected, (DType)dtype, i)) / (double)n;
     for (int64_t i = 0; i < n; i++) {
-        const double x = number_at(found, dtype, i), y = number_at(expected, dtype, i);
+        const double x = element_at(found, (DType)dtype, i), y = element_at(expected, (DType)dtype, i);
         if (!(fabs(x - y) <= unit * (fabs(y) + mean))) return false;
     }
     return true;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/half.h"
 #include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/matmul.h"
+#include "runtime/element.h"
 
 /* ---------------------------------------------------------------- operands to try a product on */
 
@@ -48,13 +48,9 @@ static int trial_open(CudaContext *cuda, Trial *trial, const MatmulKey *key, uin
         begin[t] = (bytes + 255) / 256 * 256 + (aligned[t] < MATMUL_ALIGNED ? aligned[t] : 0);
         bytes = begin[t] + trial->elements[t] * dtype_bytes[trial->dtype[t]];
     }
-    void *memory = NULL;
-    const cudaError_t status = cudaMalloc(&memory, (size_t)bytes);
-    if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* no lasting failure */
-        return 0;
-    }
-    if (!cuda_ok(cuda, status, "taking memory to try a product", error)) return -1;
+    void *memory;
+    const int taken = cuda_try_memory(cuda, &memory, bytes, "taking memory to try a product", error);
+    if (taken < 1) return taken;
     trial->memory = memory;
     for (int t = 0; t < NTRIED; t++) {
         trial->at[t] = trial->memory + begin[t];
@@ -109,12 +105,6 @@ static double gelu(double x) {
 static double gelu_gradient(double x) {
     double t = tanh(gelu_scale * (x + gelu_cube * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cube * x * x);
-}
-
-static double number_at(const void *data, DType dtype, int64_t i) {
-    if (dtype == F32) return (double)((const float *)data)[i];
-    const uint16_t bits = ((const uint16_t *)data)[i];
-    return (double)(dtype == F16 ? f16_to_f32(bits) : bf16_to_f32(bits));
 }
 
 /* Up to a few roundings of f32, and in 16 bits half a unit in the last place more: the result's. */
@@ -208,7 +198,7 @@ static int line_right(CudaContext *cuda, const void *tensor, int64_t begin, int6
         !cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error))
         return -1;
     for (int j = 0; j < nplaces; j++)
-        if (!is_near(number_at(room, dtype, place[j]), expected[j], dtype)) return 0;
+        if (!is_near(element_at(room, dtype, place[j]), expected[j], dtype)) return 0;
     return 1;
 }
 

@@ -32,6 +32,16 @@ static bool open_memory(CudaContext *cuda, Error *error) {
     return ok;
 }
 
+int cuda_try_memory(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error) {
+    *memory = NULL;
+    const cudaError_t status = cudaMalloc(memory, (size_t)bytes);
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); /* no lasting failure */
+        return 0;
+    }
+    return cuda_ok(cuda, status, what, error) ? 1 : -1;
+}
+
 bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
     CudaContext *cuda = calloc(1, sizeof *cuda);
     struct cudaDeviceProp properties;

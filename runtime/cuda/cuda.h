@@ -73,6 +73,8 @@ bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Er
 
 /* ---------------------------------------------------------------- context.c, graph.c */
 
+/* Memory of the device that can be done without: 1, *memory; 0: there is none, which is no failure; -1: the device fails, *error. */
+int cuda_try_memory(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error);
 bool cuda_open(void **context, const DeviceOptions *options, Error *error);
 void cuda_close(void *context);
 extern const DeviceQueue cuda_queue;

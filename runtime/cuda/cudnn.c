@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/half.h"
 #include "runtime/comm/pull.h"
+#include "runtime/element.h"
 
 enum { CANDIDATES = 4, ASKED = 16, NKINDS = 3, ALIGNED = 16, ROUNDS = 3, SIXTEENTHS = 16, OWN = -1 };
 static const size_t most_workspace = (size_t)256 << 20;
@@ -276,12 +276,6 @@ typedef struct ConvTrial {
     int64_t elements[NTENSORS];
 } ConvTrial;
 
-static double number_at(const void *data, int dtype, int64_t i) {
-    if (dtype == KERNEL_F32) return (double)((const float *)data)[i];
-    const uint16_t bits = ((const uint16_t *)data)[i];
-    return (double)(dtype == KERNEL_F16 ? f16_to_f32(bits) : bf16_to_f32(bits));
-}
-
 static KernelWindows trial_windows(const ConvPlan *plan, const ConvTrial *trial) {
     const ConvKey *k = &plan->key;
     KernelWindows run = {.kind = (WindowsKind)k->kind, .dtype = k->dtype, .n = trial->elements[roles[k->kind][2]], .out = trial->own};
@@ -302,7 +296,7 @@ static int trial_open(CudaContext *cuda, ConvTrial *trial, const ConvPlan *plan,
     const int64_t each = dtype_bytes[k->dtype];
     const int result = roles[k->kind][2];
     int64_t bytes = 0, begin[NTENSORS + 2], most = 0;
-    void *memory = NULL;
+    void *memory;
     *trial = (ConvTrial){0};
     trial->elements[TENSOR_X] = (int64_t)k->images * k->groups * k->in_channels * k->in[0] * k->in[1];
     trial->elements[TENSOR_Y] = (int64_t)k->images * k->groups * k->out_channels * k->out[0] * k->out[1];
@@ -313,12 +307,8 @@ static int trial_open(CudaContext *cuda, ConvTrial *trial, const ConvPlan *plan,
         begin[t] = bytes;
         bytes += align_bytes(t == NTENSORS + 1 ? most : trial->elements[t < NTENSORS ? t : result] * each, 256);
     }
-    const cudaError_t status = cudaMalloc(&memory, (size_t)bytes);
-    if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* no lasting failure */
-        return 0;
-    }
-    if (!cuda_ok(cuda, status, "taking memory to try a convolution", error)) return -1;
+    const int taken = cuda_try_memory(cuda, &memory, bytes, "taking memory to try a convolution", error);
+    if (taken < 1) return taken;
     trial->memory = memory;
     for (int t = 0; t < NTENSORS; t++)
         trial->at[t] = trial->memory + begin[t];
@@ -342,7 +332,7 @@ static int64_t fetch(CudaContext *cuda, const void *from, int64_t n, int dtype, 
         const int64_t piece = n < PIECE ? n : PIECE, begin = pieces < 2 ? 0 : p * (n - piece) / (pieces - 1);
         if (!cuda_backend.download(cuda, room, (const char *)from + begin * each, piece * each, error)) return -1;
         for (int64_t i = 0; i < piece; i++)
-            to[at++] = number_at(room, dtype, i);
+            to[at++] = element_at(room, (DType)dtype, i);
     }
     return at;
 }

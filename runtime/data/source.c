@@ -338,16 +338,11 @@ void data_order(const DataSource *data, DataOrder *order) {
     }
 }
 
-static bool rows_change(const DataSource *data) {
-    DataKind kind = data->graph->settings.data;
-    return kind == DATA_FILES || kind == DATA_NORMAL || kind == DATA_UNIFORM;
-}
-
 bool data_changes(const DataSource *data) {
     bool random = false;
     for (int i = 0; i < data->takes.n; i++)
         random = random || data->graph->inputs.at[data->takes.at[i].input].kind == INPUT_RANDOM;
-    return random || rows_change(data) || data->filter;
+    return random || data_rows_change(data->graph->settings.data) || data->filter;
 }
 
 void data_filter(DataSource *data, DataFilter *filter, void *context) {
@@ -726,7 +721,7 @@ int64_t data_bytes_read(DataSource *data) {
 
 /* Starts preparing what follows a step. Without memory or a thread nothing is prepared: slower, not wrong. */
 static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
-    if (!rows_change(data) || data->steps == 0) return;
+    if (!data_rows_change(data->graph->settings.data) || data->steps == 0) return;
     if (step == data->steps && epoch == data->graph->settings.epochs) return;
     const bool known = data->groups && data->groups_epoch == epoch && step < data->steps;
     const int group = known ? data->groups[step] : 0;
