@@ -11,11 +11,6 @@
 enum { OWN = -1, FIRST = 1 }; /* the stand-in's algorithm 0 has no order of sums, and is wrong */
 
 /* Whether algorithms have numbers; the real library's have none that a test knows. */
-static bool over_standin(void) {
-    const char *name = getenv("PRUN_CUDA_MODULE");
-    return name && strstr(name, "standin");
-}
-
 static int last_convolution(void) {
     void *standin = dlopen(getenv("PRUN_NCCL"), RTLD_NOW | RTLD_NOLOAD);
     int (*last)(void) = NULL;

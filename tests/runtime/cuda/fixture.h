@@ -5,6 +5,8 @@
 
 /* Opened once; a test that finds none fails. */
 const Device *fixture_device(void);
+/* Whether that device is the stand-in: launches, algorithms and epilogues are known then. */
+bool over_standin(void);
 
 /* Bytes of the process and as many on the device. Operands are made of the former; those of calls on the device lie at the same distance
  * from its beginning. */

@@ -155,11 +155,6 @@ static int compare(Run *run, unsigned hidden) {
     return taken;
 }
 
-static bool over_standin(void) {
-    const char *module = getenv("PRUN_CUDA_MODULE");
-    return module && strstr(module, "standin");
-}
-
 /* Over the stand-in all that is hoped for becomes one call; a real library may have fewer epilogues, or none that is exact. */
 static void expect_taken(int taken, int hoped) {
     if (over_standin())

@@ -24,11 +24,6 @@ static Check check_of(const char *spec, const int64_t *size, DType dtype) {
     return check;
 }
 
-static bool over_standin(void) {
-    const char *module = getenv("PRUN_CUDA_MODULE");
-    return module && strstr(module, "standin");
-}
-
 /* Whether rows of a matrix of so many columns are those. */
 static bool is_odd(int64_t columns, DType dtype) {
     return columns * dtype_bytes[dtype] % 16 != 0;
