@@ -1,7 +1,7 @@
 /* prun --calibrate: what messages and kernels cost on this machine, by the communicator that training uses and the kernels of the CPU.
  *
- * All ranks at once gather from partners along one digit of the rank number: neighbours within a node for the level `rank`, ranks of
- * different nodes for the level `node`. A step with a few bytes costs the messages' latency, a step with megabytes the latency and the
+ * All ranks at once gather along one digit of the rank number: from all of their node for the level `rank`, from those at the same place of
+ * the other nodes for the level `node`. A step with a few bytes costs the latency of its rounds, a step with megabytes the latency and the
  * bytes. Kernels run on all ranks at once too: ranks may share cores and memory. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
 #include <ctype.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000 };
-static const int64_t LARGE_BYTES = 4 << 20, TOTAL_BYTES = 256 << 20; /* of a message; of all buffers of a process */
+static const int64_t LARGE_BYTES = 8 << 20, TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a process */
 
 typedef struct Level {
     bool measured;
@@ -157,21 +157,17 @@ static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, doub
 
 /* ---------------------------------------------------------------- levels */
 
-static int smallest_factor(int n) {
-    for (int p = 2; p * p <= n; p++)
-        if (n % p == 0) return p;
-    return n;
-}
-
 /* Along a digit, all of whose groups are of this level. */
 static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
-    int64_t messages = digit.size - 1, most = TOTAL_BYTES / comm->ndriven / (digit.size + 1);
-    int64_t bytes = LARGE_BYTES < most ? LARGE_BYTES : most < 4096 ? 4096 : most;
+    const int64_t messages = digit.size - 1, most = TOTAL_BYTES / comm->ndriven / (digit.size + 1), large = LARGE_BYTES / digit.size;
+    const int64_t bytes = most < 4096 ? 4096 : large < most ? large : most;
+    int rounds = 0; /* that pcc takes the gather to have */
+    while (1 << rounds < digit.size)
+        rounds++;
     double small_s, large_s;
     if (!measure_size(comm, digit, 1, &small_s, error) || !measure_size(comm, digit, bytes / 4, &large_s, error)) return false;
     double moving_s = large_s - small_s > 0.1 * large_s ? large_s - small_s : 0.1 * large_s;
-    *level =
-        (Level){.measured = true, .latency_s = small_s / (double)messages, .bytes_per_s = (double)(bytes / 4 * 4 * messages) / moving_s};
+    *level = (Level){.measured = true, .latency_s = small_s / rounds, .bytes_per_s = (double)(bytes / 4 * 4 * messages) / moving_s};
     if (level->latency_s < 1e-9) level->latency_s = 1e-9;
     return true;
 }
@@ -314,8 +310,8 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
     if (comm->process == 0 && !replaceable(path, error)) return false;
     if (!find_nodes(comm, &ranks_per_node, &regular, error)) return false;
     int nodes = comm->nranks / ranks_per_node;
-    if (ranks_per_node > 1 && !measure_level(comm, (Digit){smallest_factor(ranks_per_node), 1}, &rank, error)) return false;
-    if (nodes > 1 && !measure_level(comm, (Digit){smallest_factor(nodes), ranks_per_node}, &node, error)) return false;
+    if (ranks_per_node > 1 && !measure_level(comm, (Digit){ranks_per_node, 1}, &rank, error)) return false;
+    if (nodes > 1 && !measure_level(comm, (Digit){nodes, ranks_per_node}, &node, error)) return false;
     if (!measure_kernels(comm, &kernels, error)) return false;
     if (comm->process != 0) return true;
     printf("%d rank%s a node, %d node%s (%s)%s\n", ranks_per_node, ranks_per_node == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",

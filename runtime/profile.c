@@ -72,8 +72,11 @@ static double flops_of(const KernelCall *call) {
     for (int i = 0; i < call->nin + call->nout; i++) {
         const Operand *operand = i < call->nin ? &call->in[i] : &call->out[i - call->nin];
         const int8_t *letters = i < call->nin ? call->rule->in[i] : call->rule->out[i - call->nin];
-        for (int d = 0; d < operand->local.ndim; d++)
-            if (letters[d] >= 0 && (double)operand->local.dim[d] > size[letters[d]]) size[letters[d]] = (double)operand->local.dim[d];
+        for (int d = 0; d < operand->local.ndim; d++) {
+            const int f = letters[d];
+            if (f < 0 || operand->global.dim[d] != call->rule->factor[f].size) continue; /* what windows see is another size */
+            if ((double)operand->local.dim[d] > size[f]) size[f] = (double)operand->local.dim[d];
+        }
     }
     return op_flops(call->op, call->rule, size);
 }

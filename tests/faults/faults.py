@@ -1094,5 +1094,7 @@ seed(unit("runtime", "lanes"),
      ("a step that was disturbed is not in the mean", "lanes_mean", "n < 3 ?", "n < 4 ?"))
 seed(script("two_nodes", "runtime/prun", "TwoNodes.test_trace_and_report_have_one_clock"),
      ("a trace is on the clock of rank 0", "profile_write", "zero + ahead", "zero"))
+seed(script("profile", "runtime/prun", "Profile.test_operations_of_strided_windows_are_counted_once"),
+     ("what windows see is another size", "flops_of", "f < 0 || operand->global.dim[d] != call->rule->factor[f].size", "f < 0"))
 seed(unit("compiler", "hands"),
      ("operators side by side are tried split alike", "as_alike", "if (largest < 0 ||", "if (true ||"))

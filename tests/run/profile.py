@@ -20,6 +20,16 @@ NET = """net small {
 }
 train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); epochs = 2; steps = 6; }
 """
+STRIDED = """net strided {
+    input x  : f32[16, 32, 33, 33];
+    input t  : f32[16, 64, 17, 17];
+    param w1 : f32[32, 32, 3, 3] = normal(0.1);
+    param w2 : f32[64, 32, 3, 3] = normal(0.1);
+    h = conv2d(x, w1, padding = 1);
+    loss mse(conv2d(h, w2, stride = 2, padding = 1), t);
+}
+train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); steps = 12; }
+"""
 ROW = re.compile(r"^  (\S.*?) {2,}(?:(\S+) {2,})?(\d+\.\d+) +(\d+\.\d) %", re.M)
 
 
@@ -41,6 +51,13 @@ class Profile(Case):
             self.assertEqual((rows["matmul"][0], rows["matmul+relu"][0]), ("1", "1"))
             self.assertEqual(rows["sgd"][0], "2")
             self.assertIn("all_reduce", rows)
+
+    def test_operations_of_strided_windows_are_counted_once(self):
+        out = self.ok(self.local(self.compile(self.write("net.dsl", STRIDED), "net.plan"), 1, "--profile")).out
+        whole, strided = 2 * 9 * 32 * 32 * 16 * 33 * 33, 2 * 9 * 32 * 64 * 16 * 17 * 17
+        for name, flops in ("conv2d", whole + strided), ("conv2d_grad_x", strided), ("conv2d_grad_w", whole + strided):
+            ms, gflops = re.search(rf"^  {name} +\d+ +(\S+) +\S+ % +(\S+) ", out, re.M).groups()
+            self.assertAlmostEqual(float(ms) * float(gflops) * 1e6, flops, delta=0.01 * flops)
 
     def test_losses_are_the_same(self):
         plan = self.plan()
