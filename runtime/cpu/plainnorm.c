@@ -18,13 +18,15 @@ static void row_numbers(const KernelCall *call, int64_t row, int64_t n, bool cen
 static void plain_norm(const KernelCall *call, bool centered) {
     const Operand *x = &call->in[0], *weight = &call->in[1];
     const int64_t n = shape_elements(&weight->local);
-    for (int64_t i = 0, elements = shape_elements(&x->local); i < elements; i++) {
+    for (int64_t row = 0, rows = n > 0 ? shape_elements(&x->local) / n : 0; row < rows; row++) {
         double mean, root;
-        row_numbers(call, i / n, n, centered, &mean, &root);
-        const double scaled = (element_get(x, i) - mean) * root * element_get(weight, i % n);
-        element_set(&call->out[0], i, centered ? scaled + element_get(&call->in[2], i % n) : scaled);
-        if (centered) element_set(&call->out[1], i / n, mean);
-        element_set(&call->out[1 + centered], i / n, root);
+        row_numbers(call, row, n, centered, &mean, &root);
+        for (int64_t k = 0; k < n; k++) {
+            const double scaled = (element_get(x, row * n + k) - mean) * root * element_get(weight, k);
+            element_set(&call->out[0], row * n + k, centered ? scaled + element_get(&call->in[2], k) : scaled);
+        }
+        if (centered) element_set(&call->out[1], row, mean);
+        element_set(&call->out[1 + centered], row, root);
     }
 }
 
@@ -41,17 +43,17 @@ static void plain_norm_grad(const KernelCall *call, bool centered) {
     const int64_t n = shape_elements(&weight->local), rows = shape_elements(&x->local) / n;
 #define MEAN(row) (centered ? element_get(&call->in[3], row) : 0)
 #define ROOT(row) element_get(&call->in[3 + centered], row)
-    for (int64_t i = 0; i < rows * n; i++) {
+    for (int64_t row = 0; row < rows; row++) {
         double all = 0, along = 0;
-        const double mean = MEAN(i / n), root = ROOT(i / n);
-        for (int64_t k = 0; k < n; k++) {
-            const int64_t j = i / n * n + k;
-            const double g = element_get(dy, j) * element_get(weight, k);
+        for (int64_t i = row * n; i < (row + 1) * n; i++) {
+            const double g = element_get(dy, i) * element_get(weight, i % n);
             all += g;
-            along += g * (element_get(x, j) - mean) * root;
+            along += g * (element_get(x, i) - MEAN(row)) * ROOT(row);
         }
-        const double normalised = (element_get(x, i) - mean) * root, g = element_get(dy, i) * element_get(weight, i % n);
-        element_set(&call->out[0], i, (g - normalised * along / (double)n - (centered ? all / (double)n : 0)) * root);
+        for (int64_t i = row * n; i < (row + 1) * n; i++) {
+            const double normalised = (element_get(x, i) - MEAN(row)) * ROOT(row), g = element_get(dy, i) * element_get(weight, i % n);
+            element_set(&call->out[0], i, (g - normalised * along / (double)n - (centered ? all / (double)n : 0)) * ROOT(row));
+        }
     }
     for (int64_t k = 0; k < n; k++) {
         double dweight = 0, dbias = 0;

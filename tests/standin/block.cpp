@@ -392,21 +392,23 @@ void standin_mma(StandinMma type, float *sum, const uint32_t *a, const uint32_t 
     memcpy(own->a, a, sizeof own->a);
     memcpy(own->b, b, sizeof own->b);
     standin_wait(STANDIN_WARP, 0xffffffffu, 0, 0);
-    float left[16][16], right[16][8];
-    for (int lane = 0; lane < 32; lane++) {
-        int row, column;
+    float left[16][16], right[16][8]; /* of which a lane reads two rows and two columns: those that the lanes of three groups hold */
+    const int group = (thread & 31) >> 2, columns = (thread & 3) * 2;
+    for (int l = 0; l < 4; l++)
         for (int i = 0; i < each; i++) {
-            place_a(type, lane, i, &row, &column);
-            left[row][column] = part_of(type, theirs[lane].a, i);
+            int row, column;
+            place_a(type, group * 4 + l, i, &row, &column);
+            left[row][column] = part_of(type, theirs[group * 4 + l].a, i);
         }
+    for (int lane = columns * 4; lane < (columns + 2) * 4; lane++)
         for (int i = 0; i < each / 2; i++) {
+            int row, column;
             place_b(type, lane, i, &row, &column);
             right[row][column] = part_of(type, theirs[lane].b, i);
         }
-    }
-    if (swapped) std::swap(left[0], left[8]);
+    if (swapped && group == 0) std::swap(left[0], left[8]);
     for (int i = 0; i < 4; i++) { /* row = groupID for c0, c1, groupID + 8 for c2, c3; column = threadID_in_group * 2 + (i & 1) */
-        const int row = ((thread & 31) >> 2) + (i < 2 ? 0 : 8), column = (thread & 3) * 2 + (i & 1);
+        const int row = group + (i < 2 ? 0 : 8), column = columns + (i & 1);
         double all = sum[i];
         for (int k = 0; k < depth; k++) all += (double)left[row][k] * right[k][column];
         sum[i] = (float)all;

@@ -20,7 +20,7 @@
 
 namespace standin {
 
-static const size_t page = 4096, region_bytes = (size_t)1 << 40, alignment = 256, mprotect_bytes = 2 << 20;
+static const size_t page = 4096, region_bytes = (size_t)1 << 40, alignment = 256, mprotect_bytes = 2 << 20, poisoned = 2 << 20;
 static const unsigned char guard = 0xfd, poison = 0xff;
 
 struct Pinned {
@@ -115,7 +115,8 @@ void *allocate_device(size_t bytes, int device, cudaError_t *error) {
     a.device = device;
     a.number = ++h.count;
     memset(a.map, guard, (size_t)(a.begin - a.map));
-    memset(a.begin, poison, bytes);
+    memset(a.begin, poison, std::min(bytes, poisoned)); /* of the workspace of products, which each test's device has, most is never touched */
+    memset(a.begin + bytes - std::min(bytes, poisoned), poison, std::min(bytes, poisoned));
     memset(a.begin + bytes, guard, (size_t)(a.map + whole - a.begin) - bytes);
     ASAN_POISON_MEMORY_REGION(a.map, (size_t)(a.begin - a.map));
     ASAN_POISON_MEMORY_REGION(a.begin + bytes, (size_t)(a.map + whole - a.begin) - bytes);
