@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/data/tokens.h"
+#include "runtime/data/wordpiece.h"
 #include "runtime/limits.h"
 #include "runtime/pool.h"
 
@@ -495,9 +496,11 @@ static bool find_record(const Table *table, const Record *record, int64_t row, W
     for (int64_t column = 0; column < table->first_column + width(table) && csv_field(record, table->separator, &at, &field); column++) {
         int low = 0, high = found->n;
         if (column < table->first_column || is_missing(&field)) continue; /* which is said when the row is read */
-        if (field.n >= sizeof name || memchr(field.text, '\n', field.n))
-            return fail_at(table, record, field.text, error, "too long for the name of a class");
-        name[plain_text(&field, name)] = '\0';
+        if (field.n >= sizeof name) return fail_at(table, record, field.text, error, "too long for the name of a class");
+        const size_t n = plain_text(&field, name);
+        name[n] = '\0';
+        if (memchr(name, '\n', n))
+            return fail_at(table, record, field.text, error, "the name of a class goes over two lines: it is of one");
         while (low < high) {
             const int middle = (low + high) / 2;
             if (strcmp(found->name[middle], name) < 0)
@@ -506,6 +509,7 @@ static bool find_record(const Table *table, const Record *record, int64_t row, W
                 high = middle;
         }
         if (low < found->n && strcmp(found->name[low], name) == 0) continue;
+        if (!text_is_utf8(name, n)) return fail_at(table, record, field.text, error, "the name of a class is not UTF-8");
         if (found->n == MOST_CLASSES)
             return fail_at(table, record, field.text, error, "one more name than a thousand: these are no classes");
         memmove(found->name + low + 1, found->name + low, (size_t)(found->n++ - low) * sizeof *found->name);

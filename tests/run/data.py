@@ -281,6 +281,13 @@ class Data(Case):
         self.write("vocab.txt", "[PAD]\n")
         self.assertFails(self.local(plan, 1), 3, r"vocab\.txt: no line is \[UNK\]")
 
+    def test_what_can_be_no_name_of_a_class_is_said_with_its_place(self):
+        plan = self.compile(self.reviews("missing = drop,", "classes = found, missing = drop"), "net.plan")
+        for name, words in ((b"ne\xffg", r"r\.csv:5:1: the name of a class is not UTF-8"), (b'"ne\ng"', r"r\.csv:5:2: the name of a class goes over two lines: it is of one"),
+                            (b"n" * 256, r"r\.csv:5:1: too long for the name of a class")):
+            self.write("r.csv", self.REVIEWS.encode().replace(b"\nneg,the the", b"\n" + name + b",the the"))
+            self.assertFails(self.local(plan, 1), 3, "^prun: input y: " + words + "\n$")
+
     def test_texts_are_bytes_or_characters_of_an_alphabet(self):
         self.write("r.csv", "t,n\nab,1\n\"a'\u00e9b\",2\n")
         self.write("e.csv", 't,n\n"b\\ \n\t""",1\nx,2\n')
