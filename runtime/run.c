@@ -12,6 +12,7 @@
 #include "runtime/fewer.h"
 #include "runtime/figures.h"
 #include "runtime/generate.h"
+#include "runtime/launch.h"
 #include "runtime/log.h"
 #include "runtime/page.h"
 #include "runtime/profile.h"
@@ -596,6 +597,12 @@ static bool run_prepared(Run *run, Error *error) {
     return generates_only(run) ? generate_only(run, error) : evaluates_only(run) ? evaluate_only(run, error) : train(run, error);
 }
 
+/* Nothing was lost on the way: what this run needs is not there, or not as it must be. */
+static bool fails_for_good(const Run *run, int code) {
+    return code == EXIT_ENVIRONMENT && run->options->launch.nproc > 0 && run->comm && run->agreed && !run->comm->place->broken &&
+           run->nsteps == 0;
+}
+
 int run(const RunOptions *options, int *argc, char ***argv) {
     Training training = {.lock = -1, .saved_step = -1, .argc = *argc, .argv = *argv};
     Run run = {.options = options, .training = &training, .agreed = true};
@@ -610,6 +617,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->broken))
         run.comm->table->abort(run.comm, code, error.text);
     if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
+    if (!ok && fails_for_good(&run, code)) code = EXIT_FOR_GOOD;
     if (training.lock >= 0) close(training.lock);
     log_close(&run);
     profile_destroy(training.profile);
