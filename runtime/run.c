@@ -321,6 +321,21 @@ static bool save(Run *run, Error *error) {
                            run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
+/* The loss of an evaluation is not finite: the row of its data that makes it so, if one does. Said once. Collective. */
+static bool warn_of_row(Run *run, Error *error) {
+    Executor *executor = evaluation_executor(run->evaluation);
+    Text text = {0};
+    int64_t at;
+    bool any = false;
+    if (run->training->looked) return true;
+    run->training->looked = true;
+    const bool ok = executor_find_bad_input(executor, 0, executor_steps(executor) - 1, &text, &at, &any, error);
+    log_pause(run);
+    if (text.at) fprintf(stderr, "prun: warning: the loss of the evaluation is not finite: %s\n", text.at);
+    text_finish(&text);
+    return ok;
+}
+
 /* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
 static bool evaluate(Run *run, Error *error) {
     Comm *comm = run->comm;
@@ -334,6 +349,7 @@ static bool evaluate(Run *run, Error *error) {
         run->agreed = run->agreed && !own_failure;
         return false;
     }
+    if (result.has_loss && !isfinite(result.loss) && !warn_of_row(run, error)) return run->agreed = false;
     if (!comm->table->barrier(comm, error)) return run->agreed = false;
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
