@@ -91,6 +91,10 @@ struct RowFile;
 bool rows_value_fits(const struct RowFile *file, double value, char *why, size_t n);
 bool rows_any_value_fits(const struct RowFile *file); /* so that none need be asked */
 
+double dtype_beyond(DType dtype); /* from here on real numbers are infinite in it */
+/* "1e+300 is beyond f32, ..": value is finite in the file, and infinite as the input's number. */
+void rows_say_beyond(const struct RowFile *file, double value, double number, Text *text);
+
 /* What is to be opened. */
 typedef struct RowFile {
     FileFormat format;

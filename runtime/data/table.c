@@ -381,6 +381,30 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
     return true;
 }
 
+/* Where numbers stay as they are, none that is finite becomes infinite. */
+static bool check_beyond(const Table *table, const Record *record, const double *number, Error *error) {
+    const RowFile *file = table->file;
+    const RowChange *change = &file->change;
+    const double beyond = dtype_beyond(file->dtype);
+    const int64_t n = width(table);
+    if (change->scale != 0 || change->standardize || change->nmeans > 0) return true;
+    int64_t infinite = 0; /* as wide as a number: two or more are compared at once */
+    for (int64_t i = 0; i < n; i++)
+        infinite |= fabs(number[i]) >= beyond;
+    for (int64_t i = 0; infinite && i < n; i++) {
+        const char *at = NULL;
+        Field field;
+        if (!isfinite(number[i]) || fabs(number[i]) < beyond) continue;
+        for (int64_t column = 0; column <= table->first_column + i && csv_field(record, table->separator, &at, &field);)
+            column++;
+        Text text = {0};
+        rows_say_beyond(file, number[i], number[i], &text);
+        fail_at(table, record, field.text, error, text.at);
+        return text_finish(&text), false;
+    }
+    return true;
+}
+
 /* What the input takes of a record; *at: the field behind it. */
 static bool parse(const Table *table, const Record *record, const char **at, void *to, Error *error) {
     const bool numbers = !table->tokens && !table->file->find_classes && !classes_of(table), any = rows_any_value_fits(table->file);
@@ -409,7 +433,7 @@ static bool parse(const Table *table, const Record *record, const char **at, voi
         snprintf(words, sizeof words, "class %s", why);
         return fail_field(table, record, &field, column, words, "", error);
     }
-    return true;
+    return !any || check_beyond(table, record, number, error);
 }
 
 /* ---------------------------------------------------------------- the whole file */

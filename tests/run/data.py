@@ -4,6 +4,7 @@ that are wrong. The expected rows are those of PyTorch's DistributedSampler, com
 of the rows themselves, in Python's doubles."""
 import glob
 import gzip
+import math
 import os
 import random
 import re
@@ -57,6 +58,22 @@ class Data(Case):
                     self.net("input x : %s[2, 6]; param w : %s[6] = uniform(-1, 1);" % (of, of), "sum(x * w)", 'data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1);')
                     losses.add((of, *self.ok(self.local(self.compile("net.dsl", "net.plan"), 1)).texts()))
         self.assertEqual(len(losses), 2, losses)
+
+    def test_a_number_that_the_type_of_its_input_cannot_hold_is_said_with_its_place(self):
+        for values, of, change, words in (("1e300", "f32", "", r"x\.csv:7:3: 1e\+300 is beyond f32, whose largest number is 3\.4e38: f64 would hold it, or `scale` makes it smaller"), ("-3.5e38", "f32", "", r"x\.csv:7:3: -3\.5e\+38 is beyond"),
+                                          ("1e30", "f32", ", scale = 1e10", r"x\.csv:7:3: 1e\+30 becomes 1e\+40, which is beyond f32"), ("1e300", "f32", ", scale = 1e-290", None), ("3.4028235e38", "f32", "", None), ("inf", "f32", "", None), ("1e300", "f64", "", None)):
+            self.write("x.csv", "a,b\n" + "1,2\n" * 5 + "1,%s\n" % values)
+            plan = self.compile(self.net("input x : %s[2, 2]; param w : %s[2] = zeros;" % (of, of), "sum(x * w)", 'data = csv(x = csv("x.csv", column = 0%s)); optimizer = sgd(lr = 0.1); on_nan = go;' % change), "net.plan")
+            result = self.local(plan, 1)
+            if words is None:
+                self.ok(result)
+            else:
+                self.assertFails(result, 3, "^prun: input x: " + words) if not change else self.assertRegex(result.err, "prun: .*input x: " + words)
+        for value, words in ((1e39, r"x\.npy, row 5 \(from 0\), element 1: 1e\+39 is beyond f32"), (math.inf, None)):
+            self.write("x.npy", npy([1.0] * 11 + [value], (6, 2), "d"))
+            result = self.local(self.compile(self.net("input x : f32[2, 2]; param w : f32[2] = zeros;", "sum(x * w)", 'data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1); on_nan = go;'), "net.plan"), 1)
+            self.assertEqual(result.code, 3 if words else 0, str(result))
+            self.assertRegex(result.err, words or "the loss is infinite")
 
     def net(self, inputs, loss, train, parallel=""):
         self.write("net.dsl", "net s { %s loss %s; }\ntrain { %s }\n%s" % (inputs, loss, train, parallel and "parallel { %s }" % parallel))
