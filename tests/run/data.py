@@ -305,6 +305,23 @@ class Data(Case):
             self.write("r.csv", self.REVIEWS.encode().replace(b"\nneg,the the", b"\n" + name + b",the the"))
             self.assertFails(self.local(plan, 1), 3, "^prun: input y: " + words + "\n$")
 
+    def test_nothing_is_written_over_a_net_its_data_or_a_vocabulary(self):
+        self.write("r.csv", self.REVIEWS)
+        self.write("part.dsl", "let one = 1;")
+        net = self.reviews("missing = drop,")
+        self.write(net, 'import "part.dsl";\n' + self.read(net).decode().replace("1e-300);", "1e-300); checkpoint every epoch;"))
+        plan = self.compile(net, "net.plan")
+        self.ok(self.local(plan, 1))
+        before = {name: self.read(name) for name in os.listdir(self.folder) if "." in name and not os.path.isdir(self.path(name))}
+        for name, what in (("net.dsl", "the net"), ("part.dsl", "a file of the net"), ("r.csv", "the data of t"), ("vocab.txt", "the vocabulary of t"), ("net.plan", "the plan")):
+            said = "%s would overwrite %s (" % (name, what)
+            for option in "--metrics", "--trace", "--report", "--save":
+                self.assertFails(harness.run([harness.prun, "--overwrite", option, name, "net.plan"], cwd=self.folder), 2, "^prun: %s " % option + re.escape(said))
+            self.assertFails(harness.run([harness.prun, "--export", self.path(name), plan], cwd="/"), 2, r"^prun: --export \S*/" + re.escape(said))
+        self.assertFails(harness.run([harness.pcc, "-o", "vocab.txt", net], cwd=self.folder), 2, re.escape("-o vocab.txt would overwrite the vocabulary of t (vocab.txt)"))
+        self.assertEqual({name: self.read(name) for name in before}, before)
+        self.ok(harness.run([harness.prun, "--export", self.path("w"), plan], cwd="/"))
+
     def test_texts_are_bytes_or_characters_of_an_alphabet(self):
         self.write("r.csv", "t,n\nab,1\n\"a'\u00e9b\",2\n")
         self.write("e.csv", 't,n\n"b\\ \n\t""",1\nx,2\n')
