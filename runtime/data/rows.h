@@ -119,10 +119,11 @@ typedef struct RowFile {
     bool lowercase;
     RowChange change;
     PictureChange picture;
-    uint64_t seed; /* of what is by chance in pictures */
-    int threads;   /* CSV: that share a pass over the file; 0: one */
-    int64_t range; /* elements must be integers in [0, range); 0: anything */
-    DType dtype;   /* the input's */
+    uint64_t seed;    /* of what is by chance in pictures */
+    int threads;      /* CSV: that share a pass over the file; 0: one */
+    const bool *says; /* CSV: whether a pass that takes long is said on stderr; NULL: none is */
+    int64_t range;    /* elements must be integers in [0, range); 0: anything */
+    DType dtype;      /* the input's */
 } RowFile;
 typedef struct Rows Rows;
 /* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */

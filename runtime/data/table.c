@@ -122,7 +122,8 @@ typedef struct Pass {
     Worker worker[MOST_THREADS];
     Chunk chunk[MOST_THREADS * THREAD_CHUNKS];
     Stream *stream;
-    atomic_int taken; /* chunks */
+    double begin_s, say_s; /* when it has begun; when it says how far it is */
+    atomic_int taken;      /* chunks */
 } Pass;
 
 static void count_lines(void *context, int64_t begin, int64_t end) {
@@ -186,10 +187,26 @@ static bool read_block(Pass *pass, Pool *pool, const Lines *lines, int64_t *nlin
     return true;
 }
 
+/* A pass that takes longer than a second says how far it is, on stderr. */
+static void say_progress(Pass *pass) {
+    enum { EVERY_S = 10 };
+    const RowFile *file = pass->table->file;
+    const double now = now_seconds(), bytes = (double)stream_file_bytes(pass->stream);
+    if (!file->says || !*file->says || now < pass->say_s) return;
+    Text text = {0};
+    text_printf(&text, "prun: note: input %s: reading %s: %.0f %% of %.1f MB in %.0f s", file->input, pass->table->path,
+                100 * (double)stream_bytes_read(pass->stream) / bytes, bytes / 1e6, now - pass->begin_s);
+    text_printable(text.at);
+    fprintf(stderr, "%s\n", text.at);
+    text_finish(&text);
+    pass->say_s = now + EVERY_S;
+}
+
 static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row, Error *error) {
     Table *table = pass->table;
     int separator = table->file->separator;
     const bool whole = pass->shared && table->file->missing != MISSING_DROP; /* whether a line is a row is seen without its fields */
+    enum { CLOCK_EVERY = 64 };
     bool begun = false;
     Record record;
     for (Lines lines;;) {
@@ -197,8 +214,10 @@ static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row,
         if (begun && whole && stream_lines(stream, &lines)) {
             if (!read_block(pass, pool, &lines, &nlines, row, error)) return false;
             stream_pass_lines(stream, nlines);
+            say_progress(pass);
             continue;
         }
+        if (*row % CLOCK_EVERY == 0) say_progress(pass);
         if (!stream_record(stream, separator, &record, error)) return error->code == 0;
         if (csv_is_empty(&record, separator)) continue;
         if (!begun) {
@@ -227,6 +246,8 @@ static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows,
     bool ok = table_row_bytes(table->file, table->elements, &bytes);
     pass->table = table;
     pass->stream = stream;
+    pass->begin_s = now_seconds();
+    pass->say_s = pass->begin_s + 1;
     pass->nworkers = pool_threads(pool);
     for (int i = 0; i < pass->nworkers; i++) {
         pass->worker[i] = (Worker){.parsed = malloc((size_t)bytes + 1)};

@@ -343,6 +343,16 @@ class Data(Case):
         self.write("net.dsl", 'net n(batch = 2) { input t : i32[batch, 4]; param w : f32[1] = ones; loss mean(w) + 0 * mean(cast(t, to = f32)); }\ntrain { data = csv("r.csv", tokens = characters("abé\'éc")); optimizer = sgd(lr = 1); }')
         self.assertFails(harness.run([harness.pcc, self.path("net.dsl"), "-o", self.path("net.plan")]), 1, r"net\.dsl:2:\d+: error: the alphabet has 'é' twice")
 
+    def test_how_far_a_file_is_read_that_takes_long_is_said_before_the_first_step_alone(self):
+        """Words of a hundred pieces, each found behind all longer ones; where rows may be left out one thread reads."""
+        self.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##a\n")
+        for rows in 2, 80000:
+            self.write("r.csv", "text,n\n" + ("a" * 100 + ",1\n") * rows)
+            self.write("net.dsl", """net n { input t : i32[%d, 4]; param w : f32[1] = ones; loss mean(cast(t, to = f32) * w); }
+                train { data = csv(t = csv("r.csv", column = "text", missing = drop, tokens = wordpiece("vocab.txt"))); optimizer = sgd(lr = 1e-9); epochs = 2; }""" % rows)
+            said = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", 2), 2)).err
+            self.assertRegex(said, r"^(prun: note: input t: reading r\.csv: \d+ % of 8\.2 MB in \d+ s\n)+$" if rows > 2 else "^$")
+
     def test_a_text_that_several_inputs_read_is_tokenized_once(self):
         """What prun has read of the file is its size once, for the rows and their tokens."""
         self.write("r.csv", self.REVIEWS)
