@@ -399,7 +399,8 @@ class Data(Case):
                 if not order:
                     seen.add((order, round(sum(losses))))
         self.assertEqual(len(seen), 2, "the same rows on any ranks")
-        for settings, words in (("rows = split(0.7, 0.2);", "the shares of a split sum to 1, and these to 0.9"), ("rows = split(1.0);", "a share is above 0 and below 1, not 1.0"), ("rows = split(0.5, 0.5, part = 2);", "a split of 2 parts has none with the number 2"),
+        for settings, words in (("rows = split(0.7, 0.2);", "the shares of a split sum to 1, and these to 0.9"), ("rows = split(1.0);", "a share of the rows is above 0 and below 1, not 1.0"),
+                                ("rows = split(test = 1.0);", "test, a share of the rows, is above 0 and below 1, not 1.0"), ("rows = split(test = 0, seed = 1);", "is above 0 and below 1, not 0"), ("rows = split(0.5, 0.5, part = 2);", "a split of 2 parts has none with the number 2"),
                                 ("rows = split(test = 0.1, size = 3);", "split has no argument 'size'"), ("rows = shuffle(seed = 1);", "rows are shared out by a split")):
             self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, 1]; param w : f64[1] = ones; loss sum(x * w); }
                 train { data = csv("x.csv"); %s optimizer = sgd(lr = 1e-300); }""" % settings)
