@@ -3,8 +3,12 @@
 #include "ir/file.h"
 
 void graph_reads(FileUses *uses, const Graph *graph, Arena *arena) {
-    for (int i = 0; i < graph->inputs.n; i++)
-        files_read(uses, arena, graph->inputs.at[i].file.path, arena_printf(arena, "the data of %s", graph->inputs.at[i].name));
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        files_read(uses, arena, input->file.path, arena_printf(arena, "the data of %s", input->name));
+        if (input->file.tokens != TOKENS_NONE && input->file.tokenizer == TOKENIZER_WORDPIECE)
+            files_read(uses, arena, input->file.vocabulary, arena_printf(arena, "the vocabulary of %s", input->name));
+    }
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].init.kind == INIT_FILE)
             files_read(uses, arena, graph->states.at[s].init.file,

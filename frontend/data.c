@@ -196,12 +196,21 @@ bool eval_order(Lower *lower, const Expr *value) {
            (!argument[0] || integer_eval(lower, argument[0], "seed", 0, UINT32_MAX, &settings->shuffle_seed));
 }
 
+static bool share_eval(Lower *lower, const Expr *expr, const char *what, double *share) {
+    Number number;
+    if (!number_eval(lower, expr, &number)) return false;
+    *share = number.f;
+    if (number.f > 0 && number.f < 1) return true;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "%s is above 0 and below 1, not %s", what, number_text(lower->arena, number));
+    return false;
+}
+
 /* An argument of split(..) that is no share: seed, part, test. */
 static bool split_named(Lower *lower, const Expr *item, RowSplit *split, int64_t *part, double *test) {
     static const char *const names[] = {"seed", "part", "test"};
     if (!strcmp(item->text, "seed")) return integer_eval(lower, item->items, "seed", 0, UINT32_MAX, &split->seed);
     if (!strcmp(item->text, "part")) return integer_eval(lower, item->items, "part", 0, MAX_SHARES - 1, part);
-    if (!strcmp(item->text, "test")) return real_eval(lower, item->items, "test", 1e-9, 1 - 1e-9, test);
+    if (!strcmp(item->text, "test")) return share_eval(lower, item->items, "test, a share of the rows,", test);
     const char *nearest = name_nearest(item->text, names, 3);
     diag_error(lower->diags, lower_span(lower, item->loc), "split has no argument '%s'", item->text);
     if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
@@ -221,13 +230,8 @@ bool eval_split(Lower *lower, const Expr *value) {
         }
         if (split.nshares == MAX_SHARES)
             return diag_error(lower->diags, lower_span(lower, item->loc), "a split has at most %d shares", MAX_SHARES), false;
-        Number share;
-        if (!number_eval(lower, item, &share)) return false;
-        if (!(share.f > 0 && share.f < 1))
-            return diag_error(lower->diags, lower_span(lower, item->loc), "a share is above 0 and below 1, not %s",
-                              number_text(lower->arena, share)),
-                   false;
-        sum += split.share[split.nshares++] = share.f;
+        if (!share_eval(lower, item, "a share of the rows", &split.share[split.nshares])) return false;
+        sum += split.share[split.nshares++];
     }
     split.test = test > 0;
     if (split.test && split.nshares == 0) {

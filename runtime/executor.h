@@ -77,6 +77,8 @@ int64_t executor_bad_update(const Executor *executor);
  * the states from before; what the others see does not count. Collective. EXIT_MISMATCH and the words in *error of one process, whose ranks it is about, the others' are reported; another code where the
  * search itself has failed. */
 void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error);
+/* The inputs alone. *any: one is not finite; the words are appended to text on one process, where *at is the step, elsewhere -1. Collective; false: the search has failed. */
+bool executor_find_bad_input(Executor *executor, int64_t first, int64_t last, Text *text, int64_t *at, bool *any, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1); how many there are. */
 int executor_losses(const Executor *executor, int driven, const double **losses);
 /* A state's elements under the layout stored by a driven rank. */

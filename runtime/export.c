@@ -10,6 +10,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/fewer.h"
 #include "runtime/figures.h"
+#include "runtime/run.h"
 
 enum { BLOCK_BYTES = 4 << 20 };
 
@@ -117,7 +118,9 @@ static bool export_newest(const RunOptions *options, const Plan *plan, Arena *ar
 static bool export(const RunOptions *options, Arena *arena, Error *error) {
     Plan plan;
     bool damaged;
-    if (!checkpoint_can_save(options->export, error) || !plan_of_file(&plan, arena, options->plan, error)) return false;
+    if (!checkpoint_can_save(options->export, error) || !plan_of_file(&plan, arena, options->plan, error) ||
+        !check_export(options, &plan, arena, error))
+        return false;
     if (is_checkpoint(options->export, arena))
         return error_set(error, EXIT_USAGE, "--export %s would overwrite a checkpoint by its parameters alone: name another file",
                          options->export);

@@ -380,24 +380,33 @@ static void make_found(Executor *executor) {
     }
 }
 
-void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error) {
+bool executor_find_bad_input(Executor *executor, int64_t first, int64_t last, Text *text, int64_t *at, bool *any, Error *error) {
     Comm *comm = executor->comm;
     const int64_t steps = executor_steps(executor);
-    Text text = {0};
     int driven = 0, instance = 0;
-    uint64_t least = UINT64_MAX;
-    *error = (Error){0};
-    Executor *repeats = lengths_known(executor, last / steps + 1, last % steps + 1); /* the one that has done the last step */
+    uint64_t least;
     make_found(executor);
-    make_found(repeats);
-    const int64_t at = find_input(executor, first, last, &driven, &instance, error);
-    bool ok = comm_agree(comm, at >= 0 || error->code == 0, error);
+    *error = (Error){0};
+    *at = find_input(executor, first, last, &driven, &instance, error);
     /* The first step that has one; of the processes that have one in it the first. */
-    const uint64_t own = at < 0 ? UINT64_MAX : (uint64_t)(at - first) * (uint64_t)comm->nprocesses + (uint64_t)comm->process;
-    ok = ok && gather_least(comm, own, &least, error);
-    if (ok && least == UINT64_MAX) ok = find_operator(repeats, last, update, bad, &text, error);
-    if (ok && own == least && at >= 0) put_input(executor, &executor->cursors[driven], instance, at / steps + 1, at % steps + 1, &text);
-    if (ok && own == least && at >= 0 && at < last)
+    const uint64_t own = *at < 0 ? UINT64_MAX : (uint64_t)(*at - first) * (uint64_t)comm->nprocesses + (uint64_t)comm->process;
+    if (!comm_agree(comm, *at >= 0 || error->code == 0, error) || !gather_least(comm, own, &least, error)) return false;
+    *any = least != UINT64_MAX;
+    if (!*any || own != least) *at = -1;
+    if (*at >= 0) put_input(executor, &executor->cursors[driven], instance, *at / steps + 1, *at % steps + 1, text);
+    return true;
+}
+
+void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error) {
+    const int64_t steps = executor_steps(executor);
+    Text text = {0};
+    int64_t at;
+    bool any;
+    Executor *repeats = lengths_known(executor, last / steps + 1, last % steps + 1); /* the one that has done the last step */
+    make_found(repeats);
+    bool ok = executor_find_bad_input(executor, first, last, &text, &at, &any, error);
+    if (ok && !any) ok = find_operator(repeats, last, update, bad, &text, error);
+    if (ok && at >= 0 && at < last)
         text_printf(&text, ", in epoch %lld step %lld", (long long)(at / steps + 1), (long long)(at % steps + 1));
     if (ok && text.at) error_set(error, EXIT_MISMATCH, "%.900s", text.at);
     if (ok && !text.at) error_reported(error, EXIT_MISMATCH);

@@ -245,7 +245,12 @@ int launch(RunOptions *options) {
         }
         code = wait_for_all(running);
         if (error.code) code = error.code;
-        if (ended || !may_pass(code) || restart == launch->max_restarts) break;
+        /* Behind a failure on the way it may be what that has left, such as memory of a device that is not free yet. */
+        const bool again = code == EXIT_FOR_GOOD && restart == 0;
+        if (again && launch->max_restarts > 0)
+            fprintf(stderr, "prun: note: no restart: that was before the first step, and would be again\n");
+        if (code == EXIT_FOR_GOOD) code = EXIT_ENVIRONMENT;
+        if (again || ended || !may_pass(code) || restart == launch->max_restarts) break;
         resume_own(options, restart + 1, &earlier);
     }
     arena_finish(&earlier.arena);

@@ -543,7 +543,8 @@ bool load_local(Executor *executor, Error *error) {
     const bool *used = inputs_used(executor);
     if (executor->of) executor->data = executor->of->data;
     if (!executor->of) {
-        executor->data = data_open(&plan->graph, used, executor->plan_directory, executor->nthreads, error);
+        const bool says = comm->process == 0 && !executor->lender; /* before the first step, or an evaluation alone */
+        executor->data = data_open(&plan->graph, used, executor->plan_directory, executor->nthreads, says, error);
         if (!executor->data) return false;
         if (executor->lender) data_share_figures(executor->data, executor->lender->data);
         if (executor->program->kind == PROGRAM_TRAIN && !data_find_figures(executor->data, error)) return false;

@@ -5,29 +5,52 @@
 #include "runtime/data/data.h"
 #include "runtime/run.h"
 
-static void add_graph(Run *run, FileUses *uses, const Graph *graph) {
-    for (int i = 0; i < graph->inputs.n; i++)
-        if (graph->inputs.at[i].file.path)
-            files_read(uses, &run->arena, file_find(graph->inputs.at[i].file.path, run->directory, &run->arena),
-                       arena_printf(&run->arena, "the data of %s", graph->inputs.at[i].name));
+/* What a net's file names, from the folder of the plan. */
+static void add_file(FileUses *uses, Arena *arena, const char *file, const char *directory, const char *what) {
+    if (file) files_read(uses, arena, file_find(file, directory, arena), what);
+}
+
+static void add_graph(FileUses *uses, Arena *arena, const Graph *graph, const char *directory) {
+    add_file(uses, arena, graph->file, directory, "the net");
+    for (int f = 0; f < graph->files.n; f++)
+        add_file(uses, arena, graph->files.at[f], directory, "a file of the net");
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        add_file(uses, arena, input->file.path, directory, arena_printf(arena, "the data of %s", input->name));
+        if (input->file.tokens != TOKENS_NONE && input->file.tokenizer == TOKENIZER_WORDPIECE)
+            add_file(uses, arena, input->file.vocabulary, directory, arena_printf(arena, "the vocabulary of %s", input->name));
+    }
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].init.kind == INIT_FILE)
-            files_read(uses, &run->arena, file_find(graph->states.at[s].init.file, run->directory, &run->arena),
-                       arena_printf(&run->arena, "the initial value of %s", graph->states.at[s].name));
+            add_file(uses, arena, graph->states.at[s].init.file, directory,
+                     arena_printf(arena, "the initial value of %s", graph->states.at[s].name));
+}
+
+/* path: of the plan's file. */
+static void add_plan(FileUses *uses, Arena *arena, const Plan *plan, const char *path, const char *directory) {
+    files_read(uses, arena, path, "the plan");
+    if (plan->side_file) files_read(uses, arena, arena_printf(arena, "%s/%s", directory, plan->side_file), "the plan's second file");
+    add_graph(uses, arena, &plan->graph, directory);
+    for (int p = 0; p < plan->programs.n; p++)
+        if (plan->programs.at[p].graph) add_graph(uses, arena, plan->programs.at[p].graph, directory);
+}
+
+bool check_export(const RunOptions *options, const Plan *plan, Arena *arena, Error *error) {
+    FileUses uses = {0};
+    const char *slash = strrchr(options->plan, '/');
+    add_plan(&uses, arena, plan, options->plan,
+             slash ? arena_copy(arena, options->plan, (size_t)(slash - options->plan + (slash == options->plan))) : ".");
+    return files_write(&uses, arena, options->export, "--export", error);
 }
 
 bool check_outputs(Run *run, Error *error) {
     const RunOptions *options = run->options;
     Arena *arena = &run->arena;
     FileUses uses = {0};
-    files_read(&uses, arena, options->plan, "the plan");
+    add_plan(&uses, arena, &run->plan, options->plan, run->directory);
+    for (int i = 0; i < options->nfewer; i++)
+        files_read(&uses, arena, options->fewer[i], "a plan for fewer ranks");
     files_read(&uses, arena, options->verify, "the plan of --verify");
-    if (run->plan.side_file)
-        files_read(&uses, arena, arena_printf(arena, "%s/%s", run->directory ? run->directory : ".", run->plan.side_file),
-                   "the plan's second file");
-    add_graph(run, &uses, &run->plan.graph);
-    for (int p = 0; p < run->plan.programs.n; p++)
-        if (run->plan.programs.at[p].graph) add_graph(run, &uses, run->plan.programs.at[p].graph);
     for (int i = 0; i < options->ndata; i++)
         if (strchr(options->data[i], '='))
             files_read(&uses, arena, file_find(strchr(options->data[i], '=') + 1, run->directory, arena), "what --data reads");

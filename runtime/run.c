@@ -12,6 +12,7 @@
 #include "runtime/fewer.h"
 #include "runtime/figures.h"
 #include "runtime/generate.h"
+#include "runtime/launch.h"
 #include "runtime/log.h"
 #include "runtime/page.h"
 #include "runtime/profile.h"
@@ -320,6 +321,21 @@ static bool save(Run *run, Error *error) {
                            run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
+/* The loss of an evaluation is not finite: the row of its data that makes it so, if one does. Said once. Collective. */
+static bool warn_of_row(Run *run, Error *error) {
+    Executor *executor = evaluation_executor(run->evaluation);
+    Text text = {0};
+    int64_t at;
+    bool any = false;
+    if (run->training->looked) return true;
+    run->training->looked = true;
+    const bool ok = executor_find_bad_input(executor, 0, executor_steps(executor) - 1, &text, &at, &any, error);
+    log_pause(run);
+    if (text.at) fprintf(stderr, "prun: warning: the loss of the evaluation is not finite: %s\n", text.at);
+    text_finish(&text);
+    return ok;
+}
+
 /* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
 static bool evaluate(Run *run, Error *error) {
     Comm *comm = run->comm;
@@ -333,6 +349,7 @@ static bool evaluate(Run *run, Error *error) {
         run->agreed = run->agreed && !own_failure;
         return false;
     }
+    if (result.has_loss && !isfinite(result.loss) && !warn_of_row(run, error)) return run->agreed = false;
     if (!comm->table->barrier(comm, error)) return run->agreed = false;
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
@@ -596,6 +613,12 @@ static bool run_prepared(Run *run, Error *error) {
     return generates_only(run) ? generate_only(run, error) : evaluates_only(run) ? evaluate_only(run, error) : train(run, error);
 }
 
+/* Nothing was lost on the way: what this run needs is not there, or not as it must be. */
+static bool fails_for_good(const Run *run, int code) {
+    return code == EXIT_ENVIRONMENT && run->options->launch.nproc > 0 && run->comm && run->agreed && !run->comm->place->broken &&
+           run->nsteps == 0;
+}
+
 int run(const RunOptions *options, int *argc, char ***argv) {
     Training training = {.lock = -1, .saved_step = -1, .argc = *argc, .argv = *argv};
     Run run = {.options = options, .training = &training, .agreed = true};
@@ -610,6 +633,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->broken))
         run.comm->table->abort(run.comm, code, error.text);
     if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
+    if (!ok && fails_for_good(&run, code)) code = EXIT_FOR_GOOD;
     if (training.lock >= 0) close(training.lock);
     log_close(&run);
     profile_destroy(training.profile);

@@ -22,6 +22,7 @@ struct Training {
     Curve *curve;     /* likewise: losses */
     Stop stop;
     int64_t began;      /* global step that this run goes on from */
+    bool looked;        /* for the row that makes the loss of an evaluation not finite */
     bool enough;        /* early_stop: no evaluation was better for too long */
     int64_t saved_step; /* global step of the last checkpoint of this run, -1: none */
     int argc;           /* what prun was started with, for the command that goes on */

@@ -22,8 +22,9 @@
 /* What the inputs hold at each step. The graph's settings say where it comes from; files are looked for as the plan names them, then in
  * plan_directory. NULL and *error: EXIT_ENVIRONMENT, one line that names the file. */
 typedef struct DataSource DataSource;
-/* used: of each input, whether anything reads it; files of the others are left alone. NULL: all are. threads: that share the numbers of a CSV. */
-DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, int threads, Error *error);
+/* used: of each input, whether anything reads it; files of the others are left alone. NULL: all are. threads: that share the numbers of a CSV. says: until the rows of an epoch are held, how
+ * far a file is read that takes longer than a second is said on stderr. */
+DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, int threads, bool says, Error *error);
 void data_close(DataSource *data);     /* takes NULL */
 double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
 /* Announces a box of an input that will be asked for at every step of a group; its number. All of them before the first data_fill. A source of one program has one group, 0;

@@ -677,28 +677,45 @@ static void read_bytes(const Rows *rows, const unsigned char *from, int64_t firs
     }
 }
 
+/* Some of the numbers are infinite as the input has them: whether they are in the file. */
+static bool are_infinite(const Rows *rows, int64_t row, const unsigned char *from, int64_t first, int64_t n, Error *error) {
+    for (int64_t i = 0; i < n; i++) {
+        const double value = number_of(rows, from, i), number = changed(rows, value, first + i);
+        if (!isfinite(value) || fabs(number) < dtype_beyond(rows->file.dtype)) continue;
+        Text text = {0};
+        rows_where(rows, row - rows->file.first, first + i, &text);
+        text_printf(&text, ": ");
+        rows_say_beyond(&rows->file, value, number, &text);
+        error_set(error, EXIT_ENVIRONMENT, "input %s%s", rows->file.input, text.at);
+        return text_finish(&text), false;
+    }
+    return true;
+}
+
 /* Numbers as real ones, of which none is one_hot. */
-static void read_floats(const Rows *rows, const unsigned char *from, int64_t first, int64_t n, void *to) {
+static bool read_floats(const Rows *rows, int64_t row, const unsigned char *from, int64_t first, int64_t n, void *to, Error *error) {
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV, plain = file->change.scale == 0 && !rows->figures;
-    const int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
     if (plain && !text && stored_is_native(rows->stored, file->dtype)) {
-        memcpy(to, from, (size_t)(n * bytes));
-        return;
+        memcpy(to, from, (size_t)(n * stored_bytes[rows->stored.kind]));
+        return true;
     }
-    if (plain && text && file->dtype == F32) {
+    if (plain && text && file->dtype == F32) { /* the parser has looked at them */
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = (float)((const double *)(const void *)from)[i];
-        return;
+        return true;
     }
-    for (int64_t i = 0; i < n; i++, from += bytes) {
-        const double value = text ? *(const double *)(const void *)from : stored_element(from, rows->stored),
-                     number = plain ? value : changed(rows, value, first + i);
+    const double beyond = dtype_beyond(file->dtype);
+    bool infinite = false;
+    for (int64_t i = 0; i < n; i++) {
+        const double value = number_of(rows, from, i), number = plain ? value : changed(rows, value, first + i);
+        infinite |= fabs(number) >= beyond;
         if (file->dtype == F32)
             ((float *)to)[i] = (float)number;
         else
             element_put(to, file->dtype, i, number);
     }
+    return !infinite || are_infinite(rows, row, from, first, n, error);
 }
 
 static int64_t number_bytes(const Rows *rows) {
@@ -714,10 +731,7 @@ static bool convert(const Rows *rows, int64_t row, const unsigned char *from, in
         read_bytes(rows, from, first, n, to);
         return true;
     }
-    if (rows_any_value_fits(file)) {
-        read_floats(rows, from, first, n, to);
-        return true;
-    }
+    if (rows_any_value_fits(file)) return read_floats(rows, row, from, first, n, to, error);
     for (int64_t i = 0; i < n; i++) {
         const unsigned char *at = from + ((first + i) / rows->hot - begin) * bytes;
         const double value = text ? *(const double *)(const void *)at : stored_element(at, rows->stored);

@@ -91,6 +91,10 @@ struct RowFile;
 bool rows_value_fits(const struct RowFile *file, double value, char *why, size_t n);
 bool rows_any_value_fits(const struct RowFile *file); /* so that none need be asked */
 
+double dtype_beyond(DType dtype); /* from here on real numbers are infinite in it */
+/* "1e+300 is beyond f32, ..": value is finite in the file, and infinite as the input's number. */
+void rows_say_beyond(const struct RowFile *file, double value, double number, Text *text);
+
 /* What is to be opened. */
 typedef struct RowFile {
     FileFormat format;
@@ -115,10 +119,11 @@ typedef struct RowFile {
     bool lowercase;
     RowChange change;
     PictureChange picture;
-    uint64_t seed; /* of what is by chance in pictures */
-    int threads;   /* CSV: that share a pass over the file; 0: one */
-    int64_t range; /* elements must be integers in [0, range); 0: anything */
-    DType dtype;   /* the input's */
+    uint64_t seed;    /* of what is by chance in pictures */
+    int threads;      /* CSV: that share a pass over the file; 0: one */
+    const bool *says; /* CSV: whether a pass that takes long is said on stderr; NULL: none is */
+    int64_t range;    /* elements must be integers in [0, range); 0: anything */
+    DType dtype;      /* the input's */
 } RowFile;
 typedef struct Rows Rows;
 /* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */

@@ -132,6 +132,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, int t
                     .picture = input->file.picture,
                     .seed = data->graph->settings.seed,
                     .threads = threads,
+                    .says = &data->says,
                     .offset = input->file.offset,
                     .first = input->file.first,
                     .rows = input->file.rows,
@@ -227,7 +228,7 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
     return true;
 }
 
-DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, int threads, Error *error) {
+DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, int threads, bool says, Error *error) {
     const Settings *settings = &graph->settings;
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
@@ -243,6 +244,7 @@ DataSource *data_open(const Graph *graph, const bool *used, const char *plan_dir
     }
     data->graph = graph;
     data->threads = threads;
+    data->says = says;
     data->steps = settings->steps;
     data->held_epoch = -1;
     data->batch = 1;
@@ -593,6 +595,7 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     for (int i = 0; ok && i < data->graph->inputs.n; i++)
         if (data->file[i] && data->texts[i] == i && rows_streamed(data->file[i])) ok = hold_rows(data, i, error);
     data->held_epoch = ok ? epoch : -1;
+    if (ok) data->says = false;
     return ok;
 }
 

@@ -31,6 +31,7 @@ struct DataSource {
     int64_t batch, steps;
     VEC(Take) takes;
     int64_t held_epoch; /* whose rows files hold; -1: none */
+    bool says;          /* how far a file is read that takes long */
 
     int threads;
     Pool *pool; /* of drawn numbers; NULL: none yet */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/data/tokens.h"
+#include "runtime/data/wordpiece.h"
 #include "runtime/limits.h"
 #include "runtime/pool.h"
 
@@ -121,7 +122,8 @@ typedef struct Pass {
     Worker worker[MOST_THREADS];
     Chunk chunk[MOST_THREADS * THREAD_CHUNKS];
     Stream *stream;
-    atomic_int taken; /* chunks */
+    double begin_s, say_s; /* when it has begun; when it says how far it is */
+    atomic_int taken;      /* chunks */
 } Pass;
 
 static void count_lines(void *context, int64_t begin, int64_t end) {
@@ -185,10 +187,26 @@ static bool read_block(Pass *pass, Pool *pool, const Lines *lines, int64_t *nlin
     return true;
 }
 
+/* A pass that takes longer than a second says how far it is, on stderr. */
+static void say_progress(Pass *pass) {
+    enum { EVERY_S = 10 };
+    const RowFile *file = pass->table->file;
+    const double now = now_seconds(), bytes = (double)stream_file_bytes(pass->stream);
+    if (!file->says || !*file->says || now < pass->say_s) return;
+    Text text = {0};
+    text_printf(&text, "prun: note: input %s: reading %s: %.0f %% of %.1f MB in %.0f s", file->input, pass->table->path,
+                100 * (double)stream_bytes_read(pass->stream) / bytes, bytes / 1e6, now - pass->begin_s);
+    text_printable(text.at);
+    fprintf(stderr, "%s\n", text.at);
+    text_finish(&text);
+    pass->say_s = now + EVERY_S;
+}
+
 static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row, Error *error) {
     Table *table = pass->table;
     int separator = table->file->separator;
     const bool whole = pass->shared && table->file->missing != MISSING_DROP; /* whether a line is a row is seen without its fields */
+    enum { CLOCK_EVERY = 64 };
     bool begun = false;
     Record record;
     for (Lines lines;;) {
@@ -196,8 +214,10 @@ static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row,
         if (begun && whole && stream_lines(stream, &lines)) {
             if (!read_block(pass, pool, &lines, &nlines, row, error)) return false;
             stream_pass_lines(stream, nlines);
+            say_progress(pass);
             continue;
         }
+        if (*row % CLOCK_EVERY == 0) say_progress(pass);
         if (!stream_record(stream, separator, &record, error)) return error->code == 0;
         if (csv_is_empty(&record, separator)) continue;
         if (!begun) {
@@ -226,6 +246,8 @@ static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows,
     bool ok = table_row_bytes(table->file, table->elements, &bytes);
     pass->table = table;
     pass->stream = stream;
+    pass->begin_s = now_seconds();
+    pass->say_s = pass->begin_s + 1;
     pass->nworkers = pool_threads(pool);
     for (int i = 0; i < pass->nworkers; i++) {
         pass->worker[i] = (Worker){.parsed = malloc((size_t)bytes + 1)};
@@ -380,6 +402,30 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
     return true;
 }
 
+/* Where numbers stay as they are, none that is finite becomes infinite. */
+static bool check_beyond(const Table *table, const Record *record, const double *number, Error *error) {
+    const RowFile *file = table->file;
+    const RowChange *change = &file->change;
+    const double beyond = dtype_beyond(file->dtype);
+    const int64_t n = width(table);
+    if (change->scale != 0 || change->standardize || change->nmeans > 0) return true;
+    int64_t infinite = 0; /* as wide as a number: two or more are compared at once */
+    for (int64_t i = 0; i < n; i++)
+        infinite |= fabs(number[i]) >= beyond;
+    for (int64_t i = 0; infinite && i < n; i++) {
+        const char *at = NULL;
+        Field field;
+        if (!isfinite(number[i]) || fabs(number[i]) < beyond) continue;
+        for (int64_t column = 0; column <= table->first_column + i && csv_field(record, table->separator, &at, &field);)
+            column++;
+        Text text = {0};
+        rows_say_beyond(file, number[i], number[i], &text);
+        fail_at(table, record, field.text, error, text.at);
+        return text_finish(&text), false;
+    }
+    return true;
+}
+
 /* What the input takes of a record; *at: the field behind it. */
 static bool parse(const Table *table, const Record *record, const char **at, void *to, Error *error) {
     const bool numbers = !table->tokens && !table->file->find_classes && !classes_of(table), any = rows_any_value_fits(table->file);
@@ -408,7 +454,7 @@ static bool parse(const Table *table, const Record *record, const char **at, voi
         snprintf(words, sizeof words, "class %s", why);
         return fail_field(table, record, &field, column, words, "", error);
     }
-    return true;
+    return !any || check_beyond(table, record, number, error);
 }
 
 /* ---------------------------------------------------------------- the whole file */
@@ -495,9 +541,11 @@ static bool find_record(const Table *table, const Record *record, int64_t row, W
     for (int64_t column = 0; column < table->first_column + width(table) && csv_field(record, table->separator, &at, &field); column++) {
         int low = 0, high = found->n;
         if (column < table->first_column || is_missing(&field)) continue; /* which is said when the row is read */
-        if (field.n >= sizeof name || memchr(field.text, '\n', field.n))
-            return fail_at(table, record, field.text, error, "too long for the name of a class");
-        name[plain_text(&field, name)] = '\0';
+        if (field.n >= sizeof name) return fail_at(table, record, field.text, error, "too long for the name of a class");
+        const size_t n = plain_text(&field, name);
+        name[n] = '\0';
+        if (memchr(name, '\n', n))
+            return fail_at(table, record, field.text, error, "the name of a class goes over two lines: it is of one");
         while (low < high) {
             const int middle = (low + high) / 2;
             if (strcmp(found->name[middle], name) < 0)
@@ -506,6 +554,7 @@ static bool find_record(const Table *table, const Record *record, int64_t row, W
                 high = middle;
         }
         if (low < found->n && strcmp(found->name[low], name) == 0) continue;
+        if (!text_is_utf8(name, n)) return fail_at(table, record, field.text, error, "the name of a class is not UTF-8");
         if (found->n == MOST_CLASSES)
             return fail_at(table, record, field.text, error, "one more name than a thousand: these are no classes");
         memmove(found->name + low + 1, found->name + low, (size_t)(found->n++ - low) * sizeof *found->name);

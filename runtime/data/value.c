@@ -33,3 +33,17 @@ bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
     snprintf(why, n, "%g, which is no %s", value, dtype_name[dtype]);
     return false;
 }
+
+double dtype_beyond(DType dtype) {
+    return dtype == F32 ? 0x1.ffffffp127 : dtype == BF16 ? 0x1.ffp127 : dtype == F16 ? 65520.0 : (double)INFINITY;
+}
+
+void rows_say_beyond(const RowFile *file, double value, double number, Text *text) {
+    text_printf(text, "%g", value);
+    if (number != value) text_printf(text, " becomes %g, which", number);
+    text_printf(text, " is beyond %s, whose largest number is %s", dtype_name[file->dtype],
+                file->dtype == F16   ? "65504"
+                : file->dtype == F64 ? "1.8e308"
+                                     : "3.4e38");
+    if (file->dtype != F64) text_printf(text, ": f64 would hold it, or `scale` makes it smaller");
+}

@@ -32,7 +32,7 @@ static int find_text(const Wordpiece *wordpiece, const char *text) {
     return find(wordpiece, text, strlen(text), hash_bytes(text, strlen(text)));
 }
 
-static bool is_utf8(const char *text, size_t n) {
+bool text_is_utf8(const char *text, size_t n) {
     utf8proc_int32_t c;
     utf8proc_ssize_t got = 1;
     for (; n > 0 && got > 0; text += got, n -= (size_t)got)
@@ -49,7 +49,8 @@ static bool read_vocabulary(Wordpiece *wordpiece, const char *path, char *text, 
         if (bytes > 0 && line[bytes - 1] == '\r') bytes--;
         line[bytes] = '\0';
         vec_push(&wordpiece->arena, &wordpiece->token, line);
-        if (!is_utf8(line, bytes)) return error_set(error, EXIT_ENVIRONMENT, "%s:%d: the token is not UTF-8", path, wordpiece->token.n);
+        if (!text_is_utf8(line, bytes))
+            return error_set(error, EXIT_ENVIRONMENT, "%s:%d: the token is not UTF-8", path, wordpiece->token.n);
     }
     for (int i = wordpiece->token.n - 1; i >= 0; i--)
         if (find_text(wordpiece, wordpiece->token.at[i]) < 0)

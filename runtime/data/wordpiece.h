@@ -12,3 +12,4 @@ enum { WORDPIECE_BROKEN = -1 };
 /* [CLS], the tokens of the first n bytes of text as far as there is room, [SEP], and [PAD] up to `length` >= 2 numbers. How many are not [PAD]; WORDPIECE_BROKEN and
  * *bad: where text is not UTF-8. Threads may encode at the same time. */
 int64_t wordpiece_encode(const Wordpiece *wordpiece, const char *text, size_t n, int64_t length, int32_t *ids, size_t *bad);
+bool text_is_utf8(const char *text, size_t n);

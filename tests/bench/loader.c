@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
     }
     const int threads = argc > 4 ? (int)strtol(argv[4], NULL, 10) : 1;
     const double begin = now_seconds();
-    DataSource *data = data_open(&graph, NULL, NULL, threads, &error);
+    DataSource *data = data_open(&graph, NULL, NULL, threads, false, &error);
     for (int i = 0; data && i < graph.inputs.n; i++) {
         const TensorType *type = &graph.inputs.at[i].type;
         Box box = {.ndim = type->shape.ndim};

@@ -866,7 +866,7 @@ seed(script("changes", "runtime/prun", "Changes.test_an_infinite_number_has_no_m
 seed(script("data", "runtime/prun", "Data.test_what_is_wrong_with_a_file_is_said_once"),
      ("integers of files are looked at before training", "look_at_integers", "!rows->map || ", "true || "))
 seed(unit("runtime", "wordpiece"),
-     ("a vocabulary is UTF-8", "read_vocabulary", "!is_utf8(line, bytes)", "false"))
+     ("a vocabulary is UTF-8", "read_vocabulary", "!text_is_utf8(line, bytes)", "false"))
 seed(script("pictures", "runtime/prun", "Pictures.test_folders_are_classes_and_pngs_of_all_kinds_are_pixels", "Pictures.test_cifar10_of_several_files"),
      ("classes are in the order of their names", "names_in", "qsort(names->at, (size_t)names->n, sizeof *names->at, by_name)", "(void)by_name"),
      ("a byte's number is of its channel", "read_bytes", "(channel + 1) * each - first < n ? (channel + 1) * each - first : n", "n"))

@@ -94,7 +94,7 @@ static void try_source(const char *path, FileFormat format) {
     graph.settings.shuffle = true;
     graph.settings.last = LAST_PAD;
     graph.settings.epochs = 2;
-    DataSource *data = data_open(&graph, NULL, NULL, 1, &error);
+    DataSource *data = data_open(&graph, NULL, NULL, 1, false, &error);
     float half[BATCH / 2 * WIDTH];
     Box box = {.ndim = 2, .begin = {0, 0}, .end = {BATCH / 2, WIDTH}};
     int take = data ? data_take(data, 0, 0, &box) : 0;

@@ -100,6 +100,13 @@ class Commands(Case):
                 result = run([*program, option, "--frobnicate"], cwd=self.folder)
                 self.assertNotRegex(result.err, r"(unknown|unrecognized|invalid) (option|argument).*%s'" % re.escape(option.lstrip("-")), str(result))
 
+    def test_prun_names_every_option_in_its_help_text_and_no_other(self):
+        with open(os.path.join(harness.sources, "runtime", "main.c"), encoding="utf-8") as file:
+            taken = set(re.findall(r'\{"([a-z0-9-]+)", (?:no|required|optional)_argument', file.read()))
+        text = self.ok(run([harness.prun, "--help"])).out
+        self.assertGreater(len(taken), 40)
+        self.assertEqual(set(re.findall(r"(?<![\w-])--([a-z][a-z0-9-]*)", re.sub("pcc --[a-z]+", "", text))), taken)
+
     def test_scripts_run_nothing_where_they_are_asked_what_they_do(self):
         for name in "quickstart test build setup gpu-prefix".split():
             result = run(["sh", os.path.join(harness.sources, "tools", name + ".sh"), "--help"], cwd=self.folder)

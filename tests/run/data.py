@@ -4,6 +4,7 @@ that are wrong. The expected rows are those of PyTorch's DistributedSampler, com
 of the rows themselves, in Python's doubles."""
 import glob
 import gzip
+import math
 import os
 import random
 import re
@@ -57,6 +58,22 @@ class Data(Case):
                     self.net("input x : %s[2, 6]; param w : %s[6] = uniform(-1, 1);" % (of, of), "sum(x * w)", 'data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1);')
                     losses.add((of, *self.ok(self.local(self.compile("net.dsl", "net.plan"), 1)).texts()))
         self.assertEqual(len(losses), 2, losses)
+
+    def test_a_number_that_the_type_of_its_input_cannot_hold_is_said_with_its_place(self):
+        for values, of, change, words in (("1e300", "f32", "", r"x\.csv:7:3: 1e\+300 is beyond f32, whose largest number is 3\.4e38: f64 would hold it, or `scale` makes it smaller"), ("-3.5e38", "f32", "", r"x\.csv:7:3: -3\.5e\+38 is beyond"),
+                                          ("1e30", "f32", ", scale = 1e10", r"x\.csv:7:3: 1e\+30 becomes 1e\+40, which is beyond f32"), ("1e300", "f32", ", scale = 1e-290", None), ("3.4028235e38", "f32", "", None), ("inf", "f32", "", None), ("1e300", "f64", "", None)):
+            self.write("x.csv", "a,b\n" + "1,2\n" * 5 + "1,%s\n" % values)
+            plan = self.compile(self.net("input x : %s[2, 2]; param w : %s[2] = zeros;" % (of, of), "sum(x * w)", 'data = csv(x = csv("x.csv", column = 0%s)); optimizer = sgd(lr = 0.1); on_nan = go;' % change), "net.plan")
+            result = self.local(plan, 1)
+            if words is None:
+                self.ok(result)
+            else:
+                self.assertFails(result, 3, "^prun: input x: " + words) if not change else self.assertRegex(result.err, "prun: .*input x: " + words)
+        for value, words in ((1e39, r"x\.npy, row 5 \(from 0\), element 1: 1e\+39 is beyond f32"), (math.inf, None)):
+            self.write("x.npy", npy([1.0] * 11 + [value], (6, 2), "d"))
+            result = self.local(self.compile(self.net("input x : f32[2, 2]; param w : f32[2] = zeros;", "sum(x * w)", 'data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1); on_nan = go;'), "net.plan"), 1)
+            self.assertEqual(result.code, 3 if words else 0, str(result))
+            self.assertRegex(result.err, words or "the loss is infinite")
 
     def net(self, inputs, loss, train, parallel=""):
         self.write("net.dsl", "net s { %s loss %s; }\ntrain { %s }\n%s" % (inputs, loss, train, parallel and "parallel { %s }" % parallel))
@@ -281,6 +298,30 @@ class Data(Case):
         self.write("vocab.txt", "[PAD]\n")
         self.assertFails(self.local(plan, 1), 3, r"vocab\.txt: no line is \[UNK\]")
 
+    def test_what_can_be_no_name_of_a_class_is_said_with_its_place(self):
+        plan = self.compile(self.reviews("missing = drop,", "classes = found, missing = drop"), "net.plan")
+        for name, words in ((b"ne\xffg", r"r\.csv:5:1: the name of a class is not UTF-8"), (b'"ne\ng"', r"r\.csv:5:2: the name of a class goes over two lines: it is of one"),
+                            (b"n" * 256, r"r\.csv:5:1: too long for the name of a class")):
+            self.write("r.csv", self.REVIEWS.encode().replace(b"\nneg,the the", b"\n" + name + b",the the"))
+            self.assertFails(self.local(plan, 1), 3, "^prun: input y: " + words + "\n$")
+
+    def test_nothing_is_written_over_a_net_its_data_or_a_vocabulary(self):
+        self.write("r.csv", self.REVIEWS)
+        self.write("part.dsl", "let one = 1;")
+        net = self.reviews("missing = drop,")
+        self.write(net, 'import "part.dsl";\n' + self.read(net).decode().replace("1e-300);", "1e-300); checkpoint every epoch;"))
+        plan = self.compile(net, "net.plan")
+        self.ok(self.local(plan, 1))
+        before = {name: self.read(name) for name in os.listdir(self.folder) if "." in name and not os.path.isdir(self.path(name))}
+        for name, what in (("net.dsl", "the net"), ("part.dsl", "a file of the net"), ("r.csv", "the data of t"), ("vocab.txt", "the vocabulary of t"), ("net.plan", "the plan")):
+            said = "%s would overwrite %s (" % (name, what)
+            for option in "--metrics", "--trace", "--report", "--save":
+                self.assertFails(harness.run([harness.prun, "--overwrite", option, name, "net.plan"], cwd=self.folder), 2, "^prun: %s " % option + re.escape(said))
+            self.assertFails(harness.run([harness.prun, "--export", self.path(name), plan], cwd="/"), 2, r"^prun: --export \S*/" + re.escape(said))
+        self.assertFails(harness.run([harness.pcc, "-o", "vocab.txt", net], cwd=self.folder), 2, re.escape("-o vocab.txt would overwrite the vocabulary of t (vocab.txt)"))
+        self.assertEqual({name: self.read(name) for name in before}, before)
+        self.ok(harness.run([harness.prun, "--export", self.path("w"), plan], cwd="/"))
+
     def test_texts_are_bytes_or_characters_of_an_alphabet(self):
         self.write("r.csv", "t,n\nab,1\n\"a'\u00e9b\",2\n")
         self.write("e.csv", 't,n\n"b\\ \n\t""",1\nx,2\n')
@@ -301,6 +342,16 @@ class Data(Case):
             self.assertFails(self.local(self.path("net.plan"), 2, "--predict", self.path("y.npy")), 3, words)
         self.write("net.dsl", 'net n(batch = 2) { input t : i32[batch, 4]; param w : f32[1] = ones; loss mean(w) + 0 * mean(cast(t, to = f32)); }\ntrain { data = csv("r.csv", tokens = characters("abé\'éc")); optimizer = sgd(lr = 1); }')
         self.assertFails(harness.run([harness.pcc, self.path("net.dsl"), "-o", self.path("net.plan")]), 1, r"net\.dsl:2:\d+: error: the alphabet has 'é' twice")
+
+    def test_how_far_a_file_is_read_that_takes_long_is_said_before_the_first_step_alone(self):
+        """Words of a hundred pieces, each found behind all longer ones; where rows may be left out one thread reads."""
+        self.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##a\n")
+        for rows in 2, 80000:
+            self.write("r.csv", "text,n\n" + ("a" * 100 + ",1\n") * rows)
+            self.write("net.dsl", """net n { input t : i32[%d, 4]; param w : f32[1] = ones; loss mean(cast(t, to = f32) * w); }
+                train { data = csv(t = csv("r.csv", column = "text", missing = drop, tokens = wordpiece("vocab.txt"))); optimizer = sgd(lr = 1e-9); epochs = 2; }""" % rows)
+            said = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", 2), 2)).err
+            self.assertRegex(said, r"^(prun: note: input t: reading r\.csv: \d+ % of 8\.2 MB in \d+ s\n)+$" if rows > 2 else "^$")
 
     def test_a_text_that_several_inputs_read_is_tokenized_once(self):
         """What prun has read of the file is its size once, for the rows and their tokens."""
@@ -348,7 +399,8 @@ class Data(Case):
                 if not order:
                     seen.add((order, round(sum(losses))))
         self.assertEqual(len(seen), 2, "the same rows on any ranks")
-        for settings, words in (("rows = split(0.7, 0.2);", "the shares of a split sum to 1, and these to 0.9"), ("rows = split(1.0);", "a share is above 0 and below 1, not 1.0"), ("rows = split(0.5, 0.5, part = 2);", "a split of 2 parts has none with the number 2"),
+        for settings, words in (("rows = split(0.7, 0.2);", "the shares of a split sum to 1, and these to 0.9"), ("rows = split(1.0);", "a share of the rows is above 0 and below 1, not 1.0"),
+                                ("rows = split(test = 1.0);", "test, a share of the rows, is above 0 and below 1, not 1.0"), ("rows = split(test = 0, seed = 1);", "is above 0 and below 1, not 0"), ("rows = split(0.5, 0.5, part = 2);", "a split of 2 parts has none with the number 2"),
                                 ("rows = split(test = 0.1, size = 3);", "split has no argument 'size'"), ("rows = shuffle(seed = 1);", "rows are shared out by a split")):
             self.write("net.dsl", """net n(batch = 6) { input x : f64[batch, 1]; param w : f64[1] = ones; loss sum(x * w); }
                 train { data = csv("x.csv"); %s optimizer = sgd(lr = 1e-300); }""" % settings)

@@ -566,6 +566,24 @@ class Evaluation(harness.Case):
         found = EVAL.findall(self.prun("--ranks", 4, "--on-nan", "go", plan).out)[-1]
         self.assertEqual(found[2:4], ("nan", "0.0"))
 
+    def test_a_row_that_makes_the_loss_infinite_is_named_once(self):
+        rows = ["%d,%d,1" % (i, i % 3) for i in range(12)]
+        self.write("t.csv", "a,b,y\n" + "\n".join(rows) + "\n")
+        rows[9] = "9,inf,1"
+        self.write("e.csv", "a,b,y\n" + "\n".join(rows) + "\n")
+        self.write("n.dsl", """net n(batch = 4) { input x : f32[batch, 2]; input y : f32[batch, 1]; param w : f32[2, 1] = ones; loss mse(matmul(x, w), y); }
+            train { data = files(x = csv("t.csv", column = 0), y = csv("t.csv", column = 2)); optimizer = sgd(lr = 0.0001); epochs = 2; }
+            eval { every = epoch; data = files(x = csv("e.csv", column = 0), y = csv("e.csv", column = 2)); }""")
+        for ranks, options in (1, ()), (2, ()), (2, ("--mode", "data_parallel", "-D", "batch=2")):
+            plan = self.compile("n.dsl", "n.plan", "--ranks", ranks, *options)
+            results = [self.local(plan, ranks, "--save", "w"), self.local(plan, ranks, "--eval", "--load", "w")]
+            for result in results + ([self.mpi(plan, ranks)] if harness.mpirun is not None else []):
+                said = re.findall("(?m)^prun: warning: .*", self.ok(result).err)
+                self.assertEqual(len(said), 1, str(result))
+                self.assertRegex(said[0], r": the loss of the evaluation is not finite: input x holds inf at \[[\d, ]*1\]: \S*e\.csv:11:3$")
+        self.write("e.csv", self.read("t.csv"))
+        self.assertEqual(self.ok(self.local(plan, 2)).err, "")
+
     def test_processes_write_one_file(self):
         if harness.mpirun is None:
             self.skipTest("no mpirun")

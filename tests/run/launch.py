@@ -365,6 +365,17 @@ class Launch(Case):
         result = self.nproc(self.plan(2), 3, "--max-restarts", 5)
         self.assertFails(result, 1, "^prun: this plan is for 2 ranks, --nproc says 3: start 2, or compile the net with pcc --ranks 3\n$")
 
+    def test_what_fails_before_the_first_step_would_fail_again(self):
+        self.write("x.npy", harness.npy([1.0] * 8, (8, 1), "f"))
+        self.write("net.dsl", 'net s { input x : f32[2, 1]; param w : f32[1] = ones; loss sum(x * w); } train { data = npy(x = "x.npy"); optimizer = sgd(lr = 0.1); }')
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 2)
+        missing = self.nproc(plan, 2, "--max-restarts", 2, "--load", "none.safetensors")
+        os.remove(self.path("x.npy"))
+        for result, file in (missing, "none.safetensors"), (self.nproc(plan, 2, "--max-restarts", 2), "x.npy"), (self.nproc("none.plan", 2, "--max-restarts", 2), "none.plan"):
+            self.assertEqual((result.code, result.out), (3, ""), str(result))
+            self.assertRegex(result.err, "^prun: [^\n]*%s[^\n]*\nprun: note: no restart: that was before the first step, and would be again\n$" % re.escape(file), str(result))
+        self.assertNotIn("note", self.nproc(plan, 2).err, "none was asked for")
+
     def test_another_number_of_ranks_than_the_plans_is_said_before_any_is_waited_for(self):
         """Once a node where launchers say who is first there, else by each rank; none of the others is there."""
         plan, port = self.plan(2), free_port()

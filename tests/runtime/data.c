@@ -76,7 +76,7 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     graph.settings.data = DATA_NUMPY_RAND;
     graph.settings.data_seed = 1;
     graph.settings.data_rows = 2;
-    DataSource *data = data_open(&graph, NULL, NULL, 1, &error);
+    DataSource *data = data_open(&graph, NULL, NULL, 1, false, &error);
     cr_assert(data, "%s", error.text);
     float x[16][32];
     double label[16][16];
@@ -118,7 +118,7 @@ Test(data, integers_are_drawn_from_the_range_of_their_index) {
         graph_add_input(&graph, (Input){.name = "x", .type = {I64, false, SHAPE(N)}, .index = {LEAST, LEAST + COUNT}});
         graph.settings.data = (DataKind)kind;
         graph.settings.steps = 1;
-        DataSource *data = data_open(&graph, NULL, NULL, 1, &error);
+        DataSource *data = data_open(&graph, NULL, NULL, 1, false, &error);
         cr_assert(data, "%s", error.text);
         Box box = whole(&graph.inputs.at[0].type.shape);
         cr_assert(data_fill(data, data_take(data, 0, 0, &box), 1, 1, x, &error));
@@ -143,7 +143,7 @@ Test(data, every_replica_has_the_same_rows) {
     graph.settings.data = DATA_NUMPY_RAND;
     graph.settings.data_seed = 9;
     graph.settings.data_rows = 2;
-    DataSource *data = data_open(&graph, NULL, NULL, 1, &error);
+    DataSource *data = data_open(&graph, NULL, NULL, 1, false, &error);
     double x[3][4][2];
     Box box = whole(&graph.inputs.at[0].type.shape);
     cr_assert(data_fill(data, data_take(data, 0, 0, &box), 1, 1, x, &error));
@@ -165,7 +165,7 @@ Test(data, per_rank_gives_each_replica_its_own) {
     graph_init(&graph, &arena);
     graph_add_input(&graph, (Input){.name = "x", .type = {F32, true, SHAPE(2, 2, 2)}, .per_rank = values});
     graph.settings.data = DATA_PER_RANK;
-    DataSource *data = data_open(&graph, NULL, NULL, 1, &error);
+    DataSource *data = data_open(&graph, NULL, NULL, 1, false, &error);
     float x[2][2];
     Box second = {.ndim = 3, .begin = {1, 0, 0}, .end = {2, 2, 2}};
     cr_assert(data_fill(data, data_take(data, 0, 0, &second), 1, 1, x, &error));
@@ -173,7 +173,7 @@ Test(data, per_rank_gives_each_replica_its_own) {
     cr_assert_arr_eq(x, expected, sizeof x);
     data_close(data);
     graph.inputs.at[0].per_rank = NULL;
-    cr_assert_null(data_open(&graph, NULL, NULL, 1, &error));
+    cr_assert_null(data_open(&graph, NULL, NULL, 1, false, &error));
     cr_assert(strstr(error.text, "input x has no data"));
     arena_finish(&arena);
 }

@@ -55,6 +55,19 @@ Test(wordpiece, ends_of_lines_may_be_those_of_windows) {
     wordpiece_close(wordpiece);
 }
 
+/* As a dictionary that is filled line by line; the vocabulary of bert-base-chinese has such tokens. */
+Test(wordpiece, a_token_in_two_lines_has_the_number_of_the_last) {
+    write_vocabulary("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\na\n");
+    Error error = {0};
+    int32_t ids[4];
+    size_t bad;
+    Wordpiece *wordpiece = wordpiece_open(path, false, &error);
+    cr_assert(wordpiece, "%s", error.text);
+    cr_assert_eq(wordpiece_encode(wordpiece, "a b", 3, 4, ids, &bad), 4);
+    cr_assert(ids[1] == 6 && ids[2] == 5);
+    wordpiece_close(wordpiece);
+}
+
 Test(wordpiece, what_is_no_utf8_is_said) {
     static const struct {
         const char *text;
