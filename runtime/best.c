@@ -99,7 +99,11 @@ bool best_restore(Run *run, Error *error) {
     const Watched *best = &run->position.watched[WATCH_BEST];
     const Watch *watch = &run->plan.graph.settings.watch[WATCH_BEST];
     if (!run->plan.graph.settings.restore_best || run->position.global_step == 0) return true;
-    if (best->step == 0) return error_set(error, EXIT_MISMATCH, "restore best: no evaluation has a number as its %s", watch->metric);
+    if (best->step == 0) {
+        error_set(error, EXIT_MISMATCH, "restore best: there is none: no evaluation has a number as its %s, or the checkpoint is gone",
+                  watch->metric);
+        return comm_first_says(run->comm, error);
+    }
     const char *path = checkpoint_path(&run->arena, run->training->checkpoints, best->step);
     Position then;
     DataOrder order;

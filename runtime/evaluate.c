@@ -154,6 +154,7 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
     int program = plan_find(plan, "eval");
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no eval block: it says which data it is evaluated on");
+        comm_first_says(comm, error);
         return NULL;
     }
     Evaluation *evaluation = calloc(1, sizeof *evaluation);

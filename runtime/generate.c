@@ -160,6 +160,7 @@ Generator *generator_create(Run *run, Error *error) {
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no generate block: it says which input is text, and which value says what comes next%s",
                   run->plan.graph.settings.mode == MODE_MANUAL ? "; and in mode manual none is compiled" : "");
+        comm_first_says(run->comm, error);
         return NULL;
     }
     Generator *g = calloc(1, sizeof *g);

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -197,17 +198,24 @@ static double seconds_left(const Run *run, double now) {
     return done > 0 && now > run->log->begin ? (double)steps_left(run) * (now - run->log->begin) / done : -1;
 }
 
+/* A longer line would go on in the next one, and stay there. */
+static int columns_of(FILE *terminal) {
+    struct winsize size;
+    return ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
 static void show_progress(Run *run, double now, double loss) {
     RunLog *log = run->log;
     if (!shows_progress(log, now)) return;
     const Position *at = &run->position;
     double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
     Text text = {0};
-    text_printf(&text, "\repoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch,
+    text_printf(&text, "epoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch,
                 run->plan.graph.settings.epochs, at->step, executor_steps(run->executor), loss,
                 rate * (double)executor_batch(run->executor));
     put_duration(&text, seconds_left(run, now));
-    fprintf(log->terminal, "%s left\033[K", text.at);
+    text_printf(&text, " left");
+    fprintf(log->terminal, "\r%.*s\033[K", columns_of(log->terminal) - 1, text.at);
     text_finish(&text);
     log->shown = true;
     log->shown_at = now;

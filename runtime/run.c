@@ -197,8 +197,10 @@ static bool restore(Run *run, Error *error) {
     if ((path || options->load) && !same_file(run, path ? path : options->load, error)) return false;
     if (!told_by_first(run, figures_known(holder, path ? path : options->load, error), error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
-    if (options->averages && !run->plan.graph.settings.ema)
-        return error_set(error, EXIT_USAGE, "--averages: this plan keeps no averages of its parameters (train { ema = 0.999; })");
+    if (options->averages && !run->plan.graph.settings.ema) {
+        error_set(error, EXIT_USAGE, "--averages: this plan keeps no averages of its parameters (train { ema = 0.999; })");
+        return comm_first_says(run->comm, error);
+    }
     if (!told_by_first(run, run->comm->process != 0 || !options->save || checkpoint_can_save(options->save, error), error)) return false;
     if (!run->executor) return true;
     executor_order(run->executor, &now);

@@ -34,6 +34,11 @@ bool comm_agree(Comm *comm, bool ok, Error *error) {
     return error_prefix(error, "rank %d (%s): ", comm->first_driven, comm->node);
 }
 
+bool comm_first_says(const Comm *comm, Error *error) {
+    error->reported = comm->process != 0;
+    return false;
+}
+
 bool comm_agree_all(Comm *comm, bool ok, Error *error) {
     if (comm->nprocesses == 1) return ok;
     Failures failures;

@@ -119,6 +119,8 @@ Comm *comm_job_create(int *argc, char ***argv, const struct Meeting *meeting, co
  * failed has an error to print (with its rank before it unless all failed), the others' are reported: one message a mistake. */
 void *comm_memory(int64_t bytes, Error *error); /* memory.c: for tensors, free() takes it back; NULL and *error: there is none */
 bool comm_agree(Comm *comm, bool ok, Error *error);
+/* An error that all processes have found alike: the first says it. Returns false. */
+bool comm_first_says(const Comm *comm, Error *error);
 /* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */

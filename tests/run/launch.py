@@ -88,6 +88,12 @@ class Launch(Case):
             self.assertEqual([job.returncode for job in jobs], [0, 0] if same else [4, 4], errs)
             self.assertEqual("".join(errs).count(said), 0 if same else 1, errs)
 
+    def test_what_all_ranks_find_alike_is_said_once(self):
+        plan = self.plan(3)
+        for options in ["--eval"], ["--generate", 1, "--prompt", "a"], ["--save", "w.safetensors", "--averages"]:
+            with self.subTest(options=options):
+                self.assertFails(self.nproc(plan, 3, *options), 2, r"\Aprun: [^\n]+\n\Z")
+
     def test_without_the_whole_environment_there_is_one_rank(self):
         self.ok(run([harness.prun, self.plan(1)], env={"RANK": "1", "WORLD_SIZE": "4"}))
         for there, missing in ({}, "MASTER_ADDR and MASTER_PORT"), ({"MASTER_ADDR": "localhost"}, "MASTER_PORT"):

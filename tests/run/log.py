@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """What prun prints as training goes: templates, a progress line on a terminal, metrics, a file per rank."""
 import csv
+import fcntl
 import json
 import os
 import pty
 import re
 import struct
 import subprocess
+import termios
 import unittest
 
 import harness
@@ -255,10 +257,13 @@ class Log(Case):
         for launcher in [harness.prun, "--ranks", 2], [harness.prun, "--nproc", 2], [harness.mpirun, "-n", 2, harness.prun]:
             if launcher[0]:
                 with self.subTest(launcher=launcher):
-                    self.check_progress([*launcher, plan])
+                    self.assertRegex(self.progress([*launcher, plan]), r"epoch 1/1  step \d+/60000  loss \S+  \S+ samples/s  .* left")
+        with self.subTest("a narrow one"):
+            self.assertEqual({len(line) for line in re.findall(r"epoch[^\x1b]*", self.progress([harness.prun, "--ranks", 2, plan], columns=30))}, {29})
 
-    def check_progress(self, command):
+    def progress(self, command, columns=200):
         main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         child = harness.started(command, self, stdout=subprocess.DEVNULL, stderr=other, env={"TERM": "xterm"})
         os.close(other)
         seen = b""
@@ -272,8 +277,8 @@ class Log(Case):
             seen += got
         self.assertEqual(child.wait(), 0)
         os.close(main)
-        self.assertRegex(seen.decode(), r"epoch 1/1  step \d+/60000  loss \S+  \S+ samples/s  .* left")
         self.assertTrue(seen.decode().rstrip().endswith("\x1b[K"), "removed at the end")
+        return seen.decode()
 
 
 if __name__ == "__main__":
