@@ -562,8 +562,10 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
         diag_hint(parse->diags, "a setting ends in ';'");
     else if (!strcmp(unexpected, "';'") && among(expected, n, "a number") && is_letter(before[0]) && parse->before.end > 0 &&
              is_letter(parse->text[parse->before.begin]))
-        diag_hint(parse->diags, "a setting is written %.*s = %.*s;", parse->before.end - parse->before.begin,
-                  parse->text + parse->before.begin, nbefore, before);
+        diag_hint(parse->diags,
+                  strncmp(parse->text + parse->before.begin, "early_stop", 10) == 0 ? "%.*s %.*s patience 3;"
+                                                                                    : "a setting is written %.*s = %.*s;",
+                  parse->before.end - parse->before.begin, parse->text + parse->before.begin, nbefore, before);
     else if (wants_equals && !strcmp(unexpected, "'=='"))
         diag_hint(parse->diags, "'=' gives a name its value: %.*s = ...;", nbefore, before);
     else if (wants_equals && !strcmp(unexpected, "'.'"))

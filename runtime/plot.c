@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -359,9 +360,13 @@ static void name_runs(Plot *plot, char *const *paths) {
         plot->run[a] = paths[a];
 }
 
-/* No file, an empty one, or a picture. */
+/* No file, an empty one, or a picture; of a name that does not promise another kind. */
 static bool replaceable(const char *svg, Error *error) {
+    static const char *const other[] = {".png", ".jpg", ".jpeg", ".pdf"};
     char begin[5] = "";
+    const char *ending = strrchr(svg, '.');
+    for (size_t i = 0; ending && i < sizeof other / sizeof *other; i++)
+        if (strcasecmp(ending, other[i]) == 0) return error_set(error, EXIT_USAGE, "--plot=%s: the picture is SVG: --plot=FILE.svg", svg);
     FILE *file = file_kind(svg) ? NULL : fopen(svg, "rb");
     const size_t n = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
     if (file) fclose(file);

@@ -85,6 +85,7 @@ class Plot(Case):
                                   (["--plot", "--eval", "text"], 2, "--plot draws what runs have written and runs nothing: leave out --eval")):
             self.assertFails(self.plot(*words), code, said)
         self.write("good.jsonl", line(1, loss=0.5))
+        self.assertFails(self.plot("--plot=good.PNG", "good.jsonl"), 2, "--plot=good.PNG: the picture is SVG: --plot=FILE.svg")
         self.assertFails(self.plot("--plot=good.jsonl", "good.jsonl"), 2, "--plot=good.jsonl would overwrite the metrics that it draws")
         self.assertEqual(self.read("good.jsonl").decode(), line(1, loss=0.5))
         self.write("other.jsonl", line(1, loss=0.25))
