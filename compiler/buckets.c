@@ -55,8 +55,23 @@ static int pin_of(const Graph *g, int value) {
     return pin_stage(g, &g->values.at[value].layout->pin);
 }
 
-/* Distributes the members of a stage (-1: of none), sorted by key, over new buckets. */
-static void fill_stage(Build *b, Buckets *buckets, const Member *members, int n, int64_t first_limit, int stage) {
+/* Per node how many members wait for each other, one after the other, before it. */
+static int *depths_of(Build *b, const Member *members, int n) {
+    const Graph *g = &b->spmd.graph;
+    int *depth = arena_alloc(b->arena, sizeof *depth * ((size_t)g->nodes.n + 1));
+    bool *member = arena_alloc(b->arena, (size_t)g->nodes.n + 1);
+    for (int m = 0; m < n; m++)
+        member[members[m].node] = true;
+    for (int id = 0; id < g->nodes.n; id++)
+        for (int i = 0; i < g->nodes.at[id].nin; i++) {
+            const int from = g->values.at[g->nodes.at[id].in[i]].node;
+            if (depth[id] < depth[from] + member[from]) depth[id] = depth[from] + member[from];
+        }
+    return depth;
+}
+
+/* Distributes the members of a stage (-1: of none), sorted by key, over new buckets: those of one have one depth, so that none waits for its own bucket. */
+static void fill_stage(Build *b, Buckets *buckets, const Member *members, int n, const int *depth, int64_t first_limit, int stage) {
     const Graph *g = &b->spmd.graph;
     int open[NCOMMS][NDTYPES];
     memset(open, -1, sizeof open);
@@ -67,6 +82,7 @@ static void fill_stage(Build *b, Buckets *buckets, const Member *members, int n,
         if (pin_of(g, source) != stage) continue;
         DType dtype = g->values.at[source].type.dtype;
         int *at = &open[node->comm][dtype];
+        if (*at >= 0 && depth[members[m].node] != depth[buckets->at.at[*at].members.at[0]]) *at = -1;
         if (*at < 0) {
             *at = buckets->at.n;
             vec_push(b->arena, &buckets->at, (Bucket){.kind = node->comm, .dtype = dtype});
@@ -85,8 +101,9 @@ static void fill_stage(Build *b, Buckets *buckets, const Member *members, int n,
 }
 
 static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64_t first_limit) {
+    const int *depth = depths_of(b, members, n);
     for (int stage = -1; stage < settings_stages(&b->spmd.graph.settings); stage++)
-        fill_stage(b, buckets, members, n, first_limit, stage);
+        fill_stage(b, buckets, members, n, depth, first_limit, stage);
 }
 
 static int bucket_compare(const void *a, const void *b) {

@@ -9,6 +9,7 @@
 typedef struct Parts {
     RowLoss loss;
     const Graph *graph, *whole; /* of a part; of a batch */
+    bool *filled;               /* per value: of one number */
     bool *counted;              /* per value: a number with the rows as a factor, by which terms of the loss are multiplied */
 } Parts;
 
@@ -45,9 +46,35 @@ static bool terms_are_means(Parts *parts, int value, int depth, int power) {
     return false;
 }
 
+/* Per value whether no data goes into it, and all its elements are one number. */
+static bool *filled_trace(const Graph *graph) {
+    bool *filled = arena_alloc(graph->arena, (size_t)graph->values.n + 1);
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        bool all = node->op == OP_constant ? node->data == NULL : node->nin > 0 && op_elementwise(node->op);
+        for (int i = 0; i < node->nin; i++)
+            all = all && filled[node->in[i]];
+        for (int o = 0; o < node->nout; o++)
+            filled[node->out[o]] = all;
+    }
+    return filled;
+}
+
+/* Whether a value of one number, which has the batch's rows as a size, may have the part's: it meets other tensors element by element, whose shapes are looked at too. */
+static bool may_be_smaller(const Parts *parts, int value) {
+    if (!parts->filled[value]) return false;
+    for (int n = 0; n < parts->graph->nodes.n; n++) {
+        const Node *node = &parts->graph->nodes.at[n];
+        for (int i = 0; i < node->nin; i++)
+            if (node->in[i] == value && !op_elementwise(node->op)) return false;
+    }
+    return true;
+}
+
 static bool same_shape(const Parts *parts, int value) {
     const Shape *part = &parts->graph->values.at[value].type.shape, *whole = &parts->whole->values.at[value].type.shape;
     const int rows = parts->loss.depends[value] ? parts->loss.traced[value].at : -1;
+    if (!parts->loss.depends[value] && !shape_equal(part, whole)) return may_be_smaller(parts, value);
     for (int d = 0; d < part->ndim && d < whole->ndim; d++)
         if (whole->dim[d] != part->dim[d] * (d == rows ? parts->graph->settings.micro_batches : 1)) return false;
     return part->ndim == whole->ndim;
@@ -96,19 +123,22 @@ static bool same_state(const State *a, const State *b) {
     return memcmp(&a->init.a, &b->init.a, sizeof a->init.a) == 0 && memcmp(&a->init.b, &b->init.b, sizeof a->init.b) == 0;
 }
 
-static bool same_net(const Parts *parts) {
+/* differs: the node that does, or -1. */
+static bool same_net(const Parts *parts, int *differs) {
     const Graph *a = parts->graph, *b = parts->whole;
+    *differs = -1;
     bool same = a->nodes.n == b->nodes.n && a->states.n == b->states.n && a->inputs.n == b->inputs.n && a->loss == b->loss;
     for (int s = 0; same && s < a->states.n; s++)
         same = same_state(&a->states.at[s], &b->states.at[s]);
     for (int n = 0; same && n < a->nodes.n; n++)
-        same = same_node(parts, n);
+        if (!(same = same_node(parts, n))) *differs = n;
     return same;
 }
 
 bool rows_part(Graph *graph, const Graph *whole, const LossRows *asked, Diags *diags) {
     Parts parts = {.loss = row_loss(graph, asked, diags), .graph = graph, .whole = whole};
     const bool chosen = graph->settings.micro_span.line == 0; /* by the compiler, for memory */
+    parts.filled = filled_trace(graph);
     parts.counted = arena_alloc(graph->arena, (size_t)graph->values.n + 1);
     for (int i = 0; i < graph->inputs.n; i++)
         if (graph->inputs.at[i].kind == INPUT_RANDOM && chosen)
@@ -122,7 +152,10 @@ bool rows_part(Graph *graph, const Graph *whole, const LossRows *asked, Diags *d
             &parts, "a loss of parts of a batch is not the loss of the batch: it is no mean over rows that are apart",
             "mse(..), cross_entropy(..), the mean of a tensor whose first dimension is the batch, or sums of such; for another step, a "
             "smaller batch with accumulate");
-    return same_net(&parts) ||
-           refuse(&parts, "the net of a part of a batch is another one than that of the batch: sizes or numbers depend on the rows",
-                  "for another step, a smaller batch with accumulate");
+    int differs;
+    if (same_net(&parts, &differs)) return true;
+    refuse(&parts, "the net of a part of a batch is another one than that of the batch: sizes or numbers depend on the rows",
+           "for another step, a smaller batch with accumulate");
+    if (differs >= 0) diag_note(diags, graph->nodes.at[differs].span, "here is the first that does");
+    return false;
 }

@@ -144,7 +144,7 @@ bool operator_lower(Lower *lower, OpCode op, const Expr *expr, Operand *operands
 
 /* ---------------------------------------------------------------- calls */
 
-static bool attr_bool(Lower *lower, const Expr *value, const char *name, int64_t *out) {
+bool attr_bool(Lower *lower, const Expr *value, const char *name, int64_t *out) {
     const Expr *plain = unbracket(value);
     const bool other = plain->kind == EXPR_INT && (plain->integer < 0 || plain->integer > 1);
     if (!other && is_number(lower, plain)) return integer_eval(lower, plain, name, 0, 1, out);

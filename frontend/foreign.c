@@ -321,7 +321,7 @@ static const struct {
 
     {"optimizer", "adagrad", "adam(lr = 0.001) is near to it"},
     {"optimizer", "rmsprop", "adam(lr = 0.001) is near to it"},
-    {"optimizer", "lamb", "adamw(lr = 0.001, weight_decay = 0.01) is near to it"},
+    {"optimizer", "sparseadam", "lazy_adam(lr = 0.001)"},
 
     {"schedule", "cosineannealing", "schedule = cosine(warmup = 100, end = 0.1);"},
     {"schedule", "cosineannealinglr", "schedule = cosine(warmup = 100, end = 0.1);"},

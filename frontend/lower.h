@@ -287,6 +287,8 @@ bool stage_eval(Lower *lower, const Expr *number, const StageHint **hint);
 
 /* ---------------------------------------------------------------- express.c */
 
+/* true or false, for messages by name. */
+bool attr_bool(Lower *lower, const Expr *value, const char *name, int64_t *out);
 /* Lowers the expression of a statement. name: of its outermost result; shard: of its outermost operator, or NULL. Fills in symbol's kind
  * and value (or number). */
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);

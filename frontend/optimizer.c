@@ -28,8 +28,9 @@ static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *pa
     }
     for (int i = 0; i < n; i++) {
         if (parameters[i].holds) {
-            *parameters[i].holds = false;
-            if (argument[i] && !condition_eval(lower, argument[i], parameters[i].holds)) return false;
+            int64_t holds = 0;
+            if (argument[i] && !attr_bool(lower, argument[i], names[i], &holds)) return false;
+            *parameters[i].holds = holds;
             continue;
         }
         *parameters[i].to = parameters[i].initial;

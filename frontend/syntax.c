@@ -523,6 +523,8 @@ static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
         diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
 }
 
+static const char BY_PARAMETER[] = "for some of the parameters lr and decay are scaled: lr 0.1 for encoder.**; decay except **.bias;";
+
 /* What newcomers write, and what they should. */
 static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int n) {
     Loc previous = parse->previous;
@@ -579,7 +581,7 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
     else if (among(expected, n, "'..'"))
         diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
     else if (n == 1 && (!strcmp(expected[0], "a path") || !strcmp(expected[0], "'for'")))
-        diag_hint(parse->diags, "for some of the parameters lr and decay are scaled: lr 0.1 for encoder.**; decay except **.bias;");
+        diag_hint(parse->diags, "%s", BY_PARAMETER);
     else if (nbefore == 3 && !memcmp(before, "for", 3))
         diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
     else if (!strcmp(unexpected, "':'") && among(expected, n, "'{'"))
@@ -601,7 +603,7 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
     else if (parse->hints_open || parse->kind == PARSE_HINT)
         diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
     else if (wants_equals && among(expected, n, "'('"))
-        diag_hint(parse->diags, "a setting is written name = value;");
+        diag_hint(parse->diags, "%s", is_scaled(parse, previous) ? BY_PARAMETER : "a setting is written name = value;");
     else if (wants_equals && !strcmp(unexpected, "':'"))
         diag_hint(parse->diags, "a declaration starts with input, param or const: input x : f32[16, 32];");
     else if (wants_equals && !strcmp(unexpected, "'('"))
@@ -672,6 +674,8 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
             diag_hint(parse->diags, "metrics stand without brackets: metrics = loss, accuracy;");
         else if (!strcmp(unexpected, "'loss'") && among(expected, n, "'}'"))
             diag_hint(parse->diags, "the loss stands in the net: loss mse(y, label);");
+        else if (!strcmp(unexpected, "'for'") && is_scaled(parse, previous))
+            diag_hint(parse->diags, "%s", BY_PARAMETER);
         else
             diag_hint(parse->diags, "give it another name");
         return;

@@ -71,7 +71,7 @@ enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turne
     }                                                                                                                                      \
     /* Turned rows of x, of y or dy, and of the gradient. */                                                                               \
     static void max_planes_##suffix(const Planes *p, int planes, const T *x, T *y, T *back) {                                              \
-        const bool whole = p->back[0] == p->in[0] && p->back[1] == p->in[1]; /* the gradient has no halo */                                \
+        const bool whole = p->back[0] == p->in[0] && p->back[1] == p->in[1] && p->behind[0] == 0 && p->behind[1] == 0; /* no halo */       \
         T best[TOGETHER];                                                                                                                  \
         Place where[TOGETHER];                                                                                                             \
         for (int64_t i = 0; i < p->out[0] * p->out[1]; i++, y += planes) {                                                                 \

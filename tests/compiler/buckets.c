@@ -220,6 +220,21 @@ Test(buckets, the_norm_of_gradients_is_in_no_bucket_of_theirs) {
     compiled_finish(&x);
 }
 
+/* The gradient of w3 is completed twice, and its scale taken off between: in one bucket the second would wait for the first. */
+Test(buckets, a_gradient_that_is_completed_twice_is_in_two) {
+    Compiled x;
+    compiled_init(&x, 12, 2);
+    x.options.redistribution = REDISTRIBUTE_CANONICAL;
+    cr_assert(compiled_run(
+                  &x, "net n() { param w0 : f64[8, 24, 5, 2] = normal(1); param w1 : f64[12, 2, 2, 1] = normal(1) shard ((2, 1, 1, 1));\n"
+                      "param w3 : f64[1, 3] = normal(1) shard ((1, 3)); param w6 : f64[3, 3] = normal(1);\n"
+                      "v = tanh(matmul(conv2d(w0, w1, stride = 2, groups = 12), w3)); y = matmul(v, w6) shard ((1, 1, 2, 3), (3, 1));\n"
+                      "loss sum(y * y) shard ((1, 1, 2, 1)); }\n"
+                      "train { optimizer = sgd(lr = 0.1); precision = f16; }\n"),
+              "%s", x.c.error.text);
+    compiled_finish(&x);
+}
+
 /* Rows looked up in tables that are split by columns: of so many bytes each, and needed side by side. */
 static void compile_tables(Compiled *x, int tables, int rows, const char *bucket, int optimize, BuildCost *cost) {
     Text text = {0};

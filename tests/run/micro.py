@@ -28,6 +28,18 @@ train { data = %s; optimizer = sgd(lr = 0.1); steps = 5; %s }
 parallel { mode = auto; %s }
 """
 
+# States that begin at zeros, one a row, as those of an LSTM.
+RECURRENT = """import "nn.dsl";
+net recurrent(batch = 32, places = 4, dim = 8) {
+    input x : f32[batch, places, dim]; input label : f32[batch, dim];
+    const one : f32[batch, dim] = ones;
+    h = gru(lstm(x, dim), dim);
+    loss mse(h[:, -1] + one%s, label);
+}
+train { data = %%s; optimizer = adamw(lr = 0.01); steps = 5; %%s }
+parallel { mode = auto; %%s }
+"""
+
 
 class Micro(Case):
     def losses(self, data, train, parallel, ranks, name, net=NET):
@@ -61,6 +73,19 @@ class Micro(Case):
         for train, parallel, ranks in (("micro_batches = 4;", "", 2), ("micro_batches = 2;", "stages = 2;", 4)):
             found, _ = self.losses("normal(seed = 1)", train, parallel, ranks, "parts", COLUMNS)
             self.expect_equal(whole, found)
+
+    def test_parts_with_a_number_for_each_row(self):
+        whole, _ = self.losses("normal(seed = 1)", "", "", 1, "whole", RECURRENT % "")
+        for train, parallel, ranks in (("micro_batches = 4;", "", 1), ("micro_batches = 2;", "stages = 2;", 4)):
+            found, _ = self.losses("normal(seed = 1)", train, parallel, ranks, "parts", RECURRENT % "")
+            self.expect_equal(whole, found)
+
+    def test_what_counts_rows_is_named(self):
+        with open(self.path("counts.dsl"), "w", encoding="utf-8") as file:
+            file.write(RECURRENT % " * sum(one)" % ("normal(seed = 1)", "micro_batches = 2;", ""))
+        refused = run([harness.pcc, self.path("counts.dsl"), "-o", self.path("counts.plan")])
+        self.assertEqual(refused.code, 1, str(refused))
+        self.assertRegex(refused.err, r"(?s):8:\d+: error: the net of a part .*:4:11: note: here is the first that does")
 
     def test_parts_are_taken_where_nothing_else_fits(self):
         limit = "memory = 154 KiB; recompute = none;"

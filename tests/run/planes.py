@@ -114,6 +114,19 @@ class Planes(Case):
                 with self.subTest(op=case["op"], attrs=case["attrs"], hint=hint):
                     self.operator(case, hint, ranks)
 
+    def test_a_gradient_may_begin_behind_what_its_windows_see(self):
+        """Rank 1 has rows 5 to 9 of the gradient, and windows that reach these see rows 6 to 10 of x: as many, from another one on."""
+        self.write("net.dsl", """net n {
+            param x : f64[1, 1, 14, 2] = normal(1);
+            y = max_pool(x, kernel_size = [2, 1], stride = [3, 1]) shard ((1, 1, 3, 1));
+            loss sum(y * y * y);
+        }
+        train { optimizer = sgd(lr = 1); epochs = 1; steps = 1; }
+        parallel { mode = semi_auto; }""")
+        self.compile("net.dsl", "one.plan", "--ranks", 1)
+        plan = self.compile("net.dsl", "net.plan", "--ranks", 3)
+        self.ok(self.local(plan, 3, "--verify=" + self.path("one.plan")))
+
     def test_groups_that_do_not_divide_the_channels_are_said_to(self):
         with open(self.sample("nn.dsl")) as file:
             self.write("nn.dsl", file.read())
