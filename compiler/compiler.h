@@ -88,6 +88,7 @@ typedef struct MicroBatches {
     int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
     double whole_s;                     /* its step */
     bool whole_fits;
+    bool too_large;      /* nothing fits: they are what the error is about */
     int64_t saved_bytes; /* on a rank, once it is compiled */
     double seconds;      /* that a step is predicted to take more */
 } MicroBatches;
@@ -226,6 +227,8 @@ void build_emit(Build *b);
 int64_t bytes_needed(const Compilation *c);
 /* micro.c: the parts in which batches are taken for a plan that fits where whole ones do not, or that is faster; NULL: whole ones are as good. needed: what these need. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
+/* Where nothing fits: the most parts that may be taken, if with them a rank needs less than the whole batches do; NULL otherwise. */
+MicroBatches *micro_least(Compilation *c, int64_t needed);
 /* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; NULL: it is none that may be taken so. */
 const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s);
 /* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */

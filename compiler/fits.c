@@ -79,7 +79,7 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
         text_printf(&text,
                     "half the batch, with accumulate twice as large for the same step: about %s of %s in values kept for gradients; ",
                     bytes_named(arena, activations / 2), bytes_named(arena, activations));
-    text_printf(&text, "or more ranks than %d", g->nranks);
+    text_printf(&text, "%smore ranks than %d", text.n > 0 ? "or " : "", g->nranks);
     diag_hint(c->diags, "%s", text.at);
     text_finish(&text);
 }
@@ -98,6 +98,10 @@ void explain_need(const Compilation *c, int64_t missing) {
               bytes_named(arena, facts->role->arena_bytes - held->bytes));
     Text taken = {0};
     measures_print(&taken, program_train(c), "; ", "");
+    if (c->micro != NULL && c->micro->parts > 1) {
+        text_printf(&taken, "; micro_batches = %d", c->micro->parts);
+        measure_print(&taken, arena, c->micro->saved_bytes, c->micro->seconds);
+    }
     if (taken.n > 0) diag_note(c->diags, (Span){0}, "no measure that is left saves memory; taken are %s", taken.at + 2);
     text_finish(&taken);
     hint_help(c, facts, held, missing);
@@ -114,7 +118,7 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     micro->seconds = cost.step_s - micro->whole_s;
     if (train->front.search != NULL && micro->decision != NULL) train->front.search->seconds = cost.step_s;
     const bool searched = micro->decision == NULL;
-    if (needed <= limit || (searched && (micro->whole_fits || 2 * micro->parts > micro->most_parts))) return true;
+    if (needed <= limit || micro->too_large || (searched && (micro->whole_fits || 2 * micro->parts > micro->most_parts))) return true;
     c->again = arena_alloc(c->arena, sizeof *c->again);
     *c->again = *micro;
     c->again->decision = NULL;
@@ -137,6 +141,8 @@ bool pass_fits(Compilation *c) {
     if (needed <= limit) return true;
     if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
+    if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed);
+    if (c->again != NULL) return false; /* the error says what the least is */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));

@@ -23,6 +23,22 @@ static int64_t eval_bytes(const Compilation *c, int64_t arena_bytes) {
     return eval->inputs + eval->constants + (eval->role->arena_bytes > arena_bytes ? eval->role->arena_bytes - arena_bytes : 0);
 }
 
+static bool may_choose(const Compilation *c) {
+    const Settings *settings = &program_train(c)->front.graph.settings;
+    return c->options->overrides.micro_batches == 0 && settings->micro_span.line == 0 && settings->optimizer != OPTIMIZER_NONE;
+}
+
+static int most_parts(const Compilation *c) {
+    int most = 1;
+    while (may_take(c, 2 * most))
+        most *= 2;
+    return most;
+}
+
+static int64_t decided_bytes(const Compilation *c, const SearchTaken *decision) {
+    return memory_bytes(&decision->cost) + eval_bytes(c, decision->cost.arena_bytes);
+}
+
 /* Whether so many parts may fit where others, or one, with all measures need so much: if all but the states, in even parts, is as much smaller. */
 static bool may_fit(const Compilation *c, int parts, int others, int64_t needed, int64_t limit) {
     const int64_t states = program_train(c)->facts->states_whole / program_train(c)->front.graph.nranks;
@@ -51,11 +67,10 @@ static bool may_gain(const Build *b, const BuildCost *now) {
 
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Build *train = program_train(c);
-    const Settings *settings = &train->front.graph.settings;
     BuildCost now;
     int others = 1; /* parts that do not fit, and need so much */
     int64_t need = needed;
-    if (c->options->overrides.micro_batches > 0 || settings->micro_span.line > 0 || settings->optimizer == OPTIMIZER_NONE) return NULL;
+    if (!may_choose(c)) return NULL;
     build_cost(train, &now);
     MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit};
     double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
@@ -64,7 +79,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         if (least_s == 0 && !may_fit(c, parts, others, need, limit)) continue;
         const SearchTaken *decision = parts_decide(c, parts, least_s);
         if (decision == NULL) break;
-        need = memory_bytes(&decision->cost) + eval_bytes(c, decision->cost.arena_bytes);
+        need = decided_bytes(c, decision);
         others = parts;
         if (need > limit && least_s == 0) continue;
         if (need > limit || (least_s > 0 && decision->cost.step_s >= least_s)) break;
@@ -73,9 +88,20 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         best.decision = decision;
     }
     if (best.parts == 0) return NULL;
-    for (int parts = 2; may_take(c, parts); parts *= 2)
-        best.most_parts = parts;
+    best.most_parts = most_parts(c);
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
     *micro = best;
+    return micro;
+}
+
+MicroBatches *micro_least(Compilation *c, int64_t needed) {
+    const int parts = may_choose(c) ? most_parts(c) : 1;
+    const SearchTaken *decision = parts > 1 ? parts_decide(c, parts, 0) : NULL;
+    if (decision == NULL || decided_bytes(c, decision) >= needed) return NULL;
+    BuildCost now;
+    build_cost(program_train(c), &now);
+    MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
+    *micro = (MicroBatches){
+        .parts = parts, .most_parts = parts, .decision = decision, .whole_bytes = needed, .whole_s = now.step_s, .too_large = true};
     return micro;
 }

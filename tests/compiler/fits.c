@@ -68,3 +68,15 @@ Test(fits, a_machine_with_less_is_a_warning) {
     cr_expect_eq(x.diags.nwarnings, 0, "%s", compiled_said(&x));
     compiled_finish(&x);
 }
+
+/* Layers of a large batch: in parts a rank needs much less. */
+Test(fits, where_nothing_fits_the_error_is_about_batches_in_parts_if_these_need_less) {
+    static const char net[] = "net n(batch = 4096, dim = 16) { input x : f32[batch, dim]; input label : f32[batch, dim]; h = x;\n"
+                              "  for i in 0..6 { param w : f32[dim, dim] = normal(0.1); h = tanh(matmul(h, w)); } loss mse(h, label); }\n"
+                              "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\n";
+    Compiled x;
+    cr_expect_not(run(&x, net, "1 KiB", NULL));
+    cr_expect_eq(x.diags.nerrors, 1);
+    cr_expect_not_null(strstr(compiled_said(&x), " micro_batches = 256: "), "%s", compiled_said(&x));
+    compiled_finish(&x);
+}

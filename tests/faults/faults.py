@@ -426,7 +426,7 @@ seed(unit("compiler", "row_parts"),
      ("a step of parts accumulates them", "micro_complete", "* lower->micro;", "* 1;"))
 seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
      ("batches are taken in parts where nothing else fits", "micro_choose", "best.parts == 0) return NULL", "true) return NULL"),
-     ("what the user says of parts stays", "micro_choose", "settings->micro_span.line > 0 ||", ""))
+     ("what the user says of parts stays", "may_choose", "settings->micro_span.line == 0 &&", ""))
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),
