@@ -59,8 +59,8 @@ static bool eval_sgd(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
     double momentum = 0; /* PyTorch's SGD has it; with 0 there is no slot for it */
     const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false, NULL},
+                                    {"momentum", 0, 1, 0, &momentum, false, NULL}, /* the second one, as there */
                                     {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false, NULL},
-                                    {"momentum", 0, 1, 0, &momentum, false, NULL},
                                     {.name = "nesterov", .holds = &s->nesterov}};
     if (!eval_parameters(lower, value, parameters, 4, 1, "optimizer = sgd(lr = 0.1);")) return false;
     s->optimizer = momentum > 0 ? OPTIMIZER_MOMENTUM : OPTIMIZER_SGD;
