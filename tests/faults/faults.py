@@ -419,11 +419,17 @@ seed(script("ignored", "compiler/pcc", "Ignored.test_what_cannot_be_counted_so_i
 seed(unit("compiler", "row_parts"),
      ("a loss of parts is a mean over rows", "terms_are_means", "ok && power - !term_sums(node) == -1", "ok"),
      ("rows of parts depend on no other rows", "terms_are_means", "ok = ok && !loss->traced[node->in[i]].mixed", "(void)loss"),
-     ("a net of parts is that of the whole one", "rows_part", "same_net(&parts) ||", "true ||"),
+     ("a net of parts is that of the whole one", "rows_part", "if (same_net(&parts, &differs))", "if (same_net(&parts, &differs) || true)"),
      ("what goes to the end of a batch goes to the end of a part", "same_slice", "if (!both_end && ", "if ("),
      ("a part of a batch is not sliced elsewhere", "same_slice", "if (!both_end && a->attr[1].ints[k] != b->attr[1].ints[k]) return false;", ""),
      ("a net of parts has the numbers of the whole one", "same_node", "(same_attrs(parts, a, b) && same_data(parts, a, b))", "true"),
      ("a step of parts accumulates them", "micro_complete", "* lower->micro;", "* 1;"))
+seed(script("micro", "compiler/pcc", "Micro.test_what_counts_rows_is_named"),
+     ("a number for each row meets tensors element by element", "may_be_smaller", "if (node->in[i] == value && !op_elementwise(node->op))", "if (false)"))
+seed(script("planes", "runtime/prun", "Planes.test_a_gradient_may_begin_behind_what_its_windows_see"),
+     ("a gradient that begins behind what its windows see has a halo", "POOLING", " && p->behind[0] == 0 && p->behind[1] == 0", ""))
+seed(unit("compiler", "buckets"),
+     ("no member of a bucket waits for its bucket", "fill_stage", "if (*at >= 0 && depth[members[m].node]", "if (false && depth[members[m].node]"))
 seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
      ("batches are taken in parts where nothing else fits", "micro_choose", "best.parts == 0) return NULL", "true) return NULL"),
      ("what the user says of parts stays", "may_choose", "settings->micro_span.line == 0 &&", ""))

@@ -196,11 +196,13 @@ Test(foreign, optimizers_are_read_as_pytorch_and_mindspore_write_them) {
         const char *text;
         OptimizerKind kind;
         double momentum;
-    } cases[] = {
-        {"SGD(learning_rate = 0.5)", OPTIMIZER_SGD, 0},    {"sgd(0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
-        {"sgd(0.5, 0.9)", OPTIMIZER_MOMENTUM, 0.9},
-        {"SGD(lr = 0.5, momentum = 0)", OPTIMIZER_SGD, 0}, {"Momentum(learning_rate = 0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
-        {"Adam(learning_rate = 0.5)", OPTIMIZER_ADAM, 0},  {"AdamW(0.5)", OPTIMIZER_ADAMW, 0}};
+    } cases[] = {{"SGD(learning_rate = 0.5)", OPTIMIZER_SGD, 0},
+                 {"sgd(0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
+                 {"sgd(0.5, 0.9)", OPTIMIZER_MOMENTUM, 0.9},
+                 {"SGD(lr = 0.5, momentum = 0)", OPTIMIZER_SGD, 0},
+                 {"Momentum(learning_rate = 0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
+                 {"Adam(learning_rate = 0.5)", OPTIMIZER_ADAM, 0},
+                 {"AdamW(0.5)", OPTIMIZER_ADAMW, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[1024];
