@@ -84,6 +84,18 @@ static void note_communication(const Compilation *c, const Communication *move, 
     text_finish(&text);
 }
 
+/* What changes what a plan sends: the search that keeps to demands, or, where it did not find one, strategies by hand. */
+static void hint_value(const Compilation *c, const char *value, const char *aim) {
+    const Settings *settings = &program_train(c)->front.graph.settings;
+    const bool divides_batch = settings->mode == MODE_DATA_PARALLEL;
+    if (divides_batch || (settings->mode == MODE_AUTO && settings->found.n == 0 && strcmp(settings->search, "auto") != 0))
+        diag_hint(c->diags, "--explain %s says why; %s = auto looks for a plan that %s", value, divides_batch ? "mode" : "search", aim);
+    else if (settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO)
+        diag_hint(c->diags, "--explain %s says why; --what-if HINT shows what another strategy sends, and --shard HINT takes it", value);
+    else
+        diag_hint(c->diags, "--explain %s says why", value);
+}
+
 static bool check_forbidden(const Compilation *c, const Forbidden *forbidden) {
     const Facts *facts = program_train(c)->facts;
     const int found = count_forbidden(facts, forbidden);
@@ -100,8 +112,7 @@ static bool check_forbidden(const Compilation *c, const Forbidden *forbidden) {
         shown++;
     }
     if (shown < found) diag_note(c->diags, (Span){0}, "and %d more", found - shown);
-    diag_hint(c->diags, "--explain %s says why the first one is there; search = auto takes a plan without them where it compiles one",
-              first);
+    hint_value(c, first, "has none of them");
     return false;
 }
 
@@ -119,7 +130,7 @@ static void note_sent(const Compilation *c) {
     if (sent.holders.n == 0) return;
     const int value = sent.holders.at[0].value;
     diag_note(c->diags, graph_producer(facts->graph, value)->span, "sent by the busiest rank: %s", holders_named(c->arena, &sent));
-    diag_hint(c->diags, "--explain %s says why; search = auto looks for a plan that sends less", facts->graph->values.at[value].name);
+    hint_value(c, facts->graph->values.at[value].name, "sends less");
 }
 
 static void note_time(const Compilation *c) {

@@ -2,6 +2,7 @@
  *
  * Before: a whole compilation. Every operator that strategies are chosen for has a line, and every input and state whose layout is a choice. Names that differ by the numbers
  * of loops share a line; where a few of them differ, their lines stand behind it, since the last that matches counts. */
+#include <assert.h>
 #include <string.h>
 
 #include "compiler/budget.h"
@@ -21,7 +22,6 @@ typedef struct Found {
     VEC(Axis) axes;    /* of the net's mesh, and of those below */
     Text meshes;       /* "mesh (a = 2, b = 4);" */
     VEC(Line) lines;
-    const char *unsaid; /* an operator whose strategy splits a dimension that no operand has; NULL: none */
 } Found;
 
 /* ---------------------------------------------------------------- axes */
@@ -97,25 +97,40 @@ static void print_dim(Text *text, const Found *f, const Digit *digits, int n) {
 
 /* ---------------------------------------------------------------- lines */
 
-/* "((a, -), (-, b))": an axis a dimension of every operand. */
+/* "(a, -)": an axis a dimension of a tensor that an operator takes or makes. said: the factors that some tensor of it has. */
+static void print_tensor(Text *text, const Found *f, const Node *node, const int8_t *factors, int value, bool *said) {
+    text_printf(text, "(");
+    for (int d = 0; d < f->g->values.at[value].type.shape.ndim; d++) {
+        const int factor = factors[d];
+        if (d > 0) text_printf(text, ", ");
+        print_dim(text, f, factor < 0 ? NULL : strategy_digits(node->strategy, factor),
+                  factor < 0 ? 0 : strategy_count(node->strategy, factor));
+        if (factor >= 0) said[factor] = true;
+    }
+    text_printf(text, ")");
+}
+
+static bool all_said(const Strategy *strategy, const bool *said) {
+    for (int k = 0; k < strategy->nfactors; k++)
+        if (!said[k] && strategy_count(strategy, k) > 0) return false;
+    return true;
+}
+
+/* "((a, -), (-, b))": its operands; " -> (a, b)": its result, where it splits what no operand has. */
 static const char *strategy_text(Found *f, const Node *node) {
-    const Strategy *strategy = node->strategy;
     bool said[MAX_FACTORS] = {0};
     Text text = {0};
     text_printf(&text, "(");
     for (int i = 0; i < node->nin; i++) {
-        text_printf(&text, "%s(", i > 0 ? ", " : "");
-        for (int d = 0; d < f->g->values.at[node->in[i]].type.shape.ndim; d++) {
-            const int factor = node->rule->in[i][d];
-            if (d > 0) text_printf(&text, ", ");
-            print_dim(&text, f, factor < 0 ? NULL : strategy_digits(strategy, factor), factor < 0 ? 0 : strategy_count(strategy, factor));
-            if (factor >= 0) said[factor] = true;
-        }
-        text_printf(&text, ")");
+        if (i > 0) text_printf(&text, ", ");
+        print_tensor(&text, f, node, node->rule->in[i], node->in[i], said);
     }
     text_printf(&text, ")");
-    for (int k = 0; k < strategy->nfactors; k++)
-        if (!said[k] && strategy_count(strategy, k) > 0) f->unsaid = node->name;
+    if (!all_said(node->strategy, said)) {
+        text_printf(&text, " -> ");
+        print_tensor(&text, f, node, node->rule->out[0], node->out[0], said);
+    }
+    assert(all_said(node->strategy, said)); /* what a rule adds to its operands' factors is of result 0 */
     const char *copy = arena_copy(f->arena, text.at, text.n);
     text_finish(&text);
     return copy;
@@ -265,9 +280,7 @@ bool hints_print(Text *text, Compilation *c) {
     print_lines(&lines, &f);
     print_stages(&lines, f.g);
     text_printf(&lines, "}\n");
-    if (f.unsaid != NULL)
-        error_set(&c->error, EXIT_REJECTED, "--write-hints: %s splits what no operand of it has: no hint says that", f.unsaid);
-    const bool done = f.unsaid == NULL && frontend_format(c->options->hints_file, lines.at, lines.n, text, c->arena, c->diags);
+    const bool done = frontend_format(c->options->hints_file, lines.at, lines.n, text, c->arena, c->diags);
     text_finish(&lines);
     text_finish(&f.meshes);
     return done;

@@ -9,8 +9,8 @@ static const struct Unit {
     const char *name;
     bool of_time;
     double times;
-} units[] = {{"KiB", false, 0x1p10}, {"MiB", false, 0x1p20}, {"GiB", false, 0x1p30}, {"TiB", false, 0x1p40},
-             {"s", true, 1},         {"ms", true, 1e-3},     {"us", true, 1e-6}};
+} units[] = {{"B", false, 1},        {"KiB", false, 0x1p10}, {"MiB", false, 0x1p20}, {"GiB", false, 0x1p30},
+             {"TiB", false, 0x1p40}, {"s", true, 1},         {"ms", true, 1e-3},     {"us", true, 1e-6}};
 enum { NUNITS = sizeof units / sizeof *units };
 
 /* How much one of the unit is, in bytes or seconds; 0 after a diagnostic. unit NULL: bytes. */

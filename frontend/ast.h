@@ -254,7 +254,7 @@ int lex_close(Parse *parse, const Loc *loc, char kind); /* ) ] }: the closer tha
 int lex_end_statement(Parse *parse, const Loc *loc);    /* ; */
 int lex_end_file(Parse *parse, Loc *loc);
 int64_t lex_integer(Parse *parse, const Loc *loc, const char *text);
-int64_t lex_size(Parse *parse, const Loc *loc, const char *text); /* "25 MiB" in bytes */
+int64_t lex_size(Parse *parse, const Loc *loc, const char *text); /* "25 MiB", "1.5 GiB", "100 B" in bytes, the nearest whole number */
 double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);

@@ -189,9 +189,16 @@ int64_t lex_integer(Parse *parse, const Loc *loc, const char *text) {
 }
 
 int64_t lex_size(Parse *parse, const Loc *loc, const char *text) {
-    int64_t count = lex_integer(parse, loc, text), bytes;
-    char unit = text[strcspn(text, "KMG")];
-    if (mul_checked(count, unit == 'K' ? 1 << 10 : unit == 'M' ? 1 << 20 : 1 << 30, &bytes)) return bytes;
+    static const char units[] = "BKMGTPE";
+    const char *digits_end = text + strspn(text, "0123456789");
+    const int64_t unit = (int64_t)1 << 10 * (strchr(units, *strpbrk(text, units)) - units);
+    int64_t bytes;
+    if (*digits_end != '.') {
+        if (mul_checked(lex_integer(parse, loc, text), unit, &bytes)) return bytes;
+    } else {
+        const double nearest = round(strtod(text, NULL) * (double)unit);
+        if (nearest < 0x1p63) return (int64_t)nearest;
+    }
     diag_error(parse->diags, here(parse, *loc), "number out of range: it is more than %lld bytes", (long long)INT64_MAX);
     return 1;
 }
@@ -207,7 +214,7 @@ double lex_real(Parse *parse, const Loc *loc, const char *text) {
 /* What ends in a unit of bytes that there is not, GB. Whether it does. */
 static bool hint_bytes(const Parse *parse, Loc loc) {
     if (parse->text[loc.end - 1] != 'B') return false;
-    diag_hint(parse->diags, "bytes are written 25 MiB; KiB and GiB likewise");
+    diag_hint(parse->diags, "bytes are written 25 MiB or 1.5 GiB; B, KiB and TiB likewise");
     return true;
 }
 

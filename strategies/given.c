@@ -60,7 +60,9 @@ static int found_line(const Settings *settings, const char *name, bool stage, bo
 
 static bool found_strategy(Propagator *p, Node *node, const FoundHint *found) {
     Strategy *strategy = arena_alloc(p->graph->arena, sizeof *strategy);
-    if (!strategy_from_hint(p->graph, node, found->hint, p->graph->settings.strict_divide, strategy, p->diags)) {
+    const bool strict = p->graph->settings.strict_divide;
+    if (!strategy_from_hint(p->graph, node, found->hint, strict, strategy, p->diags) ||
+        (found->hint->nout > 0 && !strategy_from_result(p->graph, node, found->hint, strict, strategy, p->diags))) {
         diag_note(p->diags, node->span, "it is for %s, which is here", node->name);
         return false;
     }

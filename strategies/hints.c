@@ -360,6 +360,38 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
     return check_apart(&check, hint->span, strategy->digit, strategy->start[MAX_FACTORS]);
 }
 
+static bool operand_has(const Node *node, int factor) {
+    for (int i = 0; i < node->nin; i++)
+        for (int d = 0; d < MAX_NDIM; d++)
+            if (node->rule->in[i][d] == factor) return true;
+    return false;
+}
+
+bool strategy_from_result(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags) {
+    const TensorType *type = &graph->values.at[node->out[0]].type;
+    const char *what = arena_printf(graph->arena, "result of %s", node->name);
+    const Check check = {.graph = graph, .what = what, .named = hint->named, .strict = strict_divide, .diags = diags};
+    Layout said, made;
+    if (!layout_from_hint(graph, &hint->out, hint->named, type, what, false, strict_divide, &said, diags)) return false;
+    layout_init(&made, type->shape.ndim);
+    for (int d = 0; d < type->shape.ndim; d++) {
+        const int factor = node->rule->out[0][d];
+        if (factor < 0) continue;
+        const bool own = !node->rule->factor[factor].whole && !operand_has(node, factor);
+        for (int i = 0; own && i < layout_count(&said, d); i++)
+            strategy_append(strategy, factor, layout_list(&said, d)[i]);
+        for (int i = 0; i < strategy_count(strategy, factor); i++)
+            layout_append(&made, d, strategy_digits(strategy, factor)[i]);
+    }
+    if (!check_apart(&check, hint->span, strategy->digit, strategy->start[MAX_FACTORS])) return false;
+    layout_canonical(&said, &type->shape);
+    layout_canonical(&made, &type->shape);
+    if (layout_equal(&said, &made)) return true;
+    diag_error(diags, hint->out.span, "%s: its operands are split otherwise", what);
+    diag_hint(diags, "a dimension of the result that is one of an operand too is split as it is there; one that must be whole is -");
+    return false;
+}
+
 /* ---- tensors */
 
 bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, const TensorType *type, const char *what, bool leftover_first,

@@ -161,6 +161,9 @@ bool strategy_result_halos(const Node *node, const Strategy *strategy, int resul
 void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy);
 /* A user's hint on a node to its strategy; checks all that docs/language.md asks of one. False after diagnostics. */
 bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags);
+/* Of `hints found`, `((a, -), (a, -)) -> (a, b)`: adds how the operator splits the dimensions of its result that no operand has; the others must be split as the operands
+ * are. False after diagnostics. */
+bool strategy_from_result(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags);
 /* A user's tuple on a tensor (parameter, input, dataset, output strategy) to a layout. leftover_first: dataset strategies. */
 bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, const TensorType *type, const char *what, bool leftover_first,
                       bool strict_divide, Layout *layout, Diags *diags);

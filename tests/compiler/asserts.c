@@ -67,9 +67,40 @@ Test(asserts, the_limit_itself_is_allowed_where_it_says_so) {
     BROKEN(demand, "is predicted to take", "kernels wait for");
 }
 
+Test(asserts, limits_have_decimals_and_units) {
+    expect_kept("assert memory < 0.5 GiB; memory = 1.5 GiB;");
+    BROKEN("assert comm < 1.5 B;", "less than 2 B");
+    BROKEN("memory = 1.5 KiB;", "more than the 1.5 KiB that it may");
+}
+
 Test(asserts, what_breaks_one_is_named) {
     BROKEN("assert comm < 0.25 KiB;", "the busiest rank sends", "sent by the busiest rank: ", " of ", "reduce_scatter", "--explain");
     BROKEN("assert memory < 1 KiB;", "of memory on a rank", "the arena is fullest at step", "states take", "more ranks than 4");
+}
+
+/* What is said to help is not what was done already. */
+Test(asserts, a_hint_names_what_has_not_been_tried) {
+    static const char *const demands[] = {"assert comm < 1;", "forbid all_reduce;"};
+    static const struct {
+        const char *mode, *search, *said, *unsaid;
+    } cases[] = {{"auto", "auto", "--what-if HINT", "auto looks"},
+                 {"auto", NULL, "--what-if HINT", "auto looks"}, /* auto is the default */
+                 {"auto", "dynamic_programming", "search = auto looks for a plan that", "--what-if"},
+                 {"semi_auto", NULL, "--what-if HINT", "auto looks"},
+                 {"data_parallel", NULL, "mode = auto looks for a plan that", "--what-if"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int k = 0; k < 2; k++) {
+            Compiled x;
+            char text[2048];
+            snprintf(text, sizeof text, NET, demands[k]);
+            compiled_init(&x, 4, 2);
+            x.options.overrides.mode = cases[i].mode;
+            x.options.overrides.search = cases[i].search;
+            cr_expect_not(compiled_run(&x, text), "%s", text);
+            cr_expect_not_null(strstr(compiled_said(&x), cases[i].said), "%s: %s", text, compiled_said(&x));
+            cr_expect_null(strstr(compiled_said(&x), cases[i].unsaid), "%s: %s", text, compiled_said(&x));
+            compiled_finish(&x);
+        }
 }
 
 Test(asserts, a_kind_is_forbidden_where_a_value_is_made_or_taken) {

@@ -52,13 +52,55 @@ Test(found, what_users_ask_for_goes_before) {
     compiled_finish(&x);
 }
 
-static void expect_error(const char *hints, const char *said) {
+/* Rows that no operand has: those of the result, to which rows of y are added. */
+static void run_scatter(Compiled *x, const char *hints) {
+    char text[2048];
+    snprintf(
+        text, sizeof text,
+        "net n(batch = 16) { input x : f32[batch, 8]; input to : i32[batch]; param w : f32[8, 8] = normal(0.1); const none : f32[12, 8] = zeros;\n"
+        "  y = matmul(x, w);\n" /* the line of the hints is 4, as in NET */
+        "  sums = scatter_add(none, to, y, axis = 0); loss mean(sums * sums); } train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }\n"
+        "%s\n",
+        hints);
+    compiled_init(x, 4, 2);
+    compiled_run(x, text);
+}
+
+Test(found, the_result_says_how_rows_are_split_that_no_operand_has) {
     Compiled x;
-    run(&x, hints);
+    run_scatter(&x, "hints found { mesh (a = 2, b = 2); sums.added = ((-, b), (-)) -> (a, b); }");
+    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
+    const Node *node = node_named(&x, "sums.added");
+    const int rows = node->rule->out[0][0], columns = node->rule->out[0][1];
+    cr_expect_eq(strategy_split(node->strategy, rows), 2);
+    cr_expect_eq(strategy_digits(node->strategy, rows)[0].stride, 2);
+    cr_expect_eq(strategy_split(node->strategy, columns), 2);
+    cr_expect_eq(strategy_split(node->strategy, node->rule->in[0][0]), 1);
+    compiled_finish(&x);
+}
+
+static void expect_error_by(void (*compile)(Compiled *, const char *), const char *hints, const char *said) {
+    Compiled x;
+    compile(&x, hints);
     cr_assert(!x.done && x.diags.nerrors == 1, "%s", hints);
     cr_expect_not_null(strstr(x.diags.items.at[0].text, said), "%s: %s", hints, x.diags.items.at[0].text);
     cr_expect_eq(x.diags.items.at[0].span.line, 4, "%s", hints);
     compiled_finish(&x);
+}
+
+static void expect_error(const char *hints, const char *said) {
+    expect_error_by(run, hints, said);
+}
+
+Test(found, a_result_that_does_not_follow_from_its_operands_is_an_error) {
+    expect_error("hints found { mesh (a = 2, b = 2); h.0 = ((a, -), (-, b)) -> (b, a); }",
+                 "result of h.0: its operands are split otherwise");
+    expect_error("hints found { mesh (a = 2, b = 2); h.0 = ((a, -), (-, b)) -> (a, c); }", "the mesh has no axis 'c'");
+    expect_error("hints found { mesh (a = 4); h.0 = ((a, -), (-, -)) -> (a); }", "its tuple has 1");
+    expect_error_by(run_scatter, "hints found { mesh (a = 2, b = 2); sums.added = ((-, b), (-)) -> (a, -); }", "are split otherwise");
+    expect_error_by(run_scatter, "hints found { mesh (a = 2, b = 2); sums.added = ((a, -), (a)) -> (a, -); }", "split one tensor");
+    expect_error_by(run_scatter, "hints found { mesh (a = 2, b = 2); sums.added = ((a, -), (a)) -> (b.b, -); }", "is used twice");
+    expect_error_by(run_scatter, "hints found { mesh (a = 2, b = 2); sums.added = ((-, -), (-)) -> (-, b); }", "are split otherwise");
 }
 
 Test(found, what_fits_nothing_is_an_error) {

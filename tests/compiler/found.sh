@@ -42,6 +42,10 @@ for sample in quickstart mlp_small mesh output mlp_cells attention_cells transfo
         done
     done
 done
+for search in dynamic_programming recursive_programming; do # which split what no operand has
+    same "experts by $search" "$samples/moe_tiny.dsl" --ranks 8 --search $search
+    grep -q 'added .*-> (' found.dsl
+done
 for seed in $(seq 30); do
     "$pcc" fuzz-net --seed $seed >net.dsl
     ranks=$(sed -n '2s/.*--ranks \([0-9]*\).*/\1/p' net.dsl) # of all stages
