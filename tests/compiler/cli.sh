@@ -80,8 +80,8 @@ expect 0 "what if a=((8, 1))" net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' -
 expect 1 "no operator, parameter or input has the path hh" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))'
 expect 1 "--what-if:1:1: error: no operator" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))' --stats -o wrong.plan
 absent wrong.plan
-expect 1 "hint: bytes are written 25 MiB; KiB and GiB likewise" net.dsl --ranks 8 --memory '80 GB'
-expect 1 "hint: bytes are written 25 MiB; KiB and GiB likewise" net.dsl --ranks 8 --memory '80B'
+expect 1 "hint: bytes are written 25 MiB or 1.5 GiB; B, KiB and TiB likewise" net.dsl --ranks 8 --memory '80 GB'
+expect 1 'more than the 80 B that it may' net.dsl --ranks 8 --memory '80B'
 expect 2 "--stats=json prints one JSON object: leave out --what-if" net.dsl --stats=json --what-if 'h=((8, 1), (1, 1))'
 expect 0 "made by relu" net.dsl --ranks 8 --explain h --explain a
 absent net.plan
