@@ -1,9 +1,9 @@
 /* How one layout becomes another (docs/redistribution.md).
  *
- * A single exchange attains the lower bound of the total, and on few ranks nothing is planned that receives more, except in the canonical form,
+ * A single exchange attains the lower bound of the total, and on few ranks of one node nothing is planned that receives more, except in the canonical form,
  * which exists to be read beside MindSpore's. Where an exchange happens to be what a library's collective does, and
  * the boxes are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer
- * messages. On many ranks sequences of collectives are planned too, and the fastest is taken. */
+ * messages. On many ranks, or several nodes, sequences of collectives are planned too, and the fastest is taken. */
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void plan_begin(Conversion *plan) {
     memset(plan, 0, offsetof(Conversion, step));
 }
 
-enum { FEW_RANKS = 32, FEW_MESSAGES = 8 }; /* up to which all is counted, and no more is received than the bound */
+enum { FEW_RANKS = 32, FEW_MESSAGES = 8 }; /* up to which all is counted, and in a node no more is received than the bound */
 
 static void plan_copy(Conversion *to, const Conversion *from) {
     memcpy(to, from, offsetof(Conversion, step) + (size_t)from->nsteps * sizeof *from->step);
@@ -355,7 +355,6 @@ static void plan_mixed(const Task *task, RedistributePolicy policy, Conversion *
 
 /* ---- fewer messages, more bytes */
 
-/* On so many ranks, and where a rank waits for so few messages, nothing is planned that receives more than the bound. */
 #define ABOUT_AS_FAST 0.99 /* of the seconds of another plan: what takes more than that is not worth more bytes */
 
 /* What is too slow to be taken instead of the best so far. */
@@ -496,7 +495,8 @@ static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion
     plan_begin(&tried);
     rest_init(&rest, task->from, task->to, task->shape);
     const Direct direct = direct_of(task, &rest);
-    if (policy == REDISTRIBUTE_AUTO && task->nranks > FEW_RANKS && direct.links.messages > FEW_MESSAGES) {
+    const bool many = task->nranks > FEW_RANKS || task->nranks > task->machine->ranks_per_node; /* messages between nodes are slow */
+    if (policy == REDISTRIBUTE_AUTO && many && direct.links.messages > FEW_MESSAGES) {
         plan_fewer_messages(task, &rest, plan);
         if (rest.nsummed > 0 && add_step(task, too_slow(task, plan), &tried, direct.kind, task->to, &direct.links)) plan_copy(plan, &tried);
         return plan->nsteps > 0;

@@ -1,4 +1,4 @@
-/* Redistribution against the lower bound, over a corpus of conversions of 8 to 512 ranks: how many are planned at the bound (auto: all on up to 32 ranks; on more, all
+/* Redistribution against the lower bound, over a corpus of conversions of 8 to 512 ranks: how many are planned at the bound (auto: all on up to 8 ranks, a node; on more, all
  * but those that are faster otherwise), how much more is received on average, in how many rounds, and how long planning takes. Beside pcc's policies: MindSpore's rules (RedistributionOperatorInfer:
  * Split, Permute and Concat passes, with AllGather and Split or with AllToAll for Permute), counted here on the conversions that they can do:
  * even splits whose meshes can be unified.
@@ -254,8 +254,8 @@ static bool plan_all(const Case *c, Score *score, Score *kind) {
     }
     const Conversion *ours = &conversion[1];
     const bool good =
-        conversion[0].received.total == ours->bound.total ||
-        (c->nranks > 32 && ours->seconds.messages > 8 && move_seconds(conversion[0].seconds) < 0.99 * move_seconds(ours->seconds));
+        conversion[0].received.total == ours->bound.total || (c->nranks > machine_cpu.ranks_per_node && ours->seconds.messages > 8 &&
+                                                              move_seconds(conversion[0].seconds) < 0.99 * move_seconds(ours->seconds));
     score_add(kind, ours->received.total, ours->bound.total, ours->rounds);
     int rounds;
     int64_t gathers = mindspore(c, false, &rounds);

@@ -190,6 +190,24 @@ Test(hands, auto_is_no_worse_than_what_is_sharded_by_hand) {
     }
 }
 
+/* On several nodes conversions must not wait for a message from every rank: Megatron's hints within a node, all nodes alike, and what auto makes of them. */
+Test(hands, auto_on_three_nodes_is_no_worse_than_from_hints_within_a_node) {
+    static const Case block = {"16 places on 3 nodes",
+                               NULL,
+                               "net n(dim = 4096) { input x : f32[1, 16, dim]; input label : f32[1, 16, dim];\n"
+                               "  h = transformer_block(x, 32); loss mse(linear(h, dim), label); }\n" DATA,
+                               24,
+                               {NULL}};
+    static const char hints[] = "**.query.y = ((-, -, -), (tp, -)); **.key.y = ((-, -, -), (tp, -)); **.value.y = ((-, -, -), (tp, -));"
+                                "**.up.y = ((-, -, -), (tp, -)); **.output.y = ((-, -, tp), (-, tp)); **.down.y = ((-, -, tp), (-, tp)); }"
+                                "parallel { mesh (n = 3, tp = 8);";
+    BuildCost found, hinted;
+    cost_of(&block, NULL, NULL, NULL, &machine_gpu8, &found);
+    cost_of(&block, NULL, NULL, hints, &machine_gpu8, &hinted);
+    cr_expect_leq(found.step_s, ABOUT * hinted.step_s, "%g s, with hints %g s", found.step_s, hinted.step_s);
+    cr_expect_leq(found.step_s, 0.7e-3, "%g s", found.step_s); /* 1.185 ms where sums of a node are an exchange of all ranks */
+}
+
 /* MiB that the busiest rank sends in a step: at most so many. */
 static void expect_mib(const Case *which, const char *search, const char *hints, const Machine *machine, double most, double flops) {
     BuildCost cost, whole = {0};

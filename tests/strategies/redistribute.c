@@ -121,8 +121,8 @@ Test(redistribute, many_small_messages_become_gathers_of_equal_traffic) {
     cr_expect_eq(direct.bound.total, (int64_t)4096 * 4095);
 }
 
-/* Sums of a scalar over 32 of 1,024 ranks, which all need it: as an exchange its owner sends 1,023 messages. Large values stay at the bound, and so do small ones on few
- * ranks. */
+/* Sums of a scalar over 32 of 1,024 ranks, which all need it: as an exchange its owner sends 1,023 messages. Large values stay at the bound, and so do small ones on the
+ * ranks of one node. */
 Test(redistribute, latency_counts_on_many_ranks) {
     Conversion c = plan("[- -] +sum(32@1)", "[- -]", 1, 1, 1024, REDISTRIBUTE_AUTO),
                exact = plan("[- -] +sum(32@1)", "[- -]", 1, 1, 1024, REDISTRIBUTE_BOUND);
@@ -140,8 +140,11 @@ Test(redistribute, latency_counts_on_many_ranks) {
     cr_expect_eq(c.received.total, c.bound.total);
     c = plan("[- -] +sum(32@1)", "[- -]", 1 << 16, 1 << 16, 1024, REDISTRIBUTE_AUTO);
     cr_expect_eq(c.received.total, c.bound.total);
-    c = plan("[- -] +sum(4@1)", "[- -]", 1, 1, 32, REDISTRIBUTE_AUTO);
+    c = plan("[- -] +sum(4@1)", "[- -]", 1, 1, 8, REDISTRIBUTE_AUTO);
     cr_expect_eq(c.received.total, c.bound.total);
+    c = plan("[- -] +sum(4@1)", "[- -]", 1, 1, 16, REDISTRIBUTE_AUTO); /* two nodes: each sums alone */
+    expect_steps(&c, "all_reduce");
+    cr_expect_eq(c.received.total, 2 * 3 * 4);
 }
 
 /* On machine cpu, of values from a few elements to some MiB a rank: never slower than what the other policies plan, and more than the bound only where that is faster. */

@@ -113,7 +113,10 @@ bool simulate_policies(const Layout *from, const Layout *to, const Shape *shape,
     cr_assert_eq(exact.received.total, bound.total, "%s: received %lld, bound %lld", pair_text(from, to, shape, nranks, text),
                  (long long)exact.received.total, (long long)bound.total);
     cr_assert_leq(automatic.received.total, canonical.received.total, "%s", pair_text(from, to, shape, nranks, text));
-    cr_assert_eq(automatic.received.total, bound.total, "%s", pair_text(from, to, shape, nranks, text));
+    cr_assert(automatic.received.total == bound.total || (nranks > machine_cpu.ranks_per_node && exact.seconds.messages > 8 &&
+                                                          move_seconds(automatic.seconds) < move_seconds(exact.seconds)),
+              "%s: received %lld, bound %lld", pair_text(from, to, shape, nranks, text), (long long)automatic.received.total,
+              (long long)bound.total);
     cr_assert_leq(exact.nsteps, 1);
     return true;
 }
