@@ -76,9 +76,9 @@ static bool pins_belong(const Node *node, const Layout *const *in, const Layout 
 /* Whatever part of the letter a rank works on, it has all that windows see from there, or are seen by. of: a tensor that the letter divides, in dimension `dim`. */
 static bool windows_check(const Graph *graph, const Node *node, int64_t size, const Layout *of, int dim, const Layout *operand, int i,
                           int d, char *why, size_t n) {
-    DigitSet letter = {0}, own = {0};
+    DigitSet letter = {0}, own = {0}, rest;
     if (!set_add_list(&letter, of, dim) || !set_add_list(&own, operand, d)) return fail(why, n, "a digit divides a dimension twice");
-    if (own.n > 0 && !set_equal(&letter, &own)) {
+    if (!set_subtract(&letter, &own, &rest)) { /* so the letter's part says the operand's */
         snprintf(why, n, "operand %d is split over other ranks than the windows that see it", i);
         return false;
     }

@@ -128,6 +128,7 @@ seed(unit("proof", "layout"),
      ("what has halos is no source", "conversion_check", "if (own_halos(from))", "if (false)"))
 seed(unit("proof", "operators"),
      ("a rank has all that its windows see", "windows_check", "if (there) continue;", "continue;"),
+     ("an operand's part follows from that of the windows", "windows_check", "if (!set_subtract(&letter, &own, &rest))", "if (false)"),
      ("a part of what is padded needs what is within it", "cut_reach", "begin += pads ? -first : first;", "begin += pads ? 1 - first : first;"),
      ("a part of a slice needs up to its last element", "cut_reach", "end += pads ? -first : first;", "end += pads ? -first - 1 : first - 1;"),
      ("what lies in a part of what is joined counts the operands before it", "cut_reach", "k < operand", "k < 0"),

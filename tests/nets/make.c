@@ -188,6 +188,25 @@ static void draw_manual(FuzzNet *net) {
     if (net->mode == MODE_DATA_PARALLEL && !norms && fuzz_chance(&random, 40)) net->mode = MODE_MANUAL;
 }
 
+static bool may_be_dropped(const FuzzNet *net, const FuzzItem *item) {
+    return item->kind == FUZZ_OP && item->nin == 1 && item->nout == 1 && op_elementwise(item->op) && dtype_is_float(item->type[0].dtype) &&
+           dtype_is_float(fuzz_type(net, item->in[0])->dtype);
+}
+
+/* From numbers of its own: random numbers in some nets, and in some a state that a step writes, which parts of a batch cannot. */
+static void draw_dropped(FuzzNet *net) {
+    uint64_t random = net->seed + 3;
+    const int percent = net->mode != MODE_MANUAL && fuzz_chance(&random, 30) ? 40 : 0;
+    for (int i = 0; i < net->items.n; i++)
+        net->items.at[i].dropped = may_be_dropped(net, &net->items.at[i]) && fuzz_chance(&random, percent);
+    const bool global = net->mode == MODE_AUTO || net->mode == MODE_SEMI_AUTO;
+    const int value = net->items.n > 0 ? fuzz_below(&random, net->items.n) : 0;
+    const FuzzItem *item = &net->items.at[value];
+    if (global && net->memory_percent == 0 && item->kind == FUZZ_OP && item->nout == 1 &&
+        item->type[0].dtype == fuzz_type(net, net->loss)->dtype && fuzz_chance(&random, 30))
+        net->kept = value * MAX_OUT;
+}
+
 void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     static const int64_t tiny[] = {1, 2, 3}, odd[] = {2, 3, 4, 5, 6, 7, 8, 12}, even[] = {4, 8, 12, 16};
     static const struct {
@@ -197,7 +216,7 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     uint64_t random = seed;
     memset(net, 0, sizeof *net);
     net->seed = seed;
-    net->unused = -1;
+    net->unused = net->kept = -1;
     Make make = {.net = net, .arena = arena, .random = &random};
     int family = below(&make, 4);
     make.sizes = sizes[family].at;
@@ -222,4 +241,5 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     if (net->mode == MODE_AUTO) net->search = searches[below(&make, 6)];
     draw_recompute(net);
     draw_manual(net);
+    draw_dropped(net);
 }

@@ -43,6 +43,7 @@ void fuzz_prune(FuzzNet *net, Arena *arena) {
     }
     net->loss = number[net->loss / MAX_OUT] * MAX_OUT + net->loss % MAX_OUT;
     if (net->unused >= 0) net->unused = number[net->unused / MAX_OUT] * MAX_OUT;
+    if (net->kept >= 0) net->kept = used[net->kept / MAX_OUT] ? number[net->kept / MAX_OUT] * MAX_OUT : -1;
     net->items.n = left;
 }
 
@@ -134,7 +135,20 @@ static void put_statement(Text *text, const FuzzNet *net, int number) {
         put_name(text, net, item->in[0]);
         text_printf(text, " %s ", infix_sign(item->op));
         put_name(text, net, item->in[1]);
+    } else if (item->op == OP_matmul && !item->hint && fuzz_type(net, item->in[0])->shape.ndim == 2 &&
+               fuzz_type(net, item->in[1])->shape.ndim == 2 && !item->attr[0].given && !item->attr[1].given && number % 2) {
+        text_printf(text, "einsum(\"ij,jk->ik\", ");
+        put_name(text, net, item->in[0]);
+        text_printf(text, ", ");
+        put_name(text, net, item->in[1]);
+        text_printf(text, ")");
     } else {
+        const bool dropped = item->dropped && !item->hint;
+        if (dropped) {
+            text_printf(text, "where(random(");
+            put_name(text, net, item->in[0]);
+            text_printf(text, ") < 0.75, ");
+        }
         text_printf(text, "%s(", op_table[item->op].name);
         for (int k = 0; k < item->nin; k++) {
             text_printf(text, "%s", k ? ", " : "");
@@ -142,7 +156,7 @@ static void put_statement(Text *text, const FuzzNet *net, int number) {
         }
         for (int a = 0; a < MAX_ATTRS && op_table[item->op].attrs[a].name; a++)
             if (item->attr[a].given) put_attr(text, &op_table[item->op].attrs[a], &item->attr[a]);
-        text_printf(text, ")");
+        text_printf(text, dropped ? ") * 1.25, 0.0)" : ")");
     }
     put_shard(text, item->hint);
     text_printf(text, "%s", item->recompute ? " recompute" : "");
@@ -251,12 +265,20 @@ void fuzz_print(Text *text, const FuzzNet *net) {
     text_printf(text, "net fuzz {\n");
     for (int i = 0; i < net->items.n; i++)
         if (net->items.at[i].kind != FUZZ_OP && net->items.at[i].kind != FUZZ_NUMBER) put_declaration(text, net, i);
+    const bool kept = net->kept >= 0 && net->stages == 1;
+    if (kept) text_printf(text, "    state kept : %s = zeros;\n", dtype_name[fuzz_type(net, net->loss)->dtype]);
     text_printf(text, "\n");
     for (int i = 0; i < net->items.n; i++)
         if (net->items.at[i].kind == FUZZ_OP) put_statement(text, net, i);
+    if (kept) {
+        text_printf(text, "    kept <- 0.5 * kept + 0.5 * mean(");
+        put_name(text, net, net->kept);
+        text_printf(text, ");\n");
+    }
     text_printf(text, "\n    loss ");
     if (net->mode == MODE_MANUAL) text_printf(text, "all_reduce(");
     put_name(text, net, net->loss);
+    if (kept) text_printf(text, " + kept");
     text_printf(text, net->mode == MODE_MANUAL ? ", mean);\n}\n\n" : ";\n}\n\n");
     put_blocks(text, net);
 }

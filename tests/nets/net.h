@@ -25,6 +25,7 @@ typedef struct FuzzItem {
     double number;            /* FUZZ_NUMBER */
     const Hint *hint;         /* or NULL; never at a constant or number. at: a parameter on one rank */
     bool recompute;           /* FUZZ_OP */
+    bool dropped;             /* FUZZ_OP: a share of the result is 0, by random numbers; unless it is hinted */
     int stage;                /* FUZZ_OP: hinted, from 1; 0: none */
 } FuzzItem;
 
@@ -35,6 +36,7 @@ typedef struct FuzzNet {
     VEC(FuzzItem) items;
     int loss;   /* value: a scalar */
     int unused; /* the value of a statement that the loss does not depend on, or -1 */
+    int kept;   /* a value whose mean a state of the net follows, and the loss with it; -1: none */
     /* train */
     OptimizerKind optimizer;
     bool nesterov;

@@ -345,6 +345,8 @@ Test(proof_operators, ranks_have_what_their_windows_see) {
         {OP_max_pool, 1, {"[4@1 -]", "[4@1 -]"}, false},
         {OP_max_pool, 1, {"[- -]", "[4@1 -]"}, true},
         {OP_max_pool, 1, {"[4@2~sees(8,1,1,1) -]", "[4@1 -]"}, false}, /* the part of another rank */
+        {OP_max_pool, 1, {"[2@4~sees(8,1,8,8) -]", "[4@1 -]"}, false}, /* the same, though each has all */
+        {OP_max_pool, 1, {"[2@2~sees(8,1,1,1) -]", "[4@1 -]"}, true},  /* half of it, in which the part lies */
         {OP_max_pool, 1, {"[4@1~sees(8,1,1,1) -]", "[4@1~sees(8,1,1,1) -]"}, false},
         {OP_max_pool, 1, {"[4@1~sees(8,1,1,1) 2@4~sees(8,1,1,1)]", "[4@1 2@4]"}, true},
         {OP_max_pool_grad, 2, {"[4@1~around(8,1,1,1) -]", "[4@1~seen(8,1,1,1) -]", "[4@1 -]"}, true},

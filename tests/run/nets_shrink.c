@@ -92,7 +92,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         net->machine = NULL;
         break;
     case 13:
-        net->unused = -1;
+        net->unused = net->kept = -1;
         break;
     case 14:
         net->search = "sharding_propagation";
@@ -114,7 +114,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
                net->shard_states != before.shard_states || net->shard_small != before.shard_small || net->regather != before.regather ||
                net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
                (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
-               net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused ||
+               net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused || net->kept != before.kept ||
                net->search != before.search || net->memory_percent != before.memory_percent || recomputes || staged ||
                net->stages != before.stages;
     return true;

@@ -127,6 +127,19 @@ class Planes(Case):
         plan = self.compile("net.dsl", "net.plan", "--ranks", 3)
         self.ok(self.local(plan, 3, "--verify=" + self.path("one.plan")))
 
+    def test_more_ranks_than_windows_divide_their_gradient(self):
+        """-O2 has the gradient of 2 windows in 4 parts: what each of them needs of dy is half of it."""
+        plan, one = (self.compile(self.write("avg.dsl", """net avg {
+            input x : f32[4, 1];
+            param w : f32[1, 4] = uniform(-0.5, 0.5); param b : f32[] = normal(0.3);
+            y = avg_pool(matmul(x, w), kernel_size = [2, 3], padding = [0, 1]) shard ((1, 2));
+            loss sum(y - b);
+        }
+        train { data = normal(seed = 8); optimizer = sgd(lr = 0.01); steps = 1; }
+        parallel { mode = semi_auto; dataset = auto; }
+        """), name, *words) for name, words in (("avg.plan", ["--ranks", 4]), ("one.plan", ["--mode", "stand_alone"])))
+        self.ok(self.local(plan, 4, "--verify=" + one))
+
     def test_groups_that_do_not_divide_the_channels_are_said_to(self):
         with open(self.sample("nn.dsl")) as file:
             self.write("nn.dsl", file.read())
