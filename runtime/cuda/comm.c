@@ -212,6 +212,6 @@ Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
     if (!ok || job->comm.counters != counters) free(counters);
     if (ok) return &job->comm;
     free(job);
-    error->reported = base->process != 0; /* all ranks have the same words: one says them */
+    comm_first_says(base, error);
     return NULL;
 }

@@ -397,15 +397,15 @@ static bool choose(CudaContext *cuda, ConvPlan *plan, const ConvTrial *trial, co
         best = ms;
         plan->chosen = c;
     }
+    if (wrong && plan->chosen == OWN)
+        fprintf(stderr,
+                "prun: note: device %d: a convolution of %s by cuDNN is not what it should be: computed without it; please report it\n",
+                cuda->device, dtype_name[plan->key.dtype]);
     if (clock && plan->chosen != OWN) {
         const double ms = time_candidate(cuda, plan, OWN, trial, clock, error);
         if (ms < -1) return false;
         if (ms >= 0 && ms < best) plan->chosen = OWN;
     }
-    if (wrong && plan->chosen == OWN)
-        fprintf(stderr,
-                "prun: note: device %d: a convolution of %s by cuDNN is not what it should be: computed without it; please report it\n",
-                cuda->device, dtype_name[plan->key.dtype]);
     return true;
 }
 
