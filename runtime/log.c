@@ -198,8 +198,7 @@ static double seconds_left(const Run *run, double now) {
     return done > 0 && now > run->log->begin ? (double)steps_left(run) * (now - run->log->begin) / done : -1;
 }
 
-/* A longer line would go on in the next one, and stay there. */
-static int columns_of(FILE *terminal) {
+int terminal_columns(FILE *terminal) {
     struct winsize size;
     return ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
@@ -215,7 +214,8 @@ static void show_progress(Run *run, double now, double loss) {
                 rate * (double)executor_batch(run->executor));
     put_duration(&text, seconds_left(run, now));
     text_printf(&text, " left");
-    fprintf(log->terminal, "\r%.*s\033[K", columns_of(log->terminal) - 1, text.at);
+    /* A longer line would go on in the next one, and stay there. */
+    fprintf(log->terminal, "\r%.*s\033[K", terminal_columns(log->terminal) - 1, text.at);
     text_finish(&text);
     log->shown = true;
     log->shown_at = now;

@@ -1,5 +1,7 @@
 /* log: what is printed as training goes: the line of each loss, a progress line on a terminal, metrics as JSON lines, a file per rank. */
 #pragma once
+#include <stdio.h>
+
 #include "runtime/evaluate.h"
 #include "runtime/run.h"
 
@@ -22,3 +24,4 @@ typedef struct LogFields {
     double left_s; /* until the last step, as far as the steps so far tell; negative: not yet known */
 } LogFields;
 void log_template(Text *text, const char *format, const LogFields *fields);
+int terminal_columns(FILE *terminal); /* 80 where it does not say */

@@ -35,11 +35,14 @@ static void add_plan(FileUses *uses, Arena *arena, const Plan *plan, const char 
         if (plan->programs.at[p].graph) add_graph(uses, arena, plan->programs.at[p].graph, directory);
 }
 
+const char *plan_folder(const char *path, Arena *arena) {
+    const char *slash = strrchr(path, '/');
+    return slash ? arena_copy(arena, path, (size_t)(slash - path + (slash == path))) : ".";
+}
+
 bool check_export(const RunOptions *options, const Plan *plan, Arena *arena, Error *error) {
     FileUses uses = {0};
-    const char *slash = strrchr(options->plan, '/');
-    add_plan(&uses, arena, plan, options->plan,
-             slash ? arena_copy(arena, options->plan, (size_t)(slash - options->plan + (slash == options->plan))) : ".");
+    add_plan(&uses, arena, plan, options->plan, plan_folder(options->plan, arena));
     return files_write(&uses, arena, options->export, "--export", error);
 }
 

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "ir/base.h"
 #include "ir/file.h"
+#include "runtime/log.h"
 
 typedef struct Point {
     double x, y;
@@ -297,9 +297,8 @@ static char symbol_of(const Series *series) {
 }
 
 static int terminal_width(void) {
-    struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40 ? (size.ws_col < MOST_COLUMNS ? size.ws_col : MOST_COLUMNS)
-                                                                             : 80;
+    const int columns = terminal_columns(stdout);
+    return columns < 40 ? 80 : columns < MOST_COLUMNS ? columns : MOST_COLUMNS;
 }
 
 /* Lines between points, a character a column. */

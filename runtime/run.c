@@ -47,9 +47,8 @@ static bool read_plan(Run *run, Error *error) {
         return run->agreed = false;
     if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
     run->training->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
-    const char *slash = strrchr(path, '/');
     run->path = path;
-    run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
+    run->directory = plan_folder(path, &run->arena);
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
 }
 

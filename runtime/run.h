@@ -97,6 +97,7 @@ bool check_held(const Run *run, Error *error);
 
 /* Whether no file that options name is written over one that is read, or over another: EXIT_USAGE. */
 bool check_outputs(Run *run, Error *error);
+const char *plan_folder(const char *path, Arena *arena); /* of the plan's file: from where what it names is looked for */
 bool check_export(const RunOptions *options, const Plan *plan, Arena *arena, Error *error); /* the same of --export */
 
 /* ---------------------------------------------------------------- replicas.c */
