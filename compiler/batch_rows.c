@@ -54,10 +54,16 @@ BatchRows *batch_rows_trace(const Graph *graph, Arena *arena, int64_t batch) {
             const TensorType *type = &graph->values.at[node->out[k]].type;
             const int first = type->hidden ? 1 : 0;
             const bool leads = type->shape.ndim > first && type->shape.dim[first] == batch;
-            if (batch == 1 || node->op == OP_input) /* one row depends on no other */
-                rows[node->out[k]] = (BatchRows){.at = leads ? first : -1};
+            BatchRows *result = &rows[node->out[k]];
+            if (node->op == OP_input && graph->inputs.at[node->state].kind == INPUT_RANDOM)
+                *result = (BatchRows){.at = rows[graph->inputs.at[node->state].like].at};
+            else if (node->op == OP_input)
+                *result = (BatchRows){.at = leads ? first : -1};
             else
-                rows[node->out[k]] = of_result(graph, rows, node, k, batch);
+                *result = of_result(graph, rows, node, k, batch);
+            if (batch > 1) continue;
+            result->mixed = false; /* one row depends on no other */
+            if (result->at < 0 && leads) result->at = first;
         }
     }
     return rows;

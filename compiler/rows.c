@@ -57,10 +57,22 @@ static void writes_of_replicas(Graph *graph) {
     }
 }
 
+/* The rows of the batch in random numbers are where those of the value are whose shape they have. */
+static void rows_of_random(Graph *graph) {
+    const BatchRows *rows = NULL;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        Input *input = &graph->inputs.at[i];
+        if (input->kind != INPUT_RANDOM) continue;
+        if (rows == NULL) rows = batch_rows_trace(graph, graph->arena, graph_batch_rows(graph));
+        input->row_dim = rows[input->like].at + 1;
+    }
+}
+
 bool pass_rows(Build *b) {
     Diags *diags = b->follows != NULL ? b->follows->diags
                                       : b->diags; /* what is wrong with an eval block is reported like all that is wrong with the net */
     Graph *graph = &b->front.graph;
+    rows_of_random(graph);
     if (b->front.whole != NULL && !rows_part(graph, b->front.whole, &b->front.rows, diags)) return false;
     if (!loss_rows_apply(graph, &b->front.rows, diags)) return false;
     if (graph->settings.batch_norm_global) graph_expand(graph, over_replicas, NULL);

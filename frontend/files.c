@@ -552,7 +552,8 @@ bool eval_files(Lower *lower, const Expr *value) {
     for (const Expr *item = value->items; item; item = item->next) {
         Span span = lower_span(lower, item->loc);
         if (item->kind != EXPR_KEYWORD) {
-            diag_error(lower->diags, span, "files belong to inputs by name: %s(x = \"x.%s\", ...)", value->text, value->text);
+            const char *name = format == FILE_NONE ? "npy" : value->text;
+            diag_error(lower->diags, span, "files belong to inputs by name: %s(x = \"x.%s\", ...)", name, name);
             return false;
         }
         Input *input = input_find(graph, item->text);

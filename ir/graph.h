@@ -226,6 +226,9 @@ typedef struct Input {
     IndexRange index; /* integers: the range to draw elements from so that indices made of them are valid; unknown: not used as an index */
     DataFile file;    /* DATA_FILES: where its rows are */
     int micro, of;    /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
+    /* random: 1 + the dimension in which the rows of the batch are, 0: it has none. The numbers of a row go by its place in the epoch, whichever rank has the row. */
+    int row_dim;
+    int like; /* random: the value whose shape it has, until pass_rows. Not in texts */
 } Input;
 
 typedef struct Axis {

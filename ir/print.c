@@ -509,6 +509,7 @@ static void print_inputs(Printing *printing) {
         put_type(text, &input->type);
         put_layout(printing, input->layout);
         if (input->kind != INPUT_DATA) text_printf(text, " kind=%s", input_kind_name[input->kind]);
+        if (input->row_dim > 0 && input->micro == 0) put_key(text, "rows", input->row_dim - 1);
         if (input->micro == 0) put_index(printing, input->index);
         if (input->file.format != FILE_NONE && input->micro == 0) print_file(text, &input->file);
         if (input->micro > 0) {

@@ -439,6 +439,20 @@ static bool read_micro(Reading *reading, Input *input) {
     input->file = of->file;
     input->per_rank = of->per_rank;
     input->index = of->index;
+    input->row_dim = of->row_dim;
+    return true;
+}
+
+/* "rows=0": the dimension of random numbers in which the rows of the batch are, each in a run of its own. */
+static bool read_rows(Reading *reading, Input *input) {
+    Scan *scan = &reading->scan;
+    int dim = -1;
+    if (input->kind != INPUT_RANDOM || !scan_is_key(scan, "rows")) return true;
+    if (!scan_int(scan, "a dimension of rows", input->type.hidden, input->type.shape.ndim - 1, &dim)) return false;
+    const int64_t batch = graph_batch_rows(reading->graph); /* the data's inputs stand before */
+    if (batch == 0 || input->type.shape.dim[dim] % batch != 0)
+        return scan_fail(scan, "dimension %d has other rows than a batch, which has %lld", dim, (long long)batch);
+    input->row_dim = dim + 1;
     return true;
 }
 
@@ -451,7 +465,7 @@ static bool read_inputs(Reading *reading) {
         bool ok =
             read_number(reading, "the number of an input", graph->inputs.n) && scan_word(scan, &input.name) &&
             scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) && read_input_source(scan, &input) &&
-            read_micro(reading, &input) &&
+            read_rows(reading, &input) && read_micro(reading, &input) &&
             (!scan_is_key(scan, "per_rank") || read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
             check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;

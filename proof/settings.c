@@ -631,7 +631,7 @@ static bool shorter_agrees(const Program *program, const Graph *graph, const Gra
         const int rows = own->type.hidden + 1; /* so many dimensions are of the batch */
         bool same = strcmp(own->name, of->name) == 0 && own->kind == of->kind && own->type.dtype == of->type.dtype &&
                     own->type.hidden == of->type.hidden && own->type.shape.ndim == of->type.shape.ndim && own->micro == of->micro &&
-                    own->of == of->of;
+                    own->of == of->of && own->row_dim == of->row_dim;
         for (int d = 0; same && d < own->type.shape.ndim; d++) {
             const int64_t less = of->type.shape.dim[d] - own->type.shape.dim[d];
             same = less == 0 || (less > 0 && (d >= rows || own->kind == INPUT_RANDOM));

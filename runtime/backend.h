@@ -12,6 +12,18 @@ typedef struct Operand {
     Box box;      /* where the box lies in it */
 } Operand;
 
+/* Which number of the uniform generator each element is of an input of random numbers, in one batch: number i is number i % 2 of random_uniform_pair(key, i / 2, 0, 1) of
+ * runtime/data/sampler.h.
+ * i is a function of the batch and the index in the whole tensor, counted in the order of the epoch where the tensor has the batch's rows: a row has the same numbers
+ * whichever of the processes has it. */
+typedef struct Numbers {
+    uint64_t key, first; /* first: of the batch */
+    int ndim, row_dim;   /* row_dim: the dimension of the rows, -1: none */
+    int64_t stride[MAX_NDIM];
+    int64_t row_length, replica_rows; /* indices of row_dim a row; rows of each of the hidden dimension, 0: it is none, or has no rows */
+    int64_t share, world;             /* in each batch, of how many processes: sampler_place */
+} Numbers;
+
 static inline int64_t operand_bytes(const Operand *operand) {
     return shape_elements(&operand->local) * dtype_bytes[operand->dtype];
 }
@@ -56,8 +68,8 @@ typedef struct DeviceQueue {
     bool (*stage)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*staged)(void *context, Error *error);
     bool (*taken)(void *context, Error *error);
-    /* Fills this rank's box of a tensor of reals with uniform numbers from 0 to 1, those of data_uniform, to the bit. */
-    bool (*uniform)(void *context, const Operand *to, uint64_t key, uint64_t first, Error *error);
+    /* Fills this rank's box of a tensor of reals with uniform numbers from 0 to 1, those of data_numbers, to the bit. */
+    bool (*uniform)(void *context, const Operand *to, const Numbers *numbers, Error *error);
     /* Called after each step that is queued and not waited for: returns when what was queued before the call before has been done, and what was staged has
      * been read from the process's memory. The device is so never idle for want of the process, which is never more than a step ahead. */
     bool (*pace)(void *context, Error *error);

@@ -100,17 +100,14 @@ static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t
 /* Random numbers, made by the device. */
 static bool make_numbers(Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, Error *error) {
     const Input *input = &executor->plan->graph.inputs.at[id];
-    const Executor *longest = executor->of ? executor->of : executor; /* shorter texts have the numbers of the same places */
-    Operand to = {.data = cursor->input[id],
-                  .dtype = input->type.dtype,
-                  .global = longest->plan->graph.inputs.at[id].type.shape,
-                  .local = {.ndim = input->type.shape.ndim}};
-    uint64_t key, first;
+    Operand to = {
+        .data = cursor->input[id], .dtype = input->type.dtype, .global = input->type.shape, .local = {.ndim = input->type.shape.ndim}};
+    Numbers numbers;
     layout_box(input->layout, &input->type.shape, cursor->rank, &to.box);
     for (int d = 0; d < to.box.ndim; d++)
         to.local.dim[d] = to.box.end[d] - to.box.begin[d];
-    data_uniform(executor->data, id, epoch, step, &key, &first);
-    return executor->backend->queue->uniform(executor->context, &to, key, first, error);
+    data_numbers(executor->data, id, epoch, step, &numbers); /* of the longest texts: shorter ones have the numbers of the same places */
+    return executor->backend->queue->uniform(executor->context, &to, &numbers, error);
 }
 
 static bool fill_all(Executor *executor, int64_t epoch, int64_t step, Error *error) {

@@ -138,7 +138,7 @@ bool cuda_settle(void *context, Comm *comm, Error *error);
 
 /* ---------------------------------------------------------------- random.c */
 
-bool cuda_uniform(void *context, const Operand *to, uint64_t key, uint64_t first, Error *error); /* DeviceQueue's */
+bool cuda_uniform(void *context, const Operand *to, const Numbers *numbers, Error *error); /* DeviceQueue's */
 
 /* ---------------------------------------------------------------- comm.c */
 

@@ -409,12 +409,13 @@ LAUNCHED kernels_windows(const KernelWindows *windows, void *scratch, int64_t sc
 
 /* random.cuh */
 
-/* A box of a tensor: element i of the whole, in row-major order, is number first + i of Philox with this key, uniform from 0 to 1. */
+/* A box of a tensor, uniform from 0 to 1: of Philox with this key each element's number is what numbers_at says (Numbers in runtime/backend.h). */
 typedef struct KernelUniform {
     void *out;
-    int dtype, ndim;
-    int64_t n, size[KERNEL_NDIM], stride[KERNEL_NDIM]; /* of the box, outermost first; in the whole tensor */
-    uint64_t key, first;                               /* first: of the box's first element */
+    int dtype, ndim, row_dim;
+    int64_t n, size[KERNEL_NDIM], begin[KERNEL_NDIM], stride[KERNEL_NDIM]; /* of the box, outermost first */
+    int64_t row_length, replica_rows, share, world;
+    uint64_t key, first;
 } KernelUniform;
 LAUNCHED kernels_uniform(const KernelUniform *uniform, cudaStream_t stream);
 

@@ -21,10 +21,18 @@ __device__ __forceinline__ uint64_t philox_word(uint64_t counter, uint64_t key, 
 template <class T> __global__ void __launch_bounds__(BLOCK) uniform_items(const __grid_constant__ KernelUniform u) {
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < u.n; i += (int64_t)gridDim.x * BLOCK) {
         uint64_t number = u.first;
-        int64_t rest = i;
+        int64_t rest = i, index = 0, at = 0; /* of dimension d; of that of the rows */
         for (int d = u.ndim - 1; d >= 0; d--) {
-            number += (uint64_t)(rest % u.size[d] * u.stride[d]);
+            index = u.begin[d] + rest % u.size[d];
             rest /= u.size[d];
+            if (d == u.row_dim)
+                at = index;
+            else
+                number += (uint64_t)(index * u.stride[d]);
+        }
+        if (u.row_dim >= 0) {
+            const int64_t place = index * u.replica_rows + at / u.row_length, row = place % u.share * u.world + place / u.share;
+            number += (uint64_t)((row * u.row_length + at % u.row_length) * u.stride[u.row_dim]);
         }
         ((T *)u.out)[i] = T((double)(philox_word(number / 2, u.key, (int)(number % 2)) >> 11) * 0x1p-53);
     }

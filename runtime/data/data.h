@@ -12,11 +12,13 @@
  *   table.c    rows of CSV as numbers: columns, missing fields, names of labels, texts
  *   pictures.c CIFAR-10, folders of pictures; decode.c PNG and JPEG, pixels.c sizes and parts
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
+ *   numbers.c  inputs of random numbers: which of the generator's each element is
  *   source.c   the inputs at each step, one batch ahead; means.c: what is found in the rows of training; note.c: what is said of files
  *   file.c     where a file that a net names is
  */
 #pragma once
 #include "ir/graph.h"
+#include "runtime/backend.h"
 #include "runtime/comm/comm.h"
 
 /* What the inputs hold at each step. The graph's settings say where it comes from; files are looked for as the plan names them, then in
@@ -41,9 +43,9 @@ double data_held_bytes(const DataSource *data, const char **path);
 /* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all of its group have been filled, the next step's are prepared
  * by a thread of the source's. */
 bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
-/* What an input of random numbers holds in a step, for those who make it themselves: element i of the whole tensor is number *first + i of the uniform generator with *key,
- * that is, number (*first + i) % 2 of random_uniform_pair(*key, (*first + i) / 2, 0, 1). */
-void data_uniform(const DataSource *data, int input, int64_t epoch, int64_t step, uint64_t *key, uint64_t *first);
+/* Of an input of random numbers, for those who make them themselves. */
+void data_numbers(const DataSource *data, int input, int64_t epoch, int64_t step, Numbers *numbers);
+uint64_t numbers_at(const Numbers *numbers, const int64_t *index); /* the number of an element */
 /* Called with the elements that data_fill has filled, before it returns. With one, every step's batch is another. */
 typedef void DataFilter(void *context, int input, DType dtype, void *data, int64_t n);
 void data_filter(DataSource *data, DataFilter *filter, void *context);

@@ -59,8 +59,7 @@ bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error) {
 }
 
 int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler) {
-    int64_t share = sampler->batch / sampler->world, process = place / share, number = place % share;
-    int64_t at = step * sampler->batch + number * sampler->world + process;
+    int64_t at = step * sampler->batch + sampler_place(sampler->batch / sampler->world, sampler->world, place);
     *filler = at >= sampler->places;
     at %= sampler->rows;
     return sampler->order ? sampler->order[at] : at;

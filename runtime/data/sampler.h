@@ -43,6 +43,10 @@ void sampler_finish(Sampler *sampler);
 int64_t sampler_batches(const Sampler *sampler); /* of an epoch */
 /* Makes `order` that of an epoch, counted from 0. False and *error without memory. */
 bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error);
+/* The place among the rows of a batch, in the order of the epoch, of what is at `place` of the batch, in which each of `world` processes has a share of so many rows. */
+static inline int64_t sampler_place(int64_t share, int64_t world, int64_t place) {
+    return place % share * world + place / share;
+}
 /* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last place. Behind the last row come those from the beginning, as
  * DistributedSampler pads. */
 int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler);

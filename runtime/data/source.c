@@ -442,21 +442,6 @@ static bool run_beside_files(DataSource *data, int input, int64_t step, int64_t 
     return true;
 }
 
-/* Numbers of the net's own: of the seed of the train block, the input's path, the batch counted over all epochs, the index in the whole tensor. */
-static uint64_t key_of_numbers(const DataSource *data, int input) {
-    return random_key(data->graph->settings.seed, data->graph->inputs.at[source_of(data->graph, input)].name);
-}
-
-static bool run_of_numbers(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
-    const Input *in = &data->graph->inputs.at[input];
-    const uint64_t whole = (uint64_t)shape_elements(&in->type.shape);
-    (void)error;
-    const uint64_t begin = (uint64_t)step * whole + (uint64_t)place * row_elements(in) + (uint64_t)first;
-    drawn_fill(&(Drawn){.key = key_of_numbers(data, input), .first = begin, .by = 1, .dtype = in->type.dtype, .to = to}, n, data->threads,
-               &data->pool);
-    return true;
-}
-
 /* Row by row, each as runs of neighbouring elements. A single number is one row. */
 static bool fill_rows(DataSource *data, const Take *take, int64_t step, RunFn *run, void *to, Error *error) {
     const TensorType *type = &data->graph->inputs.at[take->input].type;
@@ -607,10 +592,8 @@ static int64_t batch_of_all(const DataSource *data, const Input *input, int64_t 
     return (epoch - 1) * data->steps * batches_of_step(data) + batch_in_epoch(data, input, step);
 }
 
-void data_uniform(const DataSource *data, int id, int64_t epoch, int64_t step, uint64_t *key, uint64_t *first) {
-    const Input *input = &data->graph->inputs.at[id];
-    *key = key_of_numbers(data, id);
-    *first = (uint64_t)batch_of_all(data, input, epoch, step) * (uint64_t)shape_elements(&input->type.shape);
+void data_numbers(const DataSource *data, int input, int64_t epoch, int64_t step, Numbers *numbers) {
+    numbers_begin(data, input, batch_of_all(data, &data->graph->inputs.at[input], epoch, step), numbers);
 }
 
 static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t step, void *to, Error *error) {
@@ -619,7 +602,10 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
     if (box_elements(&take->box) == 0) return true;
     const int64_t own = batch_in_epoch(data, input, step), number = batch_of_all(data, input, epoch, step);
     if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, own, run_of_weights, to, error);
-    if (input->kind == INPUT_RANDOM) return fill_rows(data, take, number, run_of_numbers, to, error);
+    if (input->kind == INPUT_RANDOM) {
+        numbers_fill(data, take, number, to);
+        return true;
+    }
     switch (data->graph->settings.data) {
     case DATA_FILES:
         if (file_is_drawn(data->graph->inputs.at[source_of(data->graph, take->input)].file.format))

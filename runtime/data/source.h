@@ -49,3 +49,10 @@ struct DataSource {
     DataFilter *filter;
     void *filter_context;
 };
+
+/* ---------------------------------------------------------------- numbers.c */
+
+/* Of an input in one batch, counted over all epochs. */
+void numbers_begin(const DataSource *data, int input, int64_t batch, Numbers *numbers);
+/* The elements of a part that is asked for. */
+void numbers_fill(DataSource *data, const Take *take, int64_t batch, void *to);

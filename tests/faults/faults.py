@@ -628,7 +628,7 @@ seed(script("states", "compiler/pcc", "States.test_a_state_takes_the_mean_over_a
      ("a state takes the mean of its batches", "mean_writes", "1.0 / k", "1.0"),
      ("each batch of a step counts in what is written", "add_writes", "copy[first[i]]", "first[i]"))
 seed(script("states", "runtime/prun", "States.test_what_is_dropped_does_not_depend_on_ranks_or_strategies"),
-     ("random numbers are of the whole tensor's index", "run_of_numbers", "(uint64_t)place * row_elements(in) + (uint64_t)first", "(uint64_t)place * row_elements(in)"))
+     ("random numbers are of the whole tensor's index", "numbers_fill", "numbers_at(&numbers, index) + (uint64_t)first", "numbers_at(&numbers, index)"))
 seed(script("functions", "compiler/pcc", "Functions.test_labels_that_are_ignored_and_smoothing"),
      ("labels that are ignored lose nothing", "expand_cross_entropy", "OP_not_equal", "OP_equal"),
      ("smoothing takes of the label what it gives to all, where classes are split too", "split_cross_entropy_rows", "number, NULL, 1 - s", "number, NULL, 1"))
@@ -886,6 +886,13 @@ seed(script("data", "runtime/prun", "Data.test_texts_are_bytes_or_characters_of_
 seed(script("data", "runtime/prun", "Data.test_noise_beside_files_is_of_the_row_and_the_epoch"),
      ("noise beside files is another in each epoch", "run_beside_files", "data->sampler.epoch * data->whole + ", ""),
      ("noise beside files is of the row", "run_beside_files", "row_of_file(data, step, place)", "step * data->batch + place"))
+seed(script("states", "runtime/prun", "States.test_a_row_of_a_file_has_the_same_mask_whichever_rank_has_it"),
+     ("random numbers of a row are by its place in the epoch", "numbers_begin", "numbers->world = data->sampler.world", "numbers->world = 1"),
+     ("random numbers of replicas are those of one rank's rows", "numbers_begin", "numbers->replica_rows = rows", "numbers->replica_rows = 0"),
+     ("a row's random numbers are a run of them", "numbers_begin", "shape->dim[numbers->row_dim] / rows", "1"))
+seed(script("states", "compiler/pcc", "States.test_a_row_of_a_file_has_the_same_mask_whichever_rank_has_it"),
+     ("random numbers have rows where the value has them whose shape they have", "batch_rows_trace", "graph->inputs.at[node->state].kind == INPUT_RANDOM", "false"),
+     ("rows of one are followed too", "batch_rows_trace", "if (batch > 1) continue;", "if (batch > 1) continue; result->at = leads ? first : -1;"))
 seed(unit("runtime", "rows"),
      ("neighbours are counted from the first row that is used", "rows_read_run", "row += rows->file.first;", ""),
      ("numbers that are changed do not lie in the file as they are", "is_plain", "file->change.scale == 0 && ", ""))

@@ -98,9 +98,11 @@ net dropped(batch = 12) {
     h = dropout(matmul(x, w), 0.4);
     loss mean(square(h));
 }
-train { data = %s(seed = 1%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4; %s }
+train { data = %s(%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4; %s }
 """ % ("%s", "%s", "%s"))
-        for data, more in (("normal", ""), ("numpy_rand", ", rows = 12")):
+        with open(self.path("x.npy"), "wb") as file:
+            file.write(harness.npy([i % 11 - 5 for i in range(100 * 6)], (100, 6), "f"))
+        for data, more in (("normal", "seed = 1"), ("numpy_rand", "seed = 1, rows = 12"), ("npy", 'x = "x.npy"')):
             for accumulate in 1, 2:
                 with open(source, encoding="ascii") as file:
                     text = file.read()

@@ -218,6 +218,39 @@ class States(Case):
                 self.assertClose(self.drop(ranks, shard, more).losses(), one, relative=1e-5, what="%d ranks" % ranks)
         self.assertNotEqual(self.drop(1, "", "seed = 5;").losses()[1:], one[1:])
 
+    ROWS = """import "nn.dsl"; net n(batch = %d) {
+        input x : f32[batch, 3, 4]; input y : f32[batch, 3, 2];
+        param w : f32[4, 6] = normal(0.5); param v : f32[6, 2] = normal(0.5);
+        a = dropout(reshape(x, [batch * 3, 4]) @ w, p = 0.3); # a row of the files is three rows of it
+        b = dropout(transpose(reshape(a, [batch, 3, 6]), [1, 0, 2]) %s, p = 0.2); # in the second dimension
+        c = dropout(transpose(b, [2, 0, 1]), p = 0.1); # and in the last
+        loss mse(transpose(c, [2, 1, 0]) @ %s, y);
+    }
+    train { data = npy(x = "x.npy", y = "y.npy"); order = shuffle(seed = 3); last = drop; optimizer = sgd(lr = 0.1); epochs = 2; log_every = 1; seed = 5; %s }"""
+
+    WEIGHTS = "where(random(v) < 0.1, 0.0, v)" # no rows of the batch, though its first dimension is as long
+
+    def of_rows(self, ranks, batch=6, shard="", more="", weights=WEIGHTS, words=()):
+        self.write("net.dsl", self.ROWS % (batch, shard, weights, more))
+        return self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks, "-Wno-uneven", "-Wno-replicated", *words), ranks))
+
+    def test_a_row_of_a_file_has_the_same_mask_whichever_rank_has_it(self):
+        pick, rows = random.Random(3), 26
+        for name, width in ("x.npy", 4), ("y.npy", 2):
+            with open(self.path(name), "wb") as file:
+                file.write(harness.npy([pick.uniform(-1, 1) for _ in range(rows * 3 * width)], (rows, 3, width), "f"))
+        one = self.of_rows(1).losses()
+        self.assertEqual(len(set(one)), 8, "a loss each step")
+        for ranks, shard in (2, "shard ((2, 1, 1))"), (3, "shard ((3, 1, 1))"), (6, "shard ((3, 1, 2))"), (6, "shard ((6, 1, 1))"):
+            self.assertClose(self.of_rows(ranks, shard=shard).losses(), one, relative=1e-5, what="%d ranks, %s" % (ranks, shard))
+        plain = self.of_rows(1, weights="v").losses()
+        for ranks in 2, 3, 6: # each rank's mean of its rows; of its weights it would drop its own
+            result = self.of_rows(ranks, 6 // ranks, weights="v", words=("--mode", "data_parallel"))
+            found = [sum(losses) / ranks for losses in zip(*(result.losses(rank) for rank in range(ranks)))]
+            self.assertClose(found, plain, relative=1e-5, what="%d replicas" % ranks)
+        parts = [self.of_rows(ranks, 3, shard, "accumulate = 2;").losses() for ranks, shard in ((1, ""), (3, "shard ((3, 1, 1))"))]
+        self.assertClose(parts[1], parts[0], relative=1e-5)
+
     def test_random_numbers_go_on_from_a_checkpoint(self):
         whole = self.drop(2, "", "checkpoint every 2 steps;", "--checkpoint-dir", "one").losses()
         steps = sorted(name for name in os.listdir(self.path("one")) if name != "lock")

@@ -2,13 +2,37 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "runtime/data/data.h"
 #include "runtime/data/sampler.h"
 #include "runtime/element.h"
 #include "tests/runtime/cuda/fixture.h"
 
+/* Of some tensors one dimension has the rows of a batch, and some of those have another before it, of replicas. */
+static Numbers numbers_of(const Shape *shape, uint64_t first, uint64_t *random) {
+    Numbers numbers = {
+        .key = random_key(7, "net/x"), .first = first, .ndim = shape->ndim, .row_dim = -1, .row_length = 1, .share = 1, .world = 1};
+    const bool replicas = shape->ndim > 1 && random_below(random, 2) == 0;
+    if (shape->ndim > 0) numbers.row_dim = (int)random_below(random, shape->ndim + 1) - 1;
+    if (numbers.row_dim < replicas) numbers.row_dim = -1;
+    int64_t stride = 1, rows = 1;
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        const bool merged = replicas && numbers.row_dim >= 0;
+        numbers.stride[d] = merged && d == 0 ? 0 : stride;
+        stride *= shape->dim[d] * (merged && d == numbers.row_dim ? shape->dim[0] : 1);
+    }
+    if (numbers.row_dim < 0) return numbers;
+    rows = shape->dim[numbers.row_dim];
+    if (rows % 2 == 0) numbers.row_length = 2, rows /= 2;
+    if (replicas) numbers.replica_rows = rows, rows *= shape->dim[0];
+    for (numbers.world = 4; rows % numbers.world != 0;)
+        numbers.world--;
+    numbers.share = rows / numbers.world;
+    return numbers;
+}
+
 static void check(DType dtype, const Shape *shape, uint64_t first, uint64_t *random) {
     const Device *device = fixture_device();
-    const uint64_t key = random_key(7, "net/x");
+    const Numbers numbers = numbers_of(shape, first, random);
     Image image;
     Error error = {0};
     Operand to = {.dtype = dtype, .global = *shape, .local = *shape, .box = {.ndim = shape->ndim}};
@@ -23,16 +47,12 @@ static void check(DType dtype, const Shape *shape, uint64_t first, uint64_t *ran
     char *host = image_take(&image, random, n, dtype);
     image_upload(&image);
     to.data = image.device + (host - image.host);
-    cr_assert(device->backend->queue->uniform(device->context, &to, key, first, &error), "%s", error.text);
+    cr_assert(device->backend->queue->uniform(device->context, &to, &numbers, &error), "%s", error.text);
     image_download(&image);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t number = first, stride = 1;
+        const uint64_t number = numbers_at(&numbers, index);
         double pair[2];
-        for (int d = shape->ndim - 1; d >= 0; d--) {
-            number += (uint64_t)index[d] * stride;
-            stride *= (uint64_t)shape->dim[d];
-        }
-        random_uniform_pair(key, number / 2, 0, 1, pair);
+        random_uniform_pair(numbers.key, number / 2, 0, 1, pair);
         element_put(host, dtype, i, pair[number % 2]);
         for (int d = shape->ndim - 1; d >= 0 && ++index[d] == to.box.end[d]; d--)
             index[d] = to.box.begin[d];
