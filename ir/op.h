@@ -134,7 +134,8 @@ typedef struct Op {
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that expands */
     ExpandFn *expand_replicas; /* over the rows of all replicas, where the setting batch_norm says so: rewritten by pass rows */
     int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */
-    int vector_flops;          /* of a product: those that are none of its sums, per point */
+    bool cancels;     /* its first result has an error of a rounding of 1 however small it is: what is taken from each other is not */
+    int vector_flops; /* of a product: those that are none of its sums, per point */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool

@@ -1,5 +1,6 @@
 /* disturb: see disturb.h. */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "ir/lookup.h"
@@ -32,17 +33,18 @@ double number_epsilon(DType dtype) {
     return epsilon[dtype];
 }
 
-double number_moved(double number, DType dtype, double roundings, uint64_t key) {
-    double share = (double)(mix(key) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
-    return number * (1 + roundings * number_epsilon(dtype) * share);
+double number_moved(double number, double least, DType dtype, double roundings, uint64_t key) {
+    const double share = (double)(mix(key) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
+    const double part = roundings * number_epsilon(dtype) * share;
+    return fabs(number) < least ? number + least * part : number * (1 + part);
 }
 
 /* number: of the tensor. */
-static void move_elements(const Disturber *disturber, void *data, DType dtype, int64_t n, int64_t number) {
+static void move_elements(const Disturber *disturber, void *data, DType dtype, int64_t n, int64_t number, double least) {
     if (disturber->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
         element_put(data, dtype, i,
-                    number_moved(element_at(data, dtype, i), dtype, disturber->roundings,
+                    number_moved(element_at(data, dtype, i), least, dtype, disturber->roundings,
                                  (uint64_t)i ^ ((uint64_t)number << 40) ^ disturber->seed * 0x9E3779B97F4A7C15u));
 }
 
@@ -61,7 +63,7 @@ static bool run_kernel(const KernelCall *call, Error *error) {
     if (!disturber->inner->kernels[call->op](&own, error)) return false;
     for (int o = 0; !rounds_nothing(call->op) && o < call->nout; o++)
         move_elements(disturber, call->out[o].data, call->out[o].dtype, shape_elements(&call->out[o].local),
-                      disturber->ncalls * MAX_OUT + o);
+                      disturber->ncalls * MAX_OUT + o, op_table[call->op].cancels && o == 0 ? 1 : 0);
     disturber->ncalls++;
     return true;
 }
@@ -141,7 +143,7 @@ Disturber *disturber_open(Device *device, const Backend *inner, const DeviceOpti
 /* ---------------------------------------------------------------- what no kernel computes */
 
 static void move_batch(void *context, int input, DType dtype, void *data, int64_t n) {
-    move_elements(context, data, dtype, n, input);
+    move_elements(context, data, dtype, n, input, 0);
 }
 
 /* Per value whether its elements are added up as they stand, perhaps at other places, and compared with nothing: moved a little they could compare
@@ -178,7 +180,7 @@ static void move_constants(const Disturber *disturber, Executor *executor) {
             const DType dtype = graph->values.at[instance->value].type.dtype;
             if (instance->place != PLACE_CONSTANT || !added[instance->value] || !dtype_is_float(dtype)) continue;
             constant_fill(graph, instance, &cursor->box[i], cursor->at[i]);
-            move_elements(disturber, cursor->at[i], dtype, box_elements(&cursor->box[i]), -1 - instance->value);
+            move_elements(disturber, cursor->at[i], dtype, box_elements(&cursor->box[i]), -1 - instance->value, 0);
         }
     }
     free(added);

@@ -9,6 +9,6 @@ Disturber *disturber_open(Device *device, const Backend *inner, const DeviceOpti
 /* From the next step of an executor on this device on, each element of its inputs, of constants that are added up and of every kernel's result is moved by at
  * most so many roundings, otherwise for each seed. 0: they are as they are. */
 void disturber_set(Disturber *disturber, Executor *executor, double roundings, uint64_t seed);
-/* number moved by at most so many roundings of dtype, by how much depends on key; integers are not moved. */
-double number_moved(double number, DType dtype, double roundings, uint64_t key);
+/* number moved by at most so many roundings in dtype, of itself or of `least` where that is larger; by how much depends on key. Integers are not moved. */
+double number_moved(double number, double least, DType dtype, double roundings, uint64_t key);
 double number_epsilon(DType dtype); /* 0 for integers */

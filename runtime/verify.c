@@ -158,7 +158,7 @@ static bool set_reference(Verifier *verifier, Shift move, Arena *arena, Error *e
         int64_t n = shape_elements(&state->type.shape);
         double *moved = arena_alloc(arena, (size_t)n * sizeof *moved);
         for (int64_t k = 0; k < n; k++)
-            moved[k] = number_moved(verifier->before[i][k], state->type.dtype, move.roundings,
+            moved[k] = number_moved(verifier->before[i][k], 0, state->type.dtype, move.roundings,
                                     (uint64_t)k ^ (uint64_t)i << 40 ^ move.seed * 0x9E3779B97F4A7C15u);
         if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;
     }

@@ -176,6 +176,14 @@ static void put_declaration(Text *text, const FuzzNet *net, int number) {
     text_printf(text, ";\n");
 }
 
+/* What one parameter has its learning rate, or weight decay, multiplied by. */
+static void put_factor(Text *text, const FuzzNet *net, const char *what, double factor) {
+    if (net->scaled < 0 || net->scaled >= net->items.n || net->items.at[net->scaled].kind != FUZZ_PARAM || factor == 1) return;
+    text_printf(text, "    %s %g for ", what, factor);
+    put_name(text, net, net->scaled * MAX_OUT);
+    text_printf(text, ";\n");
+}
+
 static void put_optimizer(Text *text, const FuzzNet *net) {
     static const char *const name[NOPTIMIZERS] = {[OPTIMIZER_SGD] = "sgd",
                                                   [OPTIMIZER_MOMENTUM] = "momentum",
@@ -204,6 +212,9 @@ static void put_optimizer(Text *text, const FuzzNet *net) {
         text_printf(text, "    schedule = constant(warmup = %" PRId64 ");\n", schedule->warmup);
     if (net->clip > 0) text_printf(text, "    clip = norm(%g);\n", net->clip);
     if (net->accumulate > 1) text_printf(text, "    accumulate = %d;\n", net->accumulate);
+    if (net->ema > 0) text_printf(text, "    ema = %g;\n", net->ema);
+    put_factor(text, net, "lr", net->lr_factor);
+    put_factor(text, net, "decay", net->decay_factor);
 }
 
 static void put_blocks(Text *text, const FuzzNet *net) {

@@ -44,6 +44,9 @@ typedef struct FuzzNet {
     Schedule schedule;
     double clip;                        /* 0: none */
     int accumulate;                     /* batches of a step */
+    double ema;                         /* decay of averages; 0: none */
+    double lr_factor, decay_factor;     /* of `scaled`; 1: none */
+    int scaled;                         /* a parameter; -1: none */
     DataKind data;                      /* numpy_rand, normal or uniform */
     int64_t data_seed, rows, init_seed; /* rows 0: as many as the batch; others: numpy_rand */
     int steps;

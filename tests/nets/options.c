@@ -129,13 +129,22 @@ static void fix_integers(Make *make) {
     }
 }
 
+/* Whether an item is an operator of a stage: one that the loss does not depend on is of none. */
+static bool is_staged(const FuzzNet *net, int item) {
+    return net->items.at[item].kind == FUZZ_OP && (net->unused < 0 || net->unused / MAX_OUT != item);
+}
+static int staged_operators(const FuzzNet *net) {
+    int n = 0;
+    for (int i = 0; i < net->items.n; i++)
+        n += is_staged(net, i);
+    return n;
+}
+
 /* From numbers of its own, as above. A net with fewer operators than stages is refused. */
 static void draw_stages(FuzzNet *net) {
     uint64_t random = net->seed + 2;
-    int operators = 0;
+    const int operators = staged_operators(net);
     net->stages = net->chunks = 1;
-    for (int i = 0; i < net->items.n; i++)
-        operators += net->items.at[i].kind == FUZZ_OP;
     if (mode_hides(net->mode) || net->nranks > 6 || operators < 6 || !fuzz_chance(&random, 30)) return;
     net->stages = 2 + fuzz_below(&random, 2);
     if (operators < 3 * net->stages || !fuzz_chance(&random, 40)) return;
@@ -148,17 +157,17 @@ static void draw_stages(FuzzNet *net) {
 static void draw_stage_hints(FuzzNet *net, Arena *arena) {
     uint64_t random = net->seed + 3;
     const int parts = net->stages * net->chunks, percent = fuzz_chance(&random, 40) ? 0 : fuzz_chance(&random, 25) ? 100 : 30;
-    int *least = arena_alloc(arena, sizeof *least * (size_t)(net->items.n + 1)), operators = 0, number = 0;
-    for (int i = 0; i < net->items.n; i++)
-        operators += net->items.at[i].kind == FUZZ_OP;
+    int *least = arena_alloc(arena, sizeof *least * (size_t)(net->items.n + 1)), number = 0;
+    const int operators = staged_operators(net);
     for (int i = 0; i < net->items.n && net->stages > 1; i++) {
         FuzzItem *item = &net->items.at[i];
-        if (item->kind != FUZZ_OP) continue;
+        if (!is_staged(net, i)) continue;
         const int even = number++ * parts / operators; /* the stage that it has where all are equal */
         for (int k = 0; k < item->nin; k++)
             if (least[item->in[k] / MAX_OUT] > least[i]) least[i] = least[item->in[k] / MAX_OUT];
         if (!fuzz_chance(&random, percent)) continue;
-        const int early = fuzz_chance(&random, 30) ? least[i] : even;
+        const int rest = parts - 1 - (operators - number); /* stages that those behind it are too few for */
+        const int early = fuzz_chance(&random, 30) ? rest : even;
         least[i] = early > least[i] ? early : least[i];
         item->stage = least[i] + 1;
     }
@@ -180,6 +189,19 @@ static void draw_places(FuzzNet *net, Arena *arena) {
     }
 }
 
+/* Likewise: averages of parameters, and one that has numbers of its own. */
+static void draw_parameters(FuzzNet *net) {
+    static const double factors[] = {0, 0.25, 1, 2};
+    uint64_t random = net->seed + 5;
+    net->ema = fuzz_chance(&random, 20) ? 0.5 : 0;
+    net->scaled = -1;
+    if (!fuzz_chance(&random, 30)) return;
+    net->lr_factor = factors[fuzz_below(&random, 4)];
+    net->decay_factor = net->weight_decay > 0 ? factors[fuzz_below(&random, 4)] : 1;
+    for (int i = 0; i < net->items.n; i++)
+        if (net->items.at[i].kind == FUZZ_PARAM && (net->scaled < 0 || fuzz_chance(&random, 40))) net->scaled = i;
+}
+
 void draw_dataset(Make *make) {
     static const Dataset datasets[] = {DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH};
     FuzzNet *net = make->net;
@@ -189,6 +211,7 @@ void draw_dataset(Make *make) {
     draw_stages(net);
     draw_stage_hints(net, make->arena);
     draw_places(net, make->arena);
+    draw_parameters(net);
     bool rows = net->data == DATA_NUMPY_RAND && chance(make, 40), fit = true;
     for (int i = 0; i < net->items.n; i++) {
         if (net->items.at[i].kind != FUZZ_INPUT) continue;

@@ -23,7 +23,7 @@ enum { NET_SECONDS = 60, SHRINK_SECONDS = 120, MOST_FAILURES = 3, DEMANDING = 40
 typedef struct Totals {
     int64_t checked, counted, rejected, failed;
     int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine, searched, recomputes, stages, stage_hints, at,
-        limited, chosen_again, warmup, decay, clip, accumulate;
+        limited, chosen_again, warmup, decay, clip, accumulate, ema, scaled;
     int64_t modes[NMODES], dtypes[NDTYPES], optimizers[NOPTIMIZERS], schedules[NSCHEDULES], data[NDATA_KINDS], policies[3], ranks[13];
     int64_t in_graph[NOPS], on_parts[NOPS], comms[NCOMMS], comm_steps[NCOMMS];
 } Totals;
@@ -59,6 +59,8 @@ static void add_report(Totals *totals, const NetReport *report) {
     totals->decay += report->decay;
     totals->clip += report->clip;
     totals->accumulate += report->accumulate;
+    totals->ema += report->ema;
+    totals->scaled += report->scaled;
     totals->policies[report->redistribution]++;
     totals->ranks[report->nranks]++;
     for (int op = 0; op < NOPS; op++) {
@@ -100,10 +102,10 @@ static void print_totals(const Totals *totals, double seconds) {
            totals->optimizers[OPTIMIZER_ADAFACTOR]);
     for (int s = 0; s < NSCHEDULES; s++)
         printf(" %s rate %" PRId64 ",", schedule_name[s], totals->schedules[s]);
-    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 ", accumulate %" PRId64 "; data numpy_rand %" PRId64
-           ", normal %" PRId64 ", uniform %" PRId64 "\n",
-           totals->warmup, totals->decay, totals->clip, totals->accumulate, totals->data[DATA_NUMPY_RAND], totals->data[DATA_NORMAL],
-           totals->data[DATA_UNIFORM]);
+    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 ", accumulate %" PRId64 ", averages %" PRId64
+           ", factors of a parameter %" PRId64 "; data numpy_rand %" PRId64 ", normal %" PRId64 ", uniform %" PRId64 "\n",
+           totals->warmup, totals->decay, totals->clip, totals->accumulate, totals->ema, totals->scaled, totals->data[DATA_NUMPY_RAND],
+           totals->data[DATA_NORMAL], totals->data[DATA_UNIFORM]);
     printf("  communication, nets (steps):");
     for (int c = 0; c < NCOMMS; c++)
         printf(" %s %" PRId64 " (%" PRId64 ")", comm_name[c], totals->comms[c], totals->comm_steps[c]);
@@ -141,7 +143,8 @@ static bool all_occurred(const Totals *totals) {
     for (int s = 0; s < NSCHEDULES; s++)
         none += missing("schedule", schedule_name[s], totals->schedules[s]);
     none += missing("warmup", "", totals->warmup) + missing("weight decay", "", totals->decay) + missing("clip", "", totals->clip) +
-            missing("accumulate", "", totals->accumulate);
+            missing("accumulate", "", totals->accumulate) + missing("averages of parameters", "", totals->ema) +
+            missing("factors of a parameter", "", totals->scaled);
     none += missing("data", "numpy_rand", totals->data[DATA_NUMPY_RAND]) + missing("data", "normal", totals->data[DATA_NORMAL]) +
             missing("data", "uniform", totals->data[DATA_UNIFORM]);
     none += missing("f32", "", totals->dtypes[F32]) + missing("f64", "", totals->dtypes[F64]);

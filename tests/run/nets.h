@@ -46,7 +46,7 @@ typedef struct NetReport {
     DType dtype;
     OptimizerKind optimizer;
     ScheduleKind schedule;
-    bool warmup, decay, clip, accumulate;
+    bool warmup, decay, clip, accumulate, ema, scaled; /* scaled: a parameter has a learning rate, or weight decay, of its own */
     DataKind data;
     RedistributePolicy redistribution;
     bool in_graph[NOPS], on_parts[NOPS]; /* operators; those that ran on a part of a tensor */

@@ -206,6 +206,8 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->decay = net->weight_decay > 0;
     report->clip = net->clip > 0;
     report->accumulate = net->accumulate > 1;
+    report->ema = net->ema > 0;
+    report->scaled = net->scaled >= 0;
     report->data = net->data;
     report->redistribution = net->redistribution;
     report->machine = net->machine != NULL;

@@ -132,7 +132,7 @@ static bool shrink_settings(Shrink *shrink) {
 /* Each alone, as the net may fail for one of them. */
 static bool shrink_optimizer(Shrink *shrink) {
     bool any = false;
-    for (int move = 0; move < 5; move++) {
+    for (int move = 0; move < 7; move++) {
         FuzzNet candidate = copy_net(shrink->net, shrink->arena);
         bool changes = false;
         switch (move) {
@@ -155,6 +155,14 @@ static bool shrink_optimizer(Shrink *shrink) {
         case 4:
             changes = candidate.accumulate > 1;
             candidate.accumulate = 1;
+            break;
+        case 5:
+            changes = candidate.ema > 0;
+            candidate.ema = 0;
+            break;
+        case 6:
+            changes = candidate.scaled >= 0;
+            candidate.scaled = -1;
             break;
         }
         any |= changes && keep(shrink, &candidate);

@@ -1,4 +1,5 @@
 /* --verify finds what differs, says where, and accepts roundings. */
+#include <float.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,20 @@ Test(verify, sums_of_constants_that_cancel_are_accepted) {
     cr_assert(open_nets(&pair, many, 2, many), "%s", pair.error.text);
     cr_assert_not(step(&pair, 1, "w", 0, 1e-7), "what roundings of the terms do not explain");
     close_pair(&pair);
+}
+
+/* log(1 + 6e-6) is small, the rounding of the 1 is not: p becomes a hundredth of it. */
+Test(verify, roundings_of_a_small_loss_of_a_sure_class_are_accepted) {
+    static const char net[] =
+        "net t() { input x : f64[2, 2]; param p : f64[] = zeros; const a : f64[1, 4] = [[1, 1, 14, 1]]; const c : i32[1] = [2];\n"
+        "loss cross_entropy(a, c) * p + 0 * mean(x); }\n"
+        "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.01); steps = 1; }\nparallel { mode = semi_auto; }\n";
+    for (int k = 0; k < 2; k++) {
+        Pair pair;
+        cr_assert(open_nets(&pair, net, 2, net), "%s", pair.error.text);
+        cr_assert_eq(step(&pair, 1, "p", 0, k == 0 ? 0.01 * DBL_EPSILON : 10 * DBL_EPSILON), k == 0, "%s", pair.error.text);
+        close_pair(&pair);
+    }
 }
 
 /* Sums that are 0 but for rounding: their relu has a gradient or none, by the order of the terms. */
