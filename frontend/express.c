@@ -453,11 +453,8 @@ static bool lower_random(Lower *lower, const Expr *call, const Outcome *outcome,
         return false;
     }
     const Span span = lower_span(lower, call->loc);
-    const Input input = {.name = random_path(lower),
-                         .type = lower->graph->values.at[like.value].type,
-                         .kind = INPUT_RANDOM,
-                         .like = like.value,
-                         .span = span};
+    Input input = {.name = random_path(lower), .type = lower->graph->values.at[like.value].type, .kind = INPUT_RANDOM, .span = span};
+    input.like = like.value;
     *out = (Operand){.expr = call, .value = graph_input(lower->graph, graph_add_input(lower->graph, input))};
     return true;
 }

@@ -289,15 +289,6 @@ static bool read_init(Reading *reading, const State *state, Init *init) {
     return false;
 }
 
-/* "index=(0, 10)". */
-static bool read_index(Scan *scan, DType dtype, IndexRange *index) {
-    const int64_t least = dtype == I32 ? INT32_MIN : -INDEX_MOST, most = dtype == I32 ? INT32_MAX : INDEX_MOST;
-    if (!scan_is_key(scan, "index")) return true;
-    if (dtype != I32 && dtype != I64) return scan_fail(scan, "an index of %s", dtype_name[dtype]);
-    return scan_char(scan, '(') && scan_integer(scan, "the first index", least, most, &index->begin) && scan_char(scan, ',') &&
-           scan_integer(scan, "the end of the indices", index->begin + 1, most + 1, &index->end) && scan_char(scan, ')');
-}
-
 static bool read_states(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;
@@ -306,7 +297,7 @@ static bool read_states(Reading *reading) {
         int id = graph->states.n;
         bool ok = read_number(reading, "the number of a state", id) && scan_word(scan, &state.name) && scan_type(scan, &state.type) &&
                   scan_key(scan, "init") && read_init(reading, &state, &state.init) &&
-                  read_layout(reading, state.type.shape.ndim, &state.layout) && read_index(scan, state.type.dtype, &state.index);
+                  read_layout(reading, state.type.shape.ndim, &state.layout) && scan_index(scan, state.type.dtype, &state.index);
         if (!ok) return false;
         if (state.type.hidden) return scan_fail(scan, "state %d has a hidden dimension", id);
         state.trainable = scan_is_keyword(scan, "trainable");
@@ -323,105 +314,6 @@ static bool read_states(Reading *reading) {
     for (int i = 0; i < graph->states.n; i++)
         if (graph->states.at[i].parameter >= graph->states.n)
             return scan_fail(scan, "state %d belongs to state %d, which does not exist", i, graph->states.at[i].parameter);
-    return true;
-}
-
-static bool read_split(Scan *scan, RowSplit *split) {
-    static const char *const kinds[] = {"shares", "test"};
-    int test;
-    double sum = 0;
-    *split = (RowSplit){0};
-    if (!scan_choice(scan, "way of splitting rows", kinds, 2, &test)) return false;
-    for (; scan_is_key(scan, "share"); sum += split->share[split->nshares++])
-        if (split->nshares == MAX_SHARES || !scan_double(scan, "a share", &split->share[split->nshares]) ||
-            !(split->share[split->nshares] > 0))
-            return scan_fail(scan, "a split has 2 to %d shares above 0", MAX_SHARES);
-    if (split->nshares < 2 || fabs(sum - 1) > 1e-9 || (test && split->nshares != 2))
-        return scan_fail(scan, "the shares of a split, two or more, sum to 1; those of a test are two");
-    split->test = test == 1;
-    return scan_key(scan, "seed") && scan_integer(scan, "a seed", 0, UINT32_MAX, &split->seed) && scan_key(scan, "part") &&
-           scan_int(scan, "a part", 0, split->nshares - 1, &split->part);
-}
-
-/* What the fields of a CSV stand for. */
-static bool read_fields(Scan *scan, DataFile *file) {
-    int missing = MISSING_ERROR, tokens = TOKENS_NONE, tokenizer = TOKENIZER_WORDPIECE, lowercase = 0;
-    if (scan_is_key(scan, "missing") && !scan_choice(scan, "what stands for a missing field", missing_name, NMISSINGS, &missing))
-        return false;
-    if (missing == MISSING_FILL && (!scan_key(scan, "fill") || !scan_double(scan, "a number", &file->fill))) return false;
-    if (scan_is_key(scan, "classes") && !scan_word(scan, &file->classes)) return false;
-    file->find_classes = scan_is_keyword(scan, "find_classes");
-    file->missing = (Missing)missing;
-    if (!scan_is_key(scan, "tokens")) return true;
-    if (!scan_choice(scan, "part of tokens", token_part_name, NTOKEN_PARTS, &tokens) ||
-        (scan_is_key(scan, "tokenizer") && !scan_choice(scan, "tokenizer", tokenizer_name, NTOKENIZERS, &tokenizer)) ||
-        (tokenizer != TOKENIZER_BYTES && (!scan_key(scan, "vocabulary") || !scan_word(scan, &file->vocabulary))) ||
-        (tokenizer == TOKENIZER_WORDPIECE && (!scan_key(scan, "lowercase") || !scan_int(scan, "lowercase", 0, 1, &lowercase))))
-        return false;
-    file->tokens = (TokenPart)tokens;
-    file->tokenizer = (Tokenizer)tokenizer;
-    file->lowercase = lowercase == 1;
-    return tokens != TOKENS_NONE || scan_fail(scan, "tokens of which nothing is read");
-}
-
-static bool read_change(Scan *scan, RowChange *change) {
-    change->one_hot = scan_is_keyword(scan, "one_hot");
-    change->standardize = scan_is_keyword(scan, "standardize");
-    if (scan_is_key(scan, "scale") && !scan_double(scan, "a scale", &change->scale)) return false;
-    for (; scan_is_key(scan, "mean"); change->nmeans++) {
-        const int i = change->nmeans;
-        if (i == MAX_CHANNELS) return scan_fail(scan, "more than %d means", MAX_CHANNELS);
-        if (!scan_double(scan, "a mean", &change->mean[i]) || !scan_key(scan, "deviation") ||
-            !scan_double(scan, "a deviation", &change->deviation[i]))
-            return false;
-        if (!(change->deviation[i] > 0)) return scan_fail(scan, "a deviation is above 0");
-    }
-    return true;
-}
-
-/* "resize=256 crop=224 crop=224" */
-static bool read_sizes(Scan *scan, const char *key, int64_t size[2]) {
-    for (int i = 0; i < 2 && scan_is_key(scan, key); i++)
-        if (!scan_integer(scan, key, 1, MAX_PICTURE_SIDE, &size[i])) return false;
-    return true;
-}
-
-static bool read_picture(Scan *scan, PictureChange *picture) {
-    picture->label = scan_is_keyword(scan, "label");
-    if (!read_sizes(scan, "resize", picture->resize) ||
-        (scan_is_key(scan, "pad") && !scan_integer(scan, "pad", 1, MAX_PICTURE_SIDE, &picture->pad)) ||
-        !read_sizes(scan, "crop", picture->crop))
-        return false;
-    picture->flip = scan_is_keyword(scan, "flip");
-    picture->random = scan_is_keyword(scan, "random");
-    return (picture->crop[0] > 0) == (picture->crop[1] > 0) || scan_fail(scan, "a crop has a height and a width");
-}
-
-/* What kind of input it is and the file that holds its rows. */
-static bool read_input_source(Scan *scan, Input *input) {
-    int kind = INPUT_DATA, format = FILE_NONE, element;
-    if (scan_is_key(scan, "kind") && !scan_choice(scan, "kind of input", input_kind_name, NINPUT_KINDS, &kind)) return false;
-    input->kind = (InputKind)kind;
-    if (!read_index(scan, input->type.dtype, &input->index)) return false;
-    if (!scan_is_key(scan, "file")) return true;
-    if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format)) return false;
-    input->file.format = (FileFormat)format;
-    input->file.offset = -1;
-    if (file_is_drawn(input->file.format)) return scan_key(scan, "seed") && scan_integer(scan, "a seed", 0, INT64_MAX, &input->file.seed);
-    if (!scan_word(scan, &input->file.path) ||
-        (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||
-        (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) || !scan_key(scan, "column") ||
-        !scan_integer(scan, "column", INT32_MIN, INT32_MAX, &input->file.column) ||
-        (scan_is_key(scan, "heading") && !scan_word(scan, &input->file.heading)) ||
-        (scan_is_key(scan, "separator") && !scan_int(scan, "a separator", 1, 127, &input->file.separator)) ||
-        !read_fields(scan, &input->file) || !read_change(scan, &input->file.change))
-        return false;
-    if (file_has_pictures(input->file.format) && !read_picture(scan, &input->file.picture)) return false;
-    if (format == FILE_NONE) return scan_fail(scan, "a file of no format");
-    if (scan_is_key(scan, "offset") && !scan_integer(scan, "offset", 0, INT64_MAX / 16, &input->file.offset)) return false;
-    if (!scan_is_key(scan, "stored")) return true;
-    if (!scan_choice(scan, "type of the file's elements", file_element_name, NFILE_ELEMENTS, &element)) return false;
-    input->file.stored = file_element_name[element];
     return true;
 }
 
@@ -464,7 +356,7 @@ static bool read_inputs(Reading *reading) {
         Input input = {0};
         bool ok =
             read_number(reading, "the number of an input", graph->inputs.n) && scan_word(scan, &input.name) &&
-            scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) && read_input_source(scan, &input) &&
+            scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) && scan_source(scan, &input) &&
             read_rows(reading, &input) && read_micro(reading, &input) &&
             (!scan_is_key(scan, "per_rank") || read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
             check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
@@ -491,7 +383,7 @@ static bool read_inputs(Reading *reading) {
         if (scan_is_key(scan, "uneven") && !scan_choice(scan, "treatment of uneven rows", uneven_name, NUNEVENS, &uneven)) return false;
         settings->last = (Last)last;
         settings->uneven = (Uneven)uneven;
-        if (scan_is_key(scan, "split") && !read_split(scan, &settings->split)) return false;
+        if (scan_is_key(scan, "split") && !scan_split(scan, &settings->split)) return false;
     }
     for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];

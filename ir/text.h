@@ -1,4 +1,4 @@
-/* text: what print.c, read.c, plan.c share of the plan's text form (docs/plan.md): appending tokens, scanning them, and the sections that
+/* text: what print.c, read.c, source.c, plan.c share of the plan's text form (docs/plan.md): appending tokens, scanning them, and the sections that
  * a plan and a graph have in common. Nothing here is used outside ir/. */
 #pragma once
 #include "ir/plan.h"
@@ -87,6 +87,12 @@ bool scan_choice(Scan *scan, const char *what, const char *const *names, int n, 
 bool scan_type(Scan *scan, TensorType *type);
 bool scan_digit(Scan *scan, int nranks, Digit *digit); /* s@t, s >= 1, s*t divides nranks (0: not asked) */
 bool scan_span(Scan *scan, Span *span);                /* "@9:5", "@1/9:5", or nothing */
+
+/* ---------------------------------------------------------------- source.c */
+
+bool scan_index(Scan *scan, DType dtype, IndexRange *index); /* "index=(0, 10)", or nothing */
+bool scan_split(Scan *scan, RowSplit *split);
+bool scan_source(Scan *scan, Input *input); /* what kind of input it is and the file that holds its rows */
 
 /* ---------------------------------------------------------------- read.c */
 
