@@ -56,11 +56,11 @@ rules() {
         rule "files of at most 800 lines"
     grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c report/*.c frontend/*.c strategies/*.c search/*.c compiler/*.c runtime/*.c runtime/*/*.c |
         grep -vE '^ir/(rule|shapes)\.c' | rule "a switch over operators only in rule functions (and in proof/, which has its own table)"
-    for key in $(grep -ohE '(scan_(is_)?key(word)?|read_number_key)\(&?scan, "[a-z_0-9]+"' ir/read.c ir/plan.c ir/side.c | grep -oE '"[a-z_0-9]+"' | sort -u); do
+    for key in $(grep -ohE '(scan_(is_)?key(word)?|read_number_key)\(&?scan, "[a-z_0-9]+"' ir/read.c ir/source.c ir/plan.c ir/side.c | grep -oE '"[a-z_0-9]+"' | sort -u); do
         sed -n '/known\[\] = {/,/};/p' ir/scan.c | grep -qF "$key" || [ "$key" = '"none"' ] || echo "$key"
     done | rule "keys of a plan that ir/scan.c knows"
     # A key of a line stands in docs/plan.md as KEY=, another word of the format or a name for one of its values as a word.
-    for key in $(grep -ohE '(scan_(is_)?key|read_number_key)\((&?scan|&reading->scan), "[a-z_0-9]+"' ir/read.c ir/plan.c ir/side.c | grep -oE '"[a-z_0-9]+"' | tr -d '"' | sort -u); do
+    for key in $(grep -ohE '(scan_(is_)?key|read_number_key)\((&?scan|&reading->scan), "[a-z_0-9]+"' ir/read.c ir/source.c ir/plan.c ir/side.c | grep -oE '"[a-z_0-9]+"' | tr -d '"' | sort -u); do
         grep -qE "(^|[^a-z_])$key=" docs/plan.md || echo "$key="
     done | rule "keys of a plan that docs/plan.md shows"
     for word in $(sed -n '/known\[\] = {/,/};/p' ir/scan.c | grep -oE '"[a-z_0-9]+"') $(sed -nE '/^const char \*const [a-z_]+_name\[/,/};/p' ir/print.c ir/plan.c ir/box.c | grep -oE '"[a-z_0-9]+"'); do
