@@ -2,7 +2,7 @@
 """Prints the polynomials of runtime/cpu/functions.h, lowest power first: interpolation at Chebyshev nodes, in 200 bits (needs mpmath); the one
 quotient of two by Lawson's weighted least squares (Loeb's linear problem, weighted anew in each round).
 The second column is the largest relative error of the function that the polynomial stands for, as a power of 2."""
-from mpmath import cos, erfc, exp, floor, hyp1f1, ln, log, lu_solve, matrix, mp, mpf, nstr, pi, polyval, quad, sin, sqrt
+from mpmath import cos, erfc, exp, floor, hyp1f1, ln, log, lu_solve, matrix, mp, mpf, nstr, pi, polyval, quad, sin, sqrt, tanh
 
 mp.prec = 200
 
@@ -59,6 +59,11 @@ def tail(k):
 def mills(a):
     """The normal distribution below -a: exp(-a^2 / 2) p(a) / q(a)"""
     return erfc(a / sqrt(mpf(2))) / 2 * exp(a * a / 2)
+
+
+def quotient_of_tanh(z):
+    """tanh(x) = x p(z) / q(z) with z = x^2"""
+    return tanh(sqrt(z)) / sqrt(z)
 
 
 def quotient(f, a, b, over, under, first, rounds=30):
@@ -121,6 +126,11 @@ for name, f, a, b, degree, weight in ROWS:
     terms = [nstr(c, 9 if single else 18, min_fixed=0, max_fixed=0) for c in p]
     print(f"#define {name} {', '.join(t + 'f' * single for t in terms)} /* 2^{nstr(log(worst, 2), 3)} */")
 
-p, q, worst = quotient(mills, mpf(0), mpf("14.5"), 4, 5, mpf("0.5"))
-for name, c in (("TAIL_OVER_F32", p), ("TAIL_UNDER_F32", q)):
-    print(f"#define {name} {', '.join(nstr(x, 9, min_fixed=0, max_fixed=0) + 'f' for x in c)} /* 2^{nstr(log(worst, 2), 3)} */")
+for name, f, begin, end, over, under, first in (
+    ("TAIL", mills, "0", "14.5", 4, 5, "0.5"),
+    ("GELU", mills, "0", "8", 3, 4, "0.5"),
+    ("TANH", quotient_of_tanh, "1e-9", "81.5", 4, 4, "1"),
+):
+    p, q, worst = quotient(f, mpf(begin), mpf(end), over, under, mpf(first))
+    for part, c in ("OVER", p), ("UNDER", q):
+        print(f"#define {name}_{part}_F32 {', '.join(nstr(x, 9, min_fixed=0, max_fixed=0) + 'f' for x in c)} /* 2^{nstr(log(worst, 2), 3)} */")

@@ -14,52 +14,50 @@
 #define LOOP_1(...) LOOP_1_(__VA_ARGS__)
 #define LOOP_2(...) LOOP_2_(__VA_ARGS__)
 #define UNUSED __attribute__((unused)) /* some of the near ones */
-#define EACH(...) _Pragma("omp simd") for (int64_t i = 0; i < n; i++) __VA_ARGS__
+/* A loop returns what its file wants to know of the first operand's elements: nothing, or the most bits of a magnitude (see "near 0"). */
+#define EACH(...)                                                                                                                          \
+    _Pragma(SIMD) for (int64_t i = 0; i < n; i++) {                                                                                        \
+        __VA_ARGS__                                                                                                                        \
+    }
 #define BEGIN(name, suffix, R)                                                                                                             \
-    UNUSED static void each_##name##_##suffix(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {     \
+    UNUSED static SEEN each_##name##_##suffix(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {     \
         R *out = out_;                                                                                                                     \
-        (void)attr, (void)stride;
+        (void)attr, (void)stride;                                                                                                          \
+        SEE_NONE
 #define LOOP_1_(name, suffix, T, R, SETUP, expression)                                                                                     \
     BEGIN(name, suffix, R)                                                                                                                 \
     const T *a = in[0];                                                                                                                    \
     SETUP;                                                                                                                                 \
     if (stride[0]) {                                                                                                                       \
-        EACH({                                                                                                                             \
-            const T x = a[i];                                                                                                              \
-            out[i] = expression;                                                                                                           \
-        })                                                                                                                                 \
+        EACH(const T x = a[i]; SEE(x) out[i] = expression;)                                                                                \
     } else {                                                                                                                               \
         const T x = *a;                                                                                                                    \
         const R same = expression;                                                                                                         \
+        SEE(x)                                                                                                                             \
         EACH(out[i] = same;)                                                                                                               \
     }                                                                                                                                      \
+    SEE_END                                                                                                                                \
     }
 #define LOOP_2_(name, suffix, T, R, X, Y, SETUP, expression)                                                                               \
     BEGIN(name, suffix, R)                                                                                                                 \
     const T *a = in[0], *b = in[1];                                                                                                        \
     SETUP;                                                                                                                                 \
     if (stride[0] && stride[1]) {                                                                                                          \
-        EACH({                                                                                                                             \
-            const T X = a[i], Y = b[i];                                                                                                    \
-            out[i] = expression;                                                                                                           \
-        })                                                                                                                                 \
+        EACH(const T X = a[i]; const T Y = b[i]; SEE(X) out[i] = expression;)                                                              \
     } else if (stride[0]) {                                                                                                                \
         const T Y = *b;                                                                                                                    \
-        EACH({                                                                                                                             \
-            const T X = a[i];                                                                                                              \
-            out[i] = expression;                                                                                                           \
-        })                                                                                                                                 \
+        EACH(const T X = a[i]; SEE(X) out[i] = expression;)                                                                                \
     } else if (stride[1]) {                                                                                                                \
         const T X = *a;                                                                                                                    \
-        EACH({                                                                                                                             \
-            const T Y = b[i];                                                                                                              \
-            out[i] = expression;                                                                                                           \
-        })                                                                                                                                 \
+        SEE(X)                                                                                                                             \
+        EACH(const T Y = b[i]; out[i] = expression;)                                                                                       \
     } else {                                                                                                                               \
         const T X = *a, Y = *b;                                                                                                            \
         const R same = expression;                                                                                                         \
+        SEE(X)                                                                                                                             \
         EACH(out[i] = same;)                                                                                                               \
     }                                                                                                                                      \
+    SEE_END                                                                                                                                \
     }
 
 /* ---------------------------------------------------------------- the table's rows */
@@ -69,6 +67,11 @@
 /* Integers wrap, as docs/language.md says: computed without sign, where C defines it. */
 #define WRAP(T, U, a, operation, b) ((T)((U)(a)operation(U)(b)))
 
+#define SIMD "omp simd"
+#define SEEN void
+#define SEE_NONE
+#define SEE(x)
+#define SEE_END
 #define ELEMENT float
 #define SUFFIX f32
 #define IF_REAL REAL_TYPE
@@ -76,17 +79,6 @@
 #include "runtime/cpu/elementtype.h"
 #define ELEMENT double
 #define SUFFIX f64
-#define IF_REAL REAL_TYPE
-#define ABS(a) fabs(a)
-#include "runtime/cpu/elementtype.h"
-/* The same near 0 (NEAR_LOOP). */
-#define ELEMENT float
-#define SUFFIX near_f32
-#define IF_REAL REAL_TYPE
-#define ABS(a) fabsf(a)
-#include "runtime/cpu/elementtype.h"
-#define ELEMENT double
-#define SUFFIX near_f64
 #define IF_REAL REAL_TYPE
 #define ABS(a) fabs(a)
 #include "runtime/cpu/elementtype.h"
@@ -108,35 +100,6 @@
 #define NEG(a) WRAP(int64_t, uint64_t, 0, -, a)
 #define ABS(a) ((a) < 0 ? NEG(a) : (a))
 #include "runtime/cpu/elementtype.h"
-
-/* Functions that take other ways near 0 and far from it: the loops above compute both, for each element. These compute the near one alone, in
- * blocks in which all are near. The memory would wait while a block is computed: the next one is asked for before. */
-enum { BLOCK = 256, LINE = 64 };
-#define NEAR_LOOP(name, suffix, T, ABS, limit, nin)                                                                                        \
-    static void blocks_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {           \
-        for (int64_t begin = 0; begin < n; begin += BLOCK) {                                                                               \
-            const int64_t most = n - begin < BLOCK ? n - begin : BLOCK;                                                                    \
-            const T *x = (const T *)in[0] + begin * stride[0];                                                                             \
-            const void *at[2] = {x, nin > 1 ? (const T *)in[1] + begin * stride[1] : NULL};                                                \
-            int far = 0;                                                                                                                   \
-            const int64_t next = begin + 2 * BLOCK <= n ? BLOCK * stride[0] * (int64_t)sizeof *x : 0;                                      \
-            for (int64_t byte = 0; byte < next; byte += LINE)                                                                              \
-                __builtin_prefetch((const char *)x + next + byte);                                                                         \
-            _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < most * stride[0]; i++) far |= !(ABS(x[i]) <= (T)(limit));       \
-            if (!stride[0]) far = !(ABS(*x) <= (T)(limit));                                                                                \
-            (far ? each_##name##_##suffix : each_##name##_near_##suffix)((T *)out + begin, at, stride, attr, most);                        \
-        }                                                                                                                                  \
-    }
-NEAR_LOOP(sin, f32, float, fabsf, NEAR_TURNS, 1)
-NEAR_LOOP(cos, f32, float, fabsf, NEAR_TURNS, 1)
-NEAR_LOOP(sin, f64, double, fabs, NEAR_TURNS, 1)
-NEAR_LOOP(cos, f64, double, fabs, NEAR_TURNS, 1)
-NEAR_LOOP(exp, f32, float, fabsf, NEAR_EXP, 1)
-NEAR_LOOP(sigmoid, f32, float, fabsf, NEAR_EXP, 1)
-NEAR_LOOP(silu, f32, float, fabsf, NEAR_EXP, 1)
-NEAR_LOOP(silu_grad, f32, float, fabsf, NEAR_EXP, 2)
-NEAR_LOOP(gelu, f32, float, fabsf, NEAR_BELL, 1)
-NEAR_LOOP(gelu_grad, f32, float, fabsf, NEAR_BELL, 2)
 
 /* ---------------------------------------------------------------- operators with attributes */
 
@@ -237,6 +200,71 @@ CAST(u8, uint8_t, x != 0, x != 0, x != 0, x != 0, x != 0)
 CAST_HALF(f16, f16_to_f32(x))
 CAST_HALF(bf16, bf16_to_f32(x))
 
+/* ---------------------------------------------------------------- near 0 */
+
+/* Functions that take other ways near 0 and far from it: the loops above compute both, for each element. These compute the near one alone, and tell how far from 0 their
+ * elements are by the most bits of a magnitude (a nan has more than any number). */
+#undef SIMD
+#undef SEEN
+#undef SEE_NONE
+#undef SEE
+#undef SEE_END
+#define SIMD "omp simd reduction(max : seen)"
+#define SEEN BITS
+#define SEE_NONE BITS seen = 0;
+#define SEE(x)                                                                                                                             \
+    {                                                                                                                                      \
+        const BITS bits = BITS_OF(x) & (BITS)-1 >> 1;                                                                                      \
+        seen = bits > seen ? bits : seen;                                                                                                  \
+    }
+#define SEE_END return seen;
+#define ELEMENT float
+#define SUFFIX near_f32
+#define IF_REAL REAL_TYPE
+#define ABS(a) fabsf(a)
+#define BITS uint32_t
+#define BITS_OF float_bits
+#include "runtime/cpu/elementtype.h"
+#undef BITS
+#undef BITS_OF
+#define ELEMENT double
+#define SUFFIX near_f64
+#define IF_REAL REAL_TYPE
+#define ABS(a) fabs(a)
+#define BITS uint64_t
+#define BITS_OF bits_of_f64
+#include "runtime/cpu/elementtype.h"
+
+/* Block by block. One in which an element is far is computed anew, from a copy where the result lies over an operand. The memory would wait while a block is computed: the
+ * next one is asked for before. */
+enum { BLOCK = 256, LINE = 64 };
+#define NEAR_LOOP(name, suffix, T, BITS_OF, limit, nin)                                                                                    \
+    static void blocks_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {           \
+        for (int64_t begin = 0; begin < n; begin += BLOCK) {                                                                               \
+            const int64_t most = n - begin < BLOCK ? n - begin : BLOCK;                                                                    \
+            T kept[BLOCK], *to = (T *)out + begin;                                                                                         \
+            const T *x = (const T *)in[0] + begin * stride[0];                                                                             \
+            const void *at[2] = {x, nin > 1 ? (const T *)in[1] + begin * stride[1] : NULL};                                                \
+            const int64_t next = begin + 2 * BLOCK <= n ? BLOCK * stride[0] * (int64_t)sizeof *x : 0;                                      \
+            for (int64_t byte = 0; byte < next; byte += LINE)                                                                              \
+                __builtin_prefetch((const char *)x + next + byte);                                                                         \
+            for (int k = 0; k < nin; k++)                                                                                                  \
+                if (at[k] == to) at[k] = memcpy(kept, to, (size_t)most * sizeof *to);                                                      \
+            if (each_##name##_near_##suffix(to, at, stride, attr, most) > BITS_OF(limit))                                                  \
+                each_##name##_##suffix(to, at, stride, attr, most);                                                                        \
+        }                                                                                                                                  \
+    }
+NEAR_LOOP(sin, f32, float, float_bits, NEAR_TURNS, 1)
+NEAR_LOOP(cos, f32, float, float_bits, NEAR_TURNS, 1)
+NEAR_LOOP(sin, f64, double, bits_of_f64, NEAR_TURNS, 1)
+NEAR_LOOP(cos, f64, double, bits_of_f64, NEAR_TURNS, 1)
+NEAR_LOOP(exp, f32, float, float_bits, NEAR_EXP, 1)
+NEAR_LOOP(sigmoid, f32, float, float_bits, NEAR_EXP, 1)
+NEAR_LOOP(silu, f32, float, float_bits, NEAR_EXP, 1)
+NEAR_LOOP(silu_grad, f32, float, float_bits, NEAR_EXP, 2)
+NEAR_LOOP(gelu, f32, float, float_bits, NEAR_GELU, 1)
+NEAR_LOOP(gelu_grad, f32, float, float_bits, NEAR_BELL, 2)
+
 /* ---------------------------------------------------------------- halves */
 
 /* A loop of f32 over halves: block by block, each result rounded once. truth: the results are bools. */
@@ -273,7 +301,8 @@ static void run_halves(const HalfLoop *half, void *out, const void *const *in, c
 #define UNARY_OP_Y(name, ...) HALF_LOOPS(name, 1) HALF_LOOPS(name##_grad, 2)
 #define BINARY_OP(name, ...) HALF_LOOPS(name, 2)
 #include "ir/elementwise.def"
-HALF_LOOPS(gelu, 1)
+HALF_LOOP(gelu, blocks_gelu_f32, f16, 1, each_cast_f32_f16)
+HALF_LOOP(gelu, blocks_gelu_f32, bf16, 1, each_cast_f32_bf16)
 HALF_LOOPS(gelu_grad, 2)
 HALF_LOOPS(gelu_tanh, 1)
 HALF_LOOPS(gelu_tanh_grad, 2)

@@ -36,6 +36,7 @@
 #define FLOOR(a) FUNCTION(floor)(a)
 #define NORMAL(a) FUNCTION(normal)(a)
 #define DENSITY(a) FUNCTION(density)(a)
+#define GELU(a) FUNCTION(gelu)(a)
 
 #include "ir/elementwise.def"
 

@@ -133,6 +133,7 @@ struct Constants {
 #define POW(a, b) real_pow((T)(a), (T)(b))
 #define FLOOR(a) real_floor(a)
 #define NORMAL(a) normal_of(a)
+#define GELU(a) ((a) * normal_of(a))
 #define DENSITY(a) density_of(a)
 
 template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op, const Pack<T> &a, const Pack<T> &b, const Constants &constants) {
