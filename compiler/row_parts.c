@@ -135,13 +135,18 @@ static bool same_net(const Parts *parts, int *differs) {
     return same;
 }
 
+/* Whether the numbers of a batch's rows follow each other: then those of a part are the batch's of the same rows. */
+static bool rows_lead(const Input *random) {
+    return random->row_dim == random->type.hidden + 1;
+}
+
 bool rows_part(Graph *graph, const Graph *whole, const LossRows *asked, Diags *diags) {
     Parts parts = {.loss = row_loss(graph, asked, diags), .graph = graph, .whole = whole};
     const bool chosen = graph->settings.micro_span.line == 0; /* by the compiler, for memory */
     parts.filled = filled_trace(graph);
     parts.counted = arena_alloc(graph->arena, (size_t)graph->values.n + 1);
     for (int i = 0; i < graph->inputs.n; i++)
-        if (graph->inputs.at[i].kind == INPUT_RANDOM && chosen)
+        if (graph->inputs.at[i].kind == INPUT_RANDOM && chosen && !rows_lead(&graph->inputs.at[i]))
             return refuse(&parts, "parts of a batch draw other random numbers", "micro_batches = 2; where that is meant");
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].written)

@@ -431,6 +431,9 @@ seed(script("planes", "runtime/prun", "Planes.test_a_gradient_may_begin_behind_w
      ("a gradient that begins behind what its windows see has a halo", "POOLING", " && p->behind[0] == 0 && p->behind[1] == 0", ""))
 seed(unit("compiler", "buckets"),
      ("no member of a bucket waits for its bucket", "fill_stage", "if (*at >= 0 && depth[members[m].node]", "if (false && depth[members[m].node]"))
+seed(script("micro", "compiler/pcc", "Micro.test_parts_draw_the_random_numbers_of_their_rows"),
+     ("parts are not taken for memory where they draw other numbers", "rows_part", "!rows_lead(&graph->inputs.at[i])", "false"),
+     ("parts are taken for memory where they draw the same numbers", "rows_part", "!rows_lead(&graph->inputs.at[i])", "true"))
 seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
      ("batches are taken in parts where nothing else fits", "micro_choose", "best.parts == 0) return NULL", "true) return NULL"),
      ("what the user says of parts stays", "may_choose", "settings->micro_span.line == 0 &&", ""))

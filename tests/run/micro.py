@@ -80,6 +80,29 @@ class Micro(Case):
             found, _ = self.losses("normal(seed = 1)", train, parallel, ranks, "parts", RECURRENT % "")
             self.expect_equal(whole, found)
 
+    def test_parts_draw_the_random_numbers_of_their_rows(self):
+        dropped = 'import "nn.dsl";\n' + NET.replace(" + sum(square(h)) / batch * 0.001", "").replace("h = tanh(matmul(x, w));", "h = dropout(tanh(reshape(matmul(x, w), [batch * 64, dim])), p = 0.3);").replace(
+            "y = matmul(h, v);", "y = matmul(reshape(h, [batch, 64, dim]), v);")
+        limit = "memory = %s KiB; recompute = none; shard_states = none;"
+        for data in ("normal(seed = 1)", 'npy(x = "x.npy", label = "x.npy")'):
+            with open(self.path("x.npy"), "wb") as file:
+                file.write(harness.npy([i % 13 / 6 - 1 for i in range(5 * 32 * 64 * 16)], (5 * 32, 64, 16), "f"))
+            whole, _ = self.losses(data, "", "", 1, "whole", dropped)
+            for ranks, train in (1, "micro_batches = 4;"), (4, "micro_batches = 2;"):
+                found, _ = self.losses(data, train, "", ranks, "parts", dropped)
+                self.expect_equal(whole, found)
+            found, said = self.losses(data, "", limit % 300, 4, "less", dropped)
+            self.assertRegex(said, r"measure        micro_batches = \d+: ")
+            self.expect_equal(whole, found)
+        turned = dropped.replace("h = dropout(tanh(reshape(matmul(x, w), [batch * 64, dim])), p = 0.3);", "h = dropout(transpose(tanh(matmul(x, w)), [1, 0, 2]), p = 0.3);").replace(
+            "reshape(h, [batch, 64, dim])", "transpose(h, [1, 0, 2])")
+        _, said = self.losses("normal(seed = 1)", "micro_batches = 2;", "", 4, "turned", turned)
+        self.assertNotIn("measure        micro_batches", said)
+        with open(self.path("turned.dsl"), "w", encoding="utf-8") as file:
+            file.write(turned % ("normal(seed = 1)", "", limit % 300)) # its parts would draw others: they are not taken for memory
+        refused = run([harness.pcc, self.path("turned.dsl"), "--ranks", 4, "-o", self.path("turned.plan")])
+        self.assertEqual(refused.code, 1, str(refused))
+
     def test_what_counts_rows_is_named(self):
         with open(self.path("counts.dsl"), "w", encoding="utf-8") as file:
             file.write(RECURRENT % " * sum(one)" % ("normal(seed = 1)", "micro_batches = 2;", ""))
