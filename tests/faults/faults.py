@@ -557,7 +557,8 @@ seed(unit("compiler", "views"),
      ("a view of a small part keeps no large tensor alive", "is_worth", "2 * bytes >= bytes_of(v, node->in[0])", "true"),
      ("a product is written by strides where it is the product of its copy", "takes_transpose", "f->uses[node->in[0]] > 1", "false"))
 seed(unit("runtime", "functions"),
-     ("a block with a number far from 0 is not computed as one without", "NEAR_LOOP", "far |= !(ABS(x[i]) <= (T)(limit));", "far |= 0;"),
+     ("a block with a number far from 0 is not computed as one without", "NEAR_LOOP", "> BITS_OF(limit)", "> BITS_OF((T)INFINITY)"),
+     ("a block with such a number is computed anew from its operand, where it lies over it too", "NEAR_LOOP", "if (at[k] == to)", "if (at[k] == NULL)"),
      ("the tail of the normal distribution has what the rounding of the square takes", "bell_parts_f32", "fma_f32(x, x, whole * 1.38671875f)", "x * x + whole * 1.38671875f", "clip_scale"))
 seed(unit("runtime", "views"),
      ("prun stores nothing over what a step reads a view of", "fit_result", "base != operand && overlap(m->executor, m->cursor, result, base)", "false"),

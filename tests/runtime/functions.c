@@ -262,6 +262,8 @@ Test(functions, loops_of_numbers_far_from_0_are_those_of_all_numbers) {
             row[4 * i] = x;
             vector_variant(v)->element(OP_exp, attr, F32, F32)(exps, (const void *const[]){row}, (const int64_t[]){1}, attr, N);
             vector_variant(v)->element(OP_gelu, attr, F32, F32)(gelus, (const void *const[]){row}, (const int64_t[]){1}, attr, N);
+            vector_variant(v)->element(OP_gelu, attr, F32, F32)(row, (const void *const[]){row}, (const int64_t[]){1}, attr, N);
+            cr_assert_eq(memcmp(row, gelus, sizeof row), 0, "in place, beside %.9g", (double)x);
             const float right[2] = {exp_f32(x), gelu_f32(x)};
             cr_assert(same((unsigned char *)&exps[4 * i], (const unsigned char *)&right[0], F32), "exp(%.9g)", (double)x);
             cr_assert(same((unsigned char *)&gelus[4 * i], (const unsigned char *)&right[1], F32), "gelu(%.9g)", (double)x);
