@@ -1,5 +1,5 @@
 # ResNet-50 on CIFAR-10, as MindSpore's example of training on several GPUs has it: 32 pictures a rank of 8, cut at random, flipped, and brought to 224 x 224. The last
-# layer begins with zeros, so that the first loss is ln 10 on any data, 2.3025854 as that example prints it. The binary version of CIFAR-10 (cs.toronto.edu/~kriz/cifar.html) lies beside this file, in
+# layer begins with zeros, so that the first loss is ln 10 on any data: 2.3025851, where that example prints the f32 above it, 2.3025854. The binary version of CIFAR-10 (cs.toronto.edu/~kriz/cifar.html) lies beside this file, in
 # cifar-10-batches-bin.
 #
 #   pcc resnet_cifar.dsl --ranks 8 && prun --ranks 8 resnet_cifar.plan
