@@ -6,7 +6,7 @@
 /* {eta} is a duration in words. */
 static const char *const integers[] = {"epoch", "step",       "global_step", "steps", "total_steps",
                                        "rank",  "local_rank", "world_size",  "pid",   "eta"},
-                         *const reals[] = {"loss", "lr", "next_lr", "samples_per_s", "grad_norm"};
+                         *const reals[] = {"loss", "lr", "next_lr", "samples_per_s", "grad_norm", "mean_loss"};
 enum { NINTEGERS = sizeof integers / sizeof *integers, NREALS = sizeof reals / sizeof *reals };
 
 static bool listed(const char *name, const char *const *names, int n) {
@@ -32,7 +32,7 @@ static bool check_field(Lower *lower, const Expr *expr, const char *at, size_t n
         else
             diag_hint(
                 lower->diags,
-                "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {next_lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta} {grad_norm}; a brace is {{");
+                "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {next_lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta} {grad_norm} {mean_loss}; a brace is {{");
         return false;
     }
     if (strcmp(field, "grad_norm") == 0) lower->graph->settings.grad_norm = true;

@@ -94,6 +94,8 @@ int executor_slices(const Executor *executor, int rank, int *first);
 int executor_most_slices(const Executor *executor); /* of any rank */
 /* The losses of all ranks, on every process: those of rank r begin at losses[r * most slices]. Collective. */
 bool executor_gather_losses(Executor *executor, double *losses, Error *error);
+/* The same of numbers that each process has at the places of its own losses. */
+bool executor_gather_slices(Executor *executor, double *numbers, Error *error);
 /* Where its tensors live, and what that backend's functions take. */
 const Backend *executor_backend(const Executor *executor, void **context);
 /* Bytes that a driven rank has sent in executor_step so far (not in gathering states), counted by the communicator. */

@@ -26,6 +26,8 @@ struct RunLog {
     int64_t begin_step, last_step;
     double samples_per_s;
     double penalty, grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
+    double *sums;              /* of the losses since the last line, each at its place in run->losses; NULL: no line has their mean */
+    int64_t nsummed;
     double signal,
         noise; /* of gradients, averages over the steps looked at: the square of the norm that they would have without noise; the variance of a row's */
 };
@@ -78,8 +80,8 @@ static void put_field(Text *text, const char *at, size_t n, const LogFields *f) 
     const struct {
         const char *name;
         double value;
-    } reals[] = {
-        {"loss", f->loss}, {"lr", f->lr}, {"next_lr", f->next_lr}, {"samples_per_s", f->samples_per_s}, {"grad_norm", f->grad_norm}};
+    } reals[] = {{"loss", f->loss},       {"mean_loss", f->mean_loss},         {"lr", f->lr},
+                 {"next_lr", f->next_lr}, {"samples_per_s", f->samples_per_s}, {"grad_norm", f->grad_norm}};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (is_field(at, name, integers[i].name)) text_printf(text, "%" PRId64, integers[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -154,6 +156,9 @@ bool log_open(Run *run, Error *error) {
         log->pid[r] = (int64_t)(word >> 32);
         log->local_rank[r] = comm->nprocesses == comm->nranks ? (int64_t)(word & 0xffffffffu) : r;
     }
+    const char *line = run->plan.graph.settings.log;
+    if (line && strstr(line, "{mean_loss"))
+        log->sums = arena_alloc(&run->arena, (size_t)comm->nranks * (size_t)executor_most_slices(run->executor) * sizeof *log->sums);
     log->terminal = comm->process == 0 ? find_terminal() : NULL;
     log->begin = log->last_at = now_seconds();
     log->begin_step = log->last_step = run->position.global_step;
@@ -228,7 +233,8 @@ static int64_t numbered_less(const Run *run) {
     return run->plan.graph.settings.log_from_zero;
 }
 
-static LogFields fields_of(const Run *run, int rank, double loss) {
+static LogFields fields_of(const Run *run, int rank, int slice, double loss) {
+    const RunLog *log = run->log;
     const Position *at = &run->position;
     const int64_t less = numbered_less(run);
     return (LogFields){.epoch = at->epoch - less,
@@ -242,18 +248,19 @@ static LogFields fields_of(const Run *run, int rank, double loss) {
                        .local_rank = run->log->local_rank[rank],
                        .pid = run->log->pid[rank],
                        .loss = loss,
+                       .mean_loss = log->sums ? log->sums[rank * executor_most_slices(run->executor) + slice] / (double)log->nsummed : loss,
                        .lr = executor_rate(run->executor),
                        .next_lr = executor_next_rate(run->executor),
                        .samples_per_s = run->log->samples_per_s,
                        .grad_norm = run->log->grad_norm};
 }
 
-/* The line of one loss; who: "rank" or "replica" and its number where several print. */
-static void put_loss(Text *text, const Run *run, const char *who, int number, int rank, double loss) {
+/* The line of one loss, the slice-th of the rank; who: "rank" or "replica" and its number where several print. */
+static void put_loss(Text *text, const Run *run, const char *who, int number, int rank, int slice, double loss) {
     const Settings *settings = &run->plan.graph.settings;
     char digits[NUMBER_MAX];
     if (settings->log && settings->log[0]) {
-        LogFields fields = fields_of(run, rank, loss);
+        LogFields fields = fields_of(run, rank, slice, loss);
         log_template(text, settings->log, &fields);
         return;
     }
@@ -292,6 +299,7 @@ static bool report_losses(Run *run, Text *text, Error *error) {
         settings->log && settings->log[0] && settings->log_rank > 0 && settings->log_rank < comm->nranks ? (int)settings->log_rank : 0;
     bool gathers = all || only > 0;
     if (gathers && !executor_gather_losses(run->executor, run->losses, error)) return run->agreed = false;
+    if (gathers && run->log->sums && !executor_gather_slices(run->executor, run->log->sums, error)) return run->agreed = false;
     const double *own = run->losses;
     if (comm->process != 0) return true;
     if (!gathers && executor_losses(run->executor, 0, &own) == 0) return true;
@@ -301,9 +309,9 @@ static bool report_losses(Run *run, Text *text, Error *error) {
             double loss = own[(int64_t)(gathers ? r : 0) * most + k];
             warn_of(run, loss);
             if (replicas == 0)
-                put_loss(text, run, all && comm->nranks > 1 ? "rank" : NULL, r, r, loss);
+                put_loss(text, run, all && comm->nranks > 1 ? "rank" : NULL, r, r, k, loss);
             else if (!all || first + k == printed)
-                put_loss(text, run, replicas == 1 ? NULL : replicas == comm->nranks ? "rank" : "replica", first + k, r, loss), printed++;
+                put_loss(text, run, replicas == 1 ? NULL : replicas == comm->nranks ? "rank" : "replica", first + k, r, k, loss), printed++;
         }
     }
     return true;
@@ -317,7 +325,7 @@ static bool write_rank_files(Run *run, Error *error) {
         int rank = run->comm->first_driven + i, n = executor_losses(run->executor, i, &losses);
         Text text = {0};
         for (int k = 0; k < n; k++)
-            put_loss(&text, run, NULL, 0, rank, losses[k]);
+            put_loss(&text, run, NULL, 0, rank, k, losses[k]);
         bool ok = fwrite(text.at ? text.at : "", 1, text.n, log->rank_file[i]) == text.n && fflush(log->rank_file[i]) == 0;
         text_finish(&text);
         if (!ok) return run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "cannot write the log of rank %d: is the disk full?", rank);
@@ -386,7 +394,24 @@ static bool is_due(const Run *run, int64_t global_step) {
 }
 
 bool log_wants_loss(const Run *run) {
-    return is_due(run, run->position.global_step + 1) || shows_progress(run->log, now_seconds());
+    return run->log->sums || is_due(run, run->position.global_step + 1) || shows_progress(run->log, now_seconds());
+}
+
+/* The losses of the driven ranks at this step; the rest of sums is what was gathered for the last line. */
+static void sum_losses(Run *run) {
+    RunLog *log = run->log;
+    const Comm *comm = run->comm;
+    const double *own;
+    for (int i = 0, most = executor_most_slices(run->executor); log->sums && i < comm->ndriven; i++)
+        for (int k = executor_losses(run->executor, i, &own); k-- > 0;)
+            log->sums[(comm->first_driven + i) * most + k] += own[k];
+    log->nsummed++;
+}
+
+static void forget_sums(Run *run) {
+    const size_t n = (size_t)run->comm->nranks * (size_t)executor_most_slices(run->executor);
+    if (run->log->sums) memset(run->log->sums, 0, n * sizeof *run->log->sums);
+    run->log->nsummed = 0;
 }
 
 bool log_step(Run *run, Error *error) {
@@ -396,6 +421,7 @@ bool log_step(Run *run, Error *error) {
     bool due = is_due(run, run->position.global_step);
     int n = executor_losses(run->executor, 0, &losses);
     if (n > 0 && executor_bad_update(run->executor) == 0) run->seen_step = run->position.global_step;
+    sum_losses(run);
     if (run->comm->process != 0) n = 0;
     if (n > 0) warn_of(run, losses[0]);
     if (executor_most_slices(run->executor) == 0) return true;
@@ -410,6 +436,7 @@ bool log_step(Run *run, Error *error) {
         log_pause(run);
         if (ok && run->comm->process == 0) say(run, &text);
         ok = ok && write_rank_files(run, error);
+        forget_sums(run);
         text_finish(&text);
         if (!ok || (wants_records(run) && n > 0 && !write_metrics(run, losses[0], now, error))) return false;
     }

@@ -20,7 +20,7 @@ void log_pause(Run *run);
 /* A template with its fields filled in, and a line feed: "{global_step}/{steps} loss:{loss}", "{loss:.4f}", "{{". */
 typedef struct LogFields {
     int64_t epoch, step, global_step, steps, total_steps, rank, local_rank, world_size, pid;
-    double loss, lr, next_lr, samples_per_s, grad_norm;
+    double loss, mean_loss, lr, next_lr, samples_per_s, grad_norm;
     double left_s; /* until the last step, as far as the steps so far tell; negative: not yet known */
 } LogFields;
 void log_template(Text *text, const char *format, const LogFields *fields);

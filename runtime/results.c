@@ -56,16 +56,22 @@ bool executor_gather_losses(Executor *executor, double *losses, Error *error) {
         int n = executor_losses(executor, i, &own);
         if (n > 0) memcpy(losses + (int64_t)(comm->first_driven + i) * most, own, (size_t)n * sizeof *own);
     }
+    return executor_gather_slices(executor, losses, error);
+}
+
+bool executor_gather_slices(Executor *executor, double *numbers, Error *error) {
+    Comm *comm = executor->comm;
+    int most = executor_most_slices(executor);
     if (comm->nprocesses == 1) return true;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     bool ok = true;
     for (int k = 0; ok && k < most; k++) {
         uint64_t bits;
-        memcpy(&bits, &losses[(int64_t)comm->first_driven * most + k], sizeof bits);
+        memcpy(&bits, &numbers[(int64_t)comm->first_driven * most + k], sizeof bits);
         ok = comm->table->all_gather_words(comm, bits, words, error);
         for (int p = 0; ok && p < comm->nprocesses; p++)
-            memcpy(&losses[(int64_t)p * most + k], &words[p], sizeof bits);
+            memcpy(&numbers[(int64_t)p * most + k], &words[p], sizeof bits);
     }
     free(words);
     return ok;

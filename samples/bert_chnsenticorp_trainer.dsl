@@ -30,7 +30,7 @@ train {
     clip      = norm(1.0);
     epochs    = 3;
     log_every = 10;
-    log "{{'loss': {loss:.4f}, 'learning_rate': {next_lr}, 'epoch': {epoch}}}";
+    log "{{'loss': {mean_loss:.4f}, 'learning_rate': {next_lr}, 'epoch': {epoch}}}";
     checkpoint every epoch keep 3 best f1;
     restore best;
 }

@@ -272,7 +272,7 @@ else:
         self.write("trainer.py", self.page.block("trainer.py"))
         said = self.ok(run([peer(), "-W", "ignore", "trainer.py"], cwd=self.folder)).out
         theirs = [json.loads(line) for line in said.splitlines() if line.startswith("{\"")]
-        self.write("bert.dsl", harness.edited(self.sample("bert_chnsenticorp_trainer.dsl"), ("    order     = shuffle(seed = 42);\n", ""), ("log_every = 10", "log_every = 1"), ("{loss:.4f}", "{loss}"), ("batch   = 256", "batch   = 8")))
+        self.write("bert.dsl", harness.edited(self.sample("bert_chnsenticorp_trainer.dsl"), ("    order     = shuffle(seed = 42);\n", ""), ("log_every = 10", "log_every = 1"), ("{mean_loss:.4f}", "{loss}"), ("batch   = 256", "batch   = 8")))
         sizes = dict(batch=8, places=12, dim=16, heads=2, layers=1, words=len(words), most=16, dropped=0.0)
         plan = self.compile("bert.dsl", "bert.plan", "--ranks", 2, *(word for name, size in sizes.items() for word in ("-D", "%s=%s" % (name, size))))
         ours = self.ok(run([harness.prun, "--nproc", 2, "--load", "model/model.safetensors", plan], cwd=self.folder)).out

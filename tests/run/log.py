@@ -97,6 +97,21 @@ class Log(Case):
         pids = {line.split()[0] for line in done.out.splitlines() if re.match(r"\d+ \d+\.\d$", line)}
         self.assertEqual(len(pids), 2, "a process a rank")
 
+    def test_the_mean_of_the_losses_since_the_line_before(self):
+        """Of each rank its own, in one process and several, on all ranks and on one."""
+        for who, ranks in ("on all", (0, 1, 2)), ("on rank 2", (2,)), ("", (0,)):
+            text = """net n(batch = 4) { input x : f32[batch, 3]; input t : f32[batch, 1]; param w : f32[3, 1] = normal(0.5); loss mse(matmul(x, w), t); }
+                train { data = normal(seed = 1); optimizer = sgd(lr = 0.05); steps = 10; log_every = EVERY; log "{rank} {global_step} {FIELD}" %s; } parallel { mode = data_parallel; }""" % who
+            lines = []
+            for every, field in (1, "loss"), (5, "mean_loss"):
+                self.write("n.dsl", text.replace("EVERY", str(every)).replace("FIELD", field))
+                plan = self.compile("n.dsl", "n%d.plan" % every, "--ranks", 3)
+                lines.append([{(int(rank), int(step)): float(number) for rank, step, number in re.findall(r"(?m)^(\d) (\d+) (\d\S+)$", self.ok(result).out)} for result in (self.local(plan, 3), self.mpi(plan, 3))])
+            for each, means in zip(*lines):
+                self.assertEqual((len(each), sorted(means)), (10 * len(ranks), [(rank, step) for rank in ranks for step in (5, 10)]))
+                for (rank, step), mean in means.items():
+                    self.assertAlmostEqual(mean, sum(each[rank, step - i] for i in range(5)) / 5, places=12)
+
     def test_lines_that_count_from_0(self):
         more = [("log_every = 50;", "log_every = 50; log_from = 0;")]
         plan = self.plan('"{epoch} {step} {global_step} {total_steps}"', more)
