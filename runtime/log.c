@@ -15,16 +15,16 @@
 #include <unistd.h>
 
 struct RunLog {
-    MetricsFile *metrics;            /* rank 0; or NULL */
-    FILE **rank_file;                /* per driven rank; or NULL */
-    int64_t *pid;                    /* per rank */
-    int64_t *local_rank;             /* per rank */
-    FILE *terminal;                  /* where a progress line may be shown; NULL: nowhere */
-    bool apart;                      /* losses go elsewhere */
-    bool shown;                      /* it is */
-    bool warned;                     /* of a loss that is no number */
-    double begin, last_at;           /* seconds: of training, of the last loss */
-    double shown_at, said_at;        /* of the last progress line, of what was last printed to its terminal through mpirun */
+    MetricsFile *metrics;     /* rank 0; or NULL */
+    FILE **rank_file;         /* per driven rank; or NULL */
+    int64_t *pid;             /* per rank */
+    int64_t *local_rank;      /* per rank */
+    FILE *terminal;           /* where a progress line may be shown; NULL: nowhere */
+    bool apart;               /* losses go elsewhere */
+    bool shown;               /* it is */
+    bool warned;              /* of a loss that is no number */
+    double begin, last_at;    /* seconds: of training, of the last loss */
+    double shown_at, said_at; /* of the last progress line, of what was last printed to its terminal through mpirun */
     int64_t begin_step, last_step;
     double samples_per_s;
     double penalty, grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
