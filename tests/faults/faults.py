@@ -903,6 +903,10 @@ seed(unit("runtime", "rows"),
      ("numbers that are changed do not lie in the file as they are", "is_plain", "file->change.scale == 0 && ", ""))
 seed(script("data", "runtime/prun", "Data.test_rows_are_split_alike_on_all_ranks_and_an_eval_has_the_rest"),
      ("what was parsed early is found by its row", "table_take_early", "(row[i] - first) * bytes", "i * bytes"))
+seed(script("log", "runtime/prun", "Log.test_losses_that_go_elsewhere_leave_the_progress_line"),
+     ("losses that go elsewhere leave the progress line", "pause_for_losses", "!run->log->apart", "true"))
+seed(script("launch", "runtime/prun", "Launch.test_ranks_that_do_not_come_are_named"),
+     ("node 0 says that the address is none of its own", "put_wrong_address", "else if (!own)", "else if (false)"))
 seed(script("log", "runtime/prun", "Log.test_lines_that_count_from_0", "Log.test_the_rate_of_the_step_that_comes_next"),
      ("lines count from 0 where they are asked to", "numbered_less", "run->plan.graph.settings.log_from_zero", "0"),
      ("the next rate is the next step's", "executor_next_rate", "executor->schedule_ahead + 1", "executor->schedule_ahead"))
