@@ -125,7 +125,9 @@ static bool eval_checkpoint(Lower *lower, const Expr *value) {
         return checkpoint_clauses(lower, what->next);
     }
     if (what && !steps_eval(lower, what, &steps, &settings->checkpoint_steps)) return false;
-    const bool other_unit = what && what->next && !what->next->next && !steps_unit(what); /* 5 epochs */
+    const Expr *behind = what && !steps_unit(what) ? what->next : NULL;
+    const bool per_rank = behind && behind->kind == EXPR_NAME && strcmp(behind->text, "per_rank") == 0;
+    const bool other_unit = behind && !behind->next && !per_rank; /* 5 epochs */
     if (steps && !other_unit) return checkpoint_clauses(lower, steps_unit(what) ? what->next->next : what->next);
     diag_error(lower->diags, lower_span(lower, value->loc), "this does not say when there is a checkpoint");
     diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");

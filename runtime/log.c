@@ -15,14 +15,16 @@
 #include <unistd.h>
 
 struct RunLog {
-    MetricsFile *metrics;            /* rank 0; or NULL */
-    FILE **rank_file;                /* per driven rank; or NULL */
-    int64_t *pid;                    /* per rank */
-    int64_t *local_rank;             /* per rank */
-    FILE *terminal;                  /* where a progress line may be shown; NULL: nowhere */
-    bool shown;                      /* it is */
-    bool warned;                     /* of a loss that is no number */
-    double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
+    MetricsFile *metrics;     /* rank 0; or NULL */
+    FILE **rank_file;         /* per driven rank; or NULL */
+    int64_t *pid;             /* per rank */
+    int64_t *local_rank;      /* per rank */
+    FILE *terminal;           /* where a progress line may be shown; NULL: nowhere */
+    bool apart;               /* losses go elsewhere */
+    bool shown;               /* it is */
+    bool warned;              /* of a loss that is no number */
+    double begin, last_at;    /* seconds: of training, of the last loss */
+    double shown_at, said_at; /* of the last progress line, of what was last printed to its terminal through mpirun */
     int64_t begin_step, last_step;
     double samples_per_s;
     double penalty, grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
@@ -133,14 +135,15 @@ static bool open_files(Run *run, Error *error) {
 }
 
 /* Standard error, or mpirun's where that is a pipe of mpirun's. */
-static FILE *find_terminal(void) {
+static void find_terminal(RunLog *log) {
     const char *kind = getenv("TERM");
-    if (!kind || strcmp(kind, "dumb") == 0) return NULL;
-    if (isatty(STDERR_FILENO)) return stderr;
-    const int fd = comm_terminal();
-    FILE *terminal = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (terminal) setvbuf(terminal, NULL, _IONBF, 0);
-    return terminal;
+    if (!kind || strcmp(kind, "dumb") == 0) return;
+    const bool own = isatty(STDERR_FILENO);
+    const int fd = own ? -1 : comm_terminal(STDERR_FILENO), output = own ? -1 : comm_terminal(STDOUT_FILENO);
+    log->terminal = own ? stderr : fd >= 0 ? fdopen(fd, "w") : NULL;
+    log->apart = own ? !isatty(STDOUT_FILENO) : output < 0;
+    if (output >= 0) close(output);
+    if (log->terminal && !own) setvbuf(log->terminal, NULL, _IONBF, 0);
 }
 
 bool log_open(Run *run, Error *error) {
@@ -159,7 +162,7 @@ bool log_open(Run *run, Error *error) {
     const char *line = run->plan.graph.settings.log;
     if (line && strstr(line, "{mean_loss"))
         log->sums = arena_alloc(&run->arena, (size_t)comm->nranks * (size_t)executor_most_slices(run->executor) * sizeof *log->sums);
-    log->terminal = comm->process == 0 ? find_terminal() : NULL;
+    if (comm->process == 0) find_terminal(log);
     log->begin = log->last_at = now_seconds();
     log->begin_step = log->last_step = run->position.global_step;
     return comm_agree(comm, open_files(run, error), error);
@@ -180,16 +183,20 @@ void log_close(Run *run) {
 
 void log_pause(Run *run) {
     if (!run->log) return;
-    if (run->log->terminal != stderr)
-        run->log->shown_at = now_seconds(); /* what is printed now comes there a moment later, through mpirun */
+    run->log->said_at = run->log->terminal == stderr ? 0 : now_seconds(); /* what is printed now comes there a moment later */
     if (!run->log->shown) return;
     fputs("\r\033[K", run->log->terminal);
     run->log->shown = false;
 }
 
+/* Before losses are printed. */
+static void pause_for_losses(Run *run) {
+    if (run->log && !run->log->apart) log_pause(run);
+}
+
 static bool shows_progress(const RunLog *log, double now) {
-    enum { EVERY_MS = 200 };
-    return log->terminal && now - log->shown_at >= EVERY_MS / 1000.0;
+    enum { EVERY_MS = 200, BEHIND_MS = 100 };
+    return log->terminal && now - log->shown_at >= EVERY_MS / 1000.0 && now - log->said_at >= BEHIND_MS / 1000.0;
 }
 
 static int64_t steps_left(const Run *run) {
@@ -212,11 +219,11 @@ static void show_progress(Run *run, double now, double loss) {
     RunLog *log = run->log;
     if (!shows_progress(log, now)) return;
     const Position *at = &run->position;
-    double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
+    const double steps_per_s = (double)(at->global_step - log->begin_step) / (now - log->begin);
     Text text = {0};
-    text_printf(&text, "epoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch,
-                run->plan.graph.settings.epochs, at->step, executor_steps(run->executor), loss,
-                rate * (double)executor_batch(run->executor));
+    text_printf(&text, "epoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  lr %.3g  %.4g samples/s  ", at->epoch,
+                run->plan.graph.settings.epochs, at->step, executor_steps(run->executor), loss, executor_rate(run->executor),
+                steps_per_s * (double)executor_batch(run->executor));
     put_duration(&text, seconds_left(run, now));
     text_printf(&text, " left");
     /* A longer line would go on in the next one, and stay there. */
@@ -433,7 +440,7 @@ bool log_step(Run *run, Error *error) {
         log->last_at = now;
         log->last_step = run->position.global_step;
         bool ok = read_reports(run, error) && report_losses(run, &text, error);
-        log_pause(run);
+        pause_for_losses(run);
         if (ok && run->comm->process == 0) say(run, &text);
         ok = ok && write_rank_files(run, error);
         forget_sums(run);
@@ -472,7 +479,7 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
 }
 
 void log_say(Run *run, Text *text) {
-    log_pause(run);
+    pause_for_losses(run);
     say(run, text);
     text_finish(text);
 }

@@ -105,8 +105,8 @@ static inline void comm_doing(Comm *comm, Doing doing, int64_t step) {
     comm->place->step = step;
 }
 Comm *comm_local_create(int nranks, Error *error);
-/* watch.c: a file of the terminal that the launcher's errors go to, where the launcher is above this process; -1: there is none. */
-int comm_terminal(void);
+/* watch.c: the terminal that the launcher's own file of this number is (2: its errors), where the launcher is above this process, opened; -1: it is none. */
+int comm_terminal(int number);
 /* Something that all processes must have in common, and what this one has; said NULL: nothing. A list ends where what is NULL. */
 typedef struct Common {
     const char *what, *said;

@@ -331,6 +331,24 @@ static int enough(const Meeting *meeting, int there) {
     return 0;
 }
 
+/* What is wrong with the address where the ranks are to meet, as this host sees it, which listens at all of its own: nothing, or "; .." */
+static void put_wrong_address(Text *text, const Meeting *meeting) {
+    const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    bool own = false;
+    const int failure = getaddrinfo(meeting->address, NULL, &want, &found);
+    for (const struct addrinfo *at = failure ? NULL : found; at && !own; at = at->ai_next) {
+        const int fd = socket(at->ai_family, SOCK_STREAM, 0);
+        own = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0; /* at any port */
+        if (fd >= 0) close(fd);
+    }
+    if (found) freeaddrinfo(found);
+    if (failure)
+        text_printf(text, "; this host does not know %s (%s): is it misspelt?", meeting->address, gai_strerror(failure));
+    else if (!own)
+        text_printf(text, "; %s is no address of this host, where rank 0 is: is it misspelt?", meeting->address);
+}
+
 /* *going: with how many ranks the job goes on. */
 static bool wait_for_all(int listening, const Meeting *meeting, Guests *guests, int *going, Error *error) {
     const double begin = now_seconds();
@@ -350,6 +368,7 @@ static bool wait_for_all(int listening, const Meeting *meeting, Guests *guests, 
         if (there == meeting->nranks) break;
         put_missing(&missing, guests->sockets, meeting->nranks);
         const bool late = meeting->timeout_s > 0 && now - begin > meeting->timeout_s;
+        if (late || now - said > say_every_s) put_wrong_address(&missing, meeting);
         if (late) {
             *going = enough(meeting, there);
             error_set(error, EXIT_ENVIRONMENT, "of %d ranks %d did not come to %s:%d within %g s (--start-timeout): %s", meeting->nranks,

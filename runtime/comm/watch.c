@@ -58,13 +58,13 @@ static void find_links(Watch *watch) {
     if (watch->link[watch->nlinks - 1].parent != top) watch->nlinks = 1;
 }
 
-int comm_terminal(void) {
+int comm_terminal(int number) {
     Watch above = {.nlinks = 0};
     char path[64];
     const long top = launcher();
     find_links(&above);
     if (top == 0 || above.link[above.nlinks - 1].parent != top) return -1;
-    snprintf(path, sizeof path, "/proc/%ld/fd/2", top);
+    snprintf(path, sizeof path, "/proc/%ld/fd/%d", top, number);
     const int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || isatty(fd)) return fd;
     close(fd);

@@ -1,5 +1,5 @@
 /* rows: files whose first dimension counts rows. Plain binary files are read where a row stands; compressed ones and text are streamed, and
- * only the rows that will be asked for are kept. IDX: LeCun's format of MNIST (yann.lecun.com/exdb/mnist); .npy: numpy/lib/format.py. */
+ * only the rows that will be asked for are kept. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ir/npy.h"
 #include "runtime/data/data.h"
 #include "runtime/data/map.h"
 #include "runtime/data/pictures.h"
@@ -55,49 +54,7 @@ static bool rows_fail(const Rows *rows, Error *error, const char *text) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: %s", rows->path, text);
 }
 
-/* ---------------------------------------------------------------- headers of binary files */
-
-static bool read_npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
-    enum { MAX_HEADER_BYTES = 1 << 16 };
-    unsigned char magic[12];
-    if (!stream_read(stream, magic, 10, error)) return false;
-    if (memcmp(magic, "\x93NUMPY", 6) != 0 || magic[6] < 1 || magic[6] > 3)
-        return rows_fail(rows, error, "not a .npy file of version 1 to 3");
-    if (magic[6] > 1 && !stream_read(stream, magic + 10, 2, error)) return false;
-    int64_t length = magic[8] | magic[9] << 8;
-    if (magic[6] > 1) length |= (int64_t)magic[10] << 16 | (int64_t)magic[11] << 24;
-    if (length > MAX_HEADER_BYTES) return rows_fail(rows, error, "its header is too long");
-    char *header = calloc(1, (size_t)length + 1);
-    if (!header) return rows_fail(rows, error, "out of memory");
-    bool ok = stream_read(stream, header, length, error);
-    if (ok) {
-        const char *descr = npy_value(header, "'descr'"), *order = npy_value(header, "'fortran_order'");
-        if (!descr || *descr != '\'' || !stored_npy(descr + 1, &rows->stored))
-            ok = rows_fail(rows, error, "elements of a type that prun does not read: it reads u1, i1, i2, i4, i8, f4, f8 and b1");
-        else if (!order || strncmp(order, "False", 5) != 0)
-            ok = rows_fail(rows, error, "in Fortran order; save numpy.ascontiguousarray(x) instead");
-        else if (!npy_shape(header, shape))
-            ok = rows_fail(rows, error, "its shape cannot be read");
-    }
-    free(header);
-    rows->begin = (magic[6] > 1 ? 12 : 10) + length;
-    return ok;
-}
-
-static bool idx_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
-    unsigned char magic[4], size[4];
-    if (!stream_read(stream, magic, 4, error)) return false;
-    if (magic[0] != 0 || magic[1] != 0 || !stored_idx(magic[2], &rows->stored))
-        return rows_fail(rows, error, "not an IDX file: its first bytes are others");
-    if (magic[3] < 1 || magic[3] > MAX_NDIM) return rows_fail(rows, error, "an IDX file of so many dimensions is not read");
-    shape->ndim = magic[3];
-    for (int d = 0; d < shape->ndim; d++) {
-        if (!stream_read(stream, size, 4, error)) return false;
-        shape->dim[d] = (int64_t)size[0] << 24 | size[1] << 16 | size[2] << 8 | size[3];
-    }
-    rows->begin = 4 + 4 * shape->ndim;
-    return true;
-}
+/* ---------------------------------------------------------------- binary files */
 
 /* The row of the file must have as many elements as the input's; (N, 28, 28) may feed rows of 784. */
 static bool check_row(const Rows *rows, const Shape *shape, Error *error) {
@@ -137,8 +94,8 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     if (raw) {
         rows->stored = rows->file.stored;
     } else {
-        bool ok = rows->file.format == FILE_NPY ? read_npy_header(rows, stream, &shape, error) : idx_header(rows, stream, &shape, error);
-        if (!ok || !check_row(rows, &shape, error)) return false;
+        HeaderFn *header = rows->file.format == FILE_NPY ? header_of_npy : header_of_idx;
+        if (!header(stream, rows->path, &rows->stored, &shape, &rows->begin, error) || !check_row(rows, &shape, error)) return false;
         rows->count = shape.dim[0];
     }
     if (!check_type(rows, error) || !mul_checked(rows->width, stored_bytes[rows->stored.kind], &rows->row_bytes)) return false;
@@ -772,15 +729,10 @@ static bool is_plain(const Rows *rows) {
     return rows->hot == 1 && file->range == 0 && file->change.scale == 0 && !rows->figures && stored_is_native(rows->stored, file->dtype);
 }
 
-bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error) {
+/* n whole rows that follow one another in the file. */
+static bool read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error) {
     const int64_t bytes = rows->elements * dtype_bytes[rows->file.dtype];
-    const bool random_access = rows->fd >= 0;
     char *at = to;
-    if (!random_access || rows->elements == 0) {
-        for (int64_t i = 0; i < n; i++, at += bytes)
-            if (!rows_read(rows, row + i, epoch, 0, rows->elements, at, error)) return false;
-        return true;
-    }
     if (!check_read(rows, row, n, error)) return false;
     row += rows->file.first;
     if (is_plain(rows) && !rows->map) {
@@ -794,5 +746,30 @@ bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, 
     if (is_plain(rows)) return true;
     for (int64_t i = 0; i < n; i++, from += rows->row_bytes, at += bytes)
         if (!convert(rows, row + i, from, 0, rows->elements, at, error)) return false;
+    return true;
+}
+
+/* A row that is read soon is brought nearer: where the order is by chance, processors do not foresee it. */
+static void expect(const Rows *rows, int64_t row) {
+    enum { LINE = 64, MOST_BYTES = 2048 /* what is behind them they foresee */ };
+    if (!rows->map || row < 0 || row >= rows->used) return;
+    const unsigned char *at = map_bytes(rows->map) + rows->begin + (row + rows->file.first) * rows->row_bytes;
+    for (int64_t i = 0; i < rows->row_bytes && i < MOST_BYTES; i += LINE)
+        __builtin_prefetch(at + i);
+}
+
+bool rows_read_whole(Rows *rows, const int64_t *row, int64_t n, int64_t epoch, void *to, Error *error) {
+    enum { AHEAD = 2 };
+    const int64_t bytes = rows->elements * dtype_bytes[rows->file.dtype];
+    const bool random_access = rows->fd >= 0 && rows->elements > 0;
+    for (int64_t i = 0, run = 1; i < n; i += run, run = 1) {
+        char *at = (char *)to + i * bytes;
+        while (random_access && i + run < n && row[i + run] == row[i] + run)
+            run++;
+        if (i + run + AHEAD <= n) expect(rows, row[i + run + AHEAD - 1]);
+        const bool ok =
+            random_access ? read_run(rows, row[i], epoch, run, at, error) : rows_read(rows, row[i], epoch, 0, rows->elements, at, error);
+        if (!ok) return false;
+    }
     return true;
 }

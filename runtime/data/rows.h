@@ -65,6 +65,12 @@ bool lines_next(Lines *lines, Record *record); /* as stream_record */
 bool stream_at_end(Stream *stream, bool *at_end, Error *error);
 int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
 
+/* ---------------------------------------------------------------- headers.c */
+
+/* What stands before the rows of a file: how it holds elements, its shape, the byte at which the first row begins. */
+typedef bool HeaderFn(Stream *stream, const char *path, Stored *stored, Shape *shape, int64_t *begin, Error *error);
+HeaderFn header_of_npy, header_of_idx;
+
 /* ---------------------------------------------------------------- csv.c */
 
 typedef struct Field {
@@ -142,8 +148,8 @@ void rows_note(const Rows *rows, bool first, const char *labels, Text *text);
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. epoch, from 0: what is by chance is another in each. */
 bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n, void *to, Error *error);
-/* n whole rows that follow one another in the file, at once where it has random access. */
-bool rows_read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error);
+/* n whole rows with these numbers; those that follow one another in a file with random access are read at once. */
+bool rows_read_whole(Rows *rows, const int64_t *row, int64_t n, int64_t epoch, void *to, Error *error);
 /* Whether the rows that have been read so far were there: a file may be cut off meanwhile. */
 bool rows_check(const Rows *rows, Error *error);
 /* How many tokens a row has, of an input of texts; the row is held. -1: *error. */

@@ -486,8 +486,9 @@ static int64_t take_place(const DataSource *data, const Take *take, int64_t k) {
     return (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each;
 }
 
-/* Rows of files. Where a part has whole rows, those that are neighbours in the file too are read at once. */
+/* Rows of files: whole ones, or a part of each. */
 static bool fill_files(DataSource *data, const Take *take, int64_t step, void *to, Error *error) {
+    enum { AT_ONCE = 256 };
     const TensorType *type = &data->graph->inputs.at[take->input].type;
     Rows *rows = data->file[source_of(data->graph, take->input)];
     const int64_t n = take_rows(data, take);
@@ -496,11 +497,11 @@ static bool fill_files(DataSource *data, const Take *take, int64_t step, void *t
         whole = whole && take->box.begin[d] == 0 && take->box.end[d] == type->shape.dim[d];
     if (!whole && !fill_rows(data, take, step, run_of_file, to, error)) return false;
     const int64_t bytes = whole ? box_elements(&take->box) / n * dtype_bytes[type->dtype] : 0;
-    for (int64_t k = 0, count, row, next = -1; whole && k < n; k += count) {
-        row = k > 0 ? next : row_of_file(data, step, take_place(data, take, 0));
-        for (count = 1; k + count < n && (next = row_of_file(data, step, take_place(data, take, k + count))) == row + count;)
-            count++;
-        if (!rows_read_run(rows, row, data->sampler.epoch, count, (char *)to + k * bytes, error)) return false;
+    for (int64_t k = 0, row[AT_ONCE]; whole && k < n; k += AT_ONCE) {
+        const int64_t some = n - k < AT_ONCE ? n - k : AT_ONCE;
+        for (int64_t i = 0; i < some; i++)
+            row[i] = row_of_file(data, step, take_place(data, take, k + i));
+        if (!rows_read_whole(rows, row, some, data->sampler.epoch, (char *)to + k * bytes, error)) return false;
     }
     return rows_check(rows, error);
 }

@@ -864,7 +864,7 @@ seed(unit("runtime", "sampler"),
      ("uneven = pad fills the shares of an epoch up", "sampler_even", "sampler->rows + sampler->world - odd", "sampler->rows + odd"))
 seed(script("pictures", "runtime/prun", "Pictures.test_random_parts_and_flips_are_the_same_on_any_ranks_and_others_in_each_epoch"),
      ("parts of pictures are others in each epoch", "change_picture", "(uint64_t)epoch * (uint64_t)pictures->count + (uint64_t)row", "(uint64_t)row"),
-     ("parts of pictures are by the row, not by the place in a batch", "fill_files", "data->sampler.epoch, count", "data->sampler.epoch * data->batch + k, count"),
+     ("parts of pictures are by the row, not by the place in a batch", "rows_read_whole", "rows_read(rows, row[i], epoch,", "rows_read(rows, row[i], epoch * n + i,"),
      ("a picture that is ready is that of the row", "pictures_read", "pictures->ready_row == row", "pictures->ready_row >= 0"))
 seed(script("pictures", "runtime/prun", "Pictures.test_a_picture_that_is_damaged_is_named"),
      ("pictures are looked at before training", "open_pictures", "rows->pictures && pictures_look(rows->pictures, error)", "rows->pictures != NULL"),
@@ -898,10 +898,15 @@ seed(script("states", "compiler/pcc", "States.test_a_row_of_a_file_has_the_same_
      ("random numbers have rows where the value has them whose shape they have", "batch_rows_trace", "graph->inputs.at[node->state].kind == INPUT_RANDOM", "false"),
      ("rows of one are followed too", "batch_rows_trace", "if (batch > 1) continue;", "if (batch > 1) continue; result->at = leads ? first : -1;"))
 seed(unit("runtime", "rows"),
-     ("neighbours are counted from the first row that is used", "rows_read_run", "row += rows->file.first;", ""),
+     ("neighbours are counted from the first row that is used", "read_run", "row += rows->file.first;", ""),
+     ("a row that is no neighbour is read for itself", "rows_read_whole", "row[i + run] == row[i] + run", "row[i + run] > row[i]"),
      ("numbers that are changed do not lie in the file as they are", "is_plain", "file->change.scale == 0 && ", ""))
 seed(script("data", "runtime/prun", "Data.test_rows_are_split_alike_on_all_ranks_and_an_eval_has_the_rest"),
      ("what was parsed early is found by its row", "table_take_early", "(row[i] - first) * bytes", "i * bytes"))
+seed(script("log", "runtime/prun", "Log.test_losses_that_go_elsewhere_leave_the_progress_line"),
+     ("losses that go elsewhere leave the progress line", "pause_for_losses", "!run->log->apart", "true"))
+seed(script("launch", "runtime/prun", "Launch.test_ranks_that_do_not_come_are_named"),
+     ("node 0 says that the address is none of its own", "put_wrong_address", "else if (!own)", "else if (false)"))
 seed(script("log", "runtime/prun", "Log.test_lines_that_count_from_0", "Log.test_the_rate_of_the_step_that_comes_next"),
      ("lines count from 0 where they are asked to", "numbered_less", "run->plan.graph.settings.log_from_zero", "0"),
      ("the next rate is the next step's", "executor_next_rate", "executor->schedule_ahead + 1", "executor->schedule_ahead"))

@@ -64,7 +64,8 @@ Test(train, a_checkpoint_is_every_epoch_or_every_so_many_steps) {
     } cases[] = {{"checkpoint every epoch;", 0, true},
                  {"checkpoint every 100 steps;", 100, false},
                  {"checkpoint every 1 step;", 1, false},
-                 {"checkpoint every 2 * 50;", 100, false}};
+                 {"checkpoint every 2 * 50;", 100, false},
+                 {"checkpoint every 100 per_rank;", 100, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[512];

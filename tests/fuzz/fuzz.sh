@@ -1,6 +1,6 @@
 #!/bin/sh
 # libFuzzer on one target, beginning with the repository's own files.
-#   fuzz.sh FUZZER lang|plan|npy|idx|csv|picture|safetensors|checkpoint PCC SOURCES [RUNS]
+#   fuzz.sh FUZZER lang|plan|npy|idx|csv|picture|wordpiece|safetensors|checkpoint PCC SOURCES [RUNS]
 # As a test: RUNS inputs, the same ones each time, so that a commit passes or fails always (those of files of rows vary a little, with the thread that reads
 # ahead); a slow machine stops after a minute. With FUZZ_SECONDS=N in the
 # environment: N seconds of other inputs each time. The limits are wide: an idle machine needs a hundredth of them. What is found is printed in base64, to be

@@ -109,6 +109,9 @@ class Launch(Case):
         plan, began = self.plan(4), time.monotonic()
         meeting = "--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", free_port(), "--start-timeout", 1
         self.assertFails(self.nproc(plan, 2, *meeting, "--node-rank", 0), 3, r"^prun: of 4 ranks 2 did not come to 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): 2, 3\n$")
+        for address, why in ("no.such.host.invalid", r"this host does not know no\.such\.host\.invalid \(.*\): is it misspelt\?"), ("192.0.2.1", r"192\.0\.2\.1 is no address of this host, where rank 0 is: is it misspelt\?"):
+            wrong = "--nnodes", 2, "--master-addr", address, "--master-port", free_port(), "--start-timeout", 1
+            self.assertFails(self.nproc(plan, 2, *wrong, "--node-rank", 0), 3, r"^prun: of 4 ranks 3 did not come to %s:\d+ within 1 s \(--start-timeout\): 1, 2, 3; %s\n$" % (re.escape(address), why))
         result = self.nproc(self.plan(2, name="two.plan"), 1, *meeting, "--node-rank", 1)
         self.assertEqual(result.code, 3)
         self.assertRegex(result.err, r"^prun: rank 1 cannot reach rank 0 at 127\.0\.0\.1:\d+ within 1 s \(--start-timeout\): Connection refused\n")

@@ -272,9 +272,20 @@ class Log(Case):
         for launcher in [harness.prun, "--ranks", 2], [harness.prun, "--nproc", 2], [harness.mpirun, "-n", 2, harness.prun]:
             if launcher[0]:
                 with self.subTest(launcher=launcher):
-                    self.assertRegex(self.progress([*launcher, plan]), r"epoch 1/1  step \d+/60000  loss \S+  \S+ samples/s  .* left")
+                    self.assertRegex(self.progress([*launcher, plan]), r"epoch 1/1  step \d+/60000  loss \S+  lr 0.\d+  \S+ samples/s  .* left")
         with self.subTest("a narrow one"):
             self.assertEqual({len(line) for line in re.findall(r"epoch[^\x1b]*", self.progress([harness.prun, "--ranks", 2, plan], columns=30))}, {29})
+
+    def test_losses_that_go_elsewhere_leave_the_progress_line(self):
+        self.write("often.dsl", "net n { param w : f32[64, 64] = ones; loss mean(w * w); } train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.01); steps = 100000; log_every = 100; }")
+        plan = self.compile("often.dsl", "often.plan")
+        for launcher in [harness.prun], [harness.mpirun, "-n", 1, harness.prun]:
+            if launcher[0]:
+                with self.subTest(launcher=launcher):
+                    seen = self.progress([*launcher, plan])
+                    shown = seen.count("left\x1b[K")
+                    self.assertGreater(shown, 1, "more often than before the first loss")
+                    self.assertEqual(seen.count("\x1b[K"), shown + 1, "nothing but the end removes it")
 
     def progress(self, command, columns=200):
         main, other = pty.openpty()

@@ -108,21 +108,25 @@ Test(rows, neighbours_are_read_at_once_as_one_by_one) {
     float got[8];
     int32_t whole[8];
     Rows *rows = must_open(&plain), *twice = must_open(&scaled), *ints = must_open(&integers);
-    cr_assert(rows_read_run(rows, 1, 0, 4, got, &error), "%s", error.text);
+    static const int64_t some_rows[] = {1, 2, 3, 4}, mixed[] = {5, 0, 1, 3};
+    cr_assert(rows_read_whole(rows, some_rows, 4, 0, got, &error), "%s", error.text);
     for (int i = 0; i < 8; i++)
         cr_assert_eq(got[i], 3 + (float)i);
-    cr_assert(rows_read_run(twice, 1, 0, 4, got, &error), "%s", error.text);
+    cr_assert(rows_read_whole(rows, mixed, 4, 0, got, &error), "%s", error.text);
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(got[i], (float)(2 * mixed[i / 2] + i % 2 + 1));
+    cr_assert(rows_read_whole(twice, some_rows, 4, 0, got, &error), "%s", error.text);
     for (int i = 0; i < 8; i++)
         cr_assert_eq(got[i], 2 * (3 + (float)i));
-    cr_assert(rows_read_run(ints, 2, 0, 3, whole, &error), "%s", error.text);
+    cr_assert(rows_read_whole(ints, some_rows + 1, 3, 0, whole, &error), "%s", error.text);
     cr_assert(memcmp(whole, elements + 4, 6 * sizeof *whole) == 0);
-    cr_assert(!rows_read_run(rows, 3, 0, 4, got, &error) && error.code == EXIT_INTERNAL, "there are 6 rows");
+    cr_assert(!rows_read_whole(rows, (int64_t[]){3, 4, 5, 6}, 4, 0, got, &error) && error.code == EXIT_INTERNAL, "there are 6 rows");
     rows_close(rows), rows_close(twice), rows_close(ints);
     unsigned char bytes[64]; /* bytes, and rows of a part of the file */
     RowFile file = images(write_file("x.idx", bytes, idx_images(bytes), false));
     file.first = 2;
     Rows *some = must_open(&file);
-    cr_assert(rows_read_run(some, 1, 0, 2, got, &error), "%s", error.text);
+    cr_assert(rows_read_whole(some, some_rows, 2, 0, got, &error), "%s", error.text);
     for (int i = 0; i < 8; i++)
         cr_assert_eq(got[i], (float)(30 + 10 * (i / 4) + i % 4));
     rows_close(some);
@@ -517,7 +521,7 @@ Test(rows, a_file_that_is_cut_off_while_it_is_open_is_seen) {
         expect_row(rows, 2, 0, 4, 8);
         cr_assert(rows_check(rows, &error), "%s", error.text);
         cr_assert_eq(truncate(file.path, cut == 2 ? (long)sizeof numbers - 4 : 100), 0);
-        const bool read = rows_read_run(rows, ROWS - 1, 0, 1, found, &error);
+        const bool read = rows_read_whole(rows, (int64_t[]){ROWS - 1}, 1, 0, found, &error);
         if (cut == 1) write_file("x.bin", numbers, sizeof numbers, false); /* it is whole again, and what was read is not */
         cr_assert(!read || !rows_check(rows, &error));
         cr_assert(strstr(error.text, "input x: ") && strstr(error.text, "x.bin: has become shorter"), "%s", error.text);
