@@ -39,7 +39,15 @@ static const struct {
              {"setting", "num_virtual_stages_per_pipeline_rank", "chunks"},
              {"setting", "auto_parallel_search_mode", "search"},
              {"argument", "learning_rate", "lr"},
-             {"argument", "warmup_steps", "warmup"}};
+             {"argument", "warmup_steps", "warmup"},
+             {"argument", "num_warmup_steps", "warmup"},
+             {"argument", "step_size", "every"},
+             {"schedule", "cosineannealinglr", "cosine"},
+             {"schedule", "cosineannealing", "cosine"},
+             {"schedule", "cosinedecay", "cosine"},
+             {"schedule", "steplr", "step"},
+             {"schedule", "multisteplr", "multistep"},
+             {"schedule", "noam", "inverse_sqrt"}};
 
 const char *foreign_word(const char *what, const char *name) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -323,11 +331,11 @@ static const struct {
     {"optimizer", "rmsprop", "adam(lr = 0.001) is near to it"},
     {"optimizer", "sparseadam", "lazy_adam(lr = 0.001)"},
 
-    {"schedule", "cosineannealing", "schedule = cosine(warmup = 100, end = 0.1);"},
-    {"schedule", "cosineannealinglr", "schedule = cosine(warmup = 100, end = 0.1);"},
-    {"schedule", "cosinedecay", "schedule = cosine(warmup = 100, end = 0.1);"},
     {"schedule", "linearwarmup", "schedule = constant(warmup = 100);"},
-    {"schedule", "steplr", "there are constant, linear and cosine"},
+    {"schedule", "exponentiallr", "schedule = step(every = 1, gamma = 0.95);"},
+    {"schedule", "exponential", "schedule = step(every = 1, gamma = 0.95);"},
+    {"schedule", "piecewise", "schedule = multistep([30, 60], gamma = 0.1); each multiplies by gamma"},
+    {"schedule", "reducelronplateau", "none looks at a metric; early_stop f1 patience 3; ends a training"},
 
     {"mode", "ddp", "write data_parallel"},
     {"mode", "tensorparallel", "write auto, and shard at one operator: h = matmul(x, w) shard ((1, 1), (1, 8));"},

@@ -490,10 +490,13 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given);
 /* npy(x = ..), csv(..), files(..) and so on, as value->text says. */
 bool eval_files(Lower *lower, const Expr *value);
 
+/* ---------------------------------------------------------------- schedule.c */
+
+bool eval_schedule(Lower *lower, const Expr *value);
+
 /* ---------------------------------------------------------------- optimizer.c */
 
 bool eval_optimizer(Lower *lower, const Expr *value);
-bool eval_schedule(Lower *lower, const Expr *value);
 bool eval_clip(Lower *lower, const Expr *value);
 bool eval_lr(Lower *lower, const Expr *value);
 bool eval_decay(Lower *lower, const Expr *value);

@@ -1,4 +1,4 @@
-/* The optimizer of a train block, its learning-rate schedule, and the clipping and accumulation of gradients. */
+/* The optimizer of a train block, its factors by parameter, and the clipping and accumulation of gradients. */
 #include "frontend/lower.h"
 #include "ir/wildcard.h"
 
@@ -262,30 +262,6 @@ bool scales_matched(Lower *lower) {
                       "a pattern names whole paths, such as %s; * stands for a name or a piece of one, ** for any number of names", near);
     }
     return ok;
-}
-
-/* ---------------------------------------------------------------- the learning rate's schedule */
-
-/* schedule = cosine(warmup = 100, end = 0.1); all that is in brackets may be left out, and so the brackets. */
-bool eval_schedule(Lower *lower, const Expr *value) {
-    static const char *const parameters[] = {"warmup", "end"};
-    static const char hint[] = "schedule = linear(warmup = 100, end = 0); cosine(warmup = 100, end = 0.1); or constant(warmup = 100);";
-    const Expr *argument[2] = {NULL, NULL}, name = {.kind = EXPR_NAME, .text = value->text, .loc = value->loc};
-    Schedule *schedule = &lower->graph->settings.schedule;
-    if (value->kind != EXPR_CALL && value->kind != EXPR_NAME) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "this is no schedule");
-        diag_hint(lower->diags, "%s", hint);
-        return false;
-    }
-    int kind = choice(lower, "schedule", &name, schedule_name, NSCHEDULES);
-    if (kind < 0) return false;
-    schedule->kind = (ScheduleKind)kind;
-    if (value->kind == EXPR_CALL && !call_arguments(lower, value, parameters, kind == SCHEDULE_CONSTANT ? 1 : 2, 0, argument)) {
-        diag_hint(lower->diags, "%s", hint);
-        return false;
-    }
-    return (!argument[0] || integer_eval(lower, argument[0], "warmup", 0, 1000000000, &schedule->warmup)) &&
-           (!argument[1] || real_eval(lower, argument[1], "end", 0, 1, &schedule->end));
 }
 
 /* ---------------------------------------------------------------- gradients */

@@ -144,6 +144,13 @@ static bool eval_measures(Lower *lower, const Expr *value) {
     static const char *const names[NMEASURES] = {"grad_norm", "noise_scale", "penalty"};
     const Expr *item = value->kind == EXPR_LIST || value->kind == EXPR_TUPLE ? value->items : value;
     for (; item; item = value == item ? NULL : item->next) {
+        if (item->kind == EXPR_NAME && strcmp(item->text, names[PENALTY]) &&
+            (!strcmp(item->text, reported_name[0]) || metric_of(item->text) < NMETRICS)) {
+            diag_error(lower->diags, lower_span(lower, item->loc), "%s is a metric of an eval", item->text);
+            diag_hint(lower->diags, "it stands in an eval block: eval { data = npy(x = \"x.npy\", label = \"label.npy\"); metrics = %s; }",
+                      item->text);
+            return false;
+        }
         const int which = choice(lower, "metric of a step", item, names, NMEASURES);
         if (which < 0) return false;
         lower->graph->settings.grad_norm |= which != PENALTY;

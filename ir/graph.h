@@ -292,8 +292,20 @@ typedef struct Scale {
     const char *path;
     Span span; /* not in texts */
 } Scale;
-typedef enum { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, NSCHEDULES } ScheduleKind;
+typedef enum {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_LINEAR,
+    SCHEDULE_COSINE,
+    SCHEDULE_POLYNOMIAL,
+    SCHEDULE_INVERSE_SQRT,
+    SCHEDULE_STEP,
+    SCHEDULE_MULTISTEP,
+    NSCHEDULES
+} ScheduleKind;
 extern const char *const schedule_name[NSCHEDULES];
+typedef enum { PER_EPOCH, PER_STEP, NSCHEDULE_UNITS } ScheduleUnit;
+extern const char *const schedule_unit_name[NSCHEDULE_UNITS];
+enum { MAX_MILESTONES = 32 };
 /* What ranks that would hold equal copies share among them, each a part: nothing; the optimizer's slots (ZeRO stage 1); gradients too, each batch of a step's (stage 2); the
  * parameters too (stage 3). */
 typedef enum { SHARD_NONE, SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS, NSHARDS } ShardStates;
@@ -305,7 +317,13 @@ extern const char *const regather_name[NREGATHERS];
 typedef struct Schedule {
     ScheduleKind kind;
     int64_t warmup; /* updates in which it rises from 0; 0: none */
-    double end;     /* linear, cosine: what it ends with, as a share of the optimizer's lr */
+    double end;     /* linear, cosine, polynomial: what it ends with, as a share of the optimizer's lr */
+    double power;   /* polynomial */
+    double gamma;   /* step, multistep: what each of their steps multiplies by */
+    int64_t every;  /* step: so many units lie between two */
+    int nmilestones;
+    int64_t milestone[MAX_MILESTONES]; /* multistep: units that are over when it steps, ascending */
+    ScheduleUnit unit;                 /* step, multistep */
 } Schedule;
 extern const char *const mode_name[NMODES];
 

@@ -21,7 +21,8 @@ const char *const last_name[] = {"drop", "pad", "short"};
 const char *const uneven_name[] = {"join", "pad", "drop"};
 const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const on_nan_name[] = {"stop", "go"};
-const char *const schedule_name[] = {"constant", "linear", "cosine"};
+const char *const schedule_name[] = {"constant", "linear", "cosine", "polynomial", "inverse_sqrt", "step", "multistep"};
+const char *const schedule_unit_name[] = {"epochs", "steps"};
 const char *const scale_name[] = {"lr", "decay"};
 const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw", "lion", "lamb", "lazy_adam", "adafactor"};
 
@@ -264,6 +265,19 @@ static void put_number(Text *text, const char *key, double number) {
     put_double(text, number);
 }
 
+static void print_schedule(Text *text, const Schedule *schedule) {
+    text_printf(text, " schedule=%s", schedule_name[schedule->kind]);
+    put_key(text, "warmup", schedule->warmup);
+    put_number(text, "end", schedule->end);
+    if (schedule->kind == SCHEDULE_POLYNOMIAL) put_number(text, "power", schedule->power);
+    if (schedule->kind != SCHEDULE_STEP && schedule->kind != SCHEDULE_MULTISTEP) return;
+    put_number(text, "gamma", schedule->gamma);
+    text_printf(text, " unit=%s", schedule_unit_name[schedule->unit]);
+    if (schedule->kind == SCHEDULE_STEP) put_key(text, "every", schedule->every);
+    for (int i = 0; i < schedule->nmilestones; i++)
+        put_key(text, "milestone", schedule->milestone[i]);
+}
+
 /* What only some optimizers have. */
 static void print_optimizer(Text *text, const Settings *settings) {
     if (settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB ||
@@ -284,11 +298,7 @@ static void print_optimizer(Text *text, const Settings *settings) {
     }
     if (settings->nesterov) put(text, " nesterov");
     if (settings->weight_decay != 0) put_number(text, "weight_decay", settings->weight_decay);
-    if (settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0) {
-        text_printf(text, " schedule=%s", schedule_name[settings->schedule.kind]);
-        put_key(text, "warmup", settings->schedule.warmup);
-        put_number(text, "end", settings->schedule.end);
-    }
+    if (settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0) print_schedule(text, &settings->schedule);
     if (settings->clip > 0) put_number(text, "clip", settings->clip);
     if (settings->accumulate > 1) put_key(text, "accumulate", settings->accumulate);
     if (settings->ema) put_number(text, "ema", settings->ema_decay);

@@ -170,8 +170,28 @@ static bool read_average(Scan *scan, Settings *settings) {
     return !settings->ema || scan_double(scan, "ema", &settings->ema_decay);
 }
 
+static bool read_schedule(Scan *scan, Schedule *schedule) {
+    int kind, unit;
+    if (!scan_choice(scan, "schedule", schedule_name, NSCHEDULES, &kind) || !scan_key(scan, "warmup") ||
+        !scan_integer(scan, "warmup", 0, MAX_COUNT, &schedule->warmup) || !read_number_key(scan, "end", &schedule->end))
+        return false;
+    schedule->kind = (ScheduleKind)kind;
+    if (kind == SCHEDULE_POLYNOMIAL) return read_number_key(scan, "power", &schedule->power);
+    if (kind != SCHEDULE_STEP && kind != SCHEDULE_MULTISTEP) return true;
+    if (!read_number_key(scan, "gamma", &schedule->gamma) || !scan_key(scan, "unit") ||
+        !scan_choice(scan, "unit", schedule_unit_name, NSCHEDULE_UNITS, &unit))
+        return false;
+    schedule->unit = (ScheduleUnit)unit;
+    if (kind == SCHEDULE_STEP) return scan_key(scan, "every") && scan_integer(scan, "every", 1, MAX_COUNT, &schedule->every);
+    for (int64_t least = 1; scan_is_key(scan, "milestone"); least++) {
+        if (schedule->nmilestones == MAX_MILESTONES) return scan_fail(scan, "more than %d milestones", MAX_MILESTONES);
+        if (!scan_integer(scan, "milestone", least, MAX_COUNT, &least)) return false;
+        schedule->milestone[schedule->nmilestones++] = least;
+    }
+    return schedule->nmilestones > 0 || scan_unexpected(scan, "milestone=");
+}
+
 static bool read_optimizer(Scan *scan, Settings *settings) {
-    int schedule;
     if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB ||
          settings->optimizer == OPTIMIZER_LAZY_ADAM) &&
         (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2) ||
@@ -186,13 +206,7 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
         return false;
     settings->nesterov = scan_is_keyword(scan, "nesterov");
     if (scan_is_key(scan, "weight_decay") && !scan_double(scan, "weight_decay", &settings->weight_decay)) return false;
-    if (scan_is_key(scan, "schedule")) {
-        if (!scan_choice(scan, "schedule", schedule_name, NSCHEDULES, &schedule) || !scan_key(scan, "warmup") ||
-            !scan_integer(scan, "warmup", 0, MAX_COUNT, &settings->schedule.warmup) ||
-            !read_number_key(scan, "end", &settings->schedule.end))
-            return false;
-        settings->schedule.kind = (ScheduleKind)schedule;
-    }
+    if (scan_is_key(scan, "schedule") && !read_schedule(scan, &settings->schedule)) return false;
     return (!scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip)) &&
            (!scan_is_key(scan, "accumulate") || scan_integer(scan, "accumulate", 2, MAX_COUNT, &settings->accumulate)) &&
            read_average(scan, settings) && read_precision(scan, settings);

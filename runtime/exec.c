@@ -275,9 +275,13 @@ int64_t executor_batch(const Executor *executor) {
     return data_batch(executor->data) * (accumulate > 1 ? accumulate : 1);
 }
 
-static double rate_of(const Executor *executor, int64_t update) {
+double executor_scheduled(const Executor *executor, int64_t update) {
     const Settings *settings = &executor->plan->graph.settings;
-    return settings->lr * schedule_rate(&settings->schedule, update, settings->epochs * data_steps(executor->data));
+    return schedule_rate(&settings->schedule, update, data_steps(executor->data), settings->epochs);
+}
+
+static double rate_of(const Executor *executor, int64_t update) {
+    return executor->plan->graph.settings.lr * executor_scheduled(executor, update);
 }
 
 double executor_rate(const Executor *executor) {

@@ -120,6 +120,9 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
 void constant_fill(const Graph *graph, const Instance *instance, const Box *box, void *to);
 
 /* exec.c: a step's actions once more, operator by operator, on the batch of this step; each result goes through inspect_action. Updates leave states as they are. */
+/* What the schedule multiplies the learning rate by at an update that it counts, from 1. */
+double executor_scheduled(const Executor *executor, int64_t update);
+
 bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t update, Error *error);
 
 /* ---------------------------------------------------------------- finite.c */

@@ -4,7 +4,6 @@
 
 #include "runtime/element.h"
 #include "runtime/exec.h"
-#include "runtime/schedule.h"
 
 struct Batches {
     bool filled;                     /* inputs hold one already */
@@ -20,18 +19,12 @@ void executor_set_places(Executor *executor, const int64_t *token, int64_t place
     executor->place = place;
 }
 
-/* What the schedule multiplies the learning rate by at an update. */
-static double rate_at(const Executor *executor, int64_t update) {
-    const Settings *settings = &executor->plan->graph.settings;
-    return schedule_rate(&settings->schedule, update + executor->schedule_ahead, settings->epochs * data_steps(executor->data));
-}
-
 static double number_at(const Executor *executor, InputKind kind, int64_t i) {
     const int64_t update = executor->updates + 1;
     return kind == INPUT_TOKEN    ? (double)executor->token[i]
            : kind == INPUT_PLACE  ? (double)(executor->place + i)
            : kind == INPUT_UPDATE ? (double)update
-                                  : rate_at(executor, update);
+                                  : executor_scheduled(executor, update + executor->schedule_ahead);
 }
 
 /* Inputs that no data source fills: a number of the optimizer, the places of a text and their tokens. */

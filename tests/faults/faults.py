@@ -205,6 +205,12 @@ seed(unit("strategies", "kernel"),
      ("a lookup reads what it gives", "kernel_count", "i == 0 && op_looks_up(node->op) && given < elements", "false"),
      ("products pack what others hand them too", "kernel_count", "whole / on->product_bytes_per_s", "work->bytes / on->product_bytes_per_s"),
      ("only products pack their operands", "kernel_count", "op_table[node->op].product && on->product_bytes_per_s > 0", "on->product_bytes_per_s > 0"))
+seed(unit("runtime", "schedule"),
+     ("a milestone is reached when its epochs are over", "steps_taken", "<= units", "< units"),
+     ("steps are counted in epochs unless they are in steps", "schedule_rate", "done : done / epoch", "done : done"),
+     ("an inverse square root without a warmup has one of its own", "schedule_rate", "((double)done + default_timescale)", "(double)done"))
+seed(unit("frontend", "optimizer"),
+     ("milestones ascend", "eval_milestones", "*milestone <= before", "false"))
 seed(unit("runtime", "peak"),
      ("errors of rates count as shares", "fit_products", "u = flops[i] / seconds[i], v = bytes[i] / seconds[i];", "u = flops[i], v = bytes[i];"),
      ("rates are positive", "fit_products", "determinant > 1e-9 * ff * bb && x > 0 && y > 0", "true"))

@@ -52,6 +52,17 @@ Test(optimizer, schedules_with_and_without_brackets) {
     cr_assert_eq(s.schedule.kind, SCHEDULE_COSINE);
     cr_assert_eq(s.schedule.warmup, 100);
     cr_assert_float_eq(s.schedule.end, 0.1, 0);
+    s = settings_of(&c, "optimizer = sgd(lr = 1); schedule = StepLR(step_size = 30);");
+    cr_assert(s.schedule.kind == SCHEDULE_STEP && s.schedule.every == 30 && s.schedule.gamma == 0.1 && s.schedule.unit == PER_EPOCH);
+    s = settings_of(&c, "optimizer = sgd(lr = 1); schedule = multistep([3, 4 * 2], 0.5, warmup = 7, unit = steps);");
+    cr_assert(s.schedule.kind == SCHEDULE_MULTISTEP && s.schedule.nmilestones == 2 && s.schedule.milestone[0] == 3 &&
+              s.schedule.milestone[1] == 8);
+    cr_assert(s.schedule.gamma == 0.5 && s.schedule.warmup == 7 && s.schedule.unit == PER_STEP);
+    s = settings_of(&c, "optimizer = sgd(lr = 1); schedule = polynomial(power = 2, end = 0.5);");
+    cr_assert(s.schedule.kind == SCHEDULE_POLYNOMIAL && s.schedule.power == 2 && s.schedule.end == 0.5 && s.schedule.warmup == 0);
+    cr_assert_float_eq(settings_of(&c, "optimizer = sgd(lr = 1); schedule = polynomial;").schedule.power, 1, 0);
+    s = settings_of(&c, "optimizer = sgd(lr = 1); schedule = inverse_sqrt(num_warmup_steps = 9);");
+    cr_assert(s.schedule.kind == SCHEDULE_INVERSE_SQRT && s.schedule.warmup == 9);
     s = settings_of(&c, "optimizer = sgd(lr = 1); schedule = constant(warmup = 3);");
     cr_assert_eq(s.schedule.kind, SCHEDULE_CONSTANT);
     cr_assert_eq(s.schedule.warmup, 3);
@@ -84,6 +95,12 @@ Test(optimizer, mistakes_are_diagnosed_where_they_are) {
                  {"optimizer = sgd(lr = 1); schedule = constant(end = 0.5);", 75, "end"},
                  {"optimizer = sgd(lr = 1); schedule = linear(warmup = -1);", 82, "warmup is"},
                  {"optimizer = sgd(lr = 1); schedule = linear(end = 2);", 79, "end is 0 to 1"},
+                 {"optimizer = sgd(lr = 1); schedule = step;", 66, "step needs every"},
+                 {"optimizer = sgd(lr = 1); schedule = step(every = 0);", 79, "every is"},
+                 {"optimizer = sgd(lr = 1); schedule = step(every = 1, gamma = 2);", 90, "gamma is 0 to 1"},
+                 {"optimizer = sgd(lr = 1); schedule = multistep([]);", 76, "there is no milestone"},
+                 {"optimizer = sgd(lr = 1); schedule = multistep([3, 3]);", 80, "milestones ascend"},
+                 {"optimizer = sgd(lr = 1); schedule = multistep([3], unit = hours);", 88, "unknown unit of a schedule 'hours'"},
                  {"optimizer = sgd(lr = 1); clip = 1.0;", 62, "this is no way to clip gradients"},
                  {"optimizer = sgd(lr = 1); accumulate = 0;", 68, "accumulate is 1 to 256"},
                  {"optimizer = sgd(lr = 1); clip = norm(0);", 62, "leaves no gradient"},

@@ -184,6 +184,29 @@ static void put_factor(Text *text, const FuzzNet *net, const char *what, double 
     text_printf(text, ";\n");
 }
 
+static void put_schedule(Text *text, const Schedule *schedule) {
+    text_printf(text, "    schedule = %s(warmup = %" PRId64, schedule_name[schedule->kind], schedule->warmup);
+    switch (schedule->kind) {
+    case SCHEDULE_POLYNOMIAL:
+        text_printf(text, ", power = %g", schedule->power); /* fall through */
+    case SCHEDULE_LINEAR:
+    case SCHEDULE_COSINE:
+        text_printf(text, ", end = %g", schedule->end);
+        break;
+    case SCHEDULE_STEP:
+        text_printf(text, ", every = %" PRId64 ", gamma = %g, unit = %s", schedule->every, schedule->gamma,
+                    schedule_unit_name[schedule->unit]);
+        break;
+    case SCHEDULE_MULTISTEP:
+        text_printf(text, ", milestones = [%" PRId64 "], gamma = %g, unit = %s", schedule->milestone[0], schedule->gamma,
+                    schedule_unit_name[schedule->unit]);
+        break;
+    default:
+        break;
+    }
+    text_printf(text, ");\n");
+}
+
 static void put_optimizer(Text *text, const FuzzNet *net) {
     static const char *const name[NOPTIMIZERS] = {[OPTIMIZER_SGD] = "sgd",
                                                   [OPTIMIZER_MOMENTUM] = "momentum",
@@ -204,12 +227,7 @@ static void put_optimizer(Text *text, const FuzzNet *net) {
     if (net->weight_decay > 0 || net->optimizer == OPTIMIZER_ADAMW || net->optimizer == OPTIMIZER_LAMB)
         text_printf(text, ", weight_decay = %g", net->weight_decay);
     text_printf(text, ");\n");
-    const Schedule *schedule = &net->schedule;
-    if (schedule->kind != SCHEDULE_CONSTANT)
-        text_printf(text, "    schedule = %s(warmup = %" PRId64 ", end = %g);\n", schedule_name[schedule->kind], schedule->warmup,
-                    schedule->end);
-    else if (schedule->warmup > 0)
-        text_printf(text, "    schedule = constant(warmup = %" PRId64 ");\n", schedule->warmup);
+    if (net->schedule.kind != SCHEDULE_CONSTANT || net->schedule.warmup > 0) put_schedule(text, &net->schedule);
     if (net->clip > 0) text_printf(text, "    clip = norm(%g);\n", net->clip);
     if (net->accumulate > 1) text_printf(text, "    accumulate = %d;\n", net->accumulate);
     if (net->ema > 0) text_printf(text, "    ema = %g;\n", net->ema);

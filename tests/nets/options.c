@@ -31,7 +31,7 @@ static void draw_optimizer(Make *make) {
     net->clip = chance(make, 25) ? norms[below(make, 4)] : 0;
     net->accumulate = chance(make, 12) ? 2 + below(make, 2) : 1;
     if (!chance(make, 40)) return;
-    net->schedule.kind = (ScheduleKind)below(make, NSCHEDULES);
+    net->schedule.kind = (ScheduleKind)below(make, SCHEDULE_POLYNOMIAL);
     net->schedule.warmup = below(make, 2);
     if (net->schedule.kind != SCHEDULE_CONSTANT) net->schedule.end = below(make, 3) / 4.0;
 }
@@ -49,9 +49,24 @@ static void draw_rarer_optimizer(FuzzNet *net) {
         net->optimizer = OPTIMIZER_ADAFACTOR;
         net->eps = 0.125;
     }
-    if (!fuzz_chance(&random, 10)) return;
-    net->optimizer = OPTIMIZER_LION;
-    net->lr = 1e-10;
+    if (fuzz_chance(&random, 10)) {
+        net->optimizer = OPTIMIZER_LION;
+        net->lr = 1e-10;
+    }
+    if (net->schedule.kind != SCHEDULE_COSINE || fuzz_chance(&random, 30)) return;
+    const int64_t warmup = net->schedule.warmup;
+    const double end = net->schedule.end;
+    net->schedule =
+        (Schedule){.kind = (ScheduleKind)(SCHEDULE_POLYNOMIAL + (int)(random % (NSCHEDULES - SCHEDULE_POLYNOMIAL))), .warmup = warmup};
+    Schedule *schedule = &net->schedule;
+    if (schedule->kind == SCHEDULE_POLYNOMIAL) schedule->end = end, schedule->power = 2;
+    if (schedule->kind != SCHEDULE_STEP && schedule->kind != SCHEDULE_MULTISTEP) return;
+    schedule->gamma = 0.5;
+    schedule->unit = fuzz_chance(&random, 50) ? PER_STEP : PER_EPOCH;
+    if (schedule->kind == SCHEDULE_STEP)
+        schedule->every = 1;
+    else
+        schedule->milestone[schedule->nmilestones++] = 1;
 }
 
 /* From numbers of its own: with other settings of memory a seed is the same net. */
