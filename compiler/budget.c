@@ -103,6 +103,7 @@ void measures_print(Text *text, const Build *b, const char *before, const char *
 
 int64_t budget_limit(const Build *b) {
     const int64_t asked = b->front.graph.settings.memory_bytes;
+    if (b->front.aim_bytes > 0) return b->front.aim_bytes;
     return asked > 0 ? asked : b->options->machine != NULL ? b->options->machine->memory_bytes : 0;
 }
 

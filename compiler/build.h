@@ -68,6 +68,7 @@ typedef struct Front {
     SearchResult *search;    /* what pass search found; NULL: it did not look */
     /* Before pass search: what it takes over instead of searching (search.h); NULL: nothing. After it: what it has taken. */
     const struct SearchTaken *decision;
+    int64_t aim_bytes; /* pass search: what a rank may need; 0: the limit of memory */
     double most_s;   /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: as long as it may */
     int64_t batches; /* of a step, where the graph has only the first two, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */

@@ -85,6 +85,8 @@ typedef struct MicroBatches {
     int parts;                          /* 1: they stay whole */
     int most_parts;                     /* that may be taken */
     const struct SearchTaken *decision; /* search.h: of a net with these parts; NULL: it is searched */
+    int64_t aim;                        /* the bytes that it was to keep within; 0: the limit */
+    int again;                          /* so often something else was chosen because not all parts held */
     int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
     double whole_s;                     /* its step */
     bool whole_fits;
@@ -227,10 +229,13 @@ void build_emit(Build *b);
 int64_t bytes_needed(const Compilation *c);
 /* micro.c: the parts in which batches are taken for a plan that fits where whole ones do not, or that is faster; NULL: whole ones are as good. needed: what these need. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
+/* Where the parts that were chosen by their first two batches do not fit as a whole: the same parts with a smaller aim, else whole batches where these fit, else more parts. NULL: nothing is left. */
+MicroBatches *micro_next(const Compilation *c, int64_t needed, int64_t limit);
 /* Where nothing fits: the most parts that may be taken, if with them a rank needs less than the whole batches do; NULL otherwise. */
-MicroBatches *micro_least(Compilation *c, int64_t needed);
-/* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; NULL: it is none that may be taken so. */
-const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s);
+MicroBatches *micro_least(Compilation *c, int64_t needed, int64_t limit);
+/* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
+ * limit. NULL: it is none that may be taken so. */
+const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim);
 /* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */
 bool stage_count_asked(const Compilation *c);
 /* The pipeline with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. Where the net cannot be compiled with any, one stage, which says why. */

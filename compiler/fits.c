@@ -107,8 +107,7 @@ void explain_need(const Compilation *c, int64_t missing) {
     hint_help(c, facts, held, missing);
 }
 
-/* What batches in parts have brought. False: they were chosen by what their first two take, and all of them do not fit: it is compiled again with whole ones where these fit, else it is searched
- * for all, and then for twice as many. */
+/* What batches in parts have brought. False: all of them need more than there is, and something else is left: compile() begins again with it. */
 static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     BuildCost cost;
     MicroBatches *micro = c->micro;
@@ -117,16 +116,8 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     micro->saved_bytes = micro->whole_bytes - needed;
     micro->seconds = cost.step_s - micro->whole_s;
     if (train->front.search != NULL && micro->decision != NULL) train->front.search->seconds = cost.step_s;
-    const bool searched = micro->decision == NULL;
-    if (needed <= limit || micro->too_large || (searched && (micro->whole_fits || 2 * micro->parts > micro->most_parts))) return true;
-    c->again = arena_alloc(c->arena, sizeof *c->again);
-    *c->again = *micro;
-    c->again->decision = NULL;
-    if (micro->whole_fits)
-        c->again->parts = 1;
-    else if (searched)
-        c->again->parts = 2 * micro->parts;
-    return false;
+    if (needed > limit && !micro->too_large) c->again = micro_next(c, needed, limit);
+    return c->again == NULL;
 }
 
 bool pass_fits(Compilation *c) {
@@ -141,7 +132,7 @@ bool pass_fits(Compilation *c) {
     if (needed <= limit) return true;
     if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
-    if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed);
+    if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed, limit);
     if (c->again != NULL) return false; /* the error says what the least is */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",

@@ -6,7 +6,8 @@
 #include "compiler/search.h"
 #include "compiler/timeline.h"
 
-enum { MOST_PARTS = 256, MOST_NODES = 40000 };
+enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AIMS = 3 };
+#define NEARLY 1.03 /* times the limit: so much may be made up for by a search that keeps within less */
 #define WORTH 1.005 /* measures that make a step longer by less are as good as none */
 
 static bool may_take(const Compilation *c, int parts) {
@@ -65,6 +66,24 @@ static bool may_gain(const Build *b, const BuildCost *now) {
     return now->kernel_s - measures_s(b) + starts * machine->kernel_s < now->step_s;
 }
 
+/* What a search that keeps within less than `aim` may keep within the limit: what one finds is no smaller bit by bit as its limit is. 0: it is not worth trying. */
+static int64_t smaller_aim(int64_t aim, int64_t needed, int64_t limit) {
+    return needed > limit && (double)needed <= NEARLY * (double)limit ? aim - (needed - limit) - limit / 256 : 0;
+}
+
+/* Of what is decided for so many parts within the limit, or a little less where that is missed by little, the first that fits, or what needs least. NULL: they may not be taken so. */
+static const SearchTaken *decide_within(const Compilation *c, int parts, double most_s, int64_t aim, int64_t limit) {
+    const SearchTaken *least = NULL;
+    for (int k = 0; k < MOST_AIMS && aim > 0; k++) {
+        const SearchTaken *decision = parts_decide(c, parts, most_s, aim);
+        if (decision == NULL) break;
+        const int64_t need = decided_bytes(c, decision);
+        if (least == NULL || need < decided_bytes(c, least)) least = decision;
+        aim = smaller_aim(aim, need, limit);
+    }
+    return least;
+}
+
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Build *train = program_train(c);
     BuildCost now;
@@ -75,9 +94,10 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit};
     double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
     if (best.whole_fits && (now.step_s < WORTH * (now.step_s - measures_s(train)) || !may_gain(train, &now))) return NULL;
-    for (int parts = 2; may_take(c, parts); parts *= 2) {
-        if (least_s == 0 && !may_fit(c, parts, others, need, limit)) continue;
-        const SearchTaken *decision = parts_decide(c, parts, least_s);
+    for (int parts = 1; may_take(c, parts); parts *= 2) {
+        const int64_t aim = parts > 1 ? limit : smaller_aim(limit, needed, limit);
+        if (aim == 0 || (least_s == 0 && !may_fit(c, parts, others, need, limit) && parts > 1)) continue;
+        const SearchTaken *decision = decide_within(c, parts, least_s, aim, limit);
         if (decision == NULL) break;
         need = decided_bytes(c, decision);
         others = parts;
@@ -94,14 +114,40 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     return micro;
 }
 
-MicroBatches *micro_least(Compilation *c, int64_t needed) {
+MicroBatches *micro_next(const Compilation *c, int64_t needed, int64_t limit) {
+    const MicroBatches *now = c->micro;
+    MicroBatches *next = arena_alloc(c->arena, sizeof *next);
+    *next = *now;
+    next->decision = NULL;
+    next->aim = now->decision != NULL && now->again < MOST_AIMS ? smaller_aim(now->aim > 0 ? now->aim : limit, needed, limit) : 0;
+    next->again++;
+    if (next->aim > 0) next->decision = parts_decide(c, now->parts, now->whole_fits ? now->whole_s : 0, next->aim);
+    if (next->decision != NULL && decided_bytes(c, next->decision) <= limit) return next;
+    next->aim = 0;
+    next->parts = now->whole_fits ? 1 : 2 * now->parts;
+    if (now->parts == 1 || next->parts > now->most_parts) return NULL;
+    next->decision = next->parts > 1 ? parts_decide(c, next->parts, 0, 0) : NULL;
+    return next->parts == 1 || next->decision != NULL ? next : NULL;
+}
+
+MicroBatches *micro_least(Compilation *c, int64_t needed, int64_t limit) {
     const int parts = may_choose(c) ? most_parts(c) : 1;
-    const SearchTaken *decision = parts > 1 ? parts_decide(c, parts, 0) : NULL;
-    if (decision == NULL || decided_bytes(c, decision) >= needed) return NULL;
+    const SearchTaken *least = parts > 1 ? parts_decide(c, parts, 0, 0) : NULL;
+    int64_t aim = limit;
+    for (int k = 0; k < MOST_AIMS && least != NULL;
+         k++) { /* more than the limit, which is out of reach, and less than what is needed so far */
+        aim += (decided_bytes(c, least) - aim) / 2;
+        const SearchTaken *decision = parts_decide(c, parts, 0, aim);
+        if (decision != NULL && decided_bytes(c, decision) < decided_bytes(c, least)) {
+            least = decision;
+            aim = limit;
+        }
+    }
+    if (least == NULL || decided_bytes(c, least) >= needed) return NULL;
     BuildCost now;
     build_cost(program_train(c), &now);
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
     *micro = (MicroBatches){
-        .parts = parts, .most_parts = parts, .decision = decision, .whole_bytes = needed, .whole_s = now.step_s, .too_large = true};
+        .parts = parts, .most_parts = parts, .decision = least, .whole_bytes = needed, .whole_s = now.step_s, .too_large = true};
     return micro;
 }

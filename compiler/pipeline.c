@@ -259,13 +259,14 @@ bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, do
     return done;
 }
 
-const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s) {
+const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
     enum { SEEN = 2 };
     Overrides said = c->options->overrides;
     said.micro_batches = parts;
     Build *b = read_again(c, &said, c->arena);
     if (b == NULL) return NULL;
     b->front.most_s = most_s;
+    b->front.aim_bytes = aim;
     Settings *settings = &b->front.graph.settings;
     if (settings->accumulate > SEEN) {
         b->front.batches = settings->accumulate;

@@ -122,20 +122,10 @@ static void try_count(Counting *k, int stages) {
         try_stages(k, &best, stages, 1, chunks);
     }
     if (best.compiles && k->rows > 1) try_parts(k, &best);
-    for (int64_t more = 2; more <= MOST_CHUNKS && best.compiles && !chunks_said && k->settings->pipeline_span.line == 0; more *= 2)
+    const bool fits_too = best.compiles && best.over_bytes == 0; /* chunks save time, and no memory */
+    for (int64_t more = 2; more <= MOST_CHUNKS && fits_too && !chunks_said && k->settings->pipeline_span.line == 0; more *= 2)
         if (!may_take(k, stages, best.parts, more) || !try_stages(k, &best, stages, best.parts, more)) break;
     vec_push(k->c->arena, &k->count->best, best);
-}
-
-StageCount *stage_count_fitting(Compilation *c) {
-    const Settings *settings = &program_train(c)->front.graph.settings;
-    const bool open =
-        settings->mode == MODE_AUTO && strcmp(settings->search, "auto") == 0 && settings->stages_span.line == 0 && settings->found.n == 0;
-    if (!open || c->stages != NULL || c->options->overrides.nranks == 1 || settings->optimizer == OPTIMIZER_NONE) return NULL;
-    if (program_train(c)->front.graph.nodes.n > MOST_NODES) return NULL;
-    if (settings->lengths.n > 1) return NULL; /* a net in stages takes texts of one length */
-    StageCount *count = stage_count_choose(c);
-    return count->taken.stages > 1 && count->taken.compiles && count->taken.over_bytes == 0 ? count : NULL;
 }
 
 /* Strategies that were found for other batches: what they take now, of which nothing bounds the best. */
@@ -151,7 +141,8 @@ static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
     return decision;
 }
 
-StageCount *stage_count_choose(Compilation *c) {
+/* Of numbers of stages from this one on. */
+static StageCount *best_from(Compilation *c, int first) {
     const int nranks = c->options->overrides.nranks;
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
@@ -167,8 +158,9 @@ StageCount *stage_count_choose(Compilation *c) {
                   .work = MOST_WORK,
                   .operators = graph_nforward(&train->front.graph)};
     if (k.rows < 1) k.rows = 1;
-    for (int stages = 1; stages <= nranks && stages <= MOST_STAGES; stages++)
+    for (int stages = first; stages <= nranks && stages <= MOST_STAGES; stages++)
         if (nranks % stages == 0) try_count(&k, stages);
+    if (count->best.n == 0) return count;
     count->taken = count->best.at[0];
     for (int i = 1; i < count->best.n; i++)
         if (better_than(&count->best.at[i], &count->taken)) count->taken = count->best.at[i];
@@ -178,6 +170,21 @@ StageCount *stage_count_choose(Compilation *c) {
         count->taken.decision = decision_of(c->arena, &count->taken);
     count->divides = parts_open && count->taken.compiles && (count->taken.stages > 1 || count->taken.parts > 1);
     return count;
+}
+
+StageCount *stage_count_choose(Compilation *c) {
+    return best_from(c, 1);
+}
+
+StageCount *stage_count_fitting(Compilation *c) {
+    const Settings *settings = &program_train(c)->front.graph.settings;
+    const bool open =
+        settings->mode == MODE_AUTO && strcmp(settings->search, "auto") == 0 && settings->stages_span.line == 0 && settings->found.n == 0;
+    if (!open || c->stages != NULL || c->options->overrides.nranks == 1 || settings->optimizer == OPTIMIZER_NONE) return NULL;
+    if (program_train(c)->front.graph.nodes.n > MOST_NODES) return NULL;
+    if (settings->lengths.n > 1) return NULL; /* a net in stages takes texts of one length */
+    StageCount *count = best_from(c, 2);      /* one does not fit: micro_choose has tried its parts */
+    return count->taken.compiles && count->taken.over_bytes == 0 ? count : NULL;
 }
 
 /* "4 of 16 batches in 2 chunks" */
