@@ -178,8 +178,9 @@ static bool takes_report(const Build *b, const Bucket *bucket, const Node *sum, 
     const Graph *g = &b->spmd.graph;
     const int source = sum->in[0], stage = pin_of(g, source);
     const MoveSeconds alone = seconds_of(b, sum);
-    return bucket->kind == sum->comm && bucket->dtype == g->values.at[source].type.dtype && bucket->ready >= key[g->values.at[source].node] &&
-           stage == pin_of(g, sum->out[0]) && stage == pin_of(g, g->nodes.at[bucket->members.at[0]].in[0]) &&
+    return bucket->kind == sum->comm && bucket->dtype == g->values.at[source].type.dtype &&
+           bucket->ready >= key[g->values.at[source].node] && stage == pin_of(g, sum->out[0]) &&
+           stage == pin_of(g, g->nodes.at[bucket->members.at[0]].in[0]) &&
            seconds_more(b, bucket, alone) <= (1 - machine_of(b)->overlap) * move_seconds(alone);
 }
 
