@@ -4,7 +4,8 @@
  * ranks, no copy is made, and every sum is added in the same order as without.
  *
  * A bucket is under way until the end of the backward pass, unless more than two buckets' size would be: then the oldest is waited for first.
- * That bounds the memory that gradients take.
+ * That bounds the memory that gradients take. Of ranks on several nodes what is reported as a sum, the loss
+ * most likely, joins the last bucket: alone it would keep gradients waiting for as many messages as they take themselves.
  *
  * Conversions of values are joined too where many small ones are needed at about one time, of the rows that are looked up in 26 tables, say, as long as that is faster by the machine's figures; and so
  * is what one stage of a pipeline sends another in a task, for one of its tasks. */
@@ -152,11 +153,63 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
     return members;
 }
 
+static const Machine *machine_of(const Build *b) {
+    return b->options->machine != NULL ? b->options->machine : &machine_cpu;
+}
+
+/* What a conversion takes alone. */
+static MoveSeconds seconds_of(const Build *b, const Node *convert) {
+    const Graph *g = &b->spmd.graph;
+    const Value *from = &g->values.at[convert->in[0]], *to = &g->values.at[convert->out[0]];
+    const int64_t out = b->spmd.box_bytes[convert->in[0]], in = b->spmd.box_bytes[convert->out[0]];
+    return step_seconds(machine_of(b), convert->comm, from->layout, to->layout, &from->type.shape, in > out ? in - out : out, g->nranks);
+}
+
+/* By how much longer a bucket takes with one more conversion. */
+static double seconds_more(const Build *b, const Bucket *bucket, MoveSeconds one) {
+    double most = 0;
+    for (int m = 0; m < bucket->members.n; m++)
+        most = fmax(most, seconds_of(b, &b->spmd.graph.nodes.at[bucket->members.at[m]]).messages_s);
+    return fmax(0, one.messages_s - most) + one.bytes_s;
+}
+
+/* Whether a reported sum may join the bucket, and that takes no more time. */
+static bool takes_report(const Build *b, const Bucket *bucket, const Node *sum, const int *key) {
+    const Graph *g = &b->spmd.graph;
+    const int source = sum->in[0], stage = pin_of(g, source);
+    const MoveSeconds alone = seconds_of(b, sum);
+    return bucket->kind == sum->comm && bucket->dtype == g->values.at[source].type.dtype &&
+           bucket->ready >= key[g->values.at[source].node] && stage == pin_of(g, sum->out[0]) &&
+           stage == pin_of(g, g->nodes.at[bucket->members.at[0]].in[0]) &&
+           seconds_more(b, bucket, alone) <= (1 - machine_of(b)->overlap) * move_seconds(alone);
+}
+
+/* The sums that nothing but a report takes, each in the last bucket that then takes no longer than the sum alone cannot run behind kernels. */
+static void join_reports(Build *b, Buckets *buckets, const int *key) {
+    const Graph *g = &b->spmd.graph;
+    const int *uses = graph_uses(g, b->arena);
+    if (g->nranks <= machine_of(b)->ranks_per_node) return; /* within a node that is a few microseconds */
+    for (int k = 0; k < graph_nreports(g); k++) {
+        const int id = g->values.at[graph_report(g, k)].node;
+        const Node *node = &g->nodes.at[id];
+        if (node->op != OP_convert || uses[node->out[0]] > 1 || graph_producer(g, node->in[0])->op == OP_convert) continue;
+        Bucket *last = NULL;
+        for (int i = 0; i < buckets->at.n; i++) {
+            Bucket *bucket = &buckets->at.at[i];
+            if (takes_report(b, bucket, node, key) && (last == NULL || bucket->ready >= last->ready)) last = bucket;
+        }
+        if (last == NULL) continue;
+        buckets->of[id] = (int)(last - buckets->at.at);
+        vec_push(b->arena, &last->members, id);
+    }
+}
+
 void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end) {
     int n;
     int64_t size = b->spmd.graph.settings.bucket_bytes;
     Member *members = members_of(b, key, false, BY_UPDATE, &n);
     fill(b, buckets, members, n, size < FIRST_BUCKET_BYTES ? size : FIRST_BUCKET_BYTES);
+    if (size > 0) join_reports(b, buckets, key);
     limit_flight(b, buckets, end);
 }
 
@@ -244,7 +297,7 @@ static void joined_times(const Values *v, Joined *joined, int n) {
 static bool is_faster(const Values *v, int n) {
     const Build *b = v->b;
     const Graph *g = &b->spmd.graph;
-    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    const Machine *machine = machine_of(b);
     Joined *joined = v->joined;
     double apart = 0, link = 0, together = 0, most = 0;
     joined_times(v, joined, n);
@@ -252,10 +305,7 @@ static bool is_faster(const Values *v, int n) {
     qsort(joined, (size_t)n, sizeof *joined, by_source);
     for (int m = 0; m < n; m++) {
         const Node *node = &g->nodes.at[joined[m].node];
-        const Value *from = &g->values.at[node->in[0]], *to = &g->values.at[node->out[0]];
-        const int64_t out = b->spmd.box_bytes[node->in[0]], in = b->spmd.box_bytes[node->out[0]];
-        const MoveSeconds its =
-            step_seconds(machine, node->comm, from->layout, to->layout, &from->type.shape, in > out ? in - out : out, g->nranks);
+        const MoveSeconds its = seconds_of(b, node);
         joined[m].seconds = move_seconds(its);
         joined[m].end_s = link = fmax(link, joined[m].ready_s) + machine->overlap * joined[m].seconds;
         most = fmax(most, its.messages_s);

@@ -19,7 +19,7 @@ typedef struct Buckets {
 } Buckets;
 
 void buckets_init(Build *b, Buckets *buckets);
-/* Joins the reductions of gradients: sums of kernels' results that updates alone take. key: per node of spmd its place in the order of kernels;
+/* Joins the reductions of gradients: sums of kernels' results that updates alone take; of ranks on several nodes reported sums too, where that takes no longer. key: per node of spmd its place in the order of kernels;
  * end: behind the last one. Sets ready and due. */
 void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end);
 /* Joins conversions of values, of which all sources are there before the first is used, where that is faster: their latencies count once, but none runs behind the kernels between the sources.

@@ -14,216 +14,20 @@
 #include "compiler/search.h"
 #include "compiler/sharded.h"
 #include "compiler/sides.h"
-#include "search/model.h"
+#include "compiler/solutions.h"
 
-/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; solutions on meshes that auto compiles; nodes that it compiles, about. */
-enum { MESH_AXES = 2, MOST_MESH_AXES = 3, MAX_TRIED = 4, COMPILED_NODES = 60000 };
-/* Of solutions that hold less: so many; limits of memory that are tried for them on a mesh, and the work for each. Of solutions where conversions are joined: so many, about so many joined; of those where operators side by side are split alike. */
-enum { MAX_WITHIN = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
+/* Solutions on meshes that auto compiles; nodes that it compiles, about. */
+enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
+/* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
+enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
-#define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */
-
-/* Strategies and layouts for the whole net. */
-typedef struct Found {
-    const char *how; /* the name of a search */
-    Mesh mesh;
-    Chosen chosen; /* in the build's arena; strategy NULL: as it was */
-    double seconds, bound;
-    int64_t peak_bytes; /* of the model, on a rank; 0: it is not known */
-    Measures measures;  /* auto: with which it fits into the memory */
-    BuildCost cost;     /* auto: with them; step_s 0: not compiled yet */
-    Budget *budget;     /* auto: on the way there; NULL: not compiled yet, or it cannot be */
-    BuildCost bare;     /* auto: before measures for memory */
-    bool fitted;        /* auto: they are there, */
-    bool twin;          /* but another one costs the same, and has them */
-} Found;
-
-typedef struct Search {
-    Build *b;
-    Arena arena;
-    VEC(Found) found;
-    VEC(Budget *) all;      /* of what was compiled */
-    const Machine *machine; /* of the model */
-    Moves *moves;           /* on it */
-    const int *along;       /* ModelInput */
-    double behind;          /* ModelInput */
-    double most;            /* ModelInput: of what is found with this `behind` */
-    int nmeshes;            /* on which dynamic_programming solved it */
-    int64_t work;
-    bool faster;   /* what saves time is tried without need, too (budget.h) */
-    int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
-    double worth;  /* that take less than this */
-    int64_t limit; /* > 0: solve looks for one with a peak of at most so much */
-} Search;
 
 bool searches(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
     return settings->found.n == 0 && b->front.graph.nranks > 1 && settings->mode == MODE_AUTO &&
            strcmp(settings->search, "sharding_propagation") != 0;
-}
-
-/* ---- one problem */
-
-/* Adds a solution. False: it is none. */
-static bool add_found(Search *s, const Model *model, const Solution *solution, Found found) {
-    Graph *g = &s->b->front.graph;
-    s->work += solution->work;
-    if (!solution->fits) return false;
-    found.seconds = solution->cost;
-    found.bound = model->problem.limit_bytes > 0 ? 0 : solution->bound;
-    found.peak_bytes = solution->peak_bytes;
-    model_read(model, solution->choice, s->b->arena, &found.chosen);
-    for (int n = 0; n < g->nforward; n++)
-        if (found.chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, found.chosen.strategy[n]);
-    for (int k = 0; k < g->states.n; k++)
-        if (found.chosen.state[k] != NULL) found.chosen.state[k] = graph_layout(g, found.chosen.state[k], &g->states.at[k].type.shape);
-    for (int k = 0; k < g->inputs.n; k++)
-        if (found.chosen.input[k] != NULL) found.chosen.input[k] = graph_layout(g, found.chosen.input[k], &g->inputs.at[k].type.shape);
-    vec_push(&s->arena, &s->found, found);
-    return true;
-}
-
-/* Adds the best within some limits, from below the peak of the best of all down to s->least: where one is too low, all lower ones are. */
-static void solve_within(Search *s, Model *model, const char *how, const Mesh *mesh, Arena *arena) {
-    Solution solution;
-    problem_solve(&model->problem, 0, arena, &solution);
-    const int64_t most = solution.peak_bytes;
-    bool fits = true;
-    model->problem.most = isfinite(s->worth) ? s->worth : 0;
-    for (int k = LIMITS - 1; k >= 0 && fits && s->least < most; k--) {
-        model->problem.limit_bytes = s->least + (most - s->least) * k / LIMITS;
-        problem_solve(&model->problem, LIMITED_WORK, arena, &solution);
-        fits = add_found(s, model, &solution, (Found){.how = how, .mesh = *mesh});
-    }
-}
-
-/* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
-static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *const *base) {
-    Arena arena;
-    Model model;
-    Solution solution;
-    const int before = s->found.n;
-    arena_init(&arena);
-    model_init(&model,
-               &(ModelInput){.graph = &s->b->front.graph,
-                             .out_layout = s->b->front.propagation.out_layout,
-                             .machine = s->machine,
-                             .mesh = *mesh,
-                             .base = base,
-                             .along = s->along,
-                             .moves = s->moves,
-                             .batches = s->b->front.batches,
-                             .behind = s->behind,
-                             .most = s->most},
-               &arena);
-    if (s->least > 0) {
-        solve_within(s, &model, how, mesh, &arena);
-    } else {
-        model.problem.limit_bytes = s->limit;
-        problem_solve(&model.problem, s->limit > 0 ? LIMITED_WORK : 0, &arena, &solution);
-        add_found(s, &model, &solution, (Found){.how = how, .mesh = *mesh});
-    }
-    arena_finish(&arena);
-    return s->found.n > before;
-}
-
-/* ---- dynamic_programming */
-
-/* Of two times the shorter one; of the first 0 says nothing. */
-static double least_of(double a, double b) {
-    return a > 0 && a < b ? a : b;
-}
-
-/* Solves on all meshes of so many ranks with up to naxes axes behind sizes. Within a node the order of axes says nothing: one is enough. */
-static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
-    if (ranks == 1) {
-        Mesh mesh = {.naxes = n};
-        mesh_digits(sizes, n, 1, mesh.axis);
-        s->nmeshes++;
-        if (solve(s, "dynamic_programming", &mesh, NULL) && s->least == 0)
-            s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
-        return;
-    }
-    for (int size = 2; size <= ranks && naxes > 0; size++) {
-        if (ranks % size != 0 || (naxes == 1 && size < ranks) || (one_node && n > 0 && size < sizes[n - 1])) continue;
-        sizes[n] = size;
-        solve_meshes(s, sizes, n + 1, ranks / size, naxes - 1, one_node);
-    }
-}
-
-/* The mesh that the net names, where it has more axes than other meshes that are tried. */
-static void solve_named_mesh(Search *s, int tried) {
-    const Graph *g = &s->b->front.graph;
-    const MeshAxes *named = &g->settings.mesh;
-    Mesh mesh = {.naxes = named->n};
-    int64_t ranks = 1;
-    for (int a = 0; a < named->n; a++)
-        ranks *= named->at[a].size;
-    if (named->n <= tried || named->n > MOST_MESH_AXES || ranks != g->nranks) return;
-    for (int a = 0; a < named->n; a++)
-        mesh.axis[a] = named->at[a].digit;
-    s->nmeshes++;
-    solve(s, "dynamic_programming", &mesh, NULL);
-}
-
-/* Three axes take up to forty times as long to solve as two. */
-static void dynamic_programming(Search *s) {
-    const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
-    const int nranks = s->b->front.graph.nranks;
-    const bool one_node = nranks <= machine->ranks_per_node, asked = strcmp(s->b->front.graph.settings.search, "dynamic_programming") == 0;
-    const int naxes = asked && one_node ? MOST_MESH_AXES : MESH_AXES;
-    int32_t sizes[MOST_MESH_AXES] = {0};
-    solve_meshes(s, sizes, 0, nranks, naxes, one_node);
-    if (asked) solve_named_mesh(s, naxes);
-}
-
-/* ---- recursive_programming */
-
-/* The prime factors of the ranks, those that lead out of a node first, the largest first. Their number. */
-static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
-    int32_t size[MAX_AXES] = {0};
-    int n = 0;
-    for (int p = 2; nranks > 1; p++)
-        for (; nranks % p == 0; nranks /= p) {
-            memmove(size + 1, size, (size_t)n * sizeof *size);
-            size[0] = p;
-            n++;
-        }
-    mesh_digits(size, n, 1, axis);
-    return n;
-}
-
-/* Each axis is the best choice where those before it are fixed. What is found before the last is not kept. limit: of the peak, 0: none; the axes that are left divide it at best. */
-static void axis_by_axis(Search *s, int64_t limit) {
-    int64_t left = s->b->front.graph.nranks;
-    Mesh all = {0};
-    all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
-    const int first = s->found.n;
-    s->most = 0; /* the best of an axis may be a step of the best of all */
-    for (int a = 0; a < all.naxes; a++) {
-        const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
-        s->found.n = first;
-        left /= all.axis[a].size;
-        s->limit = limit * left;
-        const bool found = solve(s, "recursive_programming", &(Mesh){1, {all.axis[a]}}, base);
-        s->limit = 0;
-        if (!found) return;
-    }
-    s->found.at[first].mesh = all;
-    s->found.at[first].bound = 0; /* of the last axis alone: it bounds nothing */
-    s->most = WORTH * s->found.at[first].seconds;
-}
-
-/* Adds the best within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
-static void axis_by_axis_within(Search *s, int64_t most) {
-    const int64_t least = s->least;
-    s->least = 0;
-    for (int k = LIMITS - 1, n = -1; k >= 0 && least < most && n < s->found.n; k--) {
-        n = s->found.n;
-        axis_by_axis(s, least + (most - least) * k / LIMITS);
-    }
 }
 
 /* ---- auto */
@@ -357,11 +161,6 @@ static bool is_twin(const Search *s, const Found *found) {
     return false;
 }
 
-static int by_seconds(const void *a, const void *b) {
-    const Found *x = a, *y = b;
-    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
-}
-
 /* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
 static int compare_demands(const Search *s, const Found *a, const Found *b) {
     const int64_t over = excess(s, a), other = excess(s, b);
@@ -439,7 +238,7 @@ static void join(Search *s, int joined) {
 
 /* Compiles the first few of what was found from here on, as far as they are new: of another machine, so that they bound nothing. The best of all. */
 static int best_with(Search *s, int first, int most) {
-    qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_seconds);
+    qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, found_compare);
     if (s->found.n > first + most) s->found.n = first + most;
     for (int k = first; k < s->found.n; k++)
         s->found.at[k].bound = 0;
@@ -451,27 +250,27 @@ static int best_with(Search *s, int first, int most) {
 static int as_joined(Search *s, int joined) {
     const int first = s->found.n;
     join(s, joined);
-    dynamic_programming(s);
+    solve_on_meshes(s);
     return best_with(s, first, MAX_JOINED);
 }
 
 /* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
  * cannot tell, and what it takes to be a little faster may be much slower. On the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
-    const Graph *g = &s->b->front.graph;
+    Graph *g = &s->b->front.graph;
     const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
     const int first = s->found.n;
     const int largest = sides_largest(sides, JOINED);
-    int *along = arena_alloc(&s->arena, sizeof *along * ((size_t)g->nforward + 1));
     if (largest < 0 || COMPILED_NODES / (g->nodes.n + 1) < s->found.n + MAX_ALIKE) return best;
-    s->along = along;
-    for (int f = 0; f <= sides->at.at[largest].node->rule->nfactors; f++) {
-        for (int n = 0; n < g->nforward; n++)
-            along[n] = sides->of[n] == largest ? f + 1 : 0;
-        for (int m = 0; m < 2; m++)
-            if (meshes[m].naxes > 0) solve(s, "dynamic_programming", &meshes[m], NULL);
-    }
-    s->along = NULL;
+    const Strategy **fixed = arena_alloc(&s->arena, sizeof *fixed * ((size_t)g->nforward + 1));
+    s->fixed = fixed;
+    for (int f = 0; f <= sides->at.at[largest].node->rule->nfactors; f++)
+        for (int m = 0; m < 2; m++) {
+            for (int n = 0; n < g->nforward; n++)
+                if (sides->of[n] == largest) fixed[n] = strategy_along(g, &g->nodes.at[n], f, &meshes[m]);
+            if (meshes[m].naxes > 0) solve_on(s, &meshes[m], NULL);
+        }
+    s->fixed = NULL;
     return best_with(s, first, MAX_ALIKE);
 }
 
@@ -523,7 +322,7 @@ static int64_t least_peak(const Found *large, int64_t limit) {
 
 static int by_peak(const void *a, const void *b) {
     const Found *x = a, *y = b;
-    return x->peak_bytes != y->peak_bytes ? (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes) : by_seconds(a, b);
+    return x->peak_bytes != y->peak_bytes ? (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes) : found_compare(a, b);
 }
 
 /* Of the solutions from this one on those that are worth compiling: none holds less in less time, none takes longer than what fits; some, and among them the one that holds least. */
@@ -551,9 +350,9 @@ static int within_memory(Search *s, int best, bool axes) {
     s->least = least_peak(&s->found.at[large], limit);
     s->most = excess(s, &so_far) > 0 ? 0 : WORTH * so_far.cost.step_s; /* keep_promising keeps nothing that takes as long */
     if (axes)
-        axis_by_axis_within(s, s->found.at[large].peak_bytes);
+        solve_by_axis_within(s, s->found.at[large].peak_bytes);
     else
-        dynamic_programming(s);
+        solve_on_meshes(s);
     s->least = 0;
     keep_promising(s, first);
     forget_equal(s);
@@ -676,26 +475,36 @@ static bool decide(Build *b) {
     return true;
 }
 
-/* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. */
+/* The last that was found, which is taken off; its `how` is NULL where nothing is behind the first so many. */
+static Found take_last(Search *s, int before) {
+    return s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
+}
+
+/* Those that are known one axis after the other, and with pairs: for s->behind. */
+static void add_by_axis(Search *s, const Found *by_axes, bool pairs) {
+    if (by_axes->how != NULL) vec_push(&s->arena, &s->found, *by_axes);
+    if (pairs) solve_with_pairs(s);
+}
+
+/* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. Of the meshes those that may be worth it. */
 static void solutions(Search *s, double *bound, bool many) {
     const int room = many ? MAX_TRIED : 1;
-    Found by_axes = {0};
-    axis_by_axis(s, 0);
-    if (s->found.n > 0) by_axes = s->found.at[--s->found.n];
-    dynamic_programming(s);
-    qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
+    solve_by_axis(s, 0);
+    Found by_axes = take_last(s, 0);
+    solve_on_meshes(s);
+    qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, found_compare);
     *bound = least_bound(s);
-    if (s->found.n > room) s->found.n = room;
+    while (s->found.n > 1 && (s->found.n > room || s->found.at[s->found.n - 1].seconds > WORTH * s->found.at[0].seconds))
+        s->found.n--;
     const int n = s->found.n;
-    if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
+    add_by_axis(s, &by_axes, many);
     if (n == 0 || !many) return;
     s->behind = 0;
-    by_axes.how = NULL;
     const int before = s->found.n;
-    axis_by_axis(s, 0);
-    if (s->found.n > before) by_axes = s->found.at[--s->found.n];
-    solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
-    if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
+    solve_by_axis(s, 0);
+    by_axes = take_last(s, before);
+    solve_on(s, &s->found.at[0].mesh, NULL);
+    add_by_axis(s, &by_axes, true);
 }
 
 /* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
@@ -729,7 +538,7 @@ static const BuildCost *fit_present(Search *s, bool asked) {
 bool search_axis_by_axis(Build *b, BuildCost *cost) {
     Search s = {.b = b, .behind = BEHIND_HALF};
     search_open(&s);
-    axis_by_axis(&s, 0);
+    solve_by_axis(&s, 0);
     if (s.found.n > 0) {
         compile_found(&s, &s.found.at[0]);
         fit_found(&s, &s.found.at[0], INFINITY);
@@ -756,7 +565,7 @@ static const BuildCost *best_of_search(Search *s, int best, bool axes) {
 
 /* The best of the model on any mesh; NULL: it is not compiled. */
 static const BuildCost *best_on_a_mesh(Search *s) {
-    dynamic_programming(s);
+    solve_on_meshes(s);
     return s->found.n == 0 ? NULL : best_of_search(s, best_of_model(s), false);
 }
 
@@ -769,7 +578,7 @@ static const BuildCost *search_any(Search *s, bool asked) {
         const BuildCost *cost = best_on_a_mesh(s);
         return cost != NULL ? cost : fit_present(s, asked);
     }
-    axis_by_axis(s, 0);
+    solve_by_axis(s, 0);
     const BuildCost *cost = s->found.n > 0 ? best_of_search(s, 0, true) : NULL;
     return cost != NULL ? cost : fit_present(s, asked);
 }

@@ -95,21 +95,6 @@ static void keep_near(Enumeration *all, const Strategy *near) {
     all->found.n = kept;
 }
 
-/* Those that split a factor by all axes, and no other one; with the number behind the last factor those that split none. Where there are none all are left. */
-static void keep_along(Enumeration *all, int factor) {
-    int64_t ranks = 1;
-    int kept = 0;
-    for (int a = 0; a < all->choices->mesh.naxes; a++)
-        ranks *= all->choices->mesh.axis[a].size;
-    for (int k = 0; k < all->found.n; k++) {
-        bool alone = true;
-        for (int f = 0; f < all->rule->nfactors; f++)
-            alone = alone && strategy_split(&all->found.at[k], f) == (f == factor ? ranks : 1);
-        if (alone) all->found.at[kept++] = all->found.at[k];
-    }
-    if (kept > 0) all->found.n = kept;
-}
-
 /* ---- what they cost */
 
 static int number(const Choices *choices, const TensorType *type, const Layout *layout) {
@@ -284,7 +269,6 @@ static void class_make(Choices *choices, NodeClass *class) {
             enumerate(&all, 0);
         }
     }
-    if (class->key.along > 0) keep_along(&all, class->key.along - 1);
     class->n = all.found.n;
     class->strategy = all.found.at;
     Columns *columns = arena_alloc(choices->arena, (size_t) class->n * sizeof *columns);

@@ -29,11 +29,10 @@ typedef struct Columns {
 /* All that the cost of an operator depends on. Zeroed where it does not apply, so that it is compared as bytes. */
 typedef struct ClassKey {
     const Rule *rule;
-    const Strategy *fixed; /* by a hint; NULL: free */
+    const Strategy *fixed; /* NULL: free */
     const Strategy *base;  /* what choices add axes to, behind those of each factor; NULL: nothing */
     const Strategy *near;  /* choices are those that have at most one axis elsewhere than this; NULL: all */
     uint64_t kernels;      /* kernels_hash */
-    int along;             /* choices are those that split this factor, - 1, by all axes, and no other, if there are such; 0: all */
     int op;
     int8_t kind[MAX_IN];    /* OperandKind */
     bool trained[MAX_IN];   /* OPERAND_OWN, OPERAND_GIVEN: a parameter */

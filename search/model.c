@@ -34,7 +34,7 @@ typedef struct Builder {
     const Layout *const *out_layout;
     const Strategy *const *base;
     bool near;
-    const int *along;
+    const Strategy *const *fixed;
     Arena *arena;
     int nnodes;
     int *source_of; /* per value */
@@ -214,13 +214,14 @@ static void add_node(Builder *b, int id) {
     }
     if (node->strategy != NULL && node->from == STRATEGY_USER)
         key.fixed = node->strategy;
+    else if (b->fixed != NULL && b->fixed[id] != NULL)
+        key.fixed = b->fixed[id];
     else if (!b->varies[node->out[0]])
         key.fixed = whole_strategy(b, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
     else if (b->base != NULL)
         key.base = b->base[id];
     else if (b->near)
         key.near = node->strategy;
-    if (b->along != NULL && key.fixed == NULL) key.along = b->along[id];
     const NodeClass *class = choices_of(&b->model->choices, node, &key);
     b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
                                       list_once(b, class->seconds, class->n), class->bytes);
@@ -435,7 +436,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
                  .out_layout = input->out_layout,
                  .base = input->base,
                  .near = input->near,
-                 .along = input->along,
+                 .fixed = input->fixed,
                  .arena = arena,
                  .nnodes = graph_nforward(graph)};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);

@@ -40,11 +40,11 @@ typedef struct ModelInput {
     const Layout *const *out_layout; /* per node: the layout that the user asked of its result, or NULL */
     const Machine *machine;          /* NULL: machine_cpu */
     Mesh mesh;
-    const Strategy *const *base; /* per node: what its choices add axes to, equal ones one pointer; NULL: of none */
-    bool near;                   /* of a node that has a strategy, only those that have at most one axis elsewhere */
-    const int *along;            /* per node: ClassKey.along; NULL: 0 of all */
-    Moves *moves;                /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
-    int64_t batches;             /* of a step, where the graph has fewer of them; 0: it has all */
+    const Strategy *const *base;  /* per node: what its choices add axes to, equal ones one pointer; NULL: of none */
+    bool near;                    /* of a node that has a strategy, only those that have at most one axis elsewhere */
+    const Strategy *const *fixed; /* per node: the strategy that it has, as if the user had said so; NULL, for all or for one: it is free */
+    Moves *moves;                 /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
+    int64_t batches;              /* of a step, where the graph has fewer of them; 0: it has all */
     double behind; /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
     double most; /* seconds: of conversions with which a step would take more it need not be known how much they take; 0: of all it must */
 } ModelInput;

@@ -329,3 +329,44 @@ Test(buckets, conversions_are_joined_only_where_that_is_faster) {
         compiled_finish(&apart);
     }
 }
+
+/* Two products, their gradients and the loss, on so many ranks of 8 a node; the members of the last bucket that are summed, and whether the loss is one of them. */
+static int last_bucket(int nranks, const char *first, const char *second, const char *settings, bool *has_loss) {
+    Compiled x;
+    int last = 0, members = 0;
+    char text[512];
+    snprintf(text, sizeof text,
+             "net n() { input x : f32[64, 64]; param w : f32[64, 64] = normal(0.1); param v : f32[64, 64] = normal(0.1);\n"
+             "  h = matmul(x, w) %s; y = matmul(relu(h), v) %s; loss mean(square(y)); }\n" TRAIN "parallel { mode = semi_auto; %s }\n",
+             first, second, settings);
+    compiled_init(&x, nranks, 2);
+    x.options.machine = &machine_gpu8;
+    cr_assert(compiled_run(&x, text), "%s", compiled_said(&x));
+    const Graph *g = &x.b->spmd.graph;
+    *has_loss = false;
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        const Item item = x.b->placement.order.at[i];
+        if (item.bucket == 0 || item.wait || g->nodes.at[item.node].comm != COMM_ALL_REDUCE) continue;
+        if (item.bucket != last) members = 0, *has_loss = false;
+        last = item.bucket;
+        members++;
+        *has_loss = *has_loss || g->nodes.at[item.node].out[0] == g->loss;
+    }
+    cr_expect(proved(&x));
+    compiled_finish(&x);
+    return members;
+}
+
+/* Alone the loss would keep the gradients' messages waiting on all nodes. */
+Test(buckets, on_several_nodes_the_loss_is_summed_with_the_last_gradients) {
+    bool has_loss;
+    cr_expect_eq(last_bucket(16, "", "", "", &has_loss), 3);
+    cr_expect(has_loss);
+    cr_expect_eq(last_bucket(8, "", "", "", &has_loss), 2, "one node");
+    cr_expect_not(has_loss);
+    cr_expect_eq(last_bucket(16, "", "", "bucket = 0;", &has_loss), 0);
+    cr_expect_eq(last_bucket(16, "", "", "bucket = 100;", &has_loss), 2, "a gradient each, the last with the loss");
+    cr_expect(has_loss);
+    cr_expect_eq(last_bucket(16, "shard ((2, 1), (1, 8))", "shard ((2, 8), (8, 1))", "", &has_loss), 2);
+    cr_expect_not(has_loss, "gradients are summed over 2 ranks: with 16 they would take longer");
+}

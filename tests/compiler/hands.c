@@ -208,6 +208,26 @@ Test(hands, auto_on_three_nodes_is_no_worse_than_from_hints_within_a_node) {
     cr_expect_leq(found.step_s, 0.7e-3, "%g s", found.step_s); /* 1.185 ms where sums of a node are an exchange of all ranks */
 }
 
+/* Among nodes Megatron's pairs are tried with each number of groups of rows, and all else is found beside them. */
+Test(hands, auto_on_several_nodes_is_no_worse_than_beside_pairs_by_hand) {
+    static const Case on_nodes[] = {
+        {"a block, 12 ranks", NULL, BLOCKS(8, 512, 1), 12, {MEGATRON(3, 4), MEGATRON(6, 2)}},
+        {"two blocks, 12 ranks", NULL, BLOCKS(8, 512, 2), 12, {MEGATRON(3, 4)}},
+        {"a block, 64 ranks", NULL, BLOCKS(8, 512, 1), 64, {MEGATRON(8, 8)}},
+        {"GPT-2, 64 ranks", "gpt2", NULL, 64, {GPT_FIRST(8, 8) GPT_SECOND(8, 8)}},
+    };
+    static const double most_s[] = {1.43e-3, 2.7e-3, 0.95e-3, 9.8e-3}; /* before: 1.57, 2.80, 1.09, 10.48 */
+    for (size_t i = 0; i < sizeof on_nodes / sizeof *on_nodes; i++) {
+        BuildCost found, hand;
+        cost_of(&on_nodes[i], NULL, NULL, NULL, &machine_gpu8, &found);
+        cr_expect_leq(found.step_s, most_s[i], "%s: %g s", on_nodes[i].name, found.step_s);
+        for (int k = 0; k < 4 && on_nodes[i].hints[k] != NULL; k++) {
+            cost_of(&on_nodes[i], NULL, NULL, on_nodes[i].hints[k], &machine_gpu8, &hand);
+            expect_not_worse(&on_nodes[i], &found, on_nodes[i].hints[k], &hand);
+        }
+    }
+}
+
 /* MiB that the busiest rank sends in a step: at most so many. */
 static void expect_mib(const Case *which, const char *search, const char *hints, const Machine *machine, double most, double flops) {
     BuildCost cost, whole = {0};

@@ -262,7 +262,7 @@ seed(unit("compiler", "views"),
      ("a step reads views of no more steps than a plan allows", "views_role", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
 seed(unit("compiler", "search"),
      ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
-     ("axes behind the first divide what it holds", "axis_by_axis", "limit * left;", "limit;"),
+     ("axes behind the first divide what it holds", "solve_by_axis", "limit * left;", "limit;"),
      ("auto takes what keeps to the demands", "compare_demands", "a->cost.broken + (over > 0) - b->cost.broken", "(over > 0)"))
 seed(unit("compiler", "found"),
      ("of lines that match the last one counts", "found_line", "int i = settings->found.n - 1; i >= 0; i--", "int i = 0; i < settings->found.n; i++"),
@@ -378,6 +378,9 @@ seed(PROVED,
 seed(unit("compiler", "buckets"),
      ("conversions are joined only where that is faster", "buckets_of_values", "if (faster) buckets->of", "buckets->of"),
      ("what is joined is there before the first is used", "gather_bucket", "all[k].source >= all[0].user", "false"),
+     ("a reported sum is in the last bucket", "join_reports", "bucket->ready >= last->ready", "bucket->ready < last->ready"),
+     ("a reported sum makes no bucket much longer", "takes_report", "<= (1 - machine_of(b)->overlap)", "<= 100"),
+     ("within a node a reported sum is alone", "join_reports", "if (g->nranks <= machine_of(b)->ranks_per_node) return;", ""),
      ("a bucket is full at its limit", "fill_stage", "if (bucket->tensor_bytes < limit) continue", "continue"),
      ("gradients in flight are bounded", "limit_flight", "flight > most", "false"),
      ("a bucket is waited for as a whole", "steps_check", "if (!bucket_wait(walk, step, walk->pending[step->request])) return false;", ""))
@@ -452,6 +455,12 @@ seed(unit("compiler", "random_search"),
      ("auto takes no longer than the batch split beside hints", "best_of_all", "batch_split(s);", ""),
      ("auto takes no longer than propagation", "best_of_all", 'vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));', ""),
      ("of plans that send as much the fastest is taken", "best_compiled", "cost->step_s < least->step_s", "false"))
+seed(unit("compiler", "pairs"),
+     ("the second of a pair sums over what the first made", "pairs_find", "f.made[node->in[product.operand]] >> product.summed & 1", "f.made[node->in[product.operand]] != 0"),
+     ("a first product has a second", "pairs_find", "if (!second[n] && !(f.summed", "if (false && !(f.summed"),
+     ("nothing is sent between the two of a pair", "across", "node->rule->factor[factor].reductions == 0", "true"))
+seed(unit("compiler", "hands", "hands/*pairs_by_hand"),
+     ("pairs are tried with their rows among nodes", "solve_with_pairs", "s->fixed = strategies_of_pairs", "(void)strategies_of_pairs"))
 seed(unit("compiler", "pipeline"),
      ("merged reshapes have one rule", "merge", "node->rule = &signature->rule;", ""))
 seed(CLI,

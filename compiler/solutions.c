@@ -1,0 +1,237 @@
+/* solutions: a solution is the best of a model (search/model.h): on a mesh, or of one axis after another. */
+#include "compiler/solutions.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "compiler/pairs.h"
+
+/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; of solutions that hold less: limits of memory that are tried for them on a mesh, and the work for each. */
+enum { MESH_AXES = 2, MOST_MESH_AXES = 3, LIMITS = 4, LIMITED_WORK = 1 << 25 };
+
+int found_compare(const void *a, const void *b) {
+    const Found *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* ---- one problem */
+
+/* Adds a solution. False: it is none. */
+static bool add_found(Search *s, const Model *model, const Solution *solution, Found found) {
+    Graph *g = &s->b->front.graph;
+    s->work += solution->work;
+    if (!solution->fits) return false;
+    found.seconds = solution->cost;
+    found.bound = model->problem.limit_bytes > 0 ? 0 : solution->bound;
+    found.peak_bytes = solution->peak_bytes;
+    model_read(model, solution->choice, s->b->arena, &found.chosen);
+    for (int n = 0; n < g->nforward; n++)
+        if (found.chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, found.chosen.strategy[n]);
+    for (int k = 0; k < g->states.n; k++)
+        if (found.chosen.state[k] != NULL) found.chosen.state[k] = graph_layout(g, found.chosen.state[k], &g->states.at[k].type.shape);
+    for (int k = 0; k < g->inputs.n; k++)
+        if (found.chosen.input[k] != NULL) found.chosen.input[k] = graph_layout(g, found.chosen.input[k], &g->inputs.at[k].type.shape);
+    vec_push(&s->arena, &s->found, found);
+    return true;
+}
+
+/* Adds the best within some limits, from below the peak of the best of all down to s->least: where one is too low, all lower ones are. */
+static void solve_within(Search *s, Model *model, const char *how, const Mesh *mesh, Arena *arena) {
+    Solution solution;
+    problem_solve(&model->problem, 0, arena, &solution);
+    const int64_t most = solution.peak_bytes;
+    bool fits = true;
+    model->problem.most = isfinite(s->worth) ? s->worth : 0;
+    for (int k = LIMITS - 1; k >= 0 && fits && s->least < most; k--) {
+        model->problem.limit_bytes = s->least + (most - s->least) * k / LIMITS;
+        problem_solve(&model->problem, LIMITED_WORK, arena, &solution);
+        fits = add_found(s, model, &solution, (Found){.how = how, .mesh = *mesh});
+    }
+}
+
+/* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
+static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *const *base) {
+    Arena arena;
+    Model model;
+    Solution solution;
+    const int before = s->found.n;
+    arena_init(&arena);
+    model_init(&model,
+               &(ModelInput){.graph = &s->b->front.graph,
+                             .out_layout = s->b->front.propagation.out_layout,
+                             .machine = s->machine,
+                             .mesh = *mesh,
+                             .base = base,
+                             .fixed = s->fixed,
+                             .moves = s->moves,
+                             .batches = s->b->front.batches,
+                             .behind = s->behind,
+                             .most = s->most},
+               &arena);
+    if (s->least > 0) {
+        solve_within(s, &model, how, mesh, &arena);
+    } else {
+        model.problem.limit_bytes = s->limit;
+        problem_solve(&model.problem, s->limit > 0 ? LIMITED_WORK : 0, &arena, &solution);
+        add_found(s, &model, &solution, (Found){.how = how, .mesh = *mesh});
+    }
+    arena_finish(&arena);
+    return s->found.n > before;
+}
+
+bool solve_on(Search *s, const Mesh *mesh, const Strategy *const *base) {
+    return solve(s, "dynamic_programming", mesh, base);
+}
+
+/* ---- dynamic_programming */
+
+/* Of two times the shorter one; of the first 0 says nothing. */
+static double least_of(double a, double b) {
+    return a > 0 && a < b ? a : b;
+}
+
+/* Solves on all meshes of so many ranks with up to naxes axes behind sizes. Within a node the order of axes says nothing: one is enough. */
+static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
+    if (ranks == 1) {
+        Mesh mesh = {.naxes = n};
+        mesh_digits(sizes, n, 1, mesh.axis);
+        s->nmeshes++;
+        if (solve(s, "dynamic_programming", &mesh, NULL) && s->least == 0)
+            s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
+        return;
+    }
+    for (int size = 2; size <= ranks && naxes > 0; size++) {
+        if (ranks % size != 0 || (naxes == 1 && size < ranks) || (one_node && n > 0 && size < sizes[n - 1])) continue;
+        sizes[n] = size;
+        solve_meshes(s, sizes, n + 1, ranks / size, naxes - 1, one_node);
+    }
+}
+
+/* The mesh that the net names, where it has more axes than other meshes that are tried. */
+static void solve_named_mesh(Search *s, int tried) {
+    const Graph *g = &s->b->front.graph;
+    const MeshAxes *named = &g->settings.mesh;
+    Mesh mesh = {.naxes = named->n};
+    int64_t ranks = 1;
+    for (int a = 0; a < named->n; a++)
+        ranks *= named->at[a].size;
+    if (named->n <= tried || named->n > MOST_MESH_AXES || ranks != g->nranks) return;
+    for (int a = 0; a < named->n; a++)
+        mesh.axis[a] = named->at[a].digit;
+    s->nmeshes++;
+    solve(s, "dynamic_programming", &mesh, NULL);
+}
+
+/* Three axes take up to forty times as long to solve as two. */
+void solve_on_meshes(Search *s) {
+    const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
+    const int nranks = s->b->front.graph.nranks;
+    const bool one_node = nranks <= machine->ranks_per_node, asked = strcmp(s->b->front.graph.settings.search, "dynamic_programming") == 0;
+    const int naxes = asked && one_node ? MOST_MESH_AXES : MESH_AXES;
+    int32_t sizes[MOST_MESH_AXES] = {0};
+    solve_meshes(s, sizes, 0, nranks, naxes, one_node);
+    if (asked) solve_named_mesh(s, naxes);
+}
+
+/* ---- recursive_programming */
+
+/* The prime factors of the ranks, those that lead out of a node first, the largest first. Their number. */
+static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
+    int32_t size[MAX_AXES] = {0};
+    int n = 0;
+    for (int p = 2; nranks > 1; p++)
+        for (; nranks % p == 0; nranks /= p) {
+            memmove(size + 1, size, (size_t)n * sizeof *size);
+            size[0] = p;
+            n++;
+        }
+    mesh_digits(size, n, 1, axis);
+    return n;
+}
+
+/* What is found before the last axis is not kept. The axes that are left divide the peak at best. */
+void solve_by_axis(Search *s, int64_t limit) {
+    int64_t left = s->b->front.graph.nranks;
+    Mesh all = {0};
+    all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
+    const int first = s->found.n;
+    s->most = 0; /* the best of an axis may be a step of the best of all */
+    for (int a = 0; a < all.naxes; a++) {
+        const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
+        s->found.n = first;
+        left /= all.axis[a].size;
+        s->limit = limit * left;
+        const bool found = solve(s, "recursive_programming", &(Mesh){1, {all.axis[a]}}, base);
+        s->limit = 0;
+        if (!found) return;
+    }
+    s->found.at[first].mesh = all;
+    s->found.at[first].bound = 0; /* of the last axis alone: it bounds nothing */
+    s->most = WORTH * s->found.at[first].seconds;
+}
+
+void solve_by_axis_within(Search *s, int64_t most) {
+    const int64_t least = s->least;
+    s->least = 0;
+    for (int k = LIMITS - 1, n = -1; k >= 0 && least < most && n < s->found.n; k--) {
+        n = s->found.n;
+        solve_by_axis(s, least + (most - least) * k / LIMITS);
+    }
+}
+
+/* ---- pairs of products */
+
+const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh) {
+    Strategy strategy = {.nfactors = node->rule->nfactors};
+    int64_t parts = 1;
+    for (int a = 0; a < mesh->naxes && factor < strategy.nfactors; a++) {
+        if (!strategy_append(&strategy, factor, mesh->axis[a])) return NULL;
+        parts *= mesh->axis[a].size;
+    }
+    const Factor *split = &node->rule->factor[parts > 1 ? factor : 0];
+    if (parts > 1 && (split->whole || !factor_splits(split, parts) || (g->settings.strict_divide && split->size % parts != 0))) return NULL;
+    return graph_strategy(g, &strategy);
+}
+
+/* The pairs' strategies with the rows along the first so many axes. A product that cannot be split so is free. */
+static const Strategy *const *strategies_of_pairs(Search *s, const Pairs *pairs, const Mesh *axes, int nrows) {
+    Graph *g = &s->b->front.graph;
+    const Strategy **fixed = arena_alloc(&s->arena, sizeof *fixed * ((size_t)g->nodes.n + 1));
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (pairs->rows[n] == 0) continue;
+        Mesh rows = *axes, inner = {.naxes = axes->naxes - nrows};
+        rows.naxes = nrows;
+        memcpy(inner.axis, axes->axis + nrows, sizeof *inner.axis * (size_t)inner.naxes);
+        const Strategy *first = strategy_along(g, node, pairs->rows[n] - 1, &rows),
+                       *second = strategy_along(g, node, pairs->inner[n] - 1, &inner);
+        if (first == NULL || second == NULL) continue;
+        Strategy both = {.nfactors = first->nfactors};
+        for (int f = 0; f < both.nfactors; f++) {
+            strategy_follow(&both, f, first, f);
+            strategy_follow(&both, f, second, f);
+        }
+        fixed[n] = graph_strategy(g, &both);
+    }
+    return fixed;
+}
+
+void solve_with_pairs(Search *s) {
+    const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
+    const int first = s->found.n;
+    Pairs pairs;
+    Mesh axes = {0};
+    int between = s->b->front.graph.nranks;
+    axes.naxes = prime_axes(between, axes.axis);
+    pairs_find(&pairs, &s->b->front.graph, &s->arena);
+    for (int nrows = 0; nrows < axes.naxes && pairs.n > 0; between /= axes.axis[nrows++].size) {
+        if (between > machine->ranks_per_node) continue;
+        s->fixed = strategies_of_pairs(s, &pairs, &axes, nrows);
+        solve_by_axis(s, 0);
+        if (s->found.n < first + 2) continue;
+        if (s->found.at[first + 1].seconds < s->found.at[first].seconds) s->found.at[first] = s->found.at[first + 1];
+        s->found.n = first + 1;
+    }
+    s->fixed = NULL;
+}

@@ -1,0 +1,55 @@
+/* solutions: what solvers find for the whole net, on the meshes that pass search looks at. Each is added to Search.found. */
+#pragma once
+#include "compiler/budget.h"
+#include "search/model.h"
+
+/* Strategies and layouts for the whole net. */
+typedef struct Found {
+    const char *how; /* the name of a search */
+    Mesh mesh;
+    Chosen chosen; /* in the build's arena; strategy NULL: as it was */
+    double seconds, bound;
+    int64_t peak_bytes; /* of the model, on a rank; 0: it is not known */
+    Measures measures;  /* auto: with which it fits into the memory */
+    BuildCost cost;     /* auto: with them; step_s 0: not compiled yet */
+    Budget *budget;     /* auto: on the way there; NULL: not compiled yet, or it cannot be */
+    BuildCost bare;     /* auto: before measures for memory */
+    bool fitted;        /* auto: they are there, */
+    bool twin;          /* but another one costs the same, and has them */
+} Found;
+
+typedef struct Search {
+    Build *b;
+    Arena arena;
+    VEC(Found) found;
+    VEC(Budget *) all;            /* of what was compiled */
+    const Machine *machine;       /* of the model */
+    Moves *moves;                 /* on it */
+    const Strategy *const *fixed; /* ModelInput */
+    double behind;                /* ModelInput */
+    double most;                  /* ModelInput: of what is found with this `behind` */
+    int nmeshes;                  /* on which dynamic_programming solved it */
+    int64_t work;
+    bool faster;   /* what saves time is tried without need, too (budget.h) */
+    int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
+    double worth;  /* that take less than this */
+    int64_t limit; /* > 0: solve looks for one with a peak of at most so much */
+} Search;
+
+#define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */
+
+/* The best on a mesh, with base as in model_init. False: there is none. */
+bool solve_on(Search *s, const Mesh *mesh, const Strategy *const *base);
+/* dynamic_programming: the best on each mesh of up to two axes, and of three where that is asked for. */
+void solve_on_meshes(Search *s);
+/* recursive_programming: the best choice along one axis after another, where those before it are fixed; with a peak of at most limit (0: any). */
+void solve_by_axis(Search *s, int64_t limit);
+/* The same within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
+void solve_by_axis_within(Search *s, int64_t most);
+/* The best, axis by axis, of those in which the products that pairs_find finds have their rows split along the first axes, and what is between the two of a pair along the others, which
+ * are within a node: Megatron's way (Shoeybi et al. 2019), with as many groups of rows as are best. None where there are no pairs. */
+void solve_with_pairs(Search *s);
+/* A strategy that splits this factor by all axes of a mesh, and no other; the number behind the last factor: none. NULL: it cannot be. */
+const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh);
+/* For qsort: by seconds. */
+int found_compare(const void *a, const void *b);
