@@ -9,7 +9,7 @@
 #include "compiler/held.h"
 #include "compiler/name.h"
 
-/* generate uses the arena of prompt where that is large enough. */
+/* Of a rank that generates. generate uses the arena of prompt where that is large enough. */
 static int64_t generating_bytes(const Compilation *c) {
     if (program_generate(c) == NULL) return 0;
     const Facts *one = program_generate(c)->facts;
@@ -29,9 +29,7 @@ int64_t bytes_needed(const Compilation *c) {
         const int64_t larger = facts->role->arena_bytes - train->role->arena_bytes;
         if (larger > more) more = larger;
     }
-    trains += more;
-    const int64_t generates = generating_bytes(c); /* alone */
-    return trains > generates ? trains : generates;
+    return trains + more;
 }
 
 /* Of the values held at the fullest step: those of the forward pass that wait for their gradients. */
@@ -129,6 +127,17 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     return false;
 }
 
+/* A plan is for training: one that could not generate within the limit is no worse for that. */
+static void warn_generating(const Compilation *c, int64_t limit) {
+    const int64_t needed = generating_bytes(c);
+    if (needed <= limit) return;
+    diag_warning(c->diags, WARN_MEMORY, program_train(c)->front.graph.settings.memory_span,
+                 "generating needs %s of memory on a rank, %s more than it may; training needs %s", bytes_named(c->arena, needed),
+                 bytes_named(c->arena, needed - limit), bytes_named(c->arena, bytes_needed(c)));
+    diag_hint(c->diags,
+              "a smaller chunk in the generate block needs less; a plan with other strategies generates with the same parameters");
+}
+
 bool pass_fits(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
@@ -138,7 +147,10 @@ bool pass_fits(Compilation *c) {
     if (c->micro != NULL && !parts_hold(c, needed, limit)) return false;
     if (c->micro == NULL && (needed > limit || train->front.measures != NULL)) c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
-    if (needed <= limit) return true;
+    if (needed <= limit) {
+        warn_generating(c, limit);
+        return true;
+    }
     if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
     if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed);

@@ -80,3 +80,27 @@ Test(fits, where_nothing_fits_the_error_is_about_batches_in_parts_if_these_need_
     cr_expect_not_null(strstr(compiled_said(&x), " micro_batches = 256: "), "%s", compiled_said(&x));
     compiled_finish(&x);
 }
+
+/* The limit is of training: the plan is the same, and what generates would need is said. */
+Test(fits, generating_beyond_the_limit_is_a_warning) {
+    static const char net[] = "net n(batch = 4, places = 16) { input text : i32[batch, places]; input next : i32[batch, places];\n"
+                              "  param letter : f32[11, 64] = normal(0.5); x = embedding(letter, text);\n"
+                              "  y = dot_product_attention(x, x * 2, x, causal = true); logits = matmul(y, letter, transpose_b = true);\n"
+                              "  loss cross_entropy(logits, next); }\n"
+                              "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); }\n"
+                              "generate { text = text; logits = logits; places = 2048; }\n";
+    Compiled x;
+    cr_assert(run(&x, net, NULL, NULL), "%s", compiled_said(&x));
+    const Facts *prompt = program_prompt(&x.c)->facts, *train = x.b->facts;
+    cr_assert_gt(prompt->rank_bytes, train->rank_bytes);
+    char flag[32];
+    snprintf(flag, sizeof flag, "%lld", (long long)train->rank_bytes);
+    const int nsteps = train->role->steps.n;
+    compiled_finish(&x);
+    cr_expect(run(&x, net, flag, NULL), "%s", compiled_said(&x));
+    cr_expect_eq(x.b->facts->role->steps.n, nsteps);
+    cr_expect_eq(x.diags.nwarnings, 1);
+    cr_expect_eq(x.diags.items.at[0].span.line, 1);
+    cr_expect_not_null(strstr(compiled_said(&x), "generating needs "), "%s", compiled_said(&x));
+    compiled_finish(&x);
+}
