@@ -42,17 +42,35 @@ static int64_t activation_bytes(const Held *held, const Graph *g) {
     return bytes;
 }
 
+static int64_t whole_bytes(const State *state) {
+    return shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype];
+}
+
+static bool is_whole(const State *state) {
+    return state->layout != NULL && layout_is_whole(state->layout) && state->type.shape.ndim > 0;
+}
+
 /* The largest state that every rank has whole, -1: none. */
 static int largest_whole(const Graph *g) {
     int found = -1;
-    for (int s = 0; s < g->states.n; s++) {
-        const State *state = &g->states.at[s];
-        if (state->layout == NULL || !layout_is_whole(state->layout) || state->type.shape.ndim == 0) continue;
-        if (found < 0 || shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype] >
-                             shape_elements(&g->states.at[found].type.shape) * dtype_bytes[g->states.at[found].type.dtype])
-            found = s;
-    }
+    for (int s = 0; s < g->states.n; s++)
+        if (is_whole(&g->states.at[s]) && (found < 0 || whole_bytes(&g->states.at[s]) > whole_bytes(&g->states.at[found]))) found = s;
     return found;
+}
+
+/* What a rank would have less if it shared the states of small parameters too, as far as shard_states may say so. */
+static int64_t small_bytes(const Graph *g) {
+    const Settings *settings = &g->settings;
+    const bool slots_alone = settings->shard_states_given && settings->shard_states != SHARD_PARAMETERS;
+    int64_t bytes = 0;
+    if (settings->shard_states_given && settings->shard_states == SHARD_NONE) return 0;
+    for (int s = 0; s < g->states.n; s++) {
+        const State *state = &g->states.at[s], *parameter = &g->states.at[state->parameter];
+        if (parameter->trainable && parameter->hint == NULL && is_whole(state) && whole_bytes(parameter) < settings->shard_bytes &&
+            !(slots_alone && state == parameter))
+            bytes += whole_bytes(state) - whole_bytes(state) / g->nranks;
+    }
+    return bytes;
 }
 
 /* What is cheapest to change first. */
@@ -61,15 +79,18 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     Arena *arena = c->arena;
     const int64_t activations = held->step >= 0 ? activation_bytes(held, g) : 0;
     const int whole = g->nranks > 1 ? largest_whole(g) : -1;
+    const int64_t small = g->nranks > 1 ? small_bytes(g) : 0;
     Text text = {0};
     if (g->nranks > 1 && g->settings.shard_states_given && g->settings.shard_states != SHARD_PARAMETERS)
         text_printf(&text, "leave out shard_states = %s: states in parts of more kinds need less; ",
                     shard_states_name[g->settings.shard_states]);
     if (g->nranks > 1 && g->settings.regather_given && g->settings.regather != REGATHER_ALL)
         text_printf(&text, "leave out regather = %s; ", regather_name[g->settings.regather]);
+    if (small > missing / 16)
+        text_printf(&text, "shard_from = 0 has ranks share the states of small parameters too: up to %s less; ", bytes_named(arena, small));
     if (whole >= 0) {
         const State *state = &g->states.at[whole];
-        const int64_t bytes = shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype], saved = bytes - bytes / g->nranks;
+        const int64_t bytes = whole_bytes(state), saved = bytes - bytes / g->nranks;
         if (saved > missing / 16)
             text_printf(&text, "split %s, which every rank has whole: up to %s less; ", state->name, bytes_named(arena, saved));
     }

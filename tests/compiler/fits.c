@@ -44,6 +44,14 @@ Test(fits, the_net_says_it_and_a_flag_goes_before) {
     cr_expect_not_null(strstr(compiled_said(&x), "than the 64.0 KiB that it may"), "%s", compiled_said(&x));
     cr_expect_not_null(strstr(compiled_said(&x), "split "), "%s", compiled_said(&x));
     compiled_finish(&x);
+    /* Of w, its slot, and those of v, 264 KiB in all, three quarters are the other ranks'. */
+    cr_expect_not(run(&x, NET(" memory = 64 KiB; shard_states = parameters; "), NULL, NULL));
+    cr_expect_not_null(strstr(compiled_said(&x), "shard_from = 0 has ranks share the states of small parameters too: up to 198.0 KiB less"),
+                       "%s", compiled_said(&x));
+    compiled_finish(&x);
+    cr_expect_not(run(&x, NET(" memory = 64 KiB; shard_states = parameters; shard_from = 0; "), NULL, NULL));
+    cr_expect_null(strstr(compiled_said(&x), "shard_from"), "%s", compiled_said(&x));
+    compiled_finish(&x);
     cr_expect(run(&x, NET(" memory = 64 KiB; "), "1 GiB", NULL), "%s", compiled_said(&x));
     compiled_finish(&x);
     cr_expect_not(run(&x, NET(" memory = 0; "), NULL, NULL));
