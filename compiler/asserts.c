@@ -37,21 +37,45 @@ static bool taken_at(const Facts *facts, int first, int instance, const char *pa
     return false;
 }
 
-/* Whether a communication is of this kind and there: of a value that is made there, or for an operator there. *user: a node that takes it there, -1: none. */
+/* Whether a communication of this kind is there: of a value that is made there, or for an operator there. *user: a node that takes it there, -1: none. */
 static bool is_forbidden(const Facts *facts, const Forbidden *forbidden, const Communication *move, int *user) {
     const Graph *g = facts->graph;
     *user = -1;
-    if (move->kind != forbidden->kind) return false;
     const bool taken = taken_at(facts, move->step, move->to, forbidden->path, user);
     return taken || forbidden->path == NULL || pattern_covers(forbidden->path, g->values.at[move->value].name) ||
            pattern_covers(forbidden->path, node_path(g, g->values.at[move->value].node));
 }
 
-static int count_forbidden(const Facts *facts, const Forbidden *forbidden) {
-    int n = 0, user;
-    for (int i = 0; i < facts->communications.n; i++)
-        n += is_forbidden(facts, forbidden, &facts->communications.at[i], &user);
-    return n;
+/* A communication that is forbidden, as a role has it. */
+typedef struct Found {
+    const Facts *facts;
+    const Communication *move;
+    int user;                  /* -1: none */
+    const int64_t *sent_bytes; /* by the busiest rank of all roles */
+} Found;
+
+typedef VEC(Found) FoundList;
+
+/* Those of all roles. One that several roles take part in counts once, and as a role that receives has it. */
+static FoundList find_forbidden(const Build *b, const Forbidden *forbidden) {
+    FoundList list = {0};
+    const size_t nrequests = (size_t)program_requests(b->program) + 1;
+    bool *listed = arena_alloc(b->arena, nrequests);
+    int64_t *sent_bytes = arena_alloc(b->arena, sizeof *sent_bytes * nrequests);
+    for (int r = 0; r < b->nroles; r++) {
+        const Facts *facts = &b->role_facts[r];
+        for (int i = 0; i < facts->communications.n; i++) {
+            const Communication *move = &facts->communications.at[i];
+            const int request = facts->role->steps.at[move->step].request;
+            Found found = {.facts = facts, .move = move, .sent_bytes = &sent_bytes[request]};
+            if (move->kind != forbidden->kind) continue;
+            if (move->sent.max > sent_bytes[request]) sent_bytes[request] = move->sent.max;
+            if (listed[request] || facts->role->instances.at[move->to].place == PLACE_ELSEWHERE) continue;
+            listed[request] = is_forbidden(facts, forbidden, move, &found.user);
+            if (listed[request]) vec_push(b->arena, &list, found);
+        }
+    }
+    return list;
 }
 
 /* ---------------------------------------------------------------- for the search */
@@ -64,23 +88,24 @@ int build_broken(const Build *b, const BuildCost *cost) {
     for (int i = 0; i < settings->asserts.n; i++)
         n += !kept(&settings->asserts.at[i], measured[settings->asserts.at[i].what]);
     for (int i = 0; i < settings->forbids.n; i++)
-        n += count_forbidden(b->facts, &settings->forbids.at[i]) > 0;
+        n += find_forbidden(b, &settings->forbids.at[i]).n > 0;
     return n;
 }
 
 /* ---------------------------------------------------------------- for people */
 
-static void note_communication(const Compilation *c, const Communication *move, int user) {
-    const Build *b = program_train(c);
-    const Graph *g = b->facts->graph;
+static void note_communication(const Compilation *c, const Found *found) {
+    const Communication *move = found->move;
+    const int user = found->user;
+    const Graph *g = found->facts->graph;
     const Value *value = &g->values.at[move->value];
-    const Instance *instances = b->facts->role->instances.at;
+    const Instance *instances = found->facts->role->instances.at;
     Text text = {0};
     text_printf(&text, "%s of %s, ", comm_name[move->kind], value->name);
     text_printf(&text, "%s -> ", layout_named(c->arena, g, instances[move->from].layout, value->type.hidden));
     text_printf(&text, "%s", layout_named(c->arena, g, instances[move->to].layout, value->type.hidden));
     if (user >= 0) text_printf(&text, ", for %s %s", op_table[g->nodes.at[user].op].name, g->nodes.at[user].name);
-    diag_note(c->diags, g->nodes.at[value->node].span, "%s: the busiest rank sends %s", text.at, bytes_named(c->arena, move->sent.max));
+    diag_note(c->diags, g->nodes.at[value->node].span, "%s: the busiest rank sends %s", text.at, bytes_named(c->arena, *found->sent_bytes));
     text_finish(&text);
 }
 
@@ -97,29 +122,24 @@ static void hint_value(const Compilation *c, const char *value, const char *aim)
 }
 
 static bool check_forbidden(const Compilation *c, const Forbidden *forbidden) {
-    const Facts *facts = program_train(c)->facts;
-    const int found = count_forbidden(facts, forbidden);
-    int shown = 0, user;
-    if (found == 0) return true;
+    const FoundList found = find_forbidden(program_train(c), forbidden);
+    if (found.n == 0) return true;
     diag_error(c->diags, forbidden->span, "%s is forbidden%s%s, and the plan has %d", comm_name[forbidden->kind],
-               forbidden->path != NULL ? " at " : "", forbidden->path != NULL ? forbidden->path : "", found);
-    const char *first = NULL;
-    for (int i = 0; i < facts->communications.n && shown < MAX_SHOWN; i++) {
-        const Communication *move = &facts->communications.at[i];
-        if (!is_forbidden(facts, forbidden, move, &user)) continue;
-        if (first == NULL) first = facts->graph->values.at[move->value].name;
-        note_communication(c, move, user);
-        shown++;
-    }
-    if (shown < found) diag_note(c->diags, (Span){0}, "and %d more", found - shown);
-    hint_value(c, first, "has none of them");
+               forbidden->path != NULL ? " at " : "", forbidden->path != NULL ? forbidden->path : "", found.n);
+    for (int i = 0; i < found.n && i < MAX_SHOWN; i++)
+        note_communication(c, &found.at[i]);
+    if (found.n > MAX_SHOWN) diag_note(c->diags, (Span){0}, "and %d more", found.n - MAX_SHOWN);
+    hint_value(c, found.at[0].facts->graph->values.at[found.at[0].move->value].name, "has none of them");
     return false;
 }
 
 /* What is sent, the most bytes first: "all_reduce of layer.*.w.grad 12 x 4.0 MiB". */
 static void note_sent(const Compilation *c) {
-    const Facts *facts = program_train(c)->facts;
+    const Build *b = program_train(c);
+    const Facts *facts = b->role_facts; /* of the role that sends most */
     Held sent = {0};
+    while (facts->all.sent < b->program->sent_bytes)
+        facts++;
     for (int i = 0; i < facts->communications.n; i++) {
         const Communication *move = &facts->communications.at[i];
         if (move->sent.max == 0) continue;
@@ -134,10 +154,12 @@ static void note_sent(const Compilation *c) {
 }
 
 static void note_time(const Compilation *c) {
-    const Timeline *timeline = program_train(c)->timeline;
+    const Build *b = program_train(c);
+    const Timeline *timeline = b->timeline;
     const Machine *machine = c->options->machine != NULL ? c->options->machine : &machine_cpu;
-    diag_note(c->diags, (Span){0}, "on machine %s: kernels %.4g ms, communications %.4g ms, of which kernels wait for %.4g ms",
-              machine->name, 1e3 * timeline->kernel_s, 1e3 * timeline->communication_s, 1e3 * timeline->exposed_s);
+    diag_note(c->diags, (Span){0}, "on machine %s: kernels %.4g ms, communications %.4g ms, %s %.4g ms", machine->name,
+              1e3 * timeline->kernel_s, 1e3 * timeline->communication_s, b->nroles > 1 ? "waits" : "of which kernels wait for",
+              1e3 * timeline->exposed_s);
     diag_hint(c->diags, "--timeline FILE writes the predicted step; --machine FILE predicts for another machine");
 }
 
@@ -145,7 +167,7 @@ static bool check_assertion(const Compilation *c, const Assertion *assertion) {
     Build *b = program_train(c);
     Arena *arena = c->arena;
     if (assertion->what == ASSERT_TIME && b->timeline == NULL) build_time(b);
-    const double measured = assertion->what == ASSERT_COMM     ? (double)b->facts->all.sent
+    const double measured = assertion->what == ASSERT_COMM     ? (double)b->program->sent_bytes
                             : assertion->what == ASSERT_MEMORY ? (double)bytes_needed(c)
                                                                : b->timeline->step_s;
     if (kept(assertion, measured)) return true;

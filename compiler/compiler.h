@@ -225,7 +225,7 @@ void build_emit(Build *b);
 
 /* ---------------------------------------------------------------- fits.c */
 
-/* Of a rank, whatever runs: an eval has the states and the arena of train, and inputs of its own; what generates runs alone. */
+/* Of a rank that trains: an eval has the states and the arena of train, and inputs of its own. What generates runs alone, and counts for no limit. */
 int64_t bytes_needed(const Compilation *c);
 /* micro.c: the parts in which batches are taken for a plan that fits where whole ones do not, or that is faster; NULL: whole ones are as good. needed: what these need. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);

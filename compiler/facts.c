@@ -188,6 +188,7 @@ void facts_bounds(Facts *facts, Arena *arena) {
     for (int c = 0; c < facts->communications.n; c++) {
         Communication *made = &facts->communications.at[c];
         source[made->to] = made->from;
+        if (role->instances.at[made->to].place == PLACE_ELSEWHERE) continue; /* what another role receives */
         made->bound = bound_of(facts, made->kind, made->from, made->to, arena);
         facts->kind[made->kind].bound += made->bound.max;
         facts->all.bound += made->bound.max;

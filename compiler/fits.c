@@ -9,7 +9,7 @@
 #include "compiler/held.h"
 #include "compiler/name.h"
 
-/* generate uses the arena of prompt where that is large enough. */
+/* Of a rank that generates. generate uses the arena of prompt where that is large enough. */
 static int64_t generating_bytes(const Compilation *c) {
     if (program_generate(c) == NULL) return 0;
     const Facts *one = program_generate(c)->facts;
@@ -29,9 +29,7 @@ int64_t bytes_needed(const Compilation *c) {
         const int64_t larger = facts->role->arena_bytes - train->role->arena_bytes;
         if (larger > more) more = larger;
     }
-    trains += more;
-    const int64_t generates = generating_bytes(c); /* alone */
-    return trains > generates ? trains : generates;
+    return trains + more;
 }
 
 /* Of the values held at the fullest step: those of the forward pass that wait for their gradients. */
@@ -44,17 +42,35 @@ static int64_t activation_bytes(const Held *held, const Graph *g) {
     return bytes;
 }
 
+static int64_t whole_bytes(const State *state) {
+    return shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype];
+}
+
+static bool is_whole(const State *state) {
+    return state->layout != NULL && layout_is_whole(state->layout) && state->type.shape.ndim > 0;
+}
+
 /* The largest state that every rank has whole, -1: none. */
 static int largest_whole(const Graph *g) {
     int found = -1;
-    for (int s = 0; s < g->states.n; s++) {
-        const State *state = &g->states.at[s];
-        if (state->layout == NULL || !layout_is_whole(state->layout) || state->type.shape.ndim == 0) continue;
-        if (found < 0 || shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype] >
-                             shape_elements(&g->states.at[found].type.shape) * dtype_bytes[g->states.at[found].type.dtype])
-            found = s;
-    }
+    for (int s = 0; s < g->states.n; s++)
+        if (is_whole(&g->states.at[s]) && (found < 0 || whole_bytes(&g->states.at[s]) > whole_bytes(&g->states.at[found]))) found = s;
     return found;
+}
+
+/* What a rank would have less if it shared the states of small parameters too, as far as shard_states may say so. */
+static int64_t small_bytes(const Graph *g) {
+    const Settings *settings = &g->settings;
+    const bool slots_alone = settings->shard_states_given && settings->shard_states != SHARD_PARAMETERS;
+    int64_t bytes = 0;
+    if (settings->shard_states_given && settings->shard_states == SHARD_NONE) return 0;
+    for (int s = 0; s < g->states.n; s++) {
+        const State *state = &g->states.at[s], *parameter = &g->states.at[state->parameter];
+        if (parameter->trainable && parameter->hint == NULL && is_whole(state) && whole_bytes(parameter) < settings->shard_bytes &&
+            !(slots_alone && state == parameter))
+            bytes += whole_bytes(state) - whole_bytes(state) / g->nranks;
+    }
+    return bytes;
 }
 
 /* What is cheapest to change first. */
@@ -63,15 +79,18 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     Arena *arena = c->arena;
     const int64_t activations = held->step >= 0 ? activation_bytes(held, g) : 0;
     const int whole = g->nranks > 1 ? largest_whole(g) : -1;
+    const int64_t small = g->nranks > 1 ? small_bytes(g) : 0;
     Text text = {0};
     if (g->nranks > 1 && g->settings.shard_states_given && g->settings.shard_states != SHARD_PARAMETERS)
         text_printf(&text, "leave out shard_states = %s: states in parts of more kinds need less; ",
                     shard_states_name[g->settings.shard_states]);
     if (g->nranks > 1 && g->settings.regather_given && g->settings.regather != REGATHER_ALL)
         text_printf(&text, "leave out regather = %s; ", regather_name[g->settings.regather]);
+    if (small > missing / 16)
+        text_printf(&text, "shard_from = 0 has ranks share the states of small parameters too: up to %s less; ", bytes_named(arena, small));
     if (whole >= 0) {
         const State *state = &g->states.at[whole];
-        const int64_t bytes = shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype], saved = bytes - bytes / g->nranks;
+        const int64_t bytes = whole_bytes(state), saved = bytes - bytes / g->nranks;
         if (saved > missing / 16)
             text_printf(&text, "split %s, which every rank has whole: up to %s less; ", state->name, bytes_named(arena, saved));
     }
@@ -120,6 +139,17 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     return c->again == NULL;
 }
 
+/* A plan is for training: one that could not generate within the limit is no worse for that. */
+static void warn_generating(const Compilation *c, int64_t limit) {
+    const int64_t needed = generating_bytes(c);
+    if (needed <= limit) return;
+    diag_warning(c->diags, WARN_MEMORY, program_train(c)->front.graph.settings.memory_span,
+                 "generating needs %s of memory on a rank, %s more than it may; training needs %s", bytes_named(c->arena, needed),
+                 bytes_named(c->arena, needed - limit), bytes_named(c->arena, bytes_needed(c)));
+    diag_hint(c->diags,
+              "a smaller chunk in the generate block needs less; a plan with other strategies generates with the same parameters");
+}
+
 bool pass_fits(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
@@ -129,7 +159,10 @@ bool pass_fits(Compilation *c) {
     if (c->micro != NULL && !parts_hold(c, needed, limit)) return false;
     if (c->micro == NULL && (needed > limit || train->front.measures != NULL)) c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
-    if (needed <= limit) return true;
+    if (needed <= limit) {
+        warn_generating(c, limit);
+        return true;
+    }
     if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
     if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed, limit);

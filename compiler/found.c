@@ -273,9 +273,10 @@ bool hints_print(Text *text, Compilation *c) {
     Text lines = {0};
     if (f.g->settings.mode == MODE_AUTO || f.g->settings.mode == MODE_SEMI_AUTO) find_lines(&f); /* the others look at no strategies */
     print_beside(&lines, c);
+    const char *settings = lines.n > 0 ? " and the settings above" : "";
     text_printf(&lines, "# Net %s on %d ranks", f.g->name, b->front.graph.nranks);
     if (b->nroles > 1) text_printf(&lines, " in %d stages", b->nroles);
-    text_printf(&lines, ": --hints with this file gives the plan that it is of.\nhints found {\n%s\n",
+    text_printf(&lines, ": --hints with this file%s gives the plan that it is of.\nhints found {\n%s\n", settings,
                 f.meshes.at != NULL ? f.meshes.at : "");
     print_lines(&lines, &f);
     print_stages(&lines, f.g);

@@ -68,14 +68,17 @@ static void add_batches(const Build *b, BuildCost *cost) {
 void build_cost(Build *b, BuildCost *cost) {
     if (b->facts == NULL) build_emit(b);
     const Facts *facts = b->facts;
-    *cost = (BuildCost){.sent_bytes = facts->all.sent,
-                        .received_bytes = facts->all.received,
+    *cost = (BuildCost){.sent_bytes = b->program->sent_bytes,
                         .arena_bytes = facts->role->arena_bytes,
                         .inner_bytes = facts->inner,
                         .state_bytes = facts->states,
                         .input_bytes = facts->inputs,
-                        .constant_bytes = facts->constants,
-                        .flops = facts->rank_flops};
+                        .constant_bytes = facts->constants};
+    for (int r = 0; r < b->nroles; r++) {
+        const Facts *role = &b->role_facts[r];
+        if (role->all.received > cost->received_bytes) cost->received_bytes = role->all.received;
+        if (role->rank_flops > cost->flops) cost->flops = role->rank_flops;
+    }
     if (b->timeline == NULL) build_time(b);
     cost->step_s = b->timeline->step_s;
     cost->communication_s = b->timeline->communication_s;

@@ -208,7 +208,9 @@ static void write_demands(PlanData *data, const Compilation *c) {
         const Assertion *at = &settings->asserts.at[i];
         const bool time = at->what == ASSERT_TIME;
         const double limit = time ? at->limit * 1e9 : at->limit;
-        const int64_t measured = time ? nanoseconds(b->timeline->step_s) : at->what == ASSERT_MEMORY ? bytes_needed(c) : b->facts->all.sent;
+        const int64_t measured = time                        ? nanoseconds(b->timeline->step_s)
+                                 : at->what == ASSERT_MEMORY ? bytes_needed(c)
+                                                             : b->program->sent_bytes;
         write_demand(data, arena_printf(arena, "%s %s", asserted_name[at->what], at->reached ? "<=" : "<"), measured,
                      limit < 0x1p62 ? (int64_t)limit : INT64_MAX >> 1, time ? "ns" : "bytes", at->span);
     }

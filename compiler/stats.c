@@ -113,10 +113,11 @@ static const Timeline *timeline_of(Build *b) {
     return b->timeline;
 }
 
-static void print_time(Text *text, const Timeline *timeline, const Machine *machine) {
-    text_printf(text, "predicted      %.4g ms a step on %s: kernels %.4g ms, communications %.4g ms, of them %.4g ms exposed\n",
+/* Of a pipeline: those of one stage, which waits for the others too. */
+static void print_time(Text *text, const Timeline *timeline, int nroles, const Machine *machine) {
+    text_printf(text, "predicted      %.4g ms a step on %s: kernels %.4g ms, communications %.4g ms, %s %.4g ms%s\n",
                 1e3 * timeline->step_s, machine != NULL ? machine->name : machine_cpu.name, 1e3 * timeline->kernel_s,
-                1e3 * timeline->communication_s, 1e3 * timeline->exposed_s);
+                1e3 * timeline->communication_s, nroles > 1 ? "waits" : "of them", 1e3 * timeline->exposed_s, nroles > 1 ? "" : " exposed");
     if (machine != NULL && machine->assumed)
         text_printf(text, "               by cpu's figures where %s has none of kernels or memory; prun --calibrate measures them\n",
                     machine->name);
@@ -150,7 +151,7 @@ static void print_stages(Text *text, Build *b, Arena *arena) {
     text_printf(text, "bubble         %.3g %% of the step no kernel runs, on average of the stages; %d equal stages",
                 100 * timelines_idle(b->role_timelines, b->nroles), b->nroles);
     if (chunks > 1) text_printf(text, " of %lld chunks", (long long)chunks);
-    text_printf(text, " and %lld batches, nothing else: %.3g %%\n", (long long)batches, 100 * bubble_of(b));
+    text_printf(text, " and %lld batch%s, nothing else: %.3g %%\n", (long long)batches, batches == 1 ? "" : "es", 100 * bubble_of(b));
 }
 
 /* What computing values again saves and costs: the program is compiled once more without. False: no value is. */
@@ -253,7 +254,7 @@ void stats_print(Text *text, Compilation *c) {
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
-    print_time(text, timeline_of(train), c->options->machine);
+    print_time(text, timeline_of(train), train->nroles, c->options->machine);
     print_stages(text, train, c->arena);
     if (c->stages != NULL) {
         text_printf(text, "stages         ");

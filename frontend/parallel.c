@@ -245,8 +245,9 @@ static bool chunks_check(Lower *lower) {
         return false;
     }
     if (several) settings->pipeline = PIPELINE_INTERLEAVED;
-    if (several && settings->stages_span.line == 0 && lower->overrides->auto_stages == 0) {
-        diag_warning(lower->diags, WARN_NO_EFFECT, settings->chunks_span, "chunks has no effect: the net has no stages");
+    if ((several || said) && settings->stages_span.line == 0 && lower->overrides->auto_stages == 0) {
+        diag_warning(lower->diags, WARN_NO_EFFECT, several ? settings->chunks_span : settings->pipeline_span,
+                     "%s has no effect: the net has no stages", several ? "chunks" : "pipeline_scheduler");
         diag_hint(lower->diags, "parallel { stages = 2; } or --stages 2");
     }
     return true;
@@ -256,8 +257,7 @@ bool batches_check(Lower *lower) {
     const Settings *settings = &lower->graph->settings;
     const int stages = settings_stages(settings);
     const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
-    int64_t parts = settings->micro_batches > 1 ? settings->micro_batches : 1;
-    const int64_t others = batches / parts;
+    const int64_t others = batches / (settings->micro_batches > 1 ? settings->micro_batches : 1);
     if (settings_parts(settings) == stages || batches % stages == 0 || lower->overrides->micro_batches > 0)
         return true; /* parts of batches that fit do too */
     diag_error(
@@ -265,9 +265,16 @@ bool batches_check(Lower *lower) {
         "a step has %lld batch%s, which is no multiple of %d stages: interleaved takes as many batches as there are stages at a time",
         (long long)batches, batches == 1 ? "" : "es", stages);
     if (settings->micro_span.line > 0) diag_note(lower->diags, settings->micro_span, "micro_batches is said here");
-    while (others * parts % stages != 0)
-        parts++;
-    diag_hint(lower->diags, "train { micro_batches = %lld; }", (long long)parts);
+    int64_t least = 1; /* parts, of which a multiple are enough */
+    while (others * least % stages != 0)
+        least++;
+    const Symbol *rows = lower->batch ? names_find(&lower->names, lower->batch) : NULL;
+    const int64_t batch = rows && rows->kind == SYMBOL_NUMBER ? rows->number.i * lower->micro : least;
+    if (batch % least == 0)
+        diag_hint(lower->diags, "train { micro_batches = %lld; }", (long long)least);
+    else
+        diag_hint(lower->diags, "train { micro_batches = %lld; } with a %s that %lld divides: it is %lld", (long long)least, lower->batch,
+                  (long long)least, (long long)batch);
     return false;
 }
 

@@ -312,9 +312,10 @@ static bool axes_eval(Lower *lower, const Expr *value, MeshAxes *axes) {
             axes->n = first;
             return true;
         }
-        diag_error(lower->diags, whole, "the mesh has %lld ranks, which does not divide the %d rank%s of this run", (long long)product,
-                   nranks, nranks == 1 ? "" : "s");
-        diag_hint(lower->diags, "--ranks %lld would fit; so does --ranks 1, where nothing is split", (long long)product);
+        const int stages = settings_stages(settings);
+        diag_error(lower->diags, whole, "the mesh has %lld ranks, which does not divide the %d ranks of %s", (long long)product, nranks,
+                   stages > 1 ? "a stage" : "this run");
+        diag_hint(lower->diags, "--ranks %lld would fit; so does --ranks 1, where nothing is split", (long long)product * stages);
         return false;
     }
     Digit digits[MAX_DIGITS];

@@ -10,6 +10,8 @@
 
 enum { QUOTE_BYTES = 40 }; /* of source text quoted in a message */
 
+static const char ASSERTION[] = "an assertion is written assert comm < 2 MiB;";
+
 static Span here(const Parse *parse, Loc loc) {
     return span_of(parse->file, loc);
 }
@@ -120,10 +122,13 @@ bool lex_begins_path(const Parse *parse) {
     return before->end - before->begin == 6 && memcmp(parse->text + before->begin, "forbid", 6) == 0;
 }
 
+static bool is_word(const Parse *parse, Loc loc, const char *word) {
+    const size_t n = strlen(word);
+    return (size_t)(loc.end - loc.begin) == n && memcmp(parse->text + loc.begin, word, n) == 0;
+}
+
 static bool is_scaled(const Parse *parse, Loc loc) {
-    const char *word = parse->text + loc.begin;
-    const int n = loc.end - loc.begin;
-    return (n == 2 && memcmp(word, "lr", 2) == 0) || (n == 5 && memcmp(word, "decay", 5) == 0);
+    return is_word(parse, loc, "lr") || is_word(parse, loc, "decay");
 }
 
 bool lex_begins_paths(const Parse *parse) {
@@ -439,7 +444,7 @@ Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end) {
     if (strcmp(name, "forbid") == 0 || strcmp(name, "restore") == 0) return value;
     diag_error(parse->diags, here(parse, end), "expected an expression, found ';'");
     if (strcmp(name, "assert") == 0)
-        diag_hint(parse->diags, "an assertion is written assert comm < 2 MiB;");
+        diag_hint(parse->diags, "%s", ASSERTION);
     else if (strcmp(name, "decay") == 0)
         diag_hint(parse->diags, "decay except **.bias, **.norm*.weight; or decay 0.5 for encoder.**;");
     else
@@ -530,6 +535,13 @@ static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
         diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
 }
 
+/* How a demand is written, where one begins at the word. */
+static const char *demand_hint(const Parse *parse, Loc word) {
+    if (is_word(parse, word, "assert")) return ASSERTION;
+    if (is_word(parse, word, "forbid")) return "a communication is forbidden by forbid all_gather; or forbid all_gather at layer.*;";
+    return NULL;
+}
+
 static const char BY_PARAMETER[] = "for some of the parameters lr and decay are scaled: lr 0.1 for encoder.**; decay except **.bias;";
 
 /* What newcomers write, and what they should. */
@@ -544,7 +556,9 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
                            ? arena_copy(parse->arena, parse->text + loc.begin, (size_t)(loc.end - loc.begin))
                        : wants_equals || names_word ? arena_copy(parse->arena, before, (size_t)nbefore)
                                                     : NULL;
-    const char *known = word ? foreign_hint(parse->arena, "statement", word) : NULL;
+    const bool entry = wants_equals && among(expected, n, "'('");
+    const char *demand = entry ? demand_hint(parse, previous) : !strcmp(unexpected, "','") ? demand_hint(parse, parse->before) : NULL;
+    const char *known = demand ? demand : word ? foreign_hint(parse->arena, "statement", word) : NULL;
     if (known)
         diag_hint(parse->diags, "%s", known);
     else if (!strcmp(unexpected, "a name") && isdigit((unsigned char)before[0]) && hint_bytes(parse, loc))
@@ -587,7 +601,7 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
         diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
     else if (among(expected, n, "'..'"))
         diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
-    else if (n == 1 && (!strcmp(expected[0], "a path") || !strcmp(expected[0], "'for'")))
+    else if (parse->kind != PARSE_HINT && n == 1 && (!strcmp(expected[0], "a path") || !strcmp(expected[0], "'for'")))
         diag_hint(parse->diags, "%s", BY_PARAMETER);
     else if (nbefore == 3 && !memcmp(before, "for", 3))
         diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
@@ -609,7 +623,7 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
             "a strategy ends its statement; that of an inner operator stands in brackets with it: (matmul(x, w) shard ((2, 4), (4, 1))) + b");
     else if (parse->hints_open || parse->kind == PARSE_HINT)
         diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
-    else if (wants_equals && among(expected, n, "'('"))
+    else if (entry)
         diag_hint(parse->diags, "%s", is_scaled(parse, previous) ? BY_PARAMETER : "a setting is written name = value;");
     else if (wants_equals && !strcmp(unexpected, "':'"))
         diag_hint(parse->diags, "a declaration starts with input, param or const: input x : f32[16, 32];");

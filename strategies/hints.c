@@ -19,6 +19,11 @@ typedef struct Check {
     Diags *diags;
 } Check;
 
+/* Whose ranks a graph has: behind their number. */
+static const char *in_a_stage(const Graph *graph) {
+    return settings_stages(&graph->settings) > 1 ? " in a stage" : "";
+}
+
 /* "1, 2, 4, 8": the splits of a size that this number of ranks has. */
 static void legal_splits(const Check *check, int64_t size, bool divides, Text *text) {
     int nranks = check->graph->nranks;
@@ -340,11 +345,11 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
     }
     if (over || used > graph->nranks || graph->nranks % used != 0) {
         if (over || used > graph->nranks)
-            diag_error(diags, hint->span, "%s: the strategy needs %s%" PRId64 " ranks, there %s %d", check.what, over ? "more than " : "",
-                       over ? (int64_t)INT32_MAX : used, graph->nranks == 1 ? "is" : "are", graph->nranks);
+            diag_error(diags, hint->span, "%s: the strategy needs %s%" PRId64 " ranks, there %s %d%s", check.what, over ? "more than " : "",
+                       over ? (int64_t)INT32_MAX : used, graph->nranks == 1 ? "is" : "are", graph->nranks, in_a_stage(graph));
         else
-            diag_error(diags, hint->span, "%s: the strategy needs %" PRId64 " ranks, which does not divide %d", check.what, used,
-                       graph->nranks);
+            diag_error(diags, hint->span, "%s: the strategy needs %" PRId64 " ranks, which does not divide %d%s", check.what, used,
+                       graph->nranks, in_a_stage(graph));
         hint_nearest(&check, node, wanted);
         return false;
     }
@@ -419,10 +424,11 @@ bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, co
     if (!good) return false;
     if (over || used > graph->nranks || graph->nranks % used != 0) {
         if (over || used > graph->nranks)
-            diag_error(diags, tuple->span, "%s: the layout needs %s%" PRId64 " ranks, there are %d", what, over ? "more than " : "",
-                       over ? (int64_t)INT32_MAX : used, graph->nranks);
+            diag_error(diags, tuple->span, "%s: the layout needs %s%" PRId64 " ranks, there are %d%s", what, over ? "more than " : "",
+                       over ? (int64_t)INT32_MAX : used, graph->nranks, in_a_stage(graph));
         else
-            diag_error(diags, tuple->span, "%s: the layout needs %" PRId64 " ranks, which does not divide %d", what, used, graph->nranks);
+            diag_error(diags, tuple->span, "%s: the layout needs %" PRId64 " ranks, which does not divide %d%s", what, used, graph->nranks,
+                       in_a_stage(graph));
         diag_hint(diags, "the product of the numbers must divide %d; the ranks left over hold copies", graph->nranks);
         return false;
     }

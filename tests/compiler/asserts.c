@@ -115,3 +115,38 @@ Test(asserts, a_kind_is_forbidden_where_a_value_is_made_or_taken) {
     BROKEN("forbid all_reduce at w;", "all_reduce of w.0.grad");       /* all that lies within */
     BROKEN("forbid all_reduce at layer.1;", "all_reduce of w.1.grad"); /* a gradient is where its operator is */
 }
+
+/* Two stages: the second one holds more, the first one has an AllReduce, and sends more in it. */
+#define STAGED                                                                                                                             \
+    "net n(batch = 256) { input x : f32[batch, 64]; param a : f32[64, 64] = normal(0.1); param b : f32[64, 4096] = normal(0.1);\n"         \
+    "  h = tanh(matmul(x, a) shard ((2, 1), (1, 1))) stage 0; y = matmul(h, b) shard ((1, 1), (1, 2)) stage 1; loss mean(y); }\n"          \
+    "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); }\n"                                                                     \
+    "parallel { mode = semi_auto; stages = 2; %s }\n"
+
+Test(asserts, demands_are_made_of_all_stages) {
+    Compiled x;
+    cr_assert(run(&x, STAGED, ""), "%s", compiled_said(&x));
+    cr_assert_eq(x.b->nroles, 2);
+    const Facts *first = &x.b->role_facts[0], *second = &x.b->role_facts[1];
+    cr_assert_gt(second->rank_bytes, first->rank_bytes);
+    cr_assert_gt(first->all.sent, second->all.sent);
+    char demand[128];
+    snprintf(demand, sizeof demand, "assert comm < %lld;", (long long)first->all.sent);
+    compiled_finish(&x);
+    const struct {
+        const char *demand, *said[3];
+    } broken[] = {{demand, {"less than", "all_reduce of a.grad"}},
+                  {"forbid all_reduce at a;", {"at a, and the plan has 1", "all_reduce of a.grad", "for adam new_a"}},
+                  {"forbid exchange at h;",
+                   {"at h, and the plan has 2", "exchange of h.grad",
+                    "exchange of h, (2, 1) [2@1 -] only(2@2=0) -> [- -] only(2@2=1)"}}}; /* to the other stage and back */
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        cr_expect_not(run(&x, STAGED, broken[i].demand), "%s", broken[i].demand);
+        cr_expect_eq(x.diags.nerrors, 1, "%s: %s", broken[i].demand, compiled_said(&x));
+        for (int k = 0; k < 3 && broken[i].said[k] != NULL; k++)
+            cr_expect_not_null(strstr(compiled_said(&x), broken[i].said[k]), "%s: '%s' is not in: %s", broken[i].demand, broken[i].said[k],
+                               compiled_said(&x));
+        cr_expect_null(strstr(compiled_said(&x), "sends 0 B"), "%s", compiled_said(&x));
+        compiled_finish(&x);
+    }
+}

@@ -48,7 +48,10 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
         const char *memory;
         double mib, step_s;
         int parts, programs;
-    } at[] = {{"900 MiB", 900, 30.6e-3, 2, 75}, {"700 MiB", 700, 36.6e-3, 4, 64}, {"500 MiB", 500, 51.2e-3, 8, 64}};
+    } at[] = {{"900 MiB", 900, 20.9e-3, 1, 80},
+              {"700 MiB", 700, 36.6e-3, 4, 64},
+              {"600 MiB", 600, 40.4e-3, 4, 64},
+              {"500 MiB", 500, 49.4e-3, 8, 64}};
     int decided = 0;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         Compiled x;
@@ -56,11 +59,12 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
         cr_assert(sample(&x, "gpt2", NULL, at[i].memory, &cost), "%s", at[i].memory);
         cr_expect_leq((double)memory_bytes(&cost), at[i].mib * (1 << 20));
         cr_expect_leq(cost.step_s, at[i].step_s, "%s: %g s", at[i].memory, cost.step_s);
-        cr_assert_not_null(x.c.micro);
-        cr_expect_eq(x.c.micro->parts, at[i].parts);
+        cr_assert_eq(x.c.micro != NULL ? x.c.micro->parts : 1, at[i].parts, "%s", at[i].memory);
         cr_expect_leq(x.b->front.search->ncompiled, at[i].programs, "%s: %d programs", at[i].memory, x.b->front.search->ncompiled);
-        if (x.c.micro->again == 0) expect_as_decided(&x, &cost); /* else all batches did not fit as the first two did */
-        decided += x.c.micro->again == 0;
+        if (x.c.micro != NULL && x.c.micro->again == 0) { /* else all batches did not fit as the first two did */
+            expect_as_decided(&x, &cost);
+            decided++;
+        }
         compiled_finish(&x);
     }
     cr_expect_geq(decided, 2);

@@ -44,6 +44,14 @@ Test(fits, the_net_says_it_and_a_flag_goes_before) {
     cr_expect_not_null(strstr(compiled_said(&x), "than the 64.0 KiB that it may"), "%s", compiled_said(&x));
     cr_expect_not_null(strstr(compiled_said(&x), "split "), "%s", compiled_said(&x));
     compiled_finish(&x);
+    /* Of w, its slot, and those of v, 264 KiB in all, three quarters are the other ranks'. */
+    cr_expect_not(run(&x, NET(" memory = 64 KiB; shard_states = parameters; "), NULL, NULL));
+    cr_expect_not_null(strstr(compiled_said(&x), "shard_from = 0 has ranks share the states of small parameters too: up to 198.0 KiB less"),
+                       "%s", compiled_said(&x));
+    compiled_finish(&x);
+    cr_expect_not(run(&x, NET(" memory = 64 KiB; shard_states = parameters; shard_from = 0; "), NULL, NULL));
+    cr_expect_null(strstr(compiled_said(&x), "shard_from"), "%s", compiled_said(&x));
+    compiled_finish(&x);
     cr_expect(run(&x, NET(" memory = 64 KiB; "), "1 GiB", NULL), "%s", compiled_said(&x));
     compiled_finish(&x);
     cr_expect_not(run(&x, NET(" memory = 0; "), NULL, NULL));
@@ -78,5 +86,29 @@ Test(fits, where_nothing_fits_the_error_is_about_batches_in_parts_if_these_need_
     cr_expect_not(run(&x, net, "1 KiB", NULL));
     cr_expect_eq(x.diags.nerrors, 1);
     cr_expect_not_null(strstr(compiled_said(&x), " micro_batches = 256: "), "%s", compiled_said(&x));
+    compiled_finish(&x);
+}
+
+/* The limit is of training: the plan is the same, and what generates would need is said. */
+Test(fits, generating_beyond_the_limit_is_a_warning) {
+    static const char net[] = "net n(batch = 4, places = 16) { input text : i32[batch, places]; input next : i32[batch, places];\n"
+                              "  param letter : f32[11, 64] = normal(0.5); x = embedding(letter, text);\n"
+                              "  y = dot_product_attention(x, x * 2, x, causal = true); logits = matmul(y, letter, transpose_b = true);\n"
+                              "  loss cross_entropy(logits, next); }\n"
+                              "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); }\n"
+                              "generate { text = text; logits = logits; places = 2048; }\n";
+    Compiled x;
+    cr_assert(run(&x, net, NULL, NULL), "%s", compiled_said(&x));
+    const Facts *prompt = program_prompt(&x.c)->facts, *train = x.b->facts;
+    cr_assert_gt(prompt->rank_bytes, train->rank_bytes);
+    char flag[32];
+    snprintf(flag, sizeof flag, "%lld", (long long)train->rank_bytes);
+    const int nsteps = train->role->steps.n;
+    compiled_finish(&x);
+    cr_expect(run(&x, net, flag, NULL), "%s", compiled_said(&x));
+    cr_expect_eq(x.b->facts->role->steps.n, nsteps);
+    cr_expect_eq(x.diags.nwarnings, 1);
+    cr_expect_eq(x.diags.items.at[0].span.line, 1);
+    cr_expect_not_null(strstr(compiled_said(&x), "generating needs "), "%s", compiled_said(&x));
     compiled_finish(&x);
 }

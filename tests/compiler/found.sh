@@ -17,7 +17,8 @@ same() {
     "$pcc" "$net" -o net.plan --write-hints found.dsl --no-proof "$@" >out 2>said
     mv net.plan first.plan
     if grep -q '^# Beside it: micro_batches' found.dsl; then return; fi # the net itself says it: stages.c
-    "$pcc" "$net" -o net.plan --hints found.dsl --no-proof $(sed -n 's/^# Beside it: chunks = /--chunks /p' found.dsl) "$@" >out 2>said_again || {
+    settings=$(sed -n -e 's/^# Beside it: chunks = /--chunks /p' -e 's/^# Beside it: shard_states = \([a-z]*\), regather = \([a-z]*\):.*/--shard-states \1 --regather \2/p' found.dsl)
+    "$pcc" "$net" -o net.plan --hints found.dsl --no-proof $settings "$@" >out 2>said_again || {
         echo "found.sh: $name: $(cat said_again)" >&2
         exit 1
     }
@@ -46,6 +47,9 @@ for search in dynamic_programming recursive_programming; do # which split what n
     same "experts by $search" "$samples/moe_tiny.dsl" --ranks 8 --search $search
     grep -q 'added .*-> (' found.dsl
 done
+same "parameters in parts" "$samples/gpt2.dsl" --ranks 8 --machine gpu8
+grep -q '^# Beside it: shard_states = parameters' found.dsl
+grep -q 'with this file and the settings above gives' found.dsl
 for seed in $(seq 30); do
     "$pcc" fuzz-net --seed $seed >net.dsl
     ranks=$(sed -n '2s/.*--ranks \([0-9]*\).*/\1/p' net.dsl) # of all stages

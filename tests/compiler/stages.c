@@ -302,7 +302,13 @@ Test(stages, hints_that_cannot_be_are_refused) {
                  {2,
                   {"h1 = stage 0", "loss = stage 0"},
                   "no operator is left for stage 1: loss is of stage 0\n"
-                  "each stage has an operator at least, and the operators of a stage follow each other\n"}};
+                  "each stage has an operator at least, and the operators of a stage follow each other\n"},
+                 {2,
+                  {"h1.matmul = ((8, 1), (1, 1))", "h2.matmul = ((3, 1), (1, 1))"},
+                  "matmul: the strategy needs 8 ranks, there are 2 in a stage\n((2, 1), (1, 1)) would be one for 2 ranks\n"
+                  "it is for h1.matmul, which is here\n"
+                  "matmul: the strategy needs 3 ranks, there are 2 in a stage\n((2, 1), (1, 1)) would be one for 2 ranks\n"
+                  "it is for h2.matmul, which is here\n"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled x;
         compile_hinted(&x, cases[i].nstages, cases[i].hints, 2);

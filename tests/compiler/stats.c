@@ -92,6 +92,34 @@ Test(stats, no_net_receives_less_than_its_bound_at_any_level) {
     cr_expect_gt(moved, 20);
 }
 
+/* Of a pipeline: the sending stage receives nothing of what it sends to another one, and waits for more than communications. */
+Test(stats, a_stage_has_the_bound_of_what_it_receives_and_says_what_it_waits) {
+    static const char pipeline[] =
+        "net n() { input x : f32[8, 4]; param w : f32[4, 64] = ones; param v : f32[64, 4] = ones;\n"
+        "  h = tanh(matmul(x, w)) stage 0; y = matmul(h, v) stage 1; loss sum(y); }\n" TRAIN "parallel { stages = 2; }\n";
+    Compiled x;
+    compiled(&x, pipeline, 4, 2);
+    for (int r = 0; r < 2; r++) {
+        Facts *facts = &x.b->role_facts[r];
+        facts_bounds(facts, &x.arena);
+        for (int i = 0; i < facts->communications.n; i++) {
+            const Communication *made = &facts->communications.at[i];
+            cr_expect_geq(made->received.total, made->bound.total, "stage %d: %s", r, facts->graph->values.at[made->value].name);
+        }
+    }
+    cr_expect(has(&x, " and 1 batch, nothing else"));
+    cr_expect(has(&x, " ms, waits 0."));
+    cr_expect_not(has(&x, " exposed"));
+    compiled_finish(&x);
+    compiled_init(&x, 4, 2); /* the search's bound is that of one stage's ranks for all of the net */
+    x.options.overrides.search = "dynamic_programming";
+    cr_assert(compiled_run(&x, pipeline), "%s", compiled_said(&x));
+    cr_assert_not_null(x.b->front.search);
+    cr_expect_eq(x.b->front.search->bound, 0);
+    cr_expect(has(&x, " ms predicted, by dynamic_programming"));
+    compiled_finish(&x);
+}
+
 Test(stats, each_conversion_is_shown_with_its_bound_and_the_sum) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);

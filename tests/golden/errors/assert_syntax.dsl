@@ -22,4 +22,7 @@ parallel {
     forbid all_gather at 3 4;
     forbid all_gather in w;
     memory = 3 GB;
+    assert;
+    forbid;
+    forbid all_reduce, all_gather;
 }
