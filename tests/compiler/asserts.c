@@ -137,6 +137,7 @@ Test(asserts, demands_are_made_of_all_stages) {
         const char *demand, *said[3];
     } broken[] = {{demand, {"less than", "all_reduce of a.grad"}},
                   {"forbid all_reduce at a;", {"at a, and the plan has 1", "all_reduce of a.grad", "for adam new_a"}},
+                  {"forbid exchange at loss;", {"at loss, and the plan has 1"}}, /* all stages receive it */
                   {"forbid exchange at h;",
                    {"at h, and the plan has 2", "exchange of h.grad",
                     "exchange of h, (2, 1) [2@1 -] only(2@2=0) -> [- -] only(2@2=1)"}}}; /* to the other stage and back */

@@ -49,6 +49,9 @@ Test(fits, the_net_says_it_and_a_flag_goes_before) {
     cr_expect_not_null(strstr(compiled_said(&x), "shard_from = 0 has ranks share the states of small parameters too: up to 198.0 KiB less"),
                        "%s", compiled_said(&x));
     compiled_finish(&x);
+    cr_expect_not(run(&x, NET(" memory = 64 KiB; shard_states = optimizer; "), NULL, NULL)); /* slots alone */
+    cr_expect_not_null(strstr(compiled_said(&x), "small parameters too: up to 99.0 KiB less"), "%s", compiled_said(&x));
+    compiled_finish(&x);
     cr_expect_not(run(&x, NET(" memory = 64 KiB; shard_states = parameters; shard_from = 0; "), NULL, NULL));
     cr_expect_null(strstr(compiled_said(&x), "shard_from"), "%s", compiled_said(&x));
     compiled_finish(&x);

@@ -220,7 +220,9 @@ seed(unit("compiler", "held"),
      ("a byte under several values counts once", "cover_add", "c->times[node] > 0", "c->times[node] != 1"))
 seed(unit("compiler", "fits"),
      ("as much as may be needed is enough", "pass_fits", "if (needed <= limit)", "if (needed < limit)"),
-     ("what is asked goes before the machine", "pass_fits", "limit = asked > 0 ? asked : there", "limit = there"))
+     ("what is asked goes before the machine", "pass_fits", "limit = asked > 0 ? asked : there", "limit = there"),
+     ("generating beyond the limit is said", "warn_generating", "needed <= limit", "needed >= 0"),
+     ("where slots alone are shared parameters stay whole", "small_bytes", "!(slots_alone && state == parameter)", "true"))
 seed(unit("compiler", "facts"),
      ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
      ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->inner", "facts->inner"),
@@ -271,7 +273,9 @@ seed(unit("compiler", "found"),
      ("axes of two meshes that overlap are no strategy", "check_apart", "if (digits_compatible(digits[i], digits[k])) continue;", "continue;"))
 seed(unit("compiler", "asserts"),
      ("a limit may be reached where it says so", "kept", "assertion->reached ?", "assertion->reached && measured < 0 ?"),
-     ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, node_path(g, g->values.at[move->value].node))", "false"))
+     ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, node_path(g, g->values.at[move->value].node))", "false"),
+     ("what a stage besides the fullest does is forbidden too", "find_forbidden", "r < b->nroles", "r < 1"),
+     ("what several stages take part in is one communication", "find_forbidden", "if (listed[request] ||", "if ("))
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
 seed(unit("strategies", "traffic"),
