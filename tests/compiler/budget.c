@@ -48,7 +48,7 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
         const char *memory;
         double mib, step_s;
         int parts, programs;
-    } at[] = {{"900 MiB", 900, 20.9e-3, 1, 80},
+    } at[] = {{"900 MiB", 900, 20.9e-3, 1, 100},
               {"700 MiB", 700, 36.6e-3, 4, 64},
               {"600 MiB", 600, 40.4e-3, 4, 64},
               {"500 MiB", 500, 49.4e-3, 8, 64}};
