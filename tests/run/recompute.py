@@ -8,6 +8,7 @@ import harness
 from harness import Case, run
 
 EVERYTHING = ["--shard", "**=recompute"]
+PROPAGATION = ["--search", "sharding_propagation"]  # what it chooses does not depend on what recomputation costs
 
 
 class Recompute(Case):
@@ -31,13 +32,13 @@ class Recompute(Case):
             source = os.path.join(harness.sources, "samples", sample + ".dsl")
             for ranks, level in (1, "-O2"), (2, "-O1"), (4, "-O0"), (4, "-O2"):
                 with self.subTest(sample=sample, ranks=ranks, level=level):
-                    self.compare(source, ranks, [level])
+                    self.compare(source, ranks, [level, *PROPAGATION])
 
     def test_batches_of_a_step_and_hints_train_alike(self):
         text = harness.edited(os.path.join(harness.sources, "samples", "transformer.dsl"), ("optimizer", "accumulate = 3; optimizer"))
         self.write("net.dsl", text)
-        self.compare("net.dsl", 4, ["-I", os.path.join(harness.sources, "samples")])
-        self.compare("net.dsl", 8, ["-I", os.path.join(harness.sources, "samples"), "--hints",
+        self.compare("net.dsl", 4, ["-I", os.path.join(harness.sources, "samples"), *PROPAGATION])
+        self.compare("net.dsl", 8, ["-I", os.path.join(harness.sources, "samples"), *PROPAGATION, "--hints",
                                     os.path.join(harness.sources, "samples", "transformer_hints.dsl")])
 
     def test_random_nets_train_alike(self):
