@@ -30,7 +30,7 @@ if [ "$size" != --all ]; then
     exit
 fi
 # GPUs of one kind, and hardly optimized: the kernels take minutes to compile, and do not run here.
-tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto -Dgpu_architectures=90 -Dgpu_flags=-Ofast-compile=max
+tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto -Dgpu_architectures=90 -Dgpu_flags=-Ofc=max
 # The module for GPUs is built and tested once (-Dstandin=enabled has its tests under sanitizers too; it takes minutes to build them). -O1: half the time to compile of -O2.
 tools/build.sh build-sanitize -Dtests=enabled -Doptimization=1 -Ddebug=false -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-g1 -Wno-maybe-uninitialized" -Dcuda=disabled
 run build-test --timeout-multiplier 4
