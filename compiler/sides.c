@@ -1,5 +1,7 @@
 #include "compiler/sides.h"
 
+#include "compiler/compiler.h"
+
 static int side_of(Sides *sides, const Node *node, int depth, Arena *arena) {
     const uint64_t hash = hash_mix(hash_mix((uint64_t)depth, (uint64_t)node->op), (uint64_t)node->rule->nfactors);
     map_each(&sides->map, hash, k) {
@@ -14,11 +16,12 @@ static int side_of(Sides *sides, const Node *node, int depth, Arena *arena) {
 void sides_find(Sides *sides, const Graph *graph, Arena *arena) {
     int *depth = arena_alloc(arena, sizeof *depth * ((size_t)graph->nforward + 1)),
         *width = arena_alloc(arena, sizeof *width * ((size_t)graph->nforward + 1));
+    const bool *varies = graph_varies(graph);
     *sides = (Sides){.of = arena_alloc(arena, sizeof *sides->of * ((size_t)graph->nforward + 1))};
     for (int n = 0; n < graph->nforward; n++) {
         const Node *node = &graph->nodes.at[n];
         sides->of[n] = -1;
-        if (node_is_leaf(node)) continue;
+        if (node_is_leaf(node) || !varies[n]) continue;
         for (int i = 0; i < node->nin; i++) {
             const int before = depth[graph->values.at[node->in[i]].node];
             depth[n] = before > depth[n] ? before : depth[n];

@@ -1,4 +1,4 @@
-/* sides: forward operators that stand side by side, none behind another, as lookups in many tables do. */
+/* sides: forward operators of what depends on an input that stand side by side, none behind another, as lookups in many tables do. */
 #pragma once
 #include "ir/graph.h"
 #include "ir/map.h"
@@ -12,7 +12,7 @@ typedef struct Side {
 typedef struct Sides {
     VEC(Side) at;
     Map map;
-    int *of;    /* per node: its side, -1: it is a leaf */
+    int *of;    /* per node: its side, -1: none */
     int widest; /* the most operators side by side, of whatever kind */
 } Sides;
 void sides_find(Sides *sides, const Graph *graph, Arena *arena);

@@ -455,6 +455,8 @@ seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),
      ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = b->kept[node->out[o]]", "key.kept[o] = b->active[node->out[o]]"))
+seed(unit("compiler", "search", "search/work_is_bounded"),
+     ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
      ("auto takes no longer than the batch split beside hints", "best_of_all", "batch_split(s);", ""),
      ("auto takes no longer than propagation", "best_of_all", 'vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));', ""),
