@@ -26,7 +26,7 @@ typedef struct AbiMember {
     M(DeviceQueue, free_host) M(DeviceQueue, stage) M(DeviceQueue, staged) M(DeviceQueue, taken) M(DeviceQueue, uniform) M(DeviceQueue, pace) M(DeviceQueue, fuse) M(DeviceQueue, run)  \
     M(DeviceQueue, unfuse) M(DeviceQueue, settle) M(DeviceQueue, capture) M(DeviceQueue, captured) M(DeviceQueue, replay) M(DeviceQueue, discard) M(DeviceQueue, mark)                 \
     M(DeviceQueue, between) M(DeviceQueue, unmark) M(DeviceQueue, range_begin) M(DeviceQueue, range_end) M(DeviceQueue, comm) M(DeviceQueue, memory)            \
-    M(DeviceQueue, describe) M(Backend, name) M(Backend, host) M(Backend, queue) M(Backend, open) M(Backend, close) M(Backend, alloc) M(Backend, free)          \
+    M(DeviceQueue, describe) M(DeviceQueue, libraries) M(Backend, name) M(Backend, host) M(Backend, queue) M(Backend, open) M(Backend, close) M(Backend, alloc) M(Backend, free)          \
     M(Backend, upload) M(Backend, download) M(Backend, copy) M(Backend, sync) M(Backend, kernels) M(Backend, prepare) M(Backend, fuse) M(Backend, run)          \
     M(Backend, unfuse) M(DeviceModule, format)                                                                                                                  \
     M(DeviceModule, abi) M(DeviceModule, backend) M(DeviceModule, count) M(DeviceModule, list) M(Transfer, kind) M(Transfer, dtype) M(Transfer, shape)          \

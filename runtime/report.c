@@ -24,9 +24,14 @@ bool report_ranks(Run *run, Error *error) {
     char line[LINE_BYTES];
     char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
     char device[320] = "";
-    if (run->device.backend->queue) run->device.backend->queue->describe(run->device.context, device, sizeof device);
-    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s%s%s", comm->node, (long)getpid(), run->nthreads,
-             run->nthreads == 1 ? "" : "s", device, *device ? ", " : "", comm->transport);
+    const DeviceQueue *queue = run->device.backend->queue;
+    Text libraries = {0};
+    if (queue) queue->describe(run->device.context, device, sizeof device);
+    if (queue) queue->libraries(run->device.context, &libraries);
+    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s%s%s%s%s", comm->node, (long)getpid(), run->nthreads,
+             run->nthreads == 1 ? "" : "s", device, *device ? ", " : "", libraries.n ? libraries.at : "", libraries.n ? ", " : "",
+             comm->transport);
+    text_finish(&libraries);
     bool one_process = comm->nprocesses == 1;
     if (!one_process) {
         char with_rank[LINE_BYTES];

@@ -277,6 +277,10 @@ static void cuda_describe(void *context, char *text, size_t n) {
     snprintf(text, n, "device %d, %s", cuda->device, cuda->name);
 }
 
+static void cuda_libraries(void *context, Text *text) {
+    cudnn_say(context, text);
+}
+
 const DeviceQueue cuda_queue = {
     .alloc_host = cuda_alloc_host,
     .free_host = cuda_free_host,
@@ -301,6 +305,7 @@ const DeviceQueue cuda_queue = {
     .comm = cuda_comm,
     .memory = cuda_memory,
     .describe = cuda_describe,
+    .libraries = cuda_libraries,
 };
 
 const Backend cuda_backend = {

@@ -2,7 +2,7 @@
  *
  * Of the algorithms that its heuristics name, those with one order of sums are tried before the first step: each is compared with our own kernel on the device, in the shape in
  * use, and the fastest that is right is taken, which may be ours. What cuDNN cannot be told (padding that is not the same on both sides), refuses, or gets wrong is our own kernel's. All processes
- * take what process 0 has found, so that replicas compute the same bits. */
+ * take what process 0 has found, or where one of them cannot our own kernel, so that replicas compute the same bits. From then on nothing is chosen: what fails in a step is an error. */
 #include "runtime/cuda/cudnn.h"
 
 #include <dlfcn.h>
@@ -13,11 +13,12 @@
 #include "runtime/comm/pull.h"
 #include "runtime/element.h"
 
-enum { CANDIDATES = 4, ASKED = 16, NKINDS = 3, ALIGNED = 16, ROUNDS = 3, SIXTEENTHS = 16, OWN = -1 };
+enum { CANDIDATES = 4, ASKED = 16, NKINDS = 3, ALIGNED = 16, ROUNDS = 3, SIXTEENTHS = 16, OWN = -1, WORD = 64 };
 static const size_t most_workspace = (size_t)256 << 20;
 
 typedef struct CudnnLibrary {
     size_t (*GetVersion)(void);
+    const char *(*GetErrorString)(int status);
     int (*Create)(void **handle);
     int (*Destroy)(void *handle);
     int (*SetStream)(void *handle, cudaStream_t stream);
@@ -55,6 +56,7 @@ typedef struct ConvPlan {
     void *tensor[NTENSORS], *convolution;
     Candidate candidate[CANDIDATES];
     int n, chosen; /* OWN: our own kernel */
+    int calls;     /* of plans' programs, that were prepared */
     bool settled;
 } ConvPlan;
 
@@ -70,6 +72,7 @@ typedef struct CudaConv {
     void *handle; /* NULL: there is no cuDNN */
     ConvWorkspace *workspace;
     ConvPlan *plans, **end;
+    int calls; /* that were prepared, of any shape */
 } CudaConv;
 
 /* ---------------------------------------------------------------- the library */
@@ -87,7 +90,7 @@ static bool library_open(CudnnLibrary *library) {
     char name[80];
     if (!opened) return false;
 #define FIND(function) find_symbol(opened, "cudnn" #function, &library->function, sizeof library->function)
-    bool all = FIND(GetVersion) && FIND(Create) && FIND(Destroy) && FIND(SetStream) && FIND(CreateTensorDescriptor) &&
+    bool all = FIND(GetVersion) && FIND(GetErrorString) && FIND(Create) && FIND(Destroy) && FIND(SetStream) && FIND(CreateTensorDescriptor) &&
                FIND(DestroyTensorDescriptor) && FIND(SetTensor4dDescriptor) && FIND(CreateFilterDescriptor) &&
                FIND(DestroyFilterDescriptor) && FIND(SetFilter4dDescriptor) && FIND(CreateConvolutionDescriptor) &&
                FIND(DestroyConvolutionDescriptor) && FIND(SetConvolution2dDescriptor) && FIND(SetConvolutionGroupCount) &&
@@ -104,14 +107,20 @@ static bool library_open(CudnnLibrary *library) {
     return all;
 }
 
+static void version_print(const CudnnLibrary *library, Text *text) {
+    const int version = (int)library->GetVersion();
+    text_printf(text, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
 void cudnn_list(Text *text) {
     CudnnLibrary library = {0};
     if (!library_open(&library)) {
         text_printf(text, "cuDNN: none; convolutions are prun's own\n");
         return;
     }
-    const int version = (int)library.GetVersion();
-    text_printf(text, "cuDNN: %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+    text_printf(text, "cuDNN: ");
+    version_print(&library, text);
+    text_printf(text, "\n");
 }
 
 /* NULL: there is no cuDNN, or no memory for it. */
@@ -253,16 +262,16 @@ static ConvPlan *plan_of(CudaContext *cuda, const KernelWindows *run) {
     return plan;
 }
 
-/* false: refused. at: data by TENSOR_X, .. */
-static bool plan_call(CudaContext *cuda, ConvPlan *plan, int candidate, void *const *at, void *workspace) {
+/* cuDNN's status. at: data by TENSOR_X, .. */
+static int plan_call(CudaContext *cuda, ConvPlan *plan, int candidate, void *const *at, void *workspace) {
     static const float one = 1, zero = 0;
     const CudnnLibrary *library = &cuda->conv->library;
     const Candidate *c = &plan->candidate[candidate];
-    const int *role = roles[plan->key.kind];
-    return library->SetConvolutionMathType(plan->convolution, c->math) == CUDNN_SUCCESS &&
-           library->run[plan->key.kind](cuda->conv->handle, &one, plan->tensor[role[0]], at[role[0]], plan->tensor[role[1]], at[role[1]],
+    const int *role = roles[plan->key.kind], status = library->SetConvolutionMathType(plan->convolution, c->math);
+    if (status != CUDNN_SUCCESS) return status;
+    return library->run[plan->key.kind](cuda->conv->handle, &one, plan->tensor[role[0]], at[role[0]], plan->tensor[role[1]], at[role[1]],
                                         plan->convolution, c->algorithm, c->bytes ? workspace : NULL, c->bytes, &zero,
-                                        plan->tensor[role[2]], at[role[2]]) == CUDNN_SUCCESS;
+                                        plan->tensor[role[2]], at[role[2]]);
 }
 
 /* ---------------------------------------------------------------- trying them */
@@ -366,7 +375,7 @@ static double time_candidate(CudaContext *cuda, ConvPlan *plan, int candidate, c
         float ms = 0;
         if (!cuda_ok(cuda, cudaEventRecord(clock[0], cuda->compute), "timing a convolution", error)) return -2;
         if (candidate == OWN ? kernels_windows(&own, cuda->scratch, SCRATCH_BYTES, cuda->compute) != cudaSuccess
-                             : !plan_call(cuda, plan, candidate, trial->at, trial->workspace))
+                             : plan_call(cuda, plan, candidate, trial->at, trial->workspace) != CUDNN_SUCCESS)
             return -1;
         if (!cuda_ok(cuda, cudaEventRecord(clock[1], cuda->compute), "timing a convolution", error) ||
             !cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "timing a convolution", error) ||
@@ -387,7 +396,7 @@ static bool choose(CudaContext *cuda, ConvPlan *plan, const ConvTrial *trial, co
         if (!cuda_ok(cuda, cudaMemsetAsync(trial->at[result], 0xff, (size_t)trial->elements[result] * each, cuda->compute),
                      "trying a convolution", error))
             return false;
-        if (!plan_call(cuda, plan, c, trial->at, trial->workspace)) continue;
+        if (plan_call(cuda, plan, c, trial->at, trial->workspace) != CUDNN_SUCCESS) continue;
         const int right = is_right(cuda, plan, trial, error);
         if (right < 0) return false;
         wrong = wrong || !right;
@@ -449,6 +458,7 @@ typedef struct ConvChosen {
     int32_t own, algorithm, math;
 } ConvChosen;
 
+/* Of a shape that is not in the list, or an algorithm that the heuristics do not name here: our own kernel. */
 static void take_chosen(ConvPlan *plan, const ConvChosen *list, int64_t n) {
     plan->chosen = OWN;
     for (int64_t i = 0; i < n; i++)
@@ -456,12 +466,42 @@ static void take_chosen(ConvPlan *plan, const ConvChosen *list, int64_t n) {
             if (plan->candidate[c].algorithm == list[i].algorithm && plan->candidate[c].math == list[i].math) plan->chosen = c;
 }
 
-static bool share_chosen(ConvPlan *plans, Comm *comm, Error *error) {
+static void choices_take(ConvPlan *plans, const ConvChosen *list, int64_t n) {
+    for (ConvPlan *plan = plans; plan; plan = plan->next)
+        if (!plan->settled) take_chosen(plan, list, n);
+}
+
+/* A word of the shapes of the list from `first` on: bit i: this process has shape first + i to compute, and not by cuDNN. */
+static uint64_t refused_word(const CudaConv *conv, const ConvChosen *list, int64_t first, int64_t n) {
+    uint64_t word = 0;
+    if (conv && !conv->handle) return UINT64_MAX;
+    for (const ConvPlan *plan = conv ? conv->plans : NULL; plan; plan = plan->next)
+        for (int64_t i = 0; i < WORD && first + i < n; i++)
+            if (!plan->settled && plan->chosen == OWN && memcmp(&list[first + i].key, &plan->key, sizeof plan->key) == 0)
+                word |= UINT64_C(1) << i;
+    return word;
+}
+
+/* What one process cannot compute by cuDNN (no memory for the workspace, another library, none), none does. Collective. */
+static bool agree_on(CudaConv *conv, ConvChosen *list, int64_t n, Comm *comm, Error *error) {
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = comm_agree(comm, words || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    for (int64_t first = 0; ok && first < n; first += WORD) {
+        ok = comm->table->all_gather_words(comm, refused_word(conv, list, first, n), words, error);
+        for (int64_t i = 0; ok && i < WORD && first + i < n; i++)
+            for (int p = 0; p < comm->nprocesses; p++)
+                if (words[p] >> i & 1) list[first + i].own = true;
+    }
+    free(words);
+    return ok;
+}
+
+static bool share_chosen(CudaConv *conv, Comm *comm, Error *error) {
+    ConvPlan *plans = conv ? conv->plans : NULL;
     int64_t n = 0, at = 0;
     for (const ConvPlan *plan = plans; plan; plan = plan->next)
         n += !plan->settled;
     if (!comm->table->broadcast(comm, &n, sizeof n, error)) return false;
-    if (n == 0) return true;
     ConvChosen *list = calloc((size_t)n + 1, sizeof *list);
     bool ok = comm_agree(comm, list || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
     for (const ConvPlan *plan = plans; ok && comm->process == 0 && plan; plan = plan->next) {
@@ -474,24 +514,40 @@ static bool share_chosen(ConvPlan *plans, Comm *comm, Error *error) {
         chosen->math = plan->candidate[plan->chosen].math;
     }
     ok = ok && comm->table->broadcast(comm, list, n * (int64_t)sizeof *list, error);
-    for (ConvPlan *plan = plans; ok && comm->process > 0 && plan; plan = plan->next)
-        if (!plan->settled) take_chosen(plan, list, n);
+    if (ok) choices_take(plans, list, n);
+    if (ok && conv) take_workspace(conv);
+    ok = ok && agree_on(conv, list, n, comm, error);
+    if (ok) choices_take(plans, list, n);
     free(list);
     return ok;
 }
 
 bool cudnn_settle(CudaContext *cuda, Comm *comm, Error *error) {
-    ConvPlan *plans = cuda->conv ? cuda->conv->plans : NULL;
+    CudaConv *conv = cuda->conv;
     bool ok = true;
-    for (ConvPlan *plan = plans; ok && plan; plan = plan->next)
+    for (ConvPlan *plan = conv ? conv->plans : NULL; ok && plan; plan = plan->next)
         if (!plan->settled) ok = try_plan(cuda, plan, !cuda->options.deterministic, error);
     if (!comm_agree(comm, ok, error)) return false;
-    if (plans && comm->process == 0) take_workspace(cuda->conv);
-    if (comm->nprocesses > 1 && !share_chosen(plans, comm, error)) return false;
-    if (plans && comm->process > 0) take_workspace(cuda->conv);
-    for (ConvPlan *plan = plans; plan; plan = plan->next)
+    if (comm->nprocesses > 1 && !share_chosen(conv, comm, error)) return false;
+    if (comm->nprocesses == 1 && conv) take_workspace(conv);
+    for (ConvPlan *plan = conv ? conv->plans : NULL; plan; plan = plan->next)
         plan->settled = true;
     return true;
+}
+
+void cudnn_say(const CudaContext *cuda, Text *text) {
+    const CudaConv *conv = cuda->conv;
+    int calls = 0;
+    if (!conv || conv->calls == 0) return;
+    for (const ConvPlan *plan = conv->plans; plan; plan = plan->next)
+        if (plan->chosen != OWN) calls += plan->calls;
+    text_printf(text, "%d of %d convolutions by cuDNN", calls, conv->calls);
+    if (conv->handle) {
+        text_printf(text, " ");
+        version_print(&conv->library, text);
+    } else {
+        text_printf(text, ", which is not there");
+    }
 }
 
 /* ---------------------------------------------------------------- operators */
@@ -499,9 +555,13 @@ bool cudnn_settle(CudaContext *cuda, Comm *comm, Error *error) {
 void cudnn_prepare(const KernelCall *call) {
     KernelWindows run;
     const WindowsKind kind = call->op == OP_conv2d ? WINDOWS_CONV : call->op == OP_conv2d_grad_x ? WINDOWS_CONV_X : WINDOWS_CONV_W;
+    CudaContext *cuda = call->context;
     if (call->op != OP_conv2d && call->op != OP_conv2d_grad_x && call->op != OP_conv2d_grad_w) return;
     windows_of(call, kind, &run);
-    plan_of(call->context, &run);
+    ConvPlan *plan = plan_of(cuda, &run);
+    conv_of(cuda);
+    if (plan) plan->calls++;
+    if (cuda->conv) cuda->conv->calls++;
 }
 
 static bool is_aligned(const void *data) {
@@ -513,7 +573,7 @@ bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Err
     if (!is_aligned(run->a) || !is_aligned(run->b) || !is_aligned(run->out)) return true;
     ConvPlan *plan = plan_of(cuda, run);
     if (!plan || (!plan->settled && cuda->capturing)) return true; /* what is recorded is not done: it cannot be tried now */
-    if (!plan->settled) {                                          /* a shape that comes later: the first that is right */
+    if (!plan->settled) { /* a call that was not prepared, as no plan has any: the first that is right */
         if (!try_plan(cuda, plan, false, error)) return false;
         take_workspace(cuda->conv);
         plan->settled = true;
@@ -523,9 +583,9 @@ bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Err
     memcpy(&at[run->kind == WINDOWS_CONV_X ? TENSOR_Y : TENSOR_X], &run->a, sizeof run->a);
     memcpy(&at[run->kind == WINDOWS_CONV_W ? TENSOR_Y : TENSOR_W], &run->b, sizeof run->b);
     at[roles[run->kind][2]] = run->out;
-    if (!plan_call(cuda, plan, plan->chosen, at, cuda->conv->workspace ? cuda->conv->workspace->data : NULL))
-        return error_set(error, EXIT_ENVIRONMENT,
-                         "cuDNN refuses a convolution that it has computed before"); /* other ranks have it do theirs */
+    const int status = plan_call(cuda, plan, plan->chosen, at, cuda->conv->workspace ? cuda->conv->workspace->data : NULL);
+    if (status != CUDNN_SUCCESS) /* other ranks have it do theirs: no kernel of ours takes its place */
+        return error_set(error, EXIT_ENVIRONMENT, "device %d: a convolution: cuDNN says %s", cuda->device, cuda->conv->library.GetErrorString(status));
     *done = true;
     return cuda_launched(cuda, cudaSuccess, "convolution", error);
 }

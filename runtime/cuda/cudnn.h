@@ -33,14 +33,16 @@ typedef int CudnnRun(void *handle, const void *alpha, const void *first, const v
                      const void *second_data, const void *convolution, int algorithm, void *workspace, size_t bytes, const void *beta,
                      const void *result, void *result_data);
 
-/* Calls convolution in cuDNN: true, or *done stays false and our own kernel is to do it. false: *error. */
+/* Calls convolution in cuDNN: *done, or our own kernel is to do it, as was chosen on all ranks. false: *error. */
 bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Error *error);
 /* Its shape is known to settle. */
 void cudnn_prepare(const KernelCall *call);
-/* Tries the algorithms of the shapes that are known, takes process 0's choice, and takes the workspace. Collective. */
+/* Tries the algorithms of the shapes that are known, takes process 0's choice where all processes can, and the workspace. Collective. */
 bool cudnn_settle(CudaContext *cuda, Comm *comm, Error *error);
 void cudnn_close(CudaContext *cuda);
 /* A line of --devices. */
 void cudnn_list(Text *text);
+/* Of prun -v: how many of the convolutions that were prepared it computes; nothing where there are none. */
+void cudnn_say(const CudaContext *cuda, Text *text);
 /* window.c: what a call asks of the kernels of windows. */
 void windows_of(const KernelCall *call, WindowsKind kind, KernelWindows *run);

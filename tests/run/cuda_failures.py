@@ -203,6 +203,34 @@ class Failures(Case):
         self.assertEqual(result.code, 3, str(result))
         self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 0, step \d+ \(einsum of \S+\), .*mlp_small\.dsl:\d+: device 0: a product: cuBLASLt says CUBLAS_\w+; ")
 
+    def test_a_failure_of_cudnn_in_a_step_names_its_operator(self):
+        plan = self.compile(self.sample("lenet.dsl"), "lenet.plan", "--ranks", 1, "-D", "batch=4")
+        cudnn = {"PRUN_CUDNN": os.environ["PRUN_NCCL"]}
+        for call, operator in ("Forward:4", r"conv2d of \S+"), ("BackwardFilter:3", r"conv2d_grad_w of \S+"):
+            result = self.on(plan, "--deterministic", "--no-graph", STANDIN_FAIL="cudnnConvolution%s:5000" % call, **cudnn)  # the first try each of two shapes
+            self.assertEqual(result.code, 3, str(result))
+            self.assertRegex(result.err, r"(?m)^prun: in step 1 of epoch 1: rank 0, step \d+ \(%s\), .*nn\.dsl:\d+: device 0: a convolution: cuDNN says "
+                                         r"CUDNN_STATUS_EXECUTION_FAILED" % operator)
+
+    def test_all_ranks_compute_convolutions_by_the_same_library(self):
+        """Memory for the workspace that one rank alone lacks; a library that is not on its node."""
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        plan = self.compile(self.sample("lenet.dsl"), "lenet.plan", "--ranks", 2, "-D", "batch=4")
+        command = [harness.prun, "--device", "cuda", "-v", "--check-replicas", "--deterministic", plan]
+        env = {"PRUN_CUDNN": os.environ["PRUN_NCCL"], "STANDIN_CUDNN": "wrong1"}  # the second algorithm, which has a workspace
+        words = set()
+        for other in ["PRUN_CUDNN=/nowhere"] + ["STANDIN_FAIL=cudaMalloc:%d:2" % nth for nth in range(4, 40, 3)]:
+            done = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", other, *command], cwd=self.folder, env=env)
+            if done.code:
+                self.assertRegex(done.err, "out of memory", str(done))
+                continue
+            found = re.findall(r"(?m)^rank (\d): .* (\d+) of (\d+) convolutions by cuDNN", done.out)
+            self.assertEqual([rank for rank, _, _ in found], ["0", "1"], str(done))
+            self.assertEqual(found[0][1:], found[1][1:], other + str(done))
+            words.add(found[0][1])
+        self.assertEqual(words, {"0", found[0][2]})
+
     def test_a_rank_whose_kernel_fails_ends_the_job(self):
         plan = self.net(2)
         for way, devices in ("nccl", 2), ("ipc", 1), ("host", 1):

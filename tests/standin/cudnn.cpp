@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <thread>
 
 #include "engine.hpp"
 #include "ir/half.h"
@@ -95,9 +96,11 @@ int run(const char *name, int kind, Handle *handle, const Descriptor &x, void *x
     if (!range_valid("x", xs, elements_of(x) * bytes_of(x.type)) || !range_valid("w", ws, elements_of(w) * bytes_of(w.type)) || !range_valid("y", ys, elements_of(y) * bytes_of(y.type)))
         return BAD_PARAM;
     last_algorithm = algorithm;
-    const char *wrong = getenv("STANDIN_CUDNN");
-    const double factor = algorithm == 0 || (wrong && !strcmp(wrong, "wrong")) ? 1.5 : 1;
+    const char *how = getenv("STANDIN_CUDNN");
+    const bool slow = how && !strcmp(how, "slow");
+    const double factor = algorithm == 0 || (how && (!strcmp(how, "wrong") || (algorithm == 1 && !strcmp(how, "wrong1")))) ? 1.5 : 1;
     Run work = [=] {
+        if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(100));
         if (algorithm == 2) memset(workspace, 0xff, LAST_WORKSPACE); /* nothing else may live there */
         const Descriptor &to = kind == FORWARD ? y : kind == BACKWARD_DATA ? x : w;
         void *out = kind == FORWARD ? ys : kind == BACKWARD_DATA ? xs : ws;
@@ -139,6 +142,7 @@ extern "C" {
 int standin_last_convolution() { return last_algorithm; }
 
 size_t cudnnGetVersion() { return 91300; }
+const char *cudnnGetErrorString(int status) { return status == FAILED ? "CUDNN_STATUS_EXECUTION_FAILED" : status == BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM" : "CUDNN_STATUS_NOT_SUPPORTED"; }
 int cudnnCreate(void **handle) {
     Entry entry("cudnnCreate");
     if (entry.injected || entry.error) return entry.injected ? entry.injected : FAILED;

@@ -68,38 +68,87 @@ Test(cudnn, what_is_wrong_is_left_alone) {
 
 static bool job_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
     (void)error;
-    for (int r = 0; r < comm->nranks; r++)
-        words[r] = word;
+    for (int p = 0; p < comm->nprocesses; p++)
+        words[p] = word;
     return true;
 }
 
-static const CommTable job_table = {.name = "job", .all_gather_words = job_words};
+/* This is process 0, from which the others take it. */
+static bool job_broadcast(Comm *comm, void *data, int64_t bytes, Error *error) {
+    (void)comm, (void)data, (void)bytes, (void)error;
+    return true;
+}
 
-/* A convolution with workspace for its algorithms, prepared, settled and run. */
-Test(cudnn, algorithms_are_timed_before_the_first_step) {
-    const OpCode op = OP_conv2d;
-    const Check check = {.op = op, .dtype = F32, .nin = 2, .in = {SHAPE(2, 4, 9, 7), SHAPE(16, 4, 3, 3)}, .attr = {{0}, INTS(1, 1)}};
+static const CommTable job_table = {.name = "job", .all_gather_words = job_words, .broadcast = job_broadcast};
+
+/* Process 1 succeeds in all, and has the first shape to compute without cuDNN. */
+static bool other_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
+    static int calls;
+    (void)comm, (void)error;
+    words[0] = word;
+    words[1] = calls++ < 4 ? 0 : 1; /* what is agreed on before: trials of products and convolutions, memory twice */
+    return true;
+}
+
+static const CommTable other_table = {.name = "other", .all_gather_words = other_words, .broadcast = job_broadcast};
+
+/* A convolution or its gradient, prepared, settled and run, in a job of so many processes; what prun -v says of it. */
+static const char *settle_and_run(OpCode op, const CommTable *table, int nprocesses, bool deterministic) {
+    const Shape x = SHAPE(2, 4, 9, 7), w = SHAPE(16, 4, 3, 3), y = SHAPE(2, 16, 9, 7);
+    Check check = {.op = op, .dtype = F32, .nin = 2, .in = {op == OP_conv2d_grad_x ? y : x, op == OP_conv2d_grad_w ? y : w}};
+    check.attr[1] = (Attr)INTS(1, 1);
+    if (op == OP_conv2d_grad_x) check.attr[4] = (Attr)INTS(2, 4, 9, 7);
+    if (op == OP_conv2d_grad_w) check.attr[4] = (Attr)INTS(16, 4, 3, 3);
     const DeviceModule *module = device_module(&(Error){0});
-    Comm comm = {.table = &job_table, .nranks = 1, .nprocesses = 1, .ndriven = 1};
+    Comm comm = {.table = table, .nranks = nprocesses, .nprocesses = nprocesses, .ndriven = 1};
     uint64_t random = 3;
     Device device;
     KernelCall call;
     Rule rule;
     Error error = {0};
-    if (!over_standin()) return;
-    cr_assert(device_open(&device, module->backend, &(DeviceOptions){.nlocal = 1, .nthreads = 1}, &error), "%s", error.text);
+    static char words[128];
+    Text said = {0};
+    cr_assert(device_open(&device, module->backend, &(DeviceOptions){.nlocal = 1, .nthreads = 1, .deterministic = deterministic}, &error), "%s",
+              error.text);
     check_open(&call, &check, &rule, true, &random);
     KernelCall prepared = call;
     prepared.context = device.context;
+    const int before = last_convolution();
     cr_assert(device.backend->prepare(&prepared, &error), "%s", error.text);
-    cr_assert_eq(last_convolution(), OWN, "nothing is tried yet");
+    cr_assert_eq(last_convolution(), before, "nothing is tried yet");
     cr_assert(device.backend->queue->settle(device.context, &comm, &error), "%s", error.text);
-    cr_assert_eq(last_convolution(), FIRST + 1, "both are timed");
     cr_assert(check_run(&device, &call, 0, false, &error), "%s", error.text);
-    cr_assert_geq(last_convolution(), FIRST);
-    check_results(cpu_reference_kernels, &call, 36, 1, "");
+    check_results(cpu_reference_kernels, &call, 144, 1, "");
+    device.backend->queue->libraries(device.context, &said);
+    snprintf(words, sizeof words, "%s", said.n ? said.at : "");
+    text_finish(&said);
     call_close(&call);
     device_close(&device);
+    return words;
+}
+
+Test(cudnn, algorithms_are_timed_before_the_first_step) {
+    if (!over_standin()) return;
+    settle_and_run(OP_conv2d, &job_table, 1, false);
+    cr_assert_geq(last_convolution(), FIRST);
+}
+
+static const OpCode convolutions[] = {OP_conv2d, OP_conv2d_grad_x, OP_conv2d_grad_w};
+
+Test(cudnn, where_our_own_kernel_is_faster_it_is_taken) {
+    setenv("STANDIN_CUDNN", "slow", 1);
+    for (int i = 0; i < 3 && over_standin(); i++)
+        cr_assert_str_eq(settle_and_run(convolutions[i], &job_table, 1, false), "0 of 1 convolutions by cuDNN 9.13.0");
+}
+
+Test(cudnn, nothing_is_chosen_by_time_where_steps_are_deterministic) {
+    setenv("STANDIN_CUDNN", "slow", 1);
+    for (int i = 0; i < 3 && over_standin(); i++)
+        cr_assert_str_eq(settle_and_run(convolutions[i], &job_table, 2, true), "1 of 1 convolutions by cuDNN 9.13.0");
+}
+
+Test(cudnn, what_one_process_cannot_do_none_does) {
+    if (over_standin()) cr_assert_str_eq(settle_and_run(OP_conv2d, &other_table, 2, true), "0 of 1 convolutions by cuDNN 9.13.0");
 }
 
 /* Parts of tensors have padding on the sides that they reach, so seldom the same on both. Which kernel computes them is not looked at. */
