@@ -94,7 +94,7 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
         request->group[i] = nccl_group(job, &call->group, error);
         if (request->group[i] < 0) return false;
     }
-    return comm_agree_all(job->base, nccl_register(job, error), error);
+    return nccl_register(job, error);
 }
 
 static void request_close(CudaComm *job, CommRequest *request) {
@@ -187,6 +187,7 @@ static bool nccl_start(Comm *comm, CommRequest *request, int driven, const void 
         request->memory[2 * i] = (void *)(uintptr_t)source[i];
         request->memory[2 * i + 1] = target[i];
     }
+    job->nccl->used = true;
     job->waits = request->head.words;
     bool ok = cuda_ok(cuda, cudaEventRecord(request->ready, cuda->compute), "ordering communications", error) &&
               cuda_ok(cuda, cudaStreamWaitEvent(cuda->comm, request->ready, 0), "ordering communications", error);

@@ -128,6 +128,11 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
 
 /* ---------------------------------------------------------------- communicators */
 
+/* No communicator blocks, also those that steps use. The price: NCCL starts a thread of its own for a group (ncclGroupEnd) that has connections to make, newer versions for
+ * every group that is not captured. A communicator that blocks needs none, but its ncclGroupEnd returns only when the other ranks have connected, the first time, and
+ * when they have taken what was queued before, where the library's queue is full: a rank that waits there for one that has died or stands still can look neither at the clock nor at the
+ * other ranks. Only another thread could end the wait, by ncclCommAbort, and it may not ask how the other ranks are: the communicator below is one thread's. And the two
+ * kinds may not meet in one group. */
 static ncclConfig_t config_make(void) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -220,7 +225,7 @@ void *nccl_staging(CudaComm *job, int64_t bytes, Error *error) {
     Nccl *nccl = job->nccl;
     if (nccl->staging && nccl->staging->bytes >= bytes) return nccl->staging->data;
     NcclStaging *staging = calloc(1, sizeof *staging);
-    void *data = staging ? cuda_backend.alloc(job->cuda, bytes, error) : NULL;
+    void *data = staging ? nccl_alloc(&job->comm, bytes, error) : NULL;
     if (!staging) error_set(error, EXIT_ENVIRONMENT, "out of memory");
     if (!data) {
         free(staging);
@@ -231,12 +236,10 @@ void *nccl_staging(CudaComm *job, int64_t bytes, Error *error) {
     return data;
 }
 
-/* ---------------------------------------------------------------- memory of tensors */
+/* ---------------------------------------------------------------- memory of tensors and messages */
 
-void *nccl_alloc(Comm *comm, int64_t bytes, Error *error) {
-    CudaComm *job = (CudaComm *)comm;
+static NcclBuffer *buffer_create(CudaComm *job, int64_t bytes, Error *error) {
     Nccl *nccl = job->nccl;
-    if (!nccl->library.MemAlloc || bytes < NCCL_BUFFER_BYTES) return device_alloc(comm, bytes, error);
     NcclBuffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -247,53 +250,90 @@ void *nccl_alloc(Comm *comm, int64_t bytes, Error *error) {
         job->cuda->taken_bytes += bytes;
     else
         cudaGetLastError(); /* no lasting failure: CUDA's own memory then, or its reason */
-    if (!buffer->own) buffer->data = device_alloc(comm, bytes, error);
+    if (!buffer->own) buffer->data = device_alloc(&job->comm, bytes, error);
     if (!buffer->data) {
         free(buffer);
         return NULL;
     }
     buffer->bytes = bytes;
     buffer->next = nccl->buffers;
-    nccl->buffers = buffer;
-    return buffer->data;
+    return nccl->buffers = buffer;
 }
 
-void nccl_free(Comm *comm, void *data) {
-    CudaComm *job = (CudaComm *)comm;
-    Nccl *nccl = job->nccl;
-    NcclBuffer **at = &nccl->buffers;
-    while (*at && (*at)->data != data)
-        at = &(*at)->next;
-    NcclBuffer *buffer = *at;
-    if (!buffer) {
-        device_free(comm, data);
-        return;
-    }
-    *at = buffer->next;
+static void buffer_deregister(Nccl *nccl, NcclBuffer *buffer) {
     for (int i = 0; i < buffer->nhandles; i++)
         if (buffer->handles[i] && nccl->groups[i].comm) nccl->library.CommDeregister(nccl->groups[i].comm, buffer->handles[i]);
+    buffer->nhandles = 0;
+}
+
+/* Takes it off the list. */
+static void buffer_destroy(CudaComm *job, NcclBuffer **at) {
+    NcclBuffer *buffer = *at;
+    *at = buffer->next;
+    buffer_deregister(job->nccl, buffer);
     if (buffer->own)
-        nccl->library.MemFree(data);
+        job->nccl->library.MemFree(buffer->data);
     else
-        device_free(comm, data);
+        device_free(&job->comm, buffer->data);
     free(buffer->handles);
     free(buffer);
 }
 
-bool nccl_register(CudaComm *job, Error *error) {
+void *nccl_alloc(Comm *comm, int64_t bytes, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
     Nccl *nccl = job->nccl;
+    const int64_t need = align_bytes(bytes > 0 ? bytes : 1, 256);
+    if (!nccl->library.MemAlloc || nccl->plain) return device_alloc(comm, bytes, error);
+    NcclBuffer *buffer = nccl->buffers;
+    while (buffer && buffer->bytes - buffer->used < need)
+        buffer = buffer->next;
+    if (!buffer) buffer = buffer_create(job, need < NCCL_BUFFER_BYTES ? NCCL_BUFFER_BYTES : need, error);
+    if (!buffer) return NULL;
+    void *data = (char *)buffer->data + buffer->used;
+    buffer->used += need;
+    buffer->live++;
+    return data;
+}
+
+void nccl_free(Comm *comm, void *data) {
+    CudaComm *job = (CudaComm *)comm;
+    NcclBuffer **at = &job->nccl->buffers;
+    while (*at && (uintptr_t)data - (uintptr_t)(*at)->data >= (uintptr_t)(*at)->bytes)
+        at = &(*at)->next;
+    if (!*at)
+        device_free(comm, data);
+    else if (--(*at)->live == 0)
+        buffer_destroy(job, at);
+}
+
+/* Whether each piece of memory is registered with each communicator. */
+static bool buffers_register(Nccl *nccl) {
+    if (!nccl->library.MemAlloc) return false;
     for (NcclBuffer *buffer = nccl->buffers; buffer; buffer = buffer->next) {
         if (buffer->nhandles == nccl->ngroups) continue;
         void **more = realloc(buffer->handles, sizeof *more * (size_t)nccl->ngroups);
-        if (!more) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-        buffer->handles = more;
-        for (; buffer->nhandles < nccl->ngroups; buffer->nhandles++) {
+        if (!more) return false;
+        for (buffer->handles = more; buffer->nhandles < nccl->ngroups; buffer->nhandles++) {
+            const NcclGroup *group = &nccl->groups[buffer->nhandles];
             void **handle = &more[buffer->nhandles];
             *handle = NULL;
-            if (nccl->library.CommRegister(nccl->groups[buffer->nhandles].comm, buffer->data, (size_t)buffer->bytes, handle) != ncclSuccess)
-                *handle = NULL;
+            if (nccl->library.CommRegister(group->comm, buffer->data, (size_t)buffer->bytes, handle) != ncclSuccess) return false;
         }
     }
+    return true;
+}
+
+bool nccl_register(CudaComm *job, Error *error) {
+    Nccl *nccl = job->nccl;
+    if (nccl->plain) return true;
+    uint64_t refused = !buffers_register(nccl);
+    if (!comm_most(job->base, &refused, error)) return false;
+    if (!refused) return true;
+    if (nccl->used) /* steps may have been recorded with what is registered */
+        return error_set(error, EXIT_ENVIRONMENT, "NCCL registers no more memory, on some rank; NCCL_LOCAL_REGISTER=0 does without");
+    nccl->plain = true;
+    for (NcclBuffer *buffer = nccl->buffers; buffer; buffer = buffer->next)
+        buffer_deregister(nccl, buffer);
     return true;
 }
 
@@ -311,14 +351,14 @@ void nccl_close(CudaComm *job) {
         nccl->library.CommDestroy(comm);
         nccl->groups[i].comm = NULL;
     }
-    while (nccl->buffers)
-        nccl_free(&job->comm, nccl->buffers->data);
     while (nccl->staging) {
         NcclStaging *staging = nccl->staging;
         nccl->staging = staging->next;
-        cuda_backend.free(job->cuda, staging->data);
+        nccl_free(&job->comm, staging->data);
         free(staging);
     }
+    while (nccl->buffers)
+        buffer_destroy(job, &nccl->buffers);
     free(nccl->groups);
     free(nccl);
     job->nccl = NULL;

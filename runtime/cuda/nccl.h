@@ -9,7 +9,7 @@
 enum {
     NCCL_OLDEST = 21400,         /* the first with communicators that do not block */
     NCCL_SHARES_DEVICES = 23000, /* the first in which ranks may share a device, NCCL_MULTI_RANK_GPU_ENABLE=1 */
-    NCCL_BUFFER_BYTES = 2 << 20  /* tensors and arenas from here on are registered: the library gives memory out in such pieces */
+    NCCL_BUFFER_BYTES = 2 << 20  /* the library gives memory out in such pieces: what is smaller shares one */
 };
 
 /* The library's functions, as nccl.h declares them. */
@@ -54,19 +54,22 @@ typedef struct NcclStaging {
     int64_t bytes;
 } NcclStaging;
 
-/* Memory of tensors that the library knows: it is read and written in place, and not copied through buffers of the library's. */
+/* Memory that the library knows, of tensors, arenas and messages: it is read and written in place, and not copied through buffers of the library's. */
 typedef struct NcclBuffer {
     struct NcclBuffer *next;
     void *data;
-    int64_t bytes;
+    int64_t bytes, used;
+    int live;       /* tensors in it */
     bool own;       /* the library's memory */
-    void **handles; /* by communicator, of the first nhandles; NULL: it would not be registered, and is copied */
+    void **handles; /* by communicator, of the first nhandles; NULL: nothing to be given back */
     int nhandles;
 } NcclBuffer;
 
 typedef struct Nccl {
     NcclLibrary library;
     NcclBuffer *buffers;
+    bool plain; /* nothing is registered, on any rank */
+    bool used;  /* communications have been queued */
     NcclGroup *groups;
     int ngroups;
     bool aborted;
@@ -90,6 +93,6 @@ void *nccl_staging(CudaComm *job, int64_t bytes, Error *error);
 /* Rows of the CommTable: memory of tensors, the library's own where it has any. */
 void *nccl_alloc(Comm *comm, int64_t bytes, Error *error);
 void nccl_free(Comm *comm, void *data);
-/* Registers such memory with all communicators that there are. What the library will not have is used all the same. */
+/* Registers such memory with all communicators that there are. Of what meets in a call all must be registered, or nothing (NCCL's rule): where one rank cannot, none does. Collective. */
 bool nccl_register(CudaComm *job, Error *error);
 void nccl_close(CudaComm *job);

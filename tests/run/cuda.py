@@ -90,6 +90,27 @@ train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 3; }
             self.assertEqual(done.texts(), expected.texts())
             self.assertIn(name + " fails, as STANDIN_FAIL asks", done.err)
 
+    def test_registered_memory_meets_no_other_in_a_call(self):
+        """NCCL's rule, which the stand-in checks: pieces that are packed meet such that lie in a large arena; and one rank alone cannot register."""
+        plan = self.compile(self.write("net.dsl", """net square(batch = 1024) {
+    input x : f32[batch, 8];
+    param w : f32[8, 1024] = normal(0.1);
+    param v : f32[1024, 2] = normal(0.1);
+    h = matmul(x, w) shard ((2, 1), (1, 1));
+    loss mean(square(matmul(h, v) shard ((1, 2), (2, 1))));
+}
+train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 3; }
+"""), "net.plan", "--ranks", 2)
+        expected = self.ok(self.launched(plan, 2, "--comm", "nccl"))
+        self.assertEqual(expected.err, "")
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        command = [harness.prun, "--device", "cuda", "--comm", "nccl", plan]
+        for fail in "ncclMemAlloc:1:1", "ncclCommRegister:1:1", "ncclCommRegister:2:1":
+            done = self.ok(run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=" + fail, *command], cwd=self.folder, env={"STANDIN_DEVICES": "2"}))
+            self.assertEqual(done.texts(), expected.texts())
+            self.assertNotIn("registered buffers", done.err)
+
     def test_random_numbers_are_the_cpus(self):
         source = self.write("net.dsl", """import "nn.dsl";
 net dropped(batch = 12) {

@@ -76,6 +76,18 @@ static const char *buffers_wrong(const Ring &ring, const Part &part) {
     return in_place ? nullptr : "buffers that overlap but are not in place";
 }
 
+static bool is_registered(const Ring &ring, const void *p, size_t bytes) {
+    for (const auto &each : ring.registered)
+        if ((const char *)p >= each.first && (const char *)p + bytes <= each.first + each.second) return true;
+    return false;
+}
+
+static bool buffers_registered(const Ring &ring, const Part &part) {
+    const size_t bytes = part.count * type_size(part.type), all = bytes * (size_t)ring.nranks;
+    return (part.kind == RECV || is_registered(ring, part.send, part.kind == REDUCE_SCATTER ? all : bytes)) &&
+           (part.kind == SEND || is_registered(ring, part.recv, part.kind == ALL_GATHER ? all : bytes));
+}
+
 static ncclResult_t call(Part part, ncclComm_t comm, cudaStream_t stream) {
     ENTER_NCCL(entry, names[part.kind]);
     if (ncclResult_t failed = ring_usable(comm ? comm->ring.get() : nullptr)) return failed;
@@ -91,6 +103,7 @@ static ncclResult_t call(Part part, ncclComm_t comm, cudaStream_t stream) {
     } else if (part.op < 0) {
         return nccl_refuse(&ring, ncclInvalidArgument, "an unknown operator");
     }
+    part.registered = buffers_registered(ring, part);
     if (const char *why = buffers_wrong(ring, part)) return nccl_refuse(&ring, ncclInvalidArgument, std::string(names[part.kind]) + ": " + why);
     if (!group_depth) return group_queue({{comm->ring, stream, current_device, {part}}});
     for (GroupCall &each : group_calls)
@@ -104,27 +117,27 @@ static ncclResult_t call(Part part, ncclComm_t comm, cudaStream_t stream) {
 using namespace standin;
 
 ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return call({ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, 1, nullptr, 0, 0, {}}, comm, stream);
+    return call({ALL_REDUCE, sendbuff, recvbuff, count, datatype, op, 0, 1, nullptr, 0, 0, {}, false}, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return call({REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0, 1, nullptr, 0, 0, {}}, comm, stream);
+    return call({REDUCE_SCATTER, sendbuff, recvbuff, recvcount, datatype, op, 0, 1, nullptr, 0, 0, {}, false}, comm, stream);
 }
 
 ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-    return call({ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, 0, 0, 1, nullptr, 0, 0, {}}, comm, stream);
+    return call({ALL_GATHER, sendbuff, recvbuff, sendcount, datatype, 0, 0, 1, nullptr, 0, 0, {}, false}, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-    return call({BROADCAST, sendbuff, recvbuff, count, datatype, 0, root, 1, nullptr, 0, 0, {}}, comm, stream);
+    return call({BROADCAST, sendbuff, recvbuff, count, datatype, 0, root, 1, nullptr, 0, 0, {}, false}, comm, stream);
 }
 
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
-    return call({SEND, sendbuff, nullptr, count, datatype, 0, peer, 1, nullptr, 0, 0, {}}, comm, stream);
+    return call({SEND, sendbuff, nullptr, count, datatype, 0, peer, 1, nullptr, 0, 0, {}, false}, comm, stream);
 }
 
 ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream) {
-    return call({RECV, nullptr, recvbuff, count, datatype, 0, peer, 1, nullptr, 0, 0, {}}, comm, stream);
+    return call({RECV, nullptr, recvbuff, count, datatype, 0, peer, 1, nullptr, 0, 0, {}, false}, comm, stream);
 }
 
 ncclResult_t ncclGroupStart(void) {

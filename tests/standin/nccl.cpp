@@ -312,13 +312,21 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle) {
     ENTER_NCCL(entry, "ncclCommRegister");
     if (!comm || !handle || !allocation_of(buff) || !range_valid("registered buffer", buff, size)) return ncclInvalidArgument;
+    const char *local = getenv("NCCL_LOCAL_REGISTER");
+    *handle = nullptr;
+    if (local && !strcmp(local, "0")) return ncclSuccess;
+    comm->ring->registered.insert({(const char *)buff, size});
     *handle = buff;
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
     ENTER_NCCL(entry, "ncclCommDeregister");
-    return comm && handle ? ncclSuccess : ncclInvalidArgument;
+    if (!comm || !handle) return ncclInvalidArgument;
+    auto at = comm->ring->registered.find((const char *)handle);
+    if (at == comm->ring->registered.end()) return ncclInvalidArgument;
+    comm->ring->registered.erase(at);
+    return ncclSuccess;
 }
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm) {

@@ -87,6 +87,11 @@ void ring_fail(Ring &ring, ncclResult_t error, const std::string &message) {
     ring.state = FAILED;
 }
 
+/* Not defined, says NCCL's manual. */
+static void ring_mixed(Ring &ring, int other) {
+    ring_fail(ring, ncclInvalidUsage, "registered buffers meet others, of rank " + std::to_string(other));
+}
+
 /* Halves: computed with as float, and rounded after each term, as the library does. */
 struct Float16 {
     uint16_t bits;
@@ -182,7 +187,7 @@ static void tell(Ring &ring, Part &part) {
     }
     seat.kind = part.kind, seat.type = part.type, seat.root = part.root, seat.count = part.count, seat.scalar = part.scalar;
     seat.op = part.op >= ncclNumOps ? ncclNumOps : part.op;
-    seat.send = buffer_of(part.send);
+    seat.send = buffer_of(part.send), seat.registered = part.registered;
     part.number = ++ring.collectives;
     put(seat.posted, part.number);
 }
@@ -204,6 +209,8 @@ static bool collective(Ring &ring, Part &part) {
                 ring_fail(ring, ncclInvalidUsage, "collective " + std::to_string(part.number) + " is another one on rank " + std::to_string(r));
                 return true;
             }
+        for (int r = 0; r < ring.nranks; r++)
+            if ((bool)ring.shared->seat[r].registered != part.registered) return ring_mixed(ring, r), true;
         if (!compute(ring, part)) return true;
         put(ring.shared->seat[ring.rank].computed, part.number);
         part.stage = 2;
@@ -220,7 +227,7 @@ static bool send(Ring &ring, Part &part) {
     Box &box = ring.shared->box[ring.rank][part.root];
     if (part.stage == 0) {
         if (get(box.posted) != get(box.taken)) return false;
-        box.send = buffer_of(part.send);
+        box.send = buffer_of(part.send), box.registered = part.registered;
         box.bytes = part.count * type_size(part.type);
         part.number = get(box.posted) + 1;
         put(box.posted, part.number);
@@ -240,6 +247,7 @@ static bool receive(Ring &ring, Part &part) {
                   "rank " + std::to_string(part.root) + " sends " + std::to_string(box.bytes) + " bytes, " + std::to_string(bytes) + " are expected");
         return true;
     }
+    if ((bool)box.registered != part.registered) return ring_mixed(ring, part.root), true;
     Opened opened;
     WalkView view(box.send, bytes);
     if (bytes && !view.data) return ring_fail(ring, ncclSystemError, "a sender's memory cannot be mapped"), true;

@@ -21,7 +21,7 @@ struct Seat { /* of a rank, written by it alone but for `wanted` */
     uint64_t joined; /* 1 + its device */
     uint64_t wanted; /* another waits for what this rank has queued */
     uint64_t posted, computed; /* collectives, counted from 1: of this one its part is told below, and is done */
-    int32_t kind, type, op, root;
+    int32_t kind, type, op, root, registered;
     uint64_t count;
     double scalar;
     Buffer send;
@@ -34,6 +34,7 @@ struct Box { /* of a sender and a receiver */
     uint64_t posted, taken;
     uint64_t bytes;
     Buffer send;
+    int32_t registered;
 };
 
 struct Shared {
@@ -57,6 +58,7 @@ struct Part { /* of one call */
     int stage; /* 0: to be told; then told, computed, done */
     uint64_t number;
     std::vector<char> result;
+    bool registered = false; /* its buffers are, with the communicator */
 };
 
 struct PreMul {
@@ -78,6 +80,7 @@ struct Ring : Server, std::enable_shared_from_this<Ring> {
     int polls = 0; /* still to be answered with ncclInProgress */
     uint64_t collectives = 0, splits = 0;
     std::vector<PreMul> ops;
+    std::multimap<const char *, size_t> registered; /* memory, bytes */
     std::deque<std::function<ncclResult_t()>> pending; /* what a non-blocking communicator queues once it has been polled */
     /* of a split not yet over: */
     std::shared_ptr<Ring> child, parent; /* child: the parent's, parent: the child's */
