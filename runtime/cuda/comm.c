@@ -41,6 +41,17 @@ bool device_overdue(void *watcher, double waited_s, Error *error) {
     return job->base->table->overdue(job->base, waited_s, what, error);
 }
 
+static void give_up(void *watcher, const Error *error) {
+    const CudaComm *job = watcher;
+    job->base->table->abort(job->base, error->code, error->text);
+}
+
+void device_watch(CudaComm *job, bool (*watch)(void *watcher, double waited_s, Error *error)) {
+    job->cuda->watch = watch;
+    job->cuda->give_up = give_up;
+    job->cuda->watcher = job;
+}
+
 void *device_alloc(Comm *comm, int64_t bytes, Error *error) {
     return cuda_backend.alloc(((CudaComm *)comm)->cuda, bytes, error);
 }
@@ -53,7 +64,7 @@ void common_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
     requests_close(job);
-    if (job->cuda->watcher == job) job->cuda->watch = NULL;
+    if (job->cuda->watcher == job) device_watch(job, NULL);
     if (job->comm.counters != job->base->counters) free(job->comm.counters);
     job->base->table->destroy(job->base);
     free(job);

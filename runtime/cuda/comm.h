@@ -56,6 +56,8 @@ bool below_gather_text(Comm *comm, const char *text, int width, char *texts, Err
 void below_abort(Comm *comm, int code, const char *message);
 /* CudaContext.watch: what is queued on a device that waits for others comes to pass only if theirs go on. */
 bool device_overdue(void *watcher, double waited_s, Error *error);
+/* From now on the host looks so at the other ranks while it waits for the device; NULL: it does not. */
+void device_watch(CudaComm *job, bool (*watch)(void *watcher, double waited_s, Error *error));
 /* And memory of the device. */
 void *device_alloc(Comm *comm, int64_t bytes, Error *error);
 void device_free(Comm *comm, void *data);

@@ -303,8 +303,7 @@ static CommStatus ipc_wait(Comm *comm, CommRequest *request, int driven, Error *
 static void ipc_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
-    cudaStreamSynchronize(job->cuda->compute); /* what failed has been said already */
-    cudaStreamSynchronize(job->cuda->comm);
+    cuda_idle(job->cuda);
     for (CommRequest *request = job->requests; request; request = request->head.next)
         request_leave(job, request);
     share_close(job); /* returns when all have come so far: nobody has this rank's events any longer */
@@ -322,11 +321,13 @@ static const CommTable ipc_table = {
 };
 
 bool comm_ipc_open(CudaComm *job, Error *error) {
-    if (!share_open(job, error)) return false;
+    device_watch(job, device_overdue);
+    if (!share_open(job, error)) {
+        device_watch(job, NULL);
+        return false;
+    }
     job->comm.table = &ipc_table;
     job->kind = &ipc_requests;
     snprintf(job->comm.transport, sizeof job->comm.transport, "CUDA IPC");
-    job->cuda->watch = device_overdue;
-    job->cuda->watcher = job;
     return true;
 }

@@ -239,7 +239,6 @@ bool comm_nccl_open(CudaComm *job, Error *error) {
     job->kind = &nccl_requests;
     job->comm.captures = true;
     snprintf(job->comm.transport, sizeof job->comm.transport, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-    job->cuda->watch = nccl_watch;
-    job->cuda->watcher = job;
+    device_watch(job, nccl_watch);
     return true;
 }

@@ -148,7 +148,7 @@ static bool probe(CudaComm *job, Error *error) {
     if (ok) probe_fill(expected, base->process, 0);
     ok = ok &&
          cuda_ok(cuda, cudaMemcpyAsync(memory, expected, PROBE_BYTES, cudaMemcpyHostToDevice, cuda->compute), "trying CUDA IPC", error) &&
-         cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying CUDA IPC", error);
+         cuda_wait(cuda, cuda->compute, "trying CUDA IPC", error);
     ok = comm_agree_all(base, ok, error) && all_gather_bytes(base, place, sizeof place, places, error);
     bool right = ok;
     for (int p = 0; right && p < base->nprocesses; p++) {
@@ -157,7 +157,7 @@ static bool probe(CudaComm *job, Error *error) {
         right = theirs &&
                 cuda_ok(cuda, cudaMemcpyAsync(found, theirs, PROBE_BYTES, cudaMemcpyDeviceToHost, cuda->compute),
                         "reading another rank's memory", error) &&
-                cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "reading another rank's memory", error);
+                cuda_wait(cuda, cuda->compute, "reading another rank's memory", error);
         probe_fill(expected, p, 0);
         if (right && memcmp(expected, found, PROBE_BYTES) != 0)
             right = error_set(error, EXIT_ENVIRONMENT, "rank %d's memory reads otherwise than it was written", p);
@@ -190,7 +190,7 @@ static bool probe_events(CudaComm *job, Error *error) {
         if (p == base->process) continue;
         right = cuda_ok(cuda, cudaIpcOpenEventHandle(&theirs, handles[p]), "opening another rank's event", error) &&
                 cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, theirs, 0), "waiting for another rank's event", error) &&
-                cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "waiting for another rank's event", error);
+                cuda_wait(cuda, cuda->compute, "waiting for another rank's event", error);
         if (theirs) cudaEventDestroy(theirs);
     }
     cudaGetLastError();

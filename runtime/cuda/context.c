@@ -145,6 +145,15 @@ bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *
     return wait_for(cuda, stream, NULL, what, error);
 }
 
+void cuda_idle(CudaContext *cuda) {
+    const cudaStream_t streams[] = {cuda->comm, cuda->compute, cuda->copies};
+    Error error = {0};
+    for (int i = 0; i < 3 && cuda->watch && !cuda->capturing; i++)
+        if (!cuda_wait(cuda, streams[i], "waiting for what is queued", &error) && cudaStreamQuery(streams[i]) == cudaErrorNotReady)
+            cuda->give_up(cuda->watcher, &error);
+    cudaGetLastError();
+}
+
 bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Error *error) {
     char what[96];
     if (status == cudaSuccess && (!cuda->options.wait || cuda->capturing)) return true;
@@ -169,8 +178,9 @@ static void *cuda_alloc(void *context, int64_t bytes, Error *error) {
 }
 
 static void cuda_free(void *context, void *data) {
-    (void)context;
-    if (data) cudaFree(data);
+    if (!data) return;
+    if (context) cuda_idle(context);
+    cudaFree(data);
 }
 
 static void *cuda_alloc_host(void *context, int64_t bytes, Error *error) {

@@ -57,6 +57,7 @@ typedef struct CudaContext {
     /* The communicator's: asked again and again while the host waits for the device; false: what it waits for will not come. NULL: nothing
      * can go wrong. */
     bool (*watch)(void *watcher, double waited_s, Error *error);
+    void (*give_up)(void *watcher, const Error *error); /* ends the job */
     void *watcher;
     CudaMatmul *matmul;
     CudaPitch pitch;
@@ -68,6 +69,8 @@ typedef struct CudaContext {
 bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error);
 /* Waits until everything queued on a stream is done, with an eye on the other ranks; what, as for cuda_ok. */
 bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error);
+/* Waits likewise until the device has nothing to do, as CUDA does where it frees memory, without that eye; ends the job where it will not come to pass. What fails has been said already. */
+void cuda_idle(CudaContext *cuda);
 /* After a launch, whose status that is: whether it was accepted; with options.wait, whether it was done. */
 bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Error *error);
 

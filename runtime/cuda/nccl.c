@@ -271,10 +271,12 @@ static void buffer_destroy(CudaComm *job, NcclBuffer **at) {
     NcclBuffer *buffer = *at;
     *at = buffer->next;
     buffer_deregister(job->nccl, buffer);
-    if (buffer->own)
+    if (buffer->own) {
+        cuda_idle(job->cuda);
         job->nccl->library.MemFree(buffer->data);
-    else
+    } else {
         device_free(&job->comm, buffer->data);
+    }
     free(buffer->handles);
     free(buffer);
 }

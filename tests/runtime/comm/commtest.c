@@ -286,6 +286,31 @@ static void misbehave(Comm *comm, Comm *base, const char *how) {
     must(comm, comm->table->wait(comm, request, 0, &error) == COMM_COMPLETE, &error);
 }
 
+#ifdef COMMTEST_DEVICE
+/* Rank 1 is stopped when its host has done its part, and the others are at their end: their devices wait for its. */
+static void stop_at_the_end(Comm *comm, Comm *base) {
+    Error error = {0};
+    Comm *inner = through_inner(comm);
+    Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
+    c.from.role[0] = c.to.role[0] = ROLE_WHOLE;
+    Layout from, to;
+    side_layout(&c, &c.from, &from);
+    side_layout(&c, &c.to, &to);
+    Transfer transfer = {.kind = c.kind, .dtype = F32, .shape = c.shape, .from = &from, .to = &to, .name = "the last"};
+    void *source = inner->table->alloc(inner, 256, &error), *target = inner->table->alloc(inner, 256, &error);
+    must(comm, source && target, &error);
+    CommRequest *request = inner->table->prepare(inner, &transfer, 1, &error);
+    must(comm, request != NULL, &error);
+    lose_patience(comm, base);
+    must(comm, inner->table->start(inner, request, 0, (const void *[]){source}, (void *[]){target}, &error), &error);
+    must(comm, inner->table->wait(inner, request, 0, &error) == COMM_COMPLETE, &error);
+    if (comm->process == 1) raise(SIGSTOP);
+    inner->table->free(inner, source);
+    inner->table->free(inner, target);
+    comm->table->destroy(comm);
+}
+#endif
+
 static void fault(Comm *comm, Fault which) {
     Error error = {0};
     Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
@@ -363,6 +388,10 @@ int main(int argc, char **argv) {
         ran = memory(comm);
     else if (strncmp(what, "fault-", 6) == 0)
         fault(comm, strcmp(what, "fault-cell") == 0 ? FAULT_CELL : FAULT_BYTES);
+#ifdef COMMTEST_DEVICE
+    else if (strcmp(what, "stop") == 0)
+        return stop_at_the_end(comm, base), EXIT_DONE;
+#endif
     else
         misbehave(comm, base, what);
     collectives(comm);
