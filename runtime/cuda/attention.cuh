@@ -247,22 +247,23 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
     typedef Tile<P, W, false> Tl;
     enum { OWN = Tl::OWN, OTHER = Tl::OTHER, STRIDE = Tl::STRIDE, N = Tl::N, M = Tl::M, THREADS = Tl::THREADS };
     __shared__ __align__(16) typename P::Element queries[OWN * STRIDE], keys[OTHER * STRIDE], values[OTHER * STRIDE];
+    __shared__ TileQuery seen[OWN]; /* few tiles are asked for it: no registers are spent on it */
     const int warp = threadIdx.x / WARP * 16, row = warp + tile_row(), column = tile_column();
     const int64_t tiles = (a.m + OWN - 1) / OWN, ntiles = a.queries / a.m * tiles;
     const float scale = (float)a.scale * P::UNIT;
     for (int64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
         const int64_t head = tile / tiles, first = tile_turn(a, tile, tiles) * OWN, query = head * a.m + first, key = head / a.group * a.n, end = tile_end(a, first, OWN), left = a.m - first;
         typename Tl::Rows rows;
-        TileQuery own[2];
         float y[M][4] = {}, most[2], sum[2] = {};
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int64_t at = query + (row + 8 * h < left ? row + 8 * h : 0);
-            own[h] = tile_query(a, at);
             most[h] = a.given ? P::UNIT * (float)((const Number<T> *)a.given)[at] : -(float)INFINITY;
         }
         __syncthreads(); /* what was there has been read */
         tile_load<P, W, OWN, THREADS>(queries, (const T *)a.q + query * a.d, left, (int)a.d);
+        for (int i = threadIdx.x; i < OWN; i += THREADS)
+            seen[i] = tile_query(a, query + (i < left ? i : 0));
         __syncthreads();
         rows.load(queries + warp * STRIDE);
         for (int64_t j = 0; j < end; j += OTHER) {
@@ -278,7 +279,7 @@ template <class P, int W, class T> __global__ void __launch_bounds__(Tile<P, W, 
             if (!tile_whole(a, first, j + OTHER)) { /* apart: what is asked of each number would stand between those of all */
 #pragma unroll
                 for (int i = 0; i < 4 * N; i++)
-                    if (!tile_sees(a, own[i % 4 / 2], j, i / 4 * 8 + column + i % 2)) score[i / 4][i % 4] = -(float)INFINITY;
+                    if (!tile_sees(a, seen[row + i % 4 / 2 * 8], j, i / 4 * 8 + column + i % 2)) score[i / 4][i % 4] = -(float)INFINITY;
             }
 #pragma unroll
             for (int h = 0; h < 2; h++) {
