@@ -149,7 +149,7 @@ bool pitch_possible(CudaContext *cuda, const Multiply *multiply) {
     if (cuda->pitch.refused || !pitched_of(cuda, multiply, &p)) return false;
     if (!cuda->pitch.room && (cuda->capturing || cudaMalloc(&cuda->pitch.room, (size_t)cuda->pitch.bytes) != cudaSuccess)) {
         cudaGetLastError(); /* no failure: slower */
-        cuda->pitch.refused = !cuda->capturing;
+        cuda->pitch.refused = cuda->lacked = !cuda->capturing;
         return false;
     }
     cublasStatus_t status; /* choice.c settles all of them before the first step */

@@ -105,6 +105,18 @@ class Failures(Case):
                 self.assertFails(result, 3, "out of memory|no page-locked memory of the host")
             self.assertTrue(2 < nth < 29, nth)
 
+    def test_a_rank_that_lacks_memory_for_products_does_not_compute_other_bits_than_its_replicas(self):
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        plan, said = self.net(2), ""
+        command = [harness.prun, "--device", "cuda", plan]
+        for nth in range(9, 30):
+            done = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=cudaMalloc:%d:2" % nth, *command], cwd=self.folder)
+            said = done.err
+            if done.code == 0 or "to try products" in said:
+                break
+        self.assertRegex(said, r"prun: rank 1 .*: device 0 is out of memory, to try products in: ")
+
     # ---- what runs
 
     def test_a_kernel_that_fails_is_found_at_the_end_of_its_step(self):
