@@ -201,8 +201,9 @@ static void job_close(JobComm *job) {
 
 static void job_destroy(Comm *comm) {
     if (!comm) return;
-    Error ignored;
-    job_barrier(comm, &ignored); /* nobody unmaps what a peer still reads */
+    Error error = {0};
+    /* Nobody unmaps what a peer still reads; and for one that does not come MPI_Finalize would wait for ever. */
+    if (!job_barrier(comm, &error)) job_abort(comm, error.code, error.text);
     job_close((JobComm *)comm);
 }
 

@@ -221,7 +221,7 @@ bool share_open(CudaComm *job, Error *error) {
 
 void share_close(CudaComm *job) {
     Share *share = job->share;
-    Error ignored;
+    Error error = {0};
     if (!share) return;
     for (int p = 0; share->opened && p < job->base->nprocesses; p++) {
         for (int i = 0; share->opened[p] && i < SHARE_ENTRIES; i++)
@@ -229,7 +229,8 @@ void share_close(CudaComm *job) {
         free(share->opened[p]);
     }
     free(share->opened);
-    job->base->table->barrier(job->base, &ignored); /* nothing is freed that a peer has open */
+    if (!job->base->table->barrier(job->base, &error)) /* nothing is freed that a peer has open */
+        job->base->table->abort(job->base, error.code, error.text);
     while (share->chunks) {
         ShareChunk *chunk = share->chunks;
         share->chunks = chunk->next;
