@@ -30,7 +30,7 @@ typedef struct AbiMember {
     M(Backend, upload) M(Backend, download) M(Backend, copy) M(Backend, sync) M(Backend, kernels) M(Backend, prepare) M(Backend, fuse) M(Backend, run)          \
     M(Backend, unfuse) M(DeviceModule, format)                                                                                                                  \
     M(DeviceModule, abi) M(DeviceModule, backend) M(DeviceModule, count) M(DeviceModule, list) M(Transfer, kind) M(Transfer, dtype) M(Transfer, shape)          \
-    M(Transfer, from) M(Transfer, to) M(Transfer, name) M(CommCounters, sent_bytes) M(CommCounters, received_bytes) M(CommCounters, messages)                   \
+    M(Transfer, from) M(Transfer, to) M(Transfer, name) M(Transfer, anywhere) M(CommCounters, sent_bytes) M(CommCounters, received_bytes) M(CommCounters, messages)                   \
     M(CommTable, name) M(CommTable, prepare) M(CommTable, start) M(CommTable, wait) M(CommTable, barrier) M(CommTable, broadcast)                               \
     M(CommTable, all_gather_words) M(CommTable, gather_text) M(CommTable, overdue) M(CommTable, abort) M(CommTable, destroy) M(CommTable, alloc) M(CommTable, free) M(Comm, table)    \
     M(Comm, nranks) M(Comm, nprocesses) M(Comm, process) M(Comm, ndriven) M(Comm, first_driven) M(Comm, local_rank) M(Comm, nlocal) M(Comm, launch_rank) M(Comm, node_first)         \

@@ -23,6 +23,7 @@ typedef struct Transfer {
     const Layout *from, *to;
     const char *name; /* of the value, for messages */
     bool rounds;      /* its sum may be rounded to its type whenever a term is added: gradients that are compressed */
+    bool anywhere;    /* its tensors may lie in memory that alloc has not given, or only after the request was prepared */
 } Transfer;
 
 typedef struct Comm Comm;
@@ -70,7 +71,7 @@ typedef struct CommTable {
     void (*destroy)(Comm *comm);
     /* Memory for tensors that peers may read in place (shared by the processes of a node where there are several), aligned to 64 bytes, not
      * zeroed; at least one byte. Not collective. Where these are not NULL the executor takes the arenas, states and inputs of its driven ranks
-     * from here, before it prepares requests; any other memory works as source and target too, at the price of a copy. NULL and *error when there
+     * from here, before it prepares requests; any other memory works as source and target too, of a transfer that says so, at the price of a copy. NULL and *error when there
      * is none left. Freed before the communicator is destroyed. */
     void *(*alloc)(Comm *comm, int64_t bytes, Error *error);
     void (*free)(Comm *comm, void *data);
@@ -125,6 +126,9 @@ bool comm_first_says(const Comm *comm, Error *error);
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */
 bool comm_most(Comm *comm, uint64_t *number, Error *error);
+/* Records that begin with a key: *all becomes those of all processes, each key once, as the first process that has it says; the same list on all, to be freed. bytes of a
+ * record, of which the key has the first key_bytes. Collective; meant for little. */
+bool comm_union(Comm *comm, const void *mine, int64_t n, int64_t bytes, int64_t key_bytes, void **all, int64_t *nall, Error *error);
 /* By how many seconds this process's clock (now_seconds) is ahead of process 0's, half a barrier more or less; processes of a node share one. Collective. */
 bool comm_clock(Comm *comm, double *ahead, Error *error);
 /* Whether all processes have common[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names

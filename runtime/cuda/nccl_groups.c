@@ -114,7 +114,7 @@ static bool order_left(const Transfer *t, const GroupCall *call, int nranks, boo
 void group_call_find(const Transfer *transfer, int nranks, bool ordered, GroupCall *call) {
     static const GroupCallKind kinds[NCOMMS] = {
         [COMM_ALL_REDUCE] = GROUP_ALL_REDUCE, [COMM_ALL_GATHER] = GROUP_ALL_GATHER, [COMM_REDUCE_SCATTER] = GROUP_REDUCE_SCATTER};
-    *call = (GroupCall){.kind = kinds[transfer->kind]};
+    *call = (GroupCall){.kind = transfer->anywhere ? GROUP_NONE : kinds[transfer->kind]};
     Layout from = *transfer->from, to = *transfer->to;
     Digit summed[MAX_DIGITS], moved[MAX_DIGITS], there[MAX_DIGITS];
     int ndim = from.ndim, lists = ndim + NREDUCTIONS, nsummed = layout_summed(&from, &to, summed, &call->reduction);
@@ -233,7 +233,7 @@ static void sends_init(WirePlan *plan, Arena *arena, int nranks) {
     for (int i = 0; i < plan->out.n; i++) {
         WireMessage *message = &plan->out.at[i];
         const SentPart *first = &message->parts.at[0];
-        message->direct = message->parts.n == 1 && first->walk.nouter == 0;
+        message->direct = message->parts.n == 1 && first->walk.nouter == 0 && !plan->transfer[first->transfer].anywhere;
         message->transfer = first->transfer;
         message->at = (first->from.start + first->walk.skip) * dtype_bytes[plan->transfer[first->transfer].dtype];
     }
@@ -263,7 +263,7 @@ static void receives_init(WirePlan *plan, Arena *arena, int nranks) {
     for (int i = 0; i < plan->in.n; i++) {
         const Pull *pull = only[i];
         WireMessage *message = &plan->in.at[i];
-        if (nsources[i] != 1 || pull->nsources != 1 || pull->add || pull->walk.nouter > 0) continue;
+        if (nsources[i] != 1 || pull->nsources != 1 || pull->add || pull->walk.nouter > 0 || pulls->transfer[pull->transfer].anywhere) continue;
         message->direct = true;
         message->transfer = plan->number[pull->transfer];
         message->at = (pull->target.start + pull->walk.skip) * dtype_bytes[pulls->transfer[pull->transfer].dtype];

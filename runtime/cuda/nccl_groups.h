@@ -23,7 +23,7 @@ typedef struct GroupCall {
 
 /* A call stands for a transfer where boxes are even, and lie one after another in memory in the order of the members; and, of sums of fractions, where the order of
  * terms is left to the library: not with `ordered`, and not where other groups add up the same terms, as replicas are to have the same bits, unless there are two
- * terms. Maxima of fractions are never: the library's forget a NaN. Averages need no call of their own, plans scale what they add up. The same answer on all
+ * terms; and never between tensors anywhere, which messages are packed from. Maxima of fractions are never: the library's forget a NaN. Averages need no call of their own, plans scale what they add up. The same answer on all
  * ranks. transfer: as a plan has it, before transfers_copy. */
 void group_call_find(const Transfer *transfer, int nranks, bool ordered, GroupCall *call);
 /* Elements of a call on a rank, as the library counts them: all of an all_reduce, the result of a reduce_scatter, the source of an all_gather. */
@@ -47,7 +47,7 @@ typedef struct SentPart {
 typedef struct WireMessage {
     int rank, round;
     int64_t bytes;       /* that are sent */
-    bool direct;         /* it is a piece of a tensor as it lies there, and needs no staging */
+    bool direct;         /* it is a piece of a tensor as it lies there, and needs no staging: never of a transfer between tensors anywhere */
     int transfer;        /* direct: of which; */
     int64_t at;          /* where it begins, in bytes: direct in the tensor, else in the staging memory */
     VEC(SentPart) parts; /* of those sent */

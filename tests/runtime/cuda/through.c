@@ -74,7 +74,13 @@ static CommRequest *through_prepare(Comm *comm, const Transfer *transfers, int n
             if (!tensor_open(through, &request->source[r * n + i], transfers[i].from, &transfers[i], comm->first_driven + r, error) ||
                 !tensor_open(through, &request->target[r * n + i], transfers[i].to, &transfers[i], comm->first_driven + r, error))
                 return NULL;
-    request->inner = through->inner->table->prepare(through->inner, transfers, n, error);
+    Transfer *inner = calloc((size_t)n + 1, sizeof *inner);
+    for (int i = 0; i < n; i++) {
+        inner[i] = transfers[i];
+        inner[i].anywhere = through->foreign;
+    }
+    request->inner = through->inner->table->prepare(through->inner, inner, n, error);
+    free(inner);
     return request->inner ? request : NULL;
 }
 
