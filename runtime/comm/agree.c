@@ -60,6 +60,57 @@ bool comm_agree_all(Comm *comm, bool ok, Error *error) {
     return known && failures.n == 0;
 }
 
+static bool broadcast_from(Comm *comm, int process, char *data, int64_t bytes, uint64_t *words, Error *error) {
+    if (process == 0) return comm->table->broadcast(comm, data, bytes, error);
+    for (int64_t at = 0; at < bytes; at += 8) {
+        const size_t length = (size_t)(bytes - at < 8 ? bytes - at : 8);
+        uint64_t word = 0;
+        memcpy(&word, data + at, length);
+        if (!comm->table->all_gather_words(comm, word, words, error)) return false;
+        memcpy(data + at, &words[process], length);
+    }
+    return true;
+}
+
+/* Those of mine whose keys are not among the n of `all`; to: copies of them, or NULL. Returns how many. */
+static int64_t records_new(const char *all, int64_t n, const char *mine, int64_t nmine, int64_t bytes, int64_t key_bytes, char *to) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < nmine; i++) {
+        bool known = false;
+        for (int64_t k = 0; k < n && !known; k++)
+            known = memcmp(all + k * bytes, mine + i * bytes, (size_t)key_bytes) == 0;
+        if (known) continue;
+        if (to) memcpy(to + found * bytes, mine + i * bytes, (size_t)bytes);
+        found++;
+    }
+    return found;
+}
+
+bool comm_union(Comm *comm, const void *mine, int64_t n, int64_t bytes, int64_t key_bytes, void **all, int64_t *nall, Error *error) {
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = comm_agree(comm, words || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    char *known = NULL;
+    *nall = 0;
+    while (ok) { /* the first process that has more says it */
+        int first = 0;
+        ok = comm->table->all_gather_words(comm, (uint64_t)records_new(known, *nall, mine, n, bytes, key_bytes, NULL), words, error);
+        while (ok && first < comm->nprocesses && words[first] == 0)
+            first++;
+        if (!ok || first == comm->nprocesses) break;
+        const int64_t more = (int64_t)words[first];
+        char *grown = realloc(known, (size_t)((*nall + more) * bytes));
+        if (grown) known = grown;
+        ok = comm_agree(comm, grown || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+        if (ok && comm->process == first) records_new(known, *nall, mine, n, bytes, key_bytes, known + *nall * bytes);
+        ok = ok && broadcast_from(comm, first, known + *nall * bytes, more * bytes, words, error);
+        *nall += more;
+    }
+    free(words);
+    if (!ok) free(known);
+    *all = ok ? known : NULL;
+    return ok;
+}
+
 bool comm_most(Comm *comm, uint64_t *number, Error *error) {
     if (comm->nprocesses == 1) return true;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);

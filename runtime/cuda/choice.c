@@ -2,7 +2,7 @@
  *
  * What the library's epilogues compute is documented in words, not in roundings: its gelu may use the hardware's quick tanh, its relu may forget a NaN. So every
  * algorithm is tried on the device, on a product of the shape in use whose terms are exact, and left alone where it is not what our own kernels give.
- * Which is fastest is a matter of chance where two are near. So that replicas compute the same bits, all processes take what process 0 has found. */
+ * Which is fastest is a matter of chance where two are near. So that replicas compute the same bits, all processes take what the first that has the shape has found. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -336,7 +336,7 @@ static bool time_plans(CudaContext *cuda, Error *error) {
 
 /* ---------------------------------------------------------------- the same everywhere */
 
-/* What process 0 has chosen for a shape. */
+/* What a process has chosen for a shape. */
 typedef struct Chosen {
     MatmulKey key;
     cublasLtMatmulAlgo_t algorithm;
@@ -353,26 +353,22 @@ static void take_chosen(MatmulPlan *plan, const Chosen *list, int64_t n) {
 }
 
 static bool share_chosen(CudaContext *cuda, Comm *comm, Error *error) {
+    const int nplans = matmul_nplans(cuda);
     int64_t n = 0;
-    for (int i = 0; i < matmul_nplans(cuda); i++)
-        n += !matmul_plan_at(cuda, i)->settled && matmul_plan_at(cuda, i)->nalgorithms > 0;
-    if (!comm->table->broadcast(comm, &n, sizeof n, error)) return false;
-    Chosen *list = calloc((size_t)n + 1, sizeof *list);
-    if (!comm_agree(comm, list || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error)) {
-        free(list);
-        return false;
-    }
-    int64_t at = 0;
-    for (int i = 0; comm->process == 0 && i < matmul_nplans(cuda); i++) {
+    void *all = NULL;
+    Chosen *mine = calloc((size_t)nplans + 1, sizeof *mine);
+    bool ok = comm_agree(comm, mine || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    for (int i = 0; ok && i < nplans; i++) {
         const MatmulPlan *plan = matmul_plan_at(cuda, i);
         if (plan->settled || plan->nalgorithms == 0) continue;
-        memcpy(&list[at].key, &plan->key, sizeof plan->key);
-        memcpy(&list[at++].algorithm, &plan->algorithm[plan->chosen], sizeof list->algorithm);
+        memcpy(&mine[n].key, &plan->key, sizeof plan->key);
+        memcpy(&mine[n++].algorithm, &plan->algorithm[plan->chosen], sizeof mine->algorithm);
     }
-    const bool ok = comm->table->broadcast(comm, list, n * (int64_t)sizeof *list, error);
-    for (int i = 0; ok && comm->process > 0 && i < matmul_nplans(cuda); i++)
-        if (!matmul_plan_at(cuda, i)->settled) take_chosen(matmul_plan_at(cuda, i), list, n);
-    free(list);
+    ok = ok && comm_union(comm, mine, n, sizeof *mine, sizeof mine->key, &all, &n, error);
+    for (int i = 0; ok && i < nplans; i++)
+        if (!matmul_plan_at(cuda, i)->settled) take_chosen(matmul_plan_at(cuda, i), all, n);
+    free(mine);
+    free(all);
     return ok;
 }
 

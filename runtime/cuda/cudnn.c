@@ -2,7 +2,7 @@
  *
  * Of the algorithms that its heuristics name, those with one order of sums are tried before the first step: each is compared with our own kernel on the device, in the shape in
  * use, and the fastest that is right is taken, which may be ours. What cuDNN cannot be told (padding that is not the same on both sides), refuses, or gets wrong is our own kernel's. All processes
- * take what process 0 has found, or where one of them cannot our own kernel, so that replicas compute the same bits. From then on nothing is chosen: what fails in a step is an error. */
+ * take what the first of them that has the shape has found, or where one of them cannot our own kernel, so that replicas compute the same bits. From then on nothing is chosen: what fails in a step is an error. */
 #include "runtime/cuda/cudnn.h"
 
 #include <dlfcn.h>
@@ -458,7 +458,7 @@ typedef struct ConvChosen {
     int32_t own, algorithm, math;
 } ConvChosen;
 
-/* Of a shape that is not in the list, or an algorithm that the heuristics do not name here: our own kernel. */
+/* Where the heuristics do not name the algorithm here: our own kernel. */
 static void take_chosen(ConvPlan *plan, const ConvChosen *list, int64_t n) {
     plan->chosen = OWN;
     for (int64_t i = 0; i < n; i++)
@@ -499,26 +499,27 @@ static bool agree_on(CudaConv *conv, ConvChosen *list, int64_t n, Comm *comm, Er
 static bool share_chosen(CudaConv *conv, Comm *comm, Error *error) {
     ConvPlan *plans = conv ? conv->plans : NULL;
     int64_t n = 0, at = 0;
+    void *all = NULL;
     for (const ConvPlan *plan = plans; plan; plan = plan->next)
         n += !plan->settled;
-    if (!comm->table->broadcast(comm, &n, sizeof n, error)) return false;
-    ConvChosen *list = calloc((size_t)n + 1, sizeof *list);
-    bool ok = comm_agree(comm, list || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
-    for (const ConvPlan *plan = plans; ok && comm->process == 0 && plan; plan = plan->next) {
+    ConvChosen *mine = calloc((size_t)n + 1, sizeof *mine);
+    bool ok = comm_agree(comm, mine || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    for (const ConvPlan *plan = plans; ok && plan; plan = plan->next) {
         if (plan->settled) continue;
-        ConvChosen *chosen = &list[at++];
+        ConvChosen *chosen = &mine[at++];
         chosen->key = plan->key;
         chosen->own = plan->chosen == OWN;
         if (chosen->own) continue;
         chosen->algorithm = plan->candidate[plan->chosen].algorithm;
         chosen->math = plan->candidate[plan->chosen].math;
     }
-    ok = ok && comm->table->broadcast(comm, list, n * (int64_t)sizeof *list, error);
-    if (ok) choices_take(plans, list, n);
+    ok = ok && comm_union(comm, mine, n, sizeof *mine, sizeof mine->key, &all, &n, error);
+    free(mine);
+    if (ok) choices_take(plans, all, n);
     if (ok && conv) take_workspace(conv);
-    ok = ok && agree_on(conv, list, n, comm, error);
-    if (ok) choices_take(plans, list, n);
-    free(list);
+    ok = ok && agree_on(conv, all, n, comm, error);
+    if (ok) choices_take(plans, all, n);
+    free(all);
     return ok;
 }
 

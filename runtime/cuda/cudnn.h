@@ -37,7 +37,7 @@ typedef int CudnnRun(void *handle, const void *alpha, const void *first, const v
 bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Error *error);
 /* Its shape is known to settle. */
 void cudnn_prepare(const KernelCall *call);
-/* Tries the algorithms of the shapes that are known, takes process 0's choice where all processes can, and the workspace. Collective. */
+/* Tries the algorithms of the shapes that are known, takes the choice of the first process that has a shape where all processes can, and the workspace. Collective. */
 bool cudnn_settle(CudaContext *cuda, Comm *comm, Error *error);
 void cudnn_close(CudaContext *cuda);
 /* A line of --devices. */

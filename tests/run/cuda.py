@@ -111,6 +111,15 @@ train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 3; }
             self.assertEqual(done.texts(), expected.texts())
             self.assertNotIn("registered buffers", done.err)
 
+    def test_each_stage_of_a_pipeline_has_its_convolutions_by_cudnn(self):
+        """What the first process has no shapes of is chosen by the first that has."""
+        plan = self.compile(self.sample("lenet.dsl"), "two.plan", "--ranks", 2, "--stages", 2, "-D", "batch=8")
+        one = self.compile(self.sample("lenet.dsl"), "one.plan", "--ranks", 1, "-D", "batch=8")
+        done = self.ok(self.launched(plan, 2, "--deterministic", "-v", "--verify=" + one, env={"PRUN_CUDNN": os.environ["PRUN_NCCL"]}))
+        self.assertRegex(done.out, r"(?m)^rank 0: .*, 2 of 2 convolutions by cuDNN 9\.13\.0, ")
+        self.assertRegex(done.out, r"(?m)^rank 1: .*, 3 of 3 convolutions by cuDNN 9\.13\.0, ")
+        self.assertRegex(done.out, r"(?m)^verified: ")
+
     def test_random_numbers_are_the_cpus(self):
         source = self.write("net.dsl", """import "nn.dsl";
 net dropped(batch = 12) {

@@ -222,6 +222,17 @@ static void collectives(Comm *comm) {
         must(comm, strncmp(texts + 7 * i, expected, 6) == 0 || error_set(&error, EXIT_MISMATCH, "text %d is '%s'", i, texts + 7 * i),
              &error);
     }
+    /* Keys that two processes have, and such as one has: by whom they are said. */
+    const int32_t mine[][2] = {{comm->process / 2, comm->process}, {1000 + comm->process, comm->process}};
+    void *all;
+    int64_t n;
+    must(comm, comm_union(comm, mine, 2, sizeof *mine, sizeof **mine, &all, &n, &error), &error);
+    must(comm, n == comm->nprocesses + (comm->nprocesses + 1) / 2 || error_set(&error, EXIT_MISMATCH, "%d keys", (int)n), &error);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t *record = (const int32_t *)all + 2 * i, first = record[0] < 1000 ? record[0] * 2 : record[0] - 1000;
+        must(comm, record[1] == first || error_set(&error, EXIT_MISMATCH, "key %d is said by %d", (int)record[0], (int)record[1]), &error);
+    }
+    free(all);
     must(comm, comm->table->barrier(comm, &error), &error);
     agreement(comm);
     free(words);
