@@ -146,8 +146,13 @@ static bool gather_transfer(Executor *executor, int state, void *target, Error *
     if (!executor->gathers->gather[state]) {
         Layout *whole = arena_alloc(&executor->arena, sizeof *whole);
         layout_init(whole, of->type.shape.ndim);
-        Transfer transfer = {
-            .kind = COMM_EXCHANGE, .dtype = of->type.dtype, .shape = of->type.shape, .from = of->layout, .to = whole, .name = of->name, .anywhere = true};
+        Transfer transfer = {.kind = COMM_EXCHANGE,
+                             .dtype = of->type.dtype,
+                             .shape = of->type.shape,
+                             .from = of->layout,
+                             .to = whole,
+                             .name = of->name,
+                             .anywhere = true};
         executor->gathers->gather[state] = comm->table->prepare(comm, &transfer, 1, error);
         if (!comm_agree(comm, executor->gathers->gather[state], error)) return false;
     }
@@ -169,8 +174,13 @@ bool executor_rearrange_state(Executor *executor, int state, const Layout *layou
     if (!executor->gathers->rearrange[state]) {
         Layout *to = arena_alloc(&executor->arena, sizeof *to);
         *to = *layout;
-        Transfer transfer = {
-            .kind = COMM_EXCHANGE, .dtype = of->type.dtype, .shape = of->type.shape, .from = of->layout, .to = to, .name = of->name, .anywhere = true};
+        Transfer transfer = {.kind = COMM_EXCHANGE,
+                             .dtype = of->type.dtype,
+                             .shape = of->type.shape,
+                             .from = of->layout,
+                             .to = to,
+                             .name = of->name,
+                             .anywhere = true};
         executor->gathers->rearrange[state] = comm->table->prepare(comm, &transfer, 1, error);
         if (!comm_agree(comm, executor->gathers->rearrange[state], error)) return false;
     }

@@ -375,10 +375,11 @@ static bool share_chosen(CudaContext *cuda, Comm *comm, Error *error) {
 bool cuda_settle(void *context, Comm *comm, Error *error) {
     CudaContext *cuda = context;
     const bool timed = !cuda->options.deterministic;
-    const bool same = !cuda->lacked || comm->nprocesses == 1 ||
-                      error_set(error, EXIT_ENVIRONMENT,
-                                "device %d is out of memory, to try products in: this rank's would have other bits than those of its replicas%s",
-                                cuda->device, cuda_advice(cudaErrorMemoryAllocation, false));
+    const bool same =
+        !cuda->lacked || comm->nprocesses == 1 ||
+        error_set(error, EXIT_ENVIRONMENT,
+                  "device %d is out of memory, to try products in: this rank's would have other bits than those of its replicas%s",
+                  cuda->device, cuda_advice(cudaErrorMemoryAllocation, false));
     if (!comm_agree(comm, same, error)) return false;
     if (!comm_agree(comm, !timed || time_plans(cuda, error), error)) return false;
     if (timed && comm->nprocesses > 1 && !share_chosen(cuda, comm, error)) return false;

@@ -61,7 +61,7 @@ typedef struct CudaContext {
     void *watcher;
     CudaMatmul *matmul;
     CudaPitch pitch;
-    bool lacked; /* memory that products are computed with other bits without */
+    bool lacked;                  /* memory that products are computed with other bits without */
     struct AttentionTried *tried; /* attention.c */
     struct CudaConv *conv;        /* cudnn.c */
 } CudaContext;

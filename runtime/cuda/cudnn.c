@@ -90,11 +90,11 @@ static bool library_open(CudnnLibrary *library) {
     char name[80];
     if (!opened) return false;
 #define FIND(function) find_symbol(opened, "cudnn" #function, &library->function, sizeof library->function)
-    bool all = FIND(GetVersion) && FIND(GetErrorString) && FIND(Create) && FIND(Destroy) && FIND(SetStream) && FIND(CreateTensorDescriptor) &&
-               FIND(DestroyTensorDescriptor) && FIND(SetTensor4dDescriptor) && FIND(CreateFilterDescriptor) &&
-               FIND(DestroyFilterDescriptor) && FIND(SetFilter4dDescriptor) && FIND(CreateConvolutionDescriptor) &&
-               FIND(DestroyConvolutionDescriptor) && FIND(SetConvolution2dDescriptor) && FIND(SetConvolutionGroupCount) &&
-               FIND(SetConvolutionMathType);
+    bool all = FIND(GetVersion) && FIND(GetErrorString) && FIND(Create) && FIND(Destroy) && FIND(SetStream) &&
+               FIND(CreateTensorDescriptor) && FIND(DestroyTensorDescriptor) && FIND(SetTensor4dDescriptor) &&
+               FIND(CreateFilterDescriptor) && FIND(DestroyFilterDescriptor) && FIND(SetFilter4dDescriptor) &&
+               FIND(CreateConvolutionDescriptor) && FIND(DestroyConvolutionDescriptor) && FIND(SetConvolution2dDescriptor) &&
+               FIND(SetConvolutionGroupCount) && FIND(SetConvolutionMathType);
 #undef FIND
     for (int k = 0; all && k < NKINDS; k++) {
         snprintf(name, sizeof name, "cudnnGetConvolution%sAlgorithm_v7", ways[k]);
@@ -586,7 +586,8 @@ bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Err
     at[roles[run->kind][2]] = run->out;
     const int status = plan_call(cuda, plan, plan->chosen, at, cuda->conv->workspace ? cuda->conv->workspace->data : NULL);
     if (status != CUDNN_SUCCESS) /* other ranks have it do theirs: no kernel of ours takes its place */
-        return error_set(error, EXIT_ENVIRONMENT, "device %d: a convolution: cuDNN says %s", cuda->device, cuda->conv->library.GetErrorString(status));
+        return error_set(error, EXIT_ENVIRONMENT, "device %d: a convolution: cuDNN says %s", cuda->device,
+                         cuda->conv->library.GetErrorString(status));
     *done = true;
     return cuda_launched(cuda, cudaSuccess, "convolution", error);
 }

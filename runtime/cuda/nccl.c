@@ -129,10 +129,10 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
 /* ---------------------------------------------------------------- communicators */
 
 /* No communicator blocks, also those that steps use. The price: NCCL starts a thread of its own for a group (ncclGroupEnd) that has connections to make, newer versions for
- * every group that is not captured. A communicator that blocks needs none, but its ncclGroupEnd returns only when the other ranks have connected, the first time, and
- * when they have taken what was queued before, where the library's queue is full: a rank that waits there for one that has died or stands still can look neither at the clock nor at the
- * other ranks. Only another thread could end the wait, by ncclCommAbort, and it may not ask how the other ranks are: the communicator below is one thread's. And the two
- * kinds may not meet in one group. */
+ * every group, also where a step is recorded, but not where it is replayed. A communicator that blocks needs none. But its ncclGroupEnd returns only when the other ranks have
+ * connected, the first time, and when what was queued before has been taken, where the library's queue is full: a rank that waits there for one that has died or stands still
+ * can look neither at the clock nor at the other ranks. Only another thread could end the wait, by ncclCommAbort, and it could not ask how the others are: the communicator
+ * below is one thread's. And communicators of both kinds may not meet in one group. */
 static ncclConfig_t config_make(void) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;

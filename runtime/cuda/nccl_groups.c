@@ -263,7 +263,8 @@ static void receives_init(WirePlan *plan, Arena *arena, int nranks) {
     for (int i = 0; i < plan->in.n; i++) {
         const Pull *pull = only[i];
         WireMessage *message = &plan->in.at[i];
-        if (nsources[i] != 1 || pull->nsources != 1 || pull->add || pull->walk.nouter > 0 || pulls->transfer[pull->transfer].anywhere) continue;
+        if (nsources[i] != 1 || pull->nsources != 1 || pull->add || pull->walk.nouter > 0 || pulls->transfer[pull->transfer].anywhere)
+            continue;
         message->direct = true;
         message->transfer = plan->number[pull->transfer];
         message->at = (pull->target.start + pull->walk.skip) * dtype_bytes[pulls->transfer[pull->transfer].dtype];

@@ -46,10 +46,10 @@ typedef struct SentPart {
 /* A message to or from a rank. */
 typedef struct WireMessage {
     int rank, round;
-    int64_t bytes;       /* that are sent */
-    bool direct;         /* it is a piece of a tensor as it lies there, and needs no staging: never of a transfer between tensors anywhere */
-    int transfer;        /* direct: of which; */
-    int64_t at;          /* where it begins, in bytes: direct in the tensor, else in the staging memory */
+    int64_t bytes; /* that are sent */
+    bool direct;   /* it is a piece of a tensor as it lies there, and needs no staging: never of a transfer between tensors anywhere */
+    int transfer;  /* direct: of which; */
+    int64_t at;    /* where it begins, in bytes: direct in the tensor, else in the staging memory */
     VEC(SentPart) parts; /* of those sent */
 } WireMessage;
 

@@ -108,8 +108,8 @@ static const char *settle_and_run(OpCode op, const CommTable *table, int nproces
     Error error = {0};
     static char words[128];
     Text said = {0};
-    cr_assert(device_open(&device, module->backend, &(DeviceOptions){.nlocal = 1, .nthreads = 1, .deterministic = deterministic}, &error), "%s",
-              error.text);
+    cr_assert(device_open(&device, module->backend, &(DeviceOptions){.nlocal = 1, .nthreads = 1, .deterministic = deterministic}, &error),
+              "%s", error.text);
     check_open(&call, &check, &rule, true, &random);
     KernelCall prepared = call;
     prepared.context = device.context;
