@@ -100,6 +100,7 @@ typedef struct StageTried {
     int stages, chunks;
     int parts, batches; /* in which each batch is taken, beside what the net says; batches of a step then */
     bool compiles;      /* else nothing more is known of it */
+    const char *why;    /* of one that does not: the error, if there is one */
     double step_s;
     double idle;                        /* the part of a step in which no kernel runs, on average of the stages */
     int64_t bytes, over_bytes;          /* of a rank; beyond what it may need */
@@ -245,8 +246,8 @@ StageCount *stage_count_fitting(Compilation *c);
 void stage_count_say(Compilation *c); /* -v */
 /* "4 of 16 batches in 2 chunks, the best of 9 tried: 1 12.3 ms; 2 of 4 batches 10 ms, ..." */
 void stage_count_print(Text *text, Compilation *c);
-/* pipeline.c: what pass search takes for program train in such a pipeline, NULL: nothing, it is propagate's. False: it cannot be compiled so. */
-bool stages_decide(const Compilation *c, const StageTried *as, const struct SearchTaken **decision);
+/* pipeline.c: as->decision: what pass search takes for program train in such a pipeline, NULL: nothing, it is propagate's. False: it cannot be compiled so, as->why. */
+bool stages_decide(const Compilation *c, StageTried *as);
 /* What the program costs in such a pipeline, with its decision, and how much of a step its ranks compute nothing. False: it cannot be compiled so. */
 struct BuildCost;
 bool stages_cost(const Compilation *c, const StageTried *as, struct BuildCost *cost, double *idle);

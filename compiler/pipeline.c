@@ -210,8 +210,8 @@ static bool parse(Compilation *c, const char *text, size_t n) {
            (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
-/* The program train of the net once more, said otherwise, to see what it costs; nothing is said of it. NULL: it is rejected. */
-static Build *read_again(const Compilation *c, const Overrides *said, Arena *arena) {
+/* The program train of the net once more, said otherwise, to see what it costs; nothing is said of it. *read: whether it is accepted; b->diags says why not. */
+static Build *read_again(const Compilation *c, const Overrides *said, Arena *arena, bool *read) {
     Options *options = arena_alloc(arena, sizeof *options);
     Diags *diags = arena_alloc(arena, sizeof *diags);
     Build *b = arena_alloc(arena, sizeof *b);
@@ -227,7 +227,8 @@ static Build *read_again(const Compilation *c, const Overrides *said, Arena *are
     b->tried = true;
     Overrides overrides = options->overrides;
     overrides.rows = &b->front.rows;
-    return frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides) ? b : NULL;
+    *read = frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides);
+    return b;
 }
 
 static void say_stages(Overrides *said, const StageTried *as, bool divides) {
@@ -236,23 +237,26 @@ static void say_stages(Overrides *said, const StageTried *as, bool divides) {
     if (divides) said->micro_batches = as->parts;
 }
 
-bool stages_decide(const Compilation *c, const StageTried *as, const SearchTaken **decision) {
+bool stages_decide(const Compilation *c, StageTried *as) {
     Overrides said = c->options->overrides;
+    bool done;
     say_stages(&said, as, as->parts > 1);
-    Build *b = read_again(c, &said, c->arena);
-    const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, pass_expand);
-    *decision = done ? b->front.decision : NULL;
+    Build *b = read_again(c, &said, c->arena, &done);
+    done = done && pass_rows(b) && build_run(b, NULL, pass_expand);
+    as->decision = done ? b->front.decision : NULL;
+    as->why = b->diags->items.n > 0 ? b->diags->items.at[0].text : NULL;
     return done;
 }
 
 bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, double *idle) {
     Arena arena;
     Overrides said = c->options->overrides;
+    bool done;
     arena_init(&arena);
     say_stages(&said, as, as->parts > 1);
-    Build *b = read_again(c, &said, &arena);
-    if (b != NULL) b->front.decision = as->decision;
-    const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
+    Build *b = read_again(c, &said, &arena, &done);
+    b->front.decision = as->decision;
+    done = done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
     if (done) build_cost(b, cost);
     if (done) *idle = timelines_idle(b->role_timelines, b->nroles);
     arena_finish(&arena);
@@ -263,8 +267,9 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, 
     enum { SEEN = 2 };
     Overrides said = c->options->overrides;
     said.micro_batches = parts;
-    Build *b = read_again(c, &said, c->arena);
-    if (b == NULL) return NULL;
+    bool read;
+    Build *b = read_again(c, &said, c->arena, &read);
+    if (!read) return NULL;
     b->front.most_s = most_s;
     b->front.aim_bytes = aim;
     Settings *settings = &b->front.graph.settings;

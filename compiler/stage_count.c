@@ -73,7 +73,7 @@ static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t pa
     if (tried.decision == NULL || (tried.compiles && (tried.over_bytes > 0 || tried.broken > 0))) {
         if (tried.decision != NULL) work += (int64_t)k->operators * tried.batches * SEARCHED;
         tried.searched = true;
-        tried.compiles = stages_decide(k->c, &tried, &tried.decision);
+        tried.compiles = stages_decide(k->c, &tried);
         if (tried.compiles) try_one(k, &tried);
         if (!takes_measures(&tried)) k->decision = tried.decision;
     }
@@ -204,7 +204,7 @@ void stage_count_print(Text *text, Compilation *c) {
         text_printf(text, "%s ", i > 0 ? ";" : ":");
         print_pipe(text, best);
         if (!best->compiles) {
-            text_printf(text, " cannot be compiled");
+            text_printf(text, " cannot be compiled%s%s", best->why != NULL ? ": " : "", best->why != NULL ? best->why : "");
             continue;
         }
         text_printf(text, " %.4g ms", 1e3 * best->step_s);
