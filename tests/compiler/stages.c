@@ -620,3 +620,18 @@ Test(stages, a_mesh_or_a_split_of_more_than_the_one_rank_of_a_stage_is_refused) 
     cr_expect(compiled_run(&x, NET_OF("", "stages = 4; mesh (dp = 2);")), "%s", compiled_said(&x));
     compiled_finish(&x);
 }
+
+/* A bound of the search is one of a net on the ranks of one stage: of a pipeline none is known. */
+Test(stages, no_bound_is_given_of_a_pipeline) {
+    for (int stages = 1; stages <= 2; stages++) {
+        Compiled x;
+        compiled_init(&x, 4, 2);
+        x.diags.verbose = true;
+        x.options.overrides.search = "auto";
+        cr_assert(compiled_run(&x, stages == 1 ? NET_OF("", "") : NET_OF("micro_batches = 2;", "stages = 2;")), "%s", compiled_said(&x));
+        cr_expect_not_null(strstr(compiled_said(&x), "search: "), "%s", compiled_said(&x));
+        cr_expect_eq(strstr(compiled_said(&x), "the best of this model") != NULL, stages == 1, "%s", compiled_said(&x));
+        cr_expect_eq(x.b->front.search->bound > 0, stages == 1);
+        compiled_finish(&x);
+    }
+}
