@@ -237,11 +237,22 @@ static void say_stages(Overrides *said, const StageTried *as, bool divides) {
     if (divides) said->micro_batches = as->parts;
 }
 
-bool stages_decide(const Compilation *c, StageTried *as) {
+/* What all batches of a step take follows from the first two. */
+static void see_few(Build *b) {
+    enum { SEEN = 2 };
+    Settings *settings = &b->front.graph.settings;
+    if (settings->accumulate <= SEEN) return;
+    b->front.batches = settings->accumulate;
+    settings->accumulate = SEEN;
+}
+
+bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     Overrides said = c->options->overrides;
     bool done;
+    if (search != NULL) said.search = search;
     say_stages(&said, as, as->parts > 1);
     Build *b = read_again(c, &said, c->arena, &done);
+    if (as->stages == 1) see_few(b);
     done = done && pass_rows(b) && build_run(b, NULL, pass_expand);
     as->decision = done ? b->front.decision : NULL;
     as->why = b->diags->items.n > 0 ? b->diags->items.at[0].text : NULL;
@@ -264,7 +275,6 @@ bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, do
 }
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
-    enum { SEEN = 2 };
     Overrides said = c->options->overrides;
     said.micro_batches = parts;
     bool read;
@@ -272,11 +282,7 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, 
     if (!read) return NULL;
     b->front.most_s = most_s;
     b->front.aim_bytes = aim;
-    Settings *settings = &b->front.graph.settings;
-    if (settings->accumulate > SEEN) {
-        b->front.batches = settings->accumulate;
-        settings->accumulate = SEEN;
-    }
+    see_few(b);
     return pass_rows(b) && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
 }
 

@@ -23,6 +23,8 @@ enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
+#define FAR 1.25   /* times the limit */
+#define CLOSE 0.03 /* of the limit: so much is sometimes made up for by what costs next to nothing */
 
 bool searches(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
@@ -142,14 +144,15 @@ static bool is_near(double a, double b, double about) {
     return fmax(a, b) <= about * fmin(a, b);
 }
 
-/* Whether another one was compiled that costs the same to the last bit, or about the same where that fits: they differ in names of axes, or in what costs nothing, and measures do to one what they do
- * to the other. */
+/* Whether another one was compiled that costs the same to the last bit, or about the same where that fits or is not close to it: they differ in names of axes, or in what costs next to nothing, and
+ * measures do to one what they do to the other. */
 static bool is_twin(const Search *s, const Found *found) {
     for (int k = 0; k < s->found.n; k++) {
         const Found *other = &s->found.at[k];
         if (other == found || !other->fitted || other->twin) continue;
         const BuildCost *a = &other->bare, *b = &found->cost;
-        const double about = excess(s, other) == 0 ? NEAR : 1;
+        const int64_t over = excess(s, other);
+        const double about = over == 0 || (double)over > CLOSE * (double)budget_limit(s->b) ? NEAR : 1;
         if (is_near(a->step_s, b->step_s, about) && is_near(a->exposed_s, b->exposed_s, about) &&
             is_near(a->kernel_s, b->kernel_s, about) && is_near((double)memory_bytes(a), (double)memory_bytes(b), about) &&
             is_near((double)a->arena_bytes, (double)b->arena_bytes, about) &&
@@ -168,9 +171,11 @@ static int compare_demands(const Search *s, const Found *a, const Found *b) {
     return broken != 0 ? broken : (over > other) - (over < other);
 }
 
-/* Compiles what is not yet, and then, the fastest first, adds measures to what needs some: but for what takes longer without them than something that fits takes. */
+/* Compiles what is not yet, and then, the fastest first, adds measures to what needs some: but for what takes longer without them than something that fits takes, and, before solutions are looked for
+ * that hold less, for what would need far too much if measures left as little of it as of any so far. */
 static void compile_all(Search *s) {
     const Found *kept = NULL; /* the fastest of those that keep to the most */
+    double left = 0;          /* the least part of its memory that measures have left of what does not fit; 0: not known */
     for (int k = 0; k < s->found.n; k++)
         if (s->found.at[k].cost.step_s == 0) compile_found(s, &s->found.at[k]);
     for (;;) {
@@ -184,9 +189,17 @@ static void compile_all(Search *s) {
             next->fitted = next->twin = true;
             continue;
         }
+        if (s->worth == 0 && left * (double)memory_bytes(&next->cost) > FAR * (double)budget_limit(s->b)) {
+            next->fitted = true;
+            continue;
+        }
         const bool kept_fits = kept != NULL && excess(s, kept) == 0 && kept->cost.broken <= next->cost.broken;
         fit_found(s, next, kept_fits ? ABOUT * kept->cost.step_s : INFINITY);
         if (!isfinite(next->cost.step_s)) continue;
+        if (excess(s, next) > 0) {
+            const double part = (double)memory_bytes(&next->cost) / (double)memory_bytes(&next->bare);
+            left = left > 0 ? fmin(left, part) : part;
+        }
         const int order = kept == NULL ? -1 : compare_demands(s, next, kept);
         if (order < 0 || (order == 0 && next->cost.step_s < kept->cost.step_s)) kept = next;
     }
@@ -427,7 +440,8 @@ static void note_decision(Build *b, const Found *found) {
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
     const Found *found = &s->found.at[best];
-    const bool piped = b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, all batches behind each other */
+    const bool piped =
+        b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, all batches behind each other */
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
     *result = (SearchResult){.how = found->how,
                              .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,

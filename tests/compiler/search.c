@@ -208,7 +208,7 @@ Test(search, auto_sends_bytes_where_that_is_faster) {
 }
 
 /* One long sequence: the fastest plan is too large for what is allowed, another one is not. */
-static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
+static void long_sequence_on(Compiled *x, const Machine *machine, const char *memory, BuildCost *cost) {
     char net[1024];
     const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
     snprintf(net, sizeof net,
@@ -217,12 +217,15 @@ static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
              memory);
     compiled_init(x, 8, 2);
     x->options.overrides.search = NULL;
-    x->options.machine = &machine_gpu8;
+    x->options.machine = machine;
     x->options.prove = false;
     x->options.overrides.folder = &samples;
     x->options.overrides.nfolders = 1;
     cr_assert(compiled_run(x, net), "%s", x->diags.items.n > 0 ? x->diags.items.at[0].text : x->c.error.text);
     build_cost(x->b, cost);
+}
+static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
+    long_sequence_on(x, &machine_gpu8, memory, cost);
 }
 
 Test(search, auto_stays_within_the_memory_that_is_allowed) {
@@ -380,6 +383,18 @@ Test(search, work_is_bounded) {
                   found->ntried, (long long)found->work);
         compiled_finish(&x);
     }
+}
+
+/* Where measures leave far too much of one solution, only those that hold less get some too. */
+Test(search, what_cannot_fit_is_soon_given_up) {
+    Compiled x;
+    BuildCost cost;
+    Machine small = machine_gpu8;
+    small.memory_bytes = 60 << 20; /* a warning */
+    long_sequence_on(&x, &small, "", &cost);
+    cr_expect_gt(memory_bytes(&cost), 2 * small.memory_bytes);
+    cr_expect_leq(x.b->front.search->ncompiled, 20, "%d compiled", x.b->front.search->ncompiled);
+    compiled_finish(&x);
 }
 
 /* The conversion of h alone, as the model counts it and as the timeline of the compiled net does. */

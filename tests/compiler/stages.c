@@ -635,3 +635,14 @@ Test(stages, no_bound_is_given_of_a_pipeline) {
         compiled_finish(&x);
     }
 }
+
+/* Pipelines, and parts of batches, of which those that were tried show that they cannot fit either are left out: three numbers of stages, each in as many parts as keep it busy. */
+Test(stages, what_cannot_fit_is_not_tried) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    x.options.machine = &machine_gpu8;
+    cr_expect_not(compiled_run(&x, large_net(&x, 0, "stages = auto; memory = 300 MiB;")));
+    cr_assert_not_null(x.c.stages);
+    cr_expect_leq(x.c.stages->tried.n, 6, "%d tried", x.c.stages->tried.n);
+    compiled_finish(&x);
+}
