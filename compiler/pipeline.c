@@ -286,6 +286,21 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, 
     return pass_rows(b) && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
 }
 
+int64_t ranks_bytes(const Compilation *c, int nranks) {
+    Arena arena;
+    Overrides said = c->options->overrides;
+    bool done;
+    arena_init(&arena);
+    said.nranks = nranks;
+    if (searches(program_train(c))) said.search = "recursive_programming";
+    Build *b = read_again(c, &said, &arena, &done);
+    see_few(b);
+    BuildCost cost = {0};
+    if (done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0) build_cost(b, &cost);
+    arena_finish(&arena);
+    return memory_bytes(&cost);
+}
+
 Build *program_of_kind(const Compilation *c, ProgramKind kind) {
     for (int i = 0; i < c->programs.n; i++)
         if (c->programs.at[i]->kind == kind && !c->programs.at[i]->shorter) return c->programs.at[i];
@@ -357,6 +372,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
         c->diags = diags;
         c->stages = with_stages;
         diags->silenced = options->silenced;
+        if (c->micro != NULL && c->micro->too_large) diags->silenced |= 1u << WARN_REPLICATED; /* of parts that nobody asks for */
         diags->warnings_are_errors = options->warnings_are_errors;
         if (run_all(c, text, n)) return true;
         if (c->again == NULL && c->stages_again == NULL)
