@@ -78,6 +78,13 @@ bool measures_apply(Build *b, const Measures *measures, Error *error) {
     return true;
 }
 
+bool measures_part(const Settings *settings, const Measures *measures) {
+    bool parts = settings->shard_states == SHARD_PARAMETERS;
+    for (int k = 0; k < measures->n; k++)
+        parts = parts || measures->taken[k].measure == KEEP_GATHERED || measures->taken[k].measure == REGATHER;
+    return parts;
+}
+
 const char *measure_name(int measure) {
     return table[measure].name;
 }

@@ -417,6 +417,25 @@ static double least_bound(const Search *s) {
     return isfinite(bound) ? bound : 0;
 }
 
+/* What the model takes for hidden of the traffic of parameters depends on how they are stored: a plan that stores them in parts has its bound where all of it runs behind kernels. */
+static double bound_of(Search *s, int best, double bound) {
+    const int n = s->found.n, nmeshes = s->nmeshes;
+    const Machine *machine = s->b->options->machine;
+    if (bound == 0 || machine == NULL || machine->overlap == 0) return bound;
+    if (!measures_part(&s->b->front.graph.settings, &s->found.at[best].measures)) return bound;
+    double least = INFINITY;
+    if (s->machine != machine) s->moves = moves_create(&s->arena, machine, s->b->front.graph.nranks);
+    s->machine = machine;
+    s->behind = BEHIND_ALL;
+    s->most = WORTH * s->found.at[best].cost.step_s;
+    solve_on_meshes(s);
+    for (int k = n; k < s->found.n; k++)
+        least = fmin(least, s->found.at[k].bound);
+    s->found.n = n;
+    s->nmeshes = nmeshes;
+    return isfinite(least) ? least : 0;
+}
+
 static int compiled_so_far(const Search *s) {
     int n = 0;
     for (int k = 0; k < s->all.n; k++)
@@ -439,6 +458,7 @@ static void note_decision(Build *b, const Found *found) {
 
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
+    bound = bound_of(s, best, bound);
     const Found *found = &s->found.at[best];
     const bool piped =
         b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, all batches behind each other */

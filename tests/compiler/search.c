@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "compile.h"
+#include "compiler/budget.h"
 #include "compiler/explain.h"
 #include "compiler/facts.h"
 #include "compiler/oracle.h"
@@ -395,6 +396,21 @@ Test(search, what_cannot_fit_is_soon_given_up) {
     cr_expect_gt(memory_bytes(&cost), 2 * small.memory_bytes);
     cr_expect_leq(x.b->front.search->ncompiled, 20, "%d compiled", x.b->front.search->ncompiled);
     compiled_finish(&x);
+}
+
+/* Of both the best plan stores parameters in parts, whose gathers run behind kernels: its bound is of a model in which they do. */
+Test(search, a_plan_takes_no_less_than_the_bound) {
+    static const char *const names[] = {"gpt2", "bert_base"};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        BuildCost cost;
+        sample(&x, names[i], 8, "auto", NULL, &cost);
+        const SearchResult *found = x.b->front.search;
+        cr_expect(x.b->front.measures != NULL && measures_part(&x.graph->settings, x.b->front.measures));
+        cr_expect(0 < found->bound && found->bound < found->seconds, "%s: %g s, the bound is %g", names[i], found->seconds, found->bound);
+        cr_expect_gt(found->bound, 0.8 * found->seconds);
+        compiled_finish(&x);
+    }
 }
 
 /* The conversion of h alone, as the model counts it and as the timeline of the compiled net does. */
