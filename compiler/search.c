@@ -268,7 +268,7 @@ static int as_joined(Search *s, int joined) {
 }
 
 /* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
- * cannot tell, and what it takes to be a little faster may be much slower. On the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
+ * cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     Graph *g = &s->b->front.graph;
     const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
@@ -281,7 +281,7 @@ static int as_alike(Search *s, const Sides *sides, int best) {
         for (int m = 0; m < 2; m++) {
             for (int n = 0; n < g->nforward; n++)
                 if (sides->of[n] == largest) fixed[n] = strategy_along(g, &g->nodes.at[n], f, &meshes[m]);
-            if (meshes[m].naxes > 0) solve_on(s, &meshes[m], NULL);
+            if (meshes[m].naxes > 0) solve_along(s, &meshes[m]);
         }
     s->fixed = NULL;
     return best_with(s, first, MAX_ALIKE);
@@ -295,6 +295,7 @@ static int with_joined(Search *s, int best) {
     if (best < 0 || sides.widest < JOINED) return best;
     best = as_joined(s, JOINED);
     if (sides.widest > JOINED) best = as_joined(s, sides.widest);
+    s->joined = sides.widest;
     return as_alike(s, &sides, best);
 }
 
@@ -417,16 +418,16 @@ static double least_bound(const Search *s) {
     return isfinite(bound) ? bound : 0;
 }
 
-/* What the model takes for hidden of the traffic of parameters depends on how they are stored: a plan that stores them in parts has its bound where all of it runs behind kernels. */
+/* What the model does not know: of a plan that stores parameters in parts all of their traffic can run behind kernels, and many conversions can run as one. Where that is so, the bound of a model that takes it to be so
+ * everywhere. */
 static double bound_of(Search *s, int best, double bound) {
     const int n = s->found.n, nmeshes = s->nmeshes;
     const Machine *machine = s->b->options->machine;
-    if (bound == 0 || machine == NULL || machine->overlap == 0) return bound;
-    if (!measures_part(&s->b->front.graph.settings, &s->found.at[best].measures)) return bound;
+    const bool parts = machine != NULL && machine->overlap > 0 && measures_part(&s->b->front.graph.settings, &s->found.at[best].measures);
+    if (bound == 0 || (!parts && s->joined == 0)) return bound;
     double least = INFINITY;
-    if (s->machine != machine) s->moves = moves_create(&s->arena, machine, s->b->front.graph.nranks);
-    s->machine = machine;
-    s->behind = BEHIND_ALL;
+    if (s->joined > 0) join(s, s->joined);
+    s->behind = parts ? BEHIND_ALL : BEHIND_HALF;
     s->most = WORTH * s->found.at[best].cost.step_s;
     solve_on_meshes(s);
     for (int k = n; k < s->found.n; k++)
