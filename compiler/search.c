@@ -295,7 +295,6 @@ static int with_joined(Search *s, int best) {
     if (best < 0 || sides.widest < JOINED) return best;
     best = as_joined(s, JOINED);
     if (sides.widest > JOINED) best = as_joined(s, sides.widest);
-    s->joined = sides.widest;
     return as_alike(s, &sides, best);
 }
 
@@ -424,9 +423,9 @@ static double bound_of(Search *s, int best, double bound) {
     const int n = s->found.n, nmeshes = s->nmeshes;
     const Machine *machine = s->b->options->machine;
     const bool parts = machine != NULL && machine->overlap > 0 && measures_part(&s->b->front.graph.settings, &s->found.at[best].measures);
-    if (bound == 0 || (!parts && s->joined == 0)) return bound;
+    const bool joined = s->machine != machine; /* of with_joined */
+    if (bound == 0 || (!parts && !joined)) return bound;
     double least = INFINITY;
-    if (s->joined > 0) join(s, s->joined);
     s->behind = parts ? BEHIND_ALL : BEHIND_HALF;
     s->most = WORTH * s->found.at[best].cost.step_s;
     solve_on_meshes(s);

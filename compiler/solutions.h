@@ -28,7 +28,6 @@ typedef struct Search {
     const Strategy *const *fixed; /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
-    int joined;                   /* so many conversions may run as one; 0: none */
     int nmeshes;                  /* on which dynamic_programming solved it */
     int64_t work;
     bool faster;   /* what saves time is tried without need, too (budget.h) */
