@@ -78,6 +78,13 @@ bool measures_apply(Build *b, const Measures *measures, Error *error) {
     return true;
 }
 
+bool measures_part(const Settings *settings, const Measures *measures) {
+    bool parts = settings->shard_states == SHARD_PARAMETERS;
+    for (int k = 0; k < measures->n; k++)
+        parts = parts || measures->taken[k].measure == KEEP_GATHERED || measures->taken[k].measure == REGATHER;
+    return parts;
+}
+
 const char *measure_name(int measure) {
     return table[measure].name;
 }
@@ -303,9 +310,11 @@ static void go_back(Budget *s, const Known *to) {
     s->cost = to->cost;
 }
 
-static bool fits_with(Budget *s, int measure) {
+/* Whether computing again what lies in the arena is enough. */
+static bool fits_with_recompute(Budget *s) {
     Try try;
-    if (!try_measure(s, measure, s->limit, &try)) return false;
+    if (s->cost.state_bytes + s->cost.input_bytes + s->cost.constant_bytes > s->limit) return false;
+    if (!try_measure(s, RECOMPUTE, s->limit, &try)) return false;
     tried_finish(try.tried);
     return memory_bytes(&try.cost) <= s->limit;
 }
@@ -315,7 +324,7 @@ void budget_fit(Budget *s, double most) {
     const Known begin = now(s);
     Known all = begin;
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit || s->cost.step_s >= most) return;
-    const bool first = (double)memory_bytes(&s->cost) > MUCH * (double)s->limit && !fits_with(s, RECOMPUTE);
+    const bool first = (double)memory_bytes(&s->cost) > MUCH * (double)s->limit && !fits_with_recompute(s);
     if (first) {
         take_all(s);
         all = now(s);

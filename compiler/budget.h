@@ -39,3 +39,5 @@ void measures_print(Text *text, const Build *b, const char *before, const char *
 /* What one of them saves and costs: ": 25.2 GiB less on a rank, 12.3 ms more a step". */
 void measure_print(Text *text, Arena *arena, int64_t saved_bytes, double seconds);
 const char *measure_name(int measure);
+/* Whether parameters of a net with these settings are stored in parts, or would be with measures: gathers of them run behind kernels then. */
+bool measures_part(const Settings *settings, const Measures *measures);

@@ -100,6 +100,7 @@ typedef struct StageTried {
     int stages, chunks;
     int parts, batches; /* in which each batch is taken, beside what the net says; batches of a step then */
     bool compiles;      /* else nothing more is known of it */
+    const char *why;    /* of one that does not: the error, if there is one */
     double step_s;
     double idle;                        /* the part of a step in which no kernel runs, on average of the stages */
     int64_t bytes, over_bytes;          /* of a rank; beyond what it may need */
@@ -131,13 +132,14 @@ typedef struct Compilation {
         const char *name;
         double seconds;
     } pass[MAX_PASSES];
-    Source read;              /* parse: the text */
-    MicroBatches *micro;      /* taken for memory; NULL: not asked */
-    StageCount *stages;       /* `stages = auto`: what was taken; NULL: not asked */
-    StageCount *stages_again; /* it is compiled again, with so many; NULL: no */
-    MicroBatches *again;      /* pass fits: it is compiled again, with these; NULL: no */
-    double seconds;           /* of all of them */
-    double verify_seconds;    /* of the verification after them */
+    Source read;                           /* parse: the text */
+    MicroBatches *micro;                   /* taken for memory; NULL: not asked */
+    const struct SearchTaken *parts_tried; /* micro_choose: of the most parts of batches, where it came to these; NULL: it did not */
+    StageCount *stages;                    /* `stages = auto`: what was taken; NULL: not asked */
+    StageCount *stages_again;              /* it is compiled again, with so many; NULL: no */
+    MicroBatches *again;                   /* pass fits: it is compiled again, with these; NULL: no */
+    double seconds;                        /* of all of them */
+    double verify_seconds;                 /* of the verification after them */
 } Compilation;
 
 static inline Build *program_train(const Compilation *c) {
@@ -245,11 +247,14 @@ StageCount *stage_count_fitting(Compilation *c);
 void stage_count_say(Compilation *c); /* -v */
 /* "4 of 16 batches in 2 chunks, the best of 9 tried: 1 12.3 ms; 2 of 4 batches 10 ms, ..." */
 void stage_count_print(Text *text, Compilation *c);
-/* pipeline.c: what pass search takes for program train in such a pipeline, NULL: nothing, it is propagate's. False: it cannot be compiled so. */
-bool stages_decide(const Compilation *c, const StageTried *as, const struct SearchTaken **decision);
+/* pipeline.c: as->decision: what pass search takes for program train in such a pipeline, NULL: nothing, it is propagate's. search: by which search, NULL: as the net says. False: it cannot be compiled so,
+ * as->why. */
+bool stages_decide(const Compilation *c, StageTried *as, const char *search);
 /* What the program costs in such a pipeline, with its decision, and how much of a step its ranks compute nothing. False: it cannot be compiled so. */
 struct BuildCost;
 bool stages_cost(const Compilation *c, const StageTried *as, struct BuildCost *cost, double *idle);
+/* pipeline.c: what a rank of so many would need to train, with strategies that are soon found and all measures; 0: it cannot be compiled so. */
+int64_t ranks_bytes(const Compilation *c, int nranks);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 

@@ -8,6 +8,7 @@
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AIMS = 3 };
 #define NEARLY 1.03 /* times the limit: so much may be made up for by a search that keeps within less */
+#define CLOSE 1.01  /* times the limit: the least that is known is about the least there is */
 #define WORTH 1.005 /* measures that make a step longer by less are as good as none */
 
 static bool may_take(const Compilation *c, int parts) {
@@ -71,14 +72,16 @@ static int64_t smaller_aim(int64_t aim, int64_t needed, int64_t limit) {
     return needed > limit && (double)needed <= NEARLY * (double)limit ? aim - (needed - limit) - limit / 256 : 0;
 }
 
-/* Of what is decided for so many parts within the limit, or a little less where that is missed by little, the first that fits, or what needs least. NULL: they may not be taken so. */
+/* Of what is decided for so many parts within the limit, or a little less where that is missed by little and as long as that helps, the first that fits, or what needs least. NULL: they may not be taken
+ * so. */
 static const SearchTaken *decide_within(const Compilation *c, int parts, double most_s, int64_t aim, int64_t limit) {
     const SearchTaken *least = NULL;
     for (int k = 0; k < MOST_AIMS && aim > 0; k++) {
         const SearchTaken *decision = parts_decide(c, parts, most_s, aim);
         if (decision == NULL) break;
         const int64_t need = decided_bytes(c, decision);
-        if (least == NULL || need < decided_bytes(c, least)) least = decision;
+        if (least != NULL && need >= decided_bytes(c, least)) break;
+        least = decision;
         aim = smaller_aim(aim, need, limit);
     }
     return least;
@@ -90,6 +93,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     int others = 1; /* parts that do not fit, and need so much */
     int64_t need = needed;
     if (!may_choose(c)) return NULL;
+    const int most = most_parts(c);
     build_cost(train, &now);
     MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit};
     double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
@@ -101,6 +105,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         if (decision == NULL) break;
         need = decided_bytes(c, decision);
         others = parts;
+        if (parts == most && parts > 1) c->parts_tried = decision;
         if (need > limit && least_s == 0) continue;
         if (need > limit || (least_s > 0 && decision->cost.step_s >= least_s)) break;
         least_s = decision->cost.step_s;
@@ -108,7 +113,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         best.decision = decision;
     }
     if (best.parts == 0) return NULL;
-    best.most_parts = most_parts(c);
+    best.most_parts = most;
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
     *micro = best;
     return micro;
@@ -131,17 +136,19 @@ MicroBatches *micro_next(const Compilation *c, int64_t needed, int64_t limit) {
 }
 
 MicroBatches *micro_least(Compilation *c, int64_t needed, int64_t limit) {
+    enum { MOST_LEAST = 2 };
     const int parts = may_choose(c) ? most_parts(c) : 1;
-    const SearchTaken *least = parts > 1 ? parts_decide(c, parts, 0, 0) : NULL;
+    const SearchTaken *least = c->parts_tried != NULL ? c->parts_tried : parts > 1 ? parts_decide(c, parts, 0, 0) : NULL;
+    const SearchTaken *last = NULL;
     int64_t aim = limit;
-    for (int k = 0; k < MOST_AIMS && least != NULL;
+    for (int k = 0; k < MOST_LEAST && least != NULL && last != least;
          k++) { /* more than the limit, which is out of reach, and less than what is needed so far */
-        aim += (decided_bytes(c, least) - aim) / 2;
-        const SearchTaken *decision = parts_decide(c, parts, 0, aim);
-        if (decision != NULL && decided_bytes(c, decision) < decided_bytes(c, least)) {
-            least = decision;
-            aim = limit;
-        }
+        const int64_t need = decided_bytes(c, least);
+        if ((double)need <= CLOSE * (double)limit) break;
+        aim += (need - aim) / (k == 0 ? 4 : 2);
+        last = parts_decide(c, parts, 0, aim);
+        if (last == NULL || decided_bytes(c, last) == need) break; /* it depends little on the limit */
+        if (decided_bytes(c, last) < need) least = last;
     }
     if (least == NULL || decided_bytes(c, least) >= needed) return NULL;
     BuildCost now;

@@ -210,8 +210,8 @@ static bool parse(Compilation *c, const char *text, size_t n) {
            (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
-/* The program train of the net once more, said otherwise, to see what it costs; nothing is said of it. NULL: it is rejected. */
-static Build *read_again(const Compilation *c, const Overrides *said, Arena *arena) {
+/* The program train of the net once more, said otherwise, to see what it costs; nothing is said of it. *read: whether it is accepted; b->diags says why not. */
+static Build *read_again(const Compilation *c, const Overrides *said, Arena *arena, bool *read) {
     Options *options = arena_alloc(arena, sizeof *options);
     Diags *diags = arena_alloc(arena, sizeof *diags);
     Build *b = arena_alloc(arena, sizeof *b);
@@ -227,7 +227,8 @@ static Build *read_again(const Compilation *c, const Overrides *said, Arena *are
     b->tried = true;
     Overrides overrides = options->overrides;
     overrides.rows = &b->front.rows;
-    return frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides) ? b : NULL;
+    *read = frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides);
+    return b;
 }
 
 static void say_stages(Overrides *said, const StageTried *as, bool divides) {
@@ -236,23 +237,37 @@ static void say_stages(Overrides *said, const StageTried *as, bool divides) {
     if (divides) said->micro_batches = as->parts;
 }
 
-bool stages_decide(const Compilation *c, const StageTried *as, const SearchTaken **decision) {
+/* What all batches of a step take follows from the first two. */
+static void see_few(Build *b) {
+    enum { SEEN = 2 };
+    Settings *settings = &b->front.graph.settings;
+    if (settings->accumulate <= SEEN) return;
+    b->front.batches = settings->accumulate;
+    settings->accumulate = SEEN;
+}
+
+bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     Overrides said = c->options->overrides;
+    bool done;
+    if (search != NULL) said.search = search;
     say_stages(&said, as, as->parts > 1);
-    Build *b = read_again(c, &said, c->arena);
-    const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, pass_expand);
-    *decision = done ? b->front.decision : NULL;
+    Build *b = read_again(c, &said, c->arena, &done);
+    if (as->stages == 1) see_few(b);
+    done = done && pass_rows(b) && build_run(b, NULL, pass_expand);
+    as->decision = done ? b->front.decision : NULL;
+    as->why = b->diags->items.n > 0 ? b->diags->items.at[0].text : NULL;
     return done;
 }
 
 bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, double *idle) {
     Arena arena;
     Overrides said = c->options->overrides;
+    bool done;
     arena_init(&arena);
     say_stages(&said, as, as->parts > 1);
-    Build *b = read_again(c, &said, &arena);
-    if (b != NULL) b->front.decision = as->decision;
-    const bool done = b != NULL && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
+    Build *b = read_again(c, &said, &arena, &done);
+    b->front.decision = as->decision;
+    done = done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
     if (done) build_cost(b, cost);
     if (done) *idle = timelines_idle(b->role_timelines, b->nroles);
     arena_finish(&arena);
@@ -260,19 +275,30 @@ bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, do
 }
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
-    enum { SEEN = 2 };
     Overrides said = c->options->overrides;
     said.micro_batches = parts;
-    Build *b = read_again(c, &said, c->arena);
-    if (b == NULL) return NULL;
+    bool read;
+    Build *b = read_again(c, &said, c->arena, &read);
+    if (!read) return NULL;
     b->front.most_s = most_s;
     b->front.aim_bytes = aim;
-    Settings *settings = &b->front.graph.settings;
-    if (settings->accumulate > SEEN) {
-        b->front.batches = settings->accumulate;
-        settings->accumulate = SEEN;
-    }
+    see_few(b);
     return pass_rows(b) && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
+}
+
+int64_t ranks_bytes(const Compilation *c, int nranks) {
+    Arena arena;
+    Overrides said = c->options->overrides;
+    bool done;
+    arena_init(&arena);
+    said.nranks = nranks;
+    if (searches(program_train(c))) said.search = "recursive_programming";
+    Build *b = read_again(c, &said, &arena, &done);
+    see_few(b);
+    BuildCost cost = {0};
+    if (done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0) build_cost(b, &cost);
+    arena_finish(&arena);
+    return memory_bytes(&cost);
 }
 
 Build *program_of_kind(const Compilation *c, ProgramKind kind) {
@@ -346,6 +372,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
         c->diags = diags;
         c->stages = with_stages;
         diags->silenced = options->silenced;
+        if (c->micro != NULL && c->micro->too_large) diags->silenced |= 1u << WARN_REPLICATED; /* of parts that nobody asks for */
         diags->warnings_are_errors = options->warnings_are_errors;
         if (run_all(c, text, n)) return true;
         if (c->again == NULL && c->stages_again == NULL)

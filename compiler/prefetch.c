@@ -2,7 +2,8 @@
  *
  * Before: the order of kernels, with the first user of each conversion. After: per conversion the position of the kernel before which it is to start. Gathers follow each other on
  * one link, so from the last one backwards each begins when kernels for as long as it takes lie between it and its use, or the start of the next gather. It is given twice that
- * time: sums of gradients use the link too. */
+ * time: sums of gradients use the link too. Where links are slower than kernels that would be the first kernel for all of them; so no more is gathered, and waits, than about the largest of a layer twice,
+ * the one in use and the next: the link has always one to gather then. */
 #include "compiler/prefetch.h"
 
 #include <stdlib.h>
@@ -35,6 +36,24 @@ double *kernels_begin(const Build *b, const int *order, int n) {
     return begin;
 }
 
+/* Each gather starts when no more is gathered, it included, than twice the largest of it and those just before it. */
+static void keep_window(const Build *b, const Gather *gathers, int n, int *start) {
+    enum { LAYER = 8 }; /* gathers, about */
+    const Graph *g = &b->spmd.graph;
+    int64_t *bytes = arena_alloc(b->arena, sizeof *bytes * (size_t)n);
+    for (int k = 0; k < n; k++) {
+        int64_t largest = 0, waiting = 0;
+        bytes[k] = b->spmd.box_bytes[g->nodes.at[gathers[k].node].out[0]];
+        for (int i = k; i >= 0 && i > k - LAYER; i--)
+            largest = bytes[i] > largest ? bytes[i] : largest;
+        int first = k + 1;
+        while (first > 0 && waiting + bytes[first - 1] <= 2 * largest)
+            waiting += bytes[--first];
+        const int used = first > 0 ? gathers[first - 1].position + 1 : 0, use = gathers[k].position;
+        if (start[gathers[k].node] < used) start[gathers[k].node] = used < use ? used : use;
+    }
+}
+
 void prefetch_starts(const Build *b, const int *order, int n, const int *position, int *start) {
     const Graph *g = &b->spmd.graph;
     const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
@@ -59,4 +78,5 @@ void prefetch_starts(const Build *b, const int *order, int n, const int *positio
             p--;
         start[gather->node] = p;
     }
+    keep_window(b, gathers.at, gathers.n, start);
 }

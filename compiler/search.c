@@ -23,6 +23,8 @@ enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
 #define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
+#define FAR 1.25   /* times the limit */
+#define CLOSE 0.03 /* of the limit: so much is sometimes made up for by what costs next to nothing */
 
 bool searches(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
@@ -142,14 +144,15 @@ static bool is_near(double a, double b, double about) {
     return fmax(a, b) <= about * fmin(a, b);
 }
 
-/* Whether another one was compiled that costs the same to the last bit, or about the same where that fits: they differ in names of axes, or in what costs nothing, and measures do to one what they do
- * to the other. */
+/* Whether another one was compiled that costs the same to the last bit, or about the same where that fits or is not close to it: they differ in names of axes, or in what costs next to nothing, and
+ * measures do to one what they do to the other. */
 static bool is_twin(const Search *s, const Found *found) {
     for (int k = 0; k < s->found.n; k++) {
         const Found *other = &s->found.at[k];
         if (other == found || !other->fitted || other->twin) continue;
         const BuildCost *a = &other->bare, *b = &found->cost;
-        const double about = excess(s, other) == 0 ? NEAR : 1;
+        const int64_t over = excess(s, other);
+        const double about = over == 0 || (double)over > CLOSE * (double)budget_limit(s->b) ? NEAR : 1;
         if (is_near(a->step_s, b->step_s, about) && is_near(a->exposed_s, b->exposed_s, about) &&
             is_near(a->kernel_s, b->kernel_s, about) && is_near((double)memory_bytes(a), (double)memory_bytes(b), about) &&
             is_near((double)a->arena_bytes, (double)b->arena_bytes, about) &&
@@ -168,9 +171,11 @@ static int compare_demands(const Search *s, const Found *a, const Found *b) {
     return broken != 0 ? broken : (over > other) - (over < other);
 }
 
-/* Compiles what is not yet, and then, the fastest first, adds measures to what needs some: but for what takes longer without them than something that fits takes. */
+/* Compiles what is not yet, and then, the fastest first, adds measures to what needs some: but for what takes longer without them than something that fits takes, and, before solutions are looked for
+ * that hold less, for what would need far too much if measures left as little of it as of any so far. */
 static void compile_all(Search *s) {
     const Found *kept = NULL; /* the fastest of those that keep to the most */
+    double left = 0;          /* the least part of its memory that measures have left of what does not fit; 0: not known */
     for (int k = 0; k < s->found.n; k++)
         if (s->found.at[k].cost.step_s == 0) compile_found(s, &s->found.at[k]);
     for (;;) {
@@ -184,9 +189,17 @@ static void compile_all(Search *s) {
             next->fitted = next->twin = true;
             continue;
         }
+        if (s->worth == 0 && left * (double)memory_bytes(&next->cost) > FAR * (double)budget_limit(s->b)) {
+            next->fitted = true;
+            continue;
+        }
         const bool kept_fits = kept != NULL && excess(s, kept) == 0 && kept->cost.broken <= next->cost.broken;
         fit_found(s, next, kept_fits ? ABOUT * kept->cost.step_s : INFINITY);
         if (!isfinite(next->cost.step_s)) continue;
+        if (excess(s, next) > 0) {
+            const double part = (double)memory_bytes(&next->cost) / (double)memory_bytes(&next->bare);
+            left = left > 0 ? fmin(left, part) : part;
+        }
         const int order = kept == NULL ? -1 : compare_demands(s, next, kept);
         if (order < 0 || (order == 0 && next->cost.step_s < kept->cost.step_s)) kept = next;
     }
@@ -255,7 +268,7 @@ static int as_joined(Search *s, int joined) {
 }
 
 /* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
- * cannot tell, and what it takes to be a little faster may be much slower. On the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
+ * cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     Graph *g = &s->b->front.graph;
     const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
@@ -268,7 +281,7 @@ static int as_alike(Search *s, const Sides *sides, int best) {
         for (int m = 0; m < 2; m++) {
             for (int n = 0; n < g->nforward; n++)
                 if (sides->of[n] == largest) fixed[n] = strategy_along(g, &g->nodes.at[n], f, &meshes[m]);
-            if (meshes[m].naxes > 0) solve_on(s, &meshes[m], NULL);
+            if (meshes[m].naxes > 0) solve_along(s, &meshes[m]);
         }
     s->fixed = NULL;
     return best_with(s, first, MAX_ALIKE);
@@ -404,6 +417,25 @@ static double least_bound(const Search *s) {
     return isfinite(bound) ? bound : 0;
 }
 
+/* What the model does not know: of a plan that stores parameters in parts all of their traffic can run behind kernels, and many conversions can run as one. Where that is so, the bound of a model that takes it to be so
+ * everywhere. */
+static double bound_of(Search *s, int best, double bound) {
+    const int n = s->found.n, nmeshes = s->nmeshes;
+    const Machine *machine = s->b->options->machine;
+    const bool parts = machine != NULL && machine->overlap > 0 && measures_part(&s->b->front.graph.settings, &s->found.at[best].measures);
+    const bool joined = s->machine != machine; /* of with_joined */
+    if (bound == 0 || (!parts && !joined)) return bound;
+    double least = INFINITY;
+    s->behind = parts ? BEHIND_ALL : BEHIND_HALF;
+    s->most = WORTH * s->found.at[best].cost.step_s;
+    solve_on_meshes(s);
+    for (int k = n; k < s->found.n; k++)
+        least = fmin(least, s->found.at[k].bound);
+    s->found.n = n;
+    s->nmeshes = nmeshes;
+    return isfinite(least) ? least : 0;
+}
+
 static int compiled_so_far(const Search *s) {
     int n = 0;
     for (int k = 0; k < s->all.n; k++)
@@ -426,12 +458,15 @@ static void note_decision(Build *b, const Found *found) {
 
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
+    bound = bound_of(s, best, bound);
     const Found *found = &s->found.at[best];
+    const bool piped =
+        b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, all batches behind each other */
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
     *result = (SearchResult){.how = found->how,
                              .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,
                              .compiled = found->cost.step_s > 0,
-                             .bound = bound,
+                             .bound = piped ? 0 : bound,
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,
                              .ntried = s->found.n,

@@ -16,6 +16,8 @@
 /* Stages; batches of a step; chunks; nodes of a net for which it is asked though it does not ask; forward operators times batches of all that is tried. */
 enum { MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
 
+#define NEARLY 1.2 /* times the limit */
+
 bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
 }
@@ -27,6 +29,7 @@ typedef struct Counting {
     int64_t rows;                /* of a batch; 1: it is not divided */
     int64_t batches;             /* of a step, where they are whole */
     int64_t limit;               /* bytes of a rank; 0: none */
+    int64_t states;              /* of these at least, in even parts */
     int64_t work;                /* that is left; */
     int operators;               /* a batch takes so much */
     const SearchTaken *decision; /* what was found for these stages; NULL: nothing yet, or it depends on the memory */
@@ -60,6 +63,30 @@ static bool takes_measures(const StageTried *tried) {
     return tried->decision != NULL && tried->decision->measures.n > 0;
 }
 
+/* Whether so many parts of a batch may fit where others do not: if all but the states is as much smaller. With fewer parts as many batches are under way, but fewer gradients are added up. */
+static bool may_fit(const Counting *k, const StageTried *others, int64_t parts) {
+    const int64_t rest = others->bytes - k->states;
+    if (others->over_bytes == 0 || rest < 0) return true;
+    return k->states + (parts > others->parts ? rest * others->parts / parts : rest / 2) <= k->limit;
+}
+
+/* Whether a quick search finds strategies that nearly fit, where what fits is all that is asked: a whole one finds what holds less, but not much less. */
+static bool nearly_fits(const Counting *k, StageTried *tried) {
+    tried->compiles = stages_decide(k->c, tried, "recursive_programming");
+    if (tried->compiles) try_one(k, tried);
+    return !tried->compiles || (double)tried->bytes <= NEARLY * (double)k->limit;
+}
+
+/* With the strategies that a search finds. */
+static void search_one(const Counting *k, StageTried *tried) {
+    const bool quick = k->settings->memory_bytes > 0 && k->settings->mode == MODE_AUTO && strcmp(k->settings->search, "auto") == 0 &&
+                       tried->stages * tried->parts > 1 && tried->stages < k->c->options->overrides.nranks;
+    tried->searched = true;
+    if (quick && !nearly_fits(k, tried)) return;
+    tried->compiles = stages_decide(k->c, tried, NULL);
+    if (tried->compiles) try_one(k, tried);
+}
+
 /* Makes *best what is better. False: it is not, or there is no room for it. */
 static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t parts, int64_t chunks) {
     StageTried tried = {
@@ -72,9 +99,7 @@ static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t pa
     if (tried.decision != NULL) try_one(k, &tried);
     if (tried.decision == NULL || (tried.compiles && (tried.over_bytes > 0 || tried.broken > 0))) {
         if (tried.decision != NULL) work += (int64_t)k->operators * tried.batches * SEARCHED;
-        tried.searched = true;
-        tried.compiles = stages_decide(k->c, &tried, &tried.decision);
-        if (tried.compiles) try_one(k, &tried);
+        search_one(k, &tried);
         if (!takes_measures(&tried)) k->decision = tried.decision;
     }
     k->work -= work;
@@ -99,12 +124,12 @@ static void try_parts(Counting *k, StageTried *best) {
     if (stages == 1 && best->over_bytes == 0 && !takes_measures(best)) return;
     do
         parts = parts_from(k, stages, 2 * parts);
-    while (parts > 0 && try_stages(k, best, stages, parts, best->chunks));
+    while (parts > 0 && (!may_fit(k, best, parts) || try_stages(k, best, stages, parts, best->chunks)));
     if (best->parts > first) return;
     for (parts = first / 2; parts > 0; parts /= 2) {
         while (!may_take(k, stages, parts, best->chunks))
             parts--;
-        if (parts == 0 || (!try_stages(k, best, stages, parts, best->chunks) && best->over_bytes == 0)) return;
+        if (parts == 0 || !may_fit(k, best, parts) || (!try_stages(k, best, stages, parts, best->chunks) && best->over_bytes == 0)) return;
     }
 }
 
@@ -141,6 +166,13 @@ static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
     return decision;
 }
 
+static int64_t states_bytes(const Graph *g) {
+    int64_t bytes = 0;
+    for (int s = 0; s < g->states.n; s++)
+        bytes += shape_elements(&g->states.at[s].type.shape) * dtype_bytes[g->states.at[s].type.dtype];
+    return bytes;
+}
+
 /* Of numbers of stages from this one on. */
 static StageCount *best_from(Compilation *c, int first) {
     const int nranks = c->options->overrides.nranks;
@@ -155,6 +187,7 @@ static StageCount *best_from(Compilation *c, int first) {
                   .rows = parts_open ? graph_batch_rows(&train->front.graph) : 1,
                   .batches = settings->accumulate > 1 ? settings->accumulate : 1,
                   .limit = budget_limit(train),
+                  .states = states_bytes(&train->front.graph) / nranks,
                   .work = MOST_WORK,
                   .operators = graph_nforward(&train->front.graph)};
     if (k.rows < 1) k.rows = 1;
@@ -204,7 +237,7 @@ void stage_count_print(Text *text, Compilation *c) {
         text_printf(text, "%s ", i > 0 ? ";" : ":");
         print_pipe(text, best);
         if (!best->compiles) {
-            text_printf(text, " cannot be compiled");
+            text_printf(text, " cannot be compiled%s%s", best->why != NULL ? ": " : "", best->why != NULL ? best->why : "");
             continue;
         }
         text_printf(text, " %.4g ms", 1e3 * best->step_s);

@@ -421,15 +421,6 @@ static void stage_others(Graph *g, const int *of_state) {
     }
 }
 
-/* The search's bound is of a net on the ranks of one stage. */
-static void forget_bound(Build *b) {
-    if (b->front.search == NULL) return;
-    SearchResult *found = arena_alloc(b->arena, sizeof *found);
-    *found = *b->front.search;
-    found->bound = 0;
-    b->front.search = found;
-}
-
 bool pass_stages(Build *b) {
     Graph *g = &b->front.graph;
     if (g->settings.stages < 2) return true;
@@ -446,7 +437,6 @@ bool pass_stages(Build *b) {
     for (int n = 0; n < graph_nforward(g); n++)
         if (chosen_of(b, n) < b->front.chosen.nodes.n) b->front.chosen.nodes.at[chosen_of(b, n)].stage = g->nodes.at[n].stage;
     g->nranks = b->front.chosen.nranks * (int)g->settings.stages;
-    forget_bound(b);
     for (int s = 0; b->follows != NULL && s < b->follows->sharded.graph.states.n; s++) /* pins too */
         g->states.at[s].layout = graph_layout(g, b->follows->sharded.graph.states.at[s].layout, &g->states.at[s].type.shape);
     return true;

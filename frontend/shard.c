@@ -57,6 +57,15 @@ static bool mixed(Lower *lower, const Expr *expr, const Form *form) {
     return true;
 }
 
+/* On one rank in all nothing is split, and the same text is meant for more; a stage of one rank cannot do what is asked of it. */
+static bool stage_splits(Lower *lower, const HintDim *dim) {
+    const Graph *graph = lower->graph;
+    if (dim->split == 1 || graph->nranks > 1 || settings_stages(&graph->settings) == 1) return true;
+    diag_error(lower->diags, dim->span, "a split in %lld, and a stage has one rank", (long long)dim->split);
+    diag_hint(lower->diags, "strategies are of the ranks of one stage: fewer stages have more");
+    return false;
+}
+
 /* One dimension: a count, an axis, axes joined by '.', or '-'. */
 static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
     expr = unbracket(expr);
@@ -72,7 +81,7 @@ static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
     bool begins = !*first;
     if (begins) *first = expr;
     if (begins && mixed(lower, expr, form)) return false;
-    if (!is_axis) return integer_eval(lower, expr, "a split", 1, INT32_MAX, &dim->split);
+    if (!is_axis) return integer_eval(lower, expr, "a split", 1, INT32_MAX, &dim->split) && stage_splits(lower, dim);
     if (expr->kind == EXPR_DASH) return true;
     if (expr->kind == EXPR_NAME) return axis_eval(lower, expr, dim);
     for (const Expr *name = expr->items; name; name = name->next) {
@@ -305,16 +314,17 @@ static bool axes_eval(Lower *lower, const Expr *value, MeshAxes *axes) {
     }
     const int replicas = lower->overrides->replicas;
     const int nranks = settings->mode == MODE_MANUAL && replicas > 0 ? replicas : lower->graph->nranks;
-    if (nranks == 1) return true; /* nothing to split over: the same text runs on one rank (file_lower forgets the axes) */
+    const int stages = settings_stages(settings);
+    if (nranks * stages == 1 || (nranks == 1 && product == 1))
+        return true; /* nothing to split over: the same text runs on one rank (file_lower forgets the axes) */
     if (product > nranks || nranks % product != 0) {
         /* The strategies that name its axes do not count in the other modes, and one rank is what every net is compared with. */
         if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
             axes->n = first;
             return true;
         }
-        const int stages = settings_stages(settings);
-        diag_error(lower->diags, whole, "the mesh has %lld ranks, which does not divide the %d ranks of %s", (long long)product, nranks,
-                   stages > 1 ? "a stage" : "this run");
+        diag_error(lower->diags, whole, "the mesh has %lld ranks, which does not divide the %d rank%s of %s", (long long)product, nranks,
+                   nranks == 1 ? "" : "s", stages > 1 ? "a stage" : "this run");
         diag_hint(lower->diags, "--ranks %lld would fit; so does --ranks 1, where nothing is split", (long long)product * stages);
         return false;
     }

@@ -49,6 +49,7 @@ typedef struct ModelInput {
     double most; /* seconds: of conversions with which a step would take more it need not be known how much they take; 0: of all it must */
 } ModelInput;
 #define BEHIND_HALF 0.5 /* the sums of gradients; the gather of new values has none */
+#define BEHIND_ALL 1.0  /* parameters are stored in parts: gathers run behind the kernels before their use */
 void model_init(Model *model, const ModelInput *input, Arena *arena);
 
 /* What was chosen: strategies of nodes, layouts of states and inputs; NULL: as it was. */

@@ -92,6 +92,45 @@ Test(fits, where_nothing_fits_the_error_is_about_batches_in_parts_if_these_need_
     compiled_finish(&x);
 }
 
+/* In 64 parts a batch has one row, which ranks compute alike: but no plan has these parts. */
+Test(fits, work_of_parts_that_are_not_taken_is_not_warned_of) {
+    static const char net[] = "net n(batch = 64, dim = 64) { input x : f32[batch, dim]; h = x;\n"
+                              "  for i in 0..6 { param w : f32[dim, dim] = normal(0.1); h = tanh(matmul(h, w)); } loss mean(h * h); }\n"
+                              "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\nparallel { mode = %s; }\n";
+    static const char *const modes[] = {"semi_auto", "auto"};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        char text[512];
+        snprintf(text, sizeof text, net, modes[i]);
+        cr_expect_not(run(&x, text, "1 KiB", NULL));
+        cr_expect_not_null(strstr(compiled_said(&x), " micro_batches = 64: "), "%s", compiled_said(&x));
+        cr_expect_null(strstr(compiled_said(&x), "several ranks alike"), "%s", compiled_said(&x));
+        compiled_finish(&x);
+    }
+}
+
+/* More ranks are proposed where a rank of twice as many needs less: not where it holds what cannot be split, however many there are. */
+Test(fits, more_ranks_are_proposed_where_they_help) {
+    static const struct {
+        const char *net, *memory;
+        bool helps;
+    } cases[] = {
+        {NET(""), "540 KiB", true},
+        {NET(""), "64 KiB", false},
+        {"net n() { input x : f32[1, 7]; param w : f32[7, 7] = normal(0.1); loss mean(matmul(x, w)); }\n" TRAIN, "64 B", false},
+        {"net n() { input x : f32[3, 3]; param w : f32[3, 100] = normal(0.1) shard (1, 1); y = matmul(x, w) shard ((1, 1), (1, 1));\n"
+         "  loss mean(y); }\n" TRAIN "parallel { stages = 1; }\n",
+         "32 B", false}};
+    for (int i = 0; i < 4; i++) {
+        Compiled x;
+        cr_expect_not(run(&x, cases[i].net, cases[i].memory, NULL));
+        cr_expect_eq(strstr(compiled_said(&x), "more ranks than 4: each of 8 needs ") != NULL, cases[i].helps, "%s", compiled_said(&x));
+        cr_expect_eq(strstr(compiled_said(&x), "more ranks alone are not enough: each of 8 needs ") != NULL, !cases[i].helps, "%s",
+                     compiled_said(&x));
+        compiled_finish(&x);
+    }
+}
+
 /* The limit is of training: the plan is the same, and what generates would need is said. */
 Test(fits, generating_beyond_the_limit_is_a_warning) {
     static const char net[] = "net n(batch = 4, places = 16) { input text : i32[batch, places]; input next : i32[batch, places];\n"

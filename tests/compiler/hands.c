@@ -288,3 +288,25 @@ Test(hands, tables_are_split_as_with_the_best_hint) {
         }
     }
 }
+
+/* What stands side by side is split alike along the axes of the best solution: of many axes one after the other. And where conversions run as one, the bound is of a model in which they do. */
+Test(hands, of_many_tables_the_work_and_the_bound_hold) {
+    static const int nranks[] = {8, 32};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        const char *folder = samples();
+        compiled_init(&x, nranks[i], 2);
+        x.options.machine = &machine_gpu8;
+        x.options.no_plan = true;
+        x.options.prove = false;
+        x.options.overrides.search = "auto";
+        x.options.overrides.folder = &folder;
+        x.options.overrides.nfolders = 1;
+        cr_assert(compiled_run(&x, "import \"nn.dsl\";\n" BY_ROWS("sgd(lr = 0.001)")), "%s", compiled_said(&x));
+        const SearchResult *found = x.b->front.search;
+        cr_expect(0 < found->bound && found->bound < found->seconds, "%d ranks: %g s, the bound is %g", nranks[i], found->seconds,
+                  found->bound);
+        cr_expect_leq(found->work, 20000000, "%d ranks: %lld", nranks[i], (long long)found->work);
+        compiled_finish(&x);
+    }
+}

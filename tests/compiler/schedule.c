@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "compiler/facts.h"
 
 enum { NOT_YET, STARTED, DONE };
 
@@ -162,5 +163,23 @@ Test(schedule, a_parameter_enters_and_leaves_the_hidden_dimension_beside_its_use
         before = op;
     }
     cr_expect_eq(replicas, 2);
+    compiled_finish(&x);
+}
+
+/* Of a text place by place the links are slower than the kernels: of parameters in parts a layer or two are gathered at a time, not all from the beginning. */
+Test(schedule, few_parameters_are_gathered_ahead) {
+    static const char net[] = "net n(batch = 8, places = 16, d = 256) { input text : i32[batch, places]; input next : i32[batch, places];\n"
+                              "  param letter : f32[11, d] = normal(0.5); x = embedding(letter, text);\n"
+                              "  for i in 0..32 { param w : f32[d, d] = normal(0.1); x = tanh(matmul(x, w)); }\n"
+                              "  y = dot_product_attention(x, x * 2, x, causal = true); logits = matmul(y, letter, transpose_b = true);\n"
+                              "  loss cross_entropy(logits, next); }\n"
+                              "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); }\n"
+                              "generate { text = text; logits = logits; }\nparallel { shard_states = parameters; }\n";
+    Compiled x;
+    compiled_init(&x, 8, 2);
+    x.options.machine = &machine_gpu8;
+    cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+    const int64_t parameter = 4 * 256 * 256, arena = program_generate(&x.c)->facts->role->arena_bytes;
+    cr_expect_leq(arena, 10 * parameter, "%lld KiB; a parameter has %lld", (long long)arena >> 10, (long long)parameter >> 10);
     compiled_finish(&x);
 }

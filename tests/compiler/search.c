@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "compile.h"
+#include "compiler/budget.h"
 #include "compiler/explain.h"
 #include "compiler/facts.h"
 #include "compiler/oracle.h"
@@ -208,7 +209,7 @@ Test(search, auto_sends_bytes_where_that_is_faster) {
 }
 
 /* One long sequence: the fastest plan is too large for what is allowed, another one is not. */
-static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
+static void long_sequence_on(Compiled *x, const Machine *machine, const char *memory, BuildCost *cost) {
     char net[1024];
     const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
     snprintf(net, sizeof net,
@@ -217,12 +218,15 @@ static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
              memory);
     compiled_init(x, 8, 2);
     x->options.overrides.search = NULL;
-    x->options.machine = &machine_gpu8;
+    x->options.machine = machine;
     x->options.prove = false;
     x->options.overrides.folder = &samples;
     x->options.overrides.nfolders = 1;
     cr_assert(compiled_run(x, net), "%s", x->diags.items.n > 0 ? x->diags.items.at[0].text : x->c.error.text);
     build_cost(x->b, cost);
+}
+static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
+    long_sequence_on(x, &machine_gpu8, memory, cost);
 }
 
 Test(search, auto_stays_within_the_memory_that_is_allowed) {
@@ -378,6 +382,33 @@ Test(search, work_is_bounded) {
         cr_expect(found->nmoves <= at[i].nmoves && found->ntried <= at[i].ntried && found->work <= at[i].work,
                   "%s on %d ranks: %d conversions, %d solutions, %lld entries of tables", at[i].name, at[i].nranks, found->nmoves,
                   found->ntried, (long long)found->work);
+        compiled_finish(&x);
+    }
+}
+
+/* Where measures leave far too much of one solution, only those that hold less get some too. */
+Test(search, what_cannot_fit_is_soon_given_up) {
+    Compiled x;
+    BuildCost cost;
+    Machine small = machine_gpu8;
+    small.memory_bytes = 60 << 20; /* a warning */
+    long_sequence_on(&x, &small, "", &cost);
+    cr_expect_gt(memory_bytes(&cost), 2 * small.memory_bytes);
+    cr_expect_leq(x.b->front.search->ncompiled, 20, "%d compiled", x.b->front.search->ncompiled);
+    compiled_finish(&x);
+}
+
+/* Of both the best plan stores parameters in parts, whose gathers run behind kernels: its bound is of a model in which they do. */
+Test(search, a_plan_takes_no_less_than_the_bound) {
+    static const char *const names[] = {"gpt2", "bert_base"};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        BuildCost cost;
+        sample(&x, names[i], 8, "auto", NULL, &cost);
+        const SearchResult *found = x.b->front.search;
+        cr_expect(x.b->front.measures != NULL && measures_part(&x.graph->settings, x.b->front.measures));
+        cr_expect(0 < found->bound && found->bound < found->seconds, "%s: %g s, the bound is %g", names[i], found->seconds, found->bound);
+        cr_expect_gt(found->bound, 0.75 * found->seconds);
         compiled_finish(&x);
     }
 }

@@ -574,3 +574,75 @@ Test(stages, more_stages_than_operators_are_refused) {
     cr_expect_str_eq(compiled_said(&x), "4 stages of 2 operators: some would have none\n");
     compiled_finish(&x);
 }
+
+/* Of large_net the best pipeline has a rank a stage: what is written of meshes and strategies keeps all four ranks, or two of them, in a stage. */
+Test(stages, auto_keeps_what_is_said_of_the_ranks_of_a_stage) {
+    static const struct {
+        const char *said;
+        const char *hint; /* --shard */
+        int most;         /* stages that may be tried */
+    } cases[] = {{"", NULL, 4},
+                 {"mesh (dp = 2);", NULL, 2},
+                 {"mesh (dp = 2, tp = 2);", NULL, 1},
+                 {"", "h2.matmul=((2, 1), (1, 2))", 1},
+                 {"", "h2.matmul=((1, 1), (1, 1))", 4}};
+    for (int i = 0; i < 5; i++) {
+        Compiled x;
+        compiled_init(&x, 4, 2);
+        x.options.machine = &machine_gpu8;
+        x.options.overrides.shard = &cases[i].hint;
+        x.options.overrides.nshards = cases[i].hint != NULL;
+        cr_assert(compiled_run(&x, large_net(&x, 16, arena_printf(&x.arena, "stages = auto; %s", cases[i].said))), "%s", compiled_said(&x));
+        for (int k = 0; k < x.c.stages->best.n; k++) {
+            const StageTried *best = &x.c.stages->best.at[k];
+            cr_expect_eq(best->compiles, best->stages <= cases[i].most, "case %d, %d stages", i, best->stages);
+            if (!best->compiles) cr_expect_not_null(best->why);
+        }
+        compiled_finish(&x);
+    }
+}
+
+Test(stages, a_mesh_or_a_split_of_more_than_the_one_rank_of_a_stage_is_refused) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    cr_expect_not(compiled_run(&x, NET_OF("", "stages = 4; mesh (dp = 2);")));
+    cr_expect_not_null(strstr(compiled_said(&x), "the mesh has 2 ranks, which does not divide the 1 rank of a stage"), "%s",
+                       compiled_said(&x));
+    compiled_finish(&x);
+    const char *hint = "h2.matmul=((2, 1), (1, 1))";
+    compiled_init(&x, 4, 2);
+    x.options.overrides.shard = &hint;
+    x.options.overrides.nshards = 1;
+    cr_expect_not(compiled_run(&x, NET_OF("", "stages = 4;")));
+    cr_expect_not_null(strstr(compiled_said(&x), "a split in 2, and a stage has one rank"), "%s", compiled_said(&x));
+    compiled_finish(&x);
+    compiled_init(&x, 1, 2); /* the same on one rank in all */
+    cr_expect(compiled_run(&x, NET_OF("", "stages = 4; mesh (dp = 2);")), "%s", compiled_said(&x));
+    compiled_finish(&x);
+}
+
+/* A bound of the search is one of a net on the ranks of one stage: of a pipeline none is known. */
+Test(stages, no_bound_is_given_of_a_pipeline) {
+    for (int stages = 1; stages <= 2; stages++) {
+        Compiled x;
+        compiled_init(&x, 4, 2);
+        x.diags.verbose = true;
+        x.options.overrides.search = "auto";
+        cr_assert(compiled_run(&x, stages == 1 ? NET_OF("", "") : NET_OF("micro_batches = 2;", "stages = 2;")), "%s", compiled_said(&x));
+        cr_expect_not_null(strstr(compiled_said(&x), "search: "), "%s", compiled_said(&x));
+        cr_expect_eq(strstr(compiled_said(&x), "the best of this model") != NULL, stages == 1, "%s", compiled_said(&x));
+        cr_expect_eq(x.b->front.search->bound > 0, stages == 1);
+        compiled_finish(&x);
+    }
+}
+
+/* Pipelines, and parts of batches, of which those that were tried show that they cannot fit either are left out: three numbers of stages, each in as many parts as keep it busy. */
+Test(stages, what_cannot_fit_is_not_tried) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    x.options.machine = &machine_gpu8;
+    cr_expect_not(compiled_run(&x, large_net(&x, 0, "stages = auto; memory = 300 MiB;")));
+    cr_assert_not_null(x.c.stages);
+    cr_expect_leq(x.c.stages->tried.n, 6, "%d tried", x.c.stages->tried.n);
+    compiled_finish(&x);
+}

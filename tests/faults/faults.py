@@ -455,6 +455,22 @@ seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),
      ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = b->kept[node->out[o]]", "key.kept[o] = b->active[node->out[o]]"))
+seed(unit("compiler", "search", "search/a_plan_takes_no_less_than_the_bound"),
+     ("a plan with parameters in parts has the bound of a model that hides all their traffic", "bound_of", "parts ? BEHIND_ALL : BEHIND_HALF", "BEHIND_HALF"))
+seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
+     ("what would need far too much gets no measures", "compile_all", "s->worth == 0 && left", "false && left"))
+seed(unit("compiler", "schedule"),
+     ("no more than a layer or two is gathered ahead", "prefetch_starts", "keep_window(b, gathers.at, gathers.n, start);", ";"))
+seed(unit("compiler", "fits"),
+     ("more ranks are proposed where they help", "hint_help", "2 * (facts->rank_bytes - more) >= missing", "true"),
+     ("work in parts that nobody asks for is not warned of", "compile", "c->micro != NULL && c->micro->too_large", "false"))
+seed(unit("compiler", "stages"),
+     ("a mesh is none of a stage of one rank", "axes_eval", "nranks * stages == 1 ||", "nranks == 1 ||"),
+     ("a split is none of a stage of one rank", "stage_splits", "dim->split == 1 ||", "true ||"),
+     ("a pipeline has no bound", "finish", "piped ? 0 : bound", "bound"),
+     ("pipelines that cannot fit are left out", "may_fit", "others->over_bytes == 0 || rest < 0", "true"))
+seed(unit("compiler", "hands", "hands/of_many_tables_the_work_and_the_bound_hold"),
+     ("along many axes operators are split alike one axis after the other", "solve_along", "mesh->naxes > MESH_AXES", "mesh->naxes > MESH_AXES + 3"))
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
