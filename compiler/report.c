@@ -280,7 +280,9 @@ void report_machine(Json *json, const Machine *machine) {
     for (int p = 0; p < NPEAKS; p++)
         json_real(json, peak_name[p], on->flops[p]);
     json_end(json);
+    if (on->product_bytes_per_s > 0) json_real(json, "product_bytes_per_s", on->product_bytes_per_s);
     json_real(json, "memory_bytes_per_s", on->memory_bytes_per_s);
+    if (on->update_bytes_per_s > 0) json_real(json, "update_bytes_per_s", on->update_bytes_per_s);
     json_int(json, "memory_bytes", on->memory_bytes);
     json_real(json, "cache_bytes_per_s", on->cache_bytes_per_s);
     json_int(json, "cache_bytes", on->cache_bytes);

@@ -17,8 +17,8 @@
 #include "runtime/run.h"
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
-enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000 };
-static const int64_t LARGE_BYTES = 8 << 20, TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a process */
+enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000, MAX_COPIES = 16 };
+static const int64_t LARGE_BYTES = 8 << 20, TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a node */
 
 typedef struct Level {
     bool measured;
@@ -31,13 +31,15 @@ static const double default_memory = 8589934592.0;
 
 /* ---------------------------------------------------------------- one size of message */
 
-/* Gathers of `elements` f32 in all, split along one digit. */
+/* Gathers of `elements` f32 in all, split along one digit. Large ones take several copies of their buffers in turn, as a step's communications move what other steps have not just
+ * moved: none of them lies in a cache. */
 typedef struct Probe {
     Comm *comm;
     Layout from, to;
     Transfer transfer;
     CommRequest *request;
-    void **source, **target; /* per driven rank */
+    char **source, **target; /* per driven rank */
+    int64_t source_bytes, target_bytes, ncopies, turn;
 } Probe;
 
 static void *buffer_alloc(Comm *comm, int64_t bytes, Error *error) {
@@ -55,13 +57,45 @@ static void buffer_free(Comm *comm, void *data) {
         free(data);
 }
 
-static void probe_finish(Probe *probe) {
-    for (int i = 0; probe->target && i < probe->comm->ndriven; i++) {
+static void buffers_free(Probe *probe) {
+    for (int i = 0; probe->source && probe->target && i < probe->comm->ndriven; i++) {
         buffer_free(probe->comm, probe->source[i]);
         buffer_free(probe->comm, probe->target[i]);
+        probe->source[i] = probe->target[i] = NULL;
     }
+}
+
+static void probe_finish(Probe *probe) {
+    buffers_free(probe);
     free(probe->source);
     free(probe->target);
+}
+
+static bool buffers_fill(Probe *probe, Error *error) {
+    for (int i = 0; i < probe->comm->ndriven; i++) {
+        probe->source[i] = buffer_alloc(probe->comm, probe->ncopies * probe->source_bytes, error);
+        probe->target[i] = buffer_alloc(probe->comm, probe->ncopies * probe->target_bytes, error);
+        if (!probe->source[i] || !probe->target[i]) return false;
+        memset(probe->source[i], 0, (size_t)(probe->ncopies * probe->source_bytes)); /* pages are there before the clock runs */
+        memset(probe->target[i], 0, (size_t)(probe->ncopies * probe->target_bytes));
+    }
+    return true;
+}
+
+/* As many copies as have a node's memory of TOTAL_BYTES, or fewer where a rank has no room for them. */
+static bool buffers_take(Probe *probe, Error *error) {
+    const Comm *comm = probe->comm;
+    const int64_t sharing = comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
+    const int64_t copies = TOTAL_BYTES / sharing / (probe->source_bytes + probe->target_bytes);
+    probe->ncopies = copies < 1 ? 1 : copies > MAX_COPIES ? MAX_COPIES : copies;
+    for (;; probe->ncopies /= 2) {
+        const bool filled = buffers_fill(probe, error);
+        uint64_t failed = !filled;
+        if (!comm_most(probe->comm, &failed, error)) return false;
+        if (!failed) return true;
+        buffers_free(probe);
+        if (probe->ncopies == 1) return comm_agree(probe->comm, filled, error);
+    }
 }
 
 static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_elements, Error *error) {
@@ -70,6 +104,8 @@ static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_el
     layout_init(&probe->from, 1);
     layout_init(&probe->to, 1);
     layout_append(&probe->from, 0, digit);
+    probe->source_bytes = message_elements * 4;
+    probe->target_bytes = elements * 4;
     probe->transfer = (Transfer){.kind = COMM_ALL_GATHER,
                                  .dtype = F32,
                                  .shape = {.ndim = 1, .dim = {elements}},
@@ -79,21 +115,19 @@ static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_el
     probe->source = calloc((size_t)comm->ndriven, sizeof *probe->source);
     probe->target = calloc((size_t)comm->ndriven, sizeof *probe->target);
     if (!probe->source || !probe->target) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->ndriven);
-    for (int i = 0; i < comm->ndriven; i++) {
-        probe->source[i] = buffer_alloc(comm, message_elements * 4, error);
-        probe->target[i] = buffer_alloc(comm, elements * 4, error);
-        if (!probe->source[i] || !probe->target[i]) return false;
-        memset(probe->source[i], 0, (size_t)message_elements * 4); /* pages are there before the clock runs */
-        memset(probe->target[i], 0, (size_t)elements * 4);
-    }
+    if (!buffers_take(probe, error)) return false;
     probe->request = comm->table->prepare(comm, &probe->transfer, 1, error);
     return probe->request != NULL;
 }
 
 static bool probe_step(Probe *probe, Error *error) {
     Comm *comm = probe->comm;
-    for (int i = 0; i < comm->ndriven; i++)
-        if (!comm->table->start(comm, probe->request, i, (const void *const *)&probe->source[i], &probe->target[i], error)) return false;
+    const int64_t copy = probe->turn++ % probe->ncopies;
+    for (int i = 0; i < comm->ndriven; i++) {
+        const void *source = probe->source[i] + copy * probe->source_bytes;
+        void *target = probe->target[i] + copy * probe->target_bytes;
+        if (!comm->table->start(comm, probe->request, i, &source, &target, error)) return false;
+    }
     for (int i = 0; i < comm->ndriven; i++) {
         CommStatus status = comm->table->wait(comm, probe->request, i, error);
         if (status == COMM_PENDING) error_set(error, EXIT_INTERNAL, "calibration: a rank waits for one that has started");
@@ -239,6 +273,7 @@ static void kernels_show(const Kernels *kernels) {
     printf("vector %9.2f GFLOP/s in other kernels, f32\n", 1e-9 * peaks->vector_flops);
     printf("memory %9.2f GB/s", 1e-9 * peaks->bytes_per_s);
     if (kernels->memory_bytes > 0) printf(", %.2f GiB free", (double)kernels->memory_bytes / (1 << 30));
+    printf("\nupdate %9.2f GB/s where kernels write over what they read", 1e-9 * peaks->update_bytes_per_s);
     printf("\ncache  %9.2f GB/s, up to %.2f MiB", 1e-9 * peaks->cache_bytes_per_s, peaks->cache_bytes / (1 << 20));
     printf("\nkernel %9.2f us to start one\n", 1e6 * peaks->kernel_s);
 }
@@ -252,6 +287,7 @@ static void kernels_print(Text *text, const Kernels *kernels) {
     text_printf(text, "memory %.4g B/s %.4g B%s\n", peaks->bytes_per_s,
                 kernels->memory_bytes > 0 ? (double)kernels->memory_bytes : default_memory,
                 kernels->memory_bytes > 0 ? "" : " # size not known");
+    text_printf(text, "update %.4g B/s\n", peaks->update_bytes_per_s);
     text_printf(text, "cache %.4g B/s %.4g B\n", peaks->cache_bytes_per_s, peaks->cache_bytes);
     text_printf(text, "kernel %.4g s\noverlap 0 # not measured\n", peaks->kernel_s);
 }

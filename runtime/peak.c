@@ -13,6 +13,7 @@ typedef struct Trial {
         memory; /* ncopies of all operands and results, which calls take in turn: as in a step, others are used before an operand is again */
     int ncopies;
     int64_t each_bytes; /* of the largest operand: what each has */
+    bool in_place;      /* the result is written over the first operand */
 } Trial;
 
 static void set_operand(Operand *operand, DType dtype, void *data, int ndim, const int64_t *dim) {
@@ -81,7 +82,7 @@ static bool trial_call(Trial *trial, int64_t number, Error *error) {
     char *copy = trial->memory + number % trial->ncopies * (nin + 1) * trial->each_bytes;
     for (int i = 0; i < nin; i++)
         trial->call.in[i].data = copy + i * trial->each_bytes;
-    trial->call.out[0].data = copy + nin * trial->each_bytes;
+    trial->call.out[0].data = trial->in_place ? copy : copy + nin * trial->each_bytes;
     return trial->fn(&trial->call, error);
 }
 
@@ -182,8 +183,8 @@ void fit_products(const double *flops, const double *bytes, const double *second
 }
 
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
- * takes no time beside its start; and negs of ever more numbers. */
-enum { NPRODUCTS = 8, WIDE = NPRODUCTS, VECTOR, PASS, START, CACHE, NLENGTHS = 9, NTRIALS = CACHE + NLENGTHS, SHORTEST = 1 << 12 };
+ * takes no time beside its start, a pass whose results are written over its operands; and negs of ever more numbers. */
+enum { NPRODUCTS = 8, WIDE = NPRODUCTS, VECTOR, PASS, START, IN_PLACE, CACHE, NLENGTHS = 9, NTRIALS = CACHE + NLENGTHS, SHORTEST = 1 << 12 };
 static const struct {
     OpCode op;
     DType dtype;
@@ -191,15 +192,16 @@ static const struct {
 } trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}}, {OP_matmul, F32, {256, 2048, 256}},
                    {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},   {OP_matmul, F32, {128, 128, 32}},
                    {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F64, {512, 512, 512}},
-                   {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}}};
+                   {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}},           {OP_neg, F32, {.m = 1 << 23}}};
 
 /* What a trial of all ranks has of the memory that they take in turn. */
 static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {
     enum { COPIES = 32 };
-    const bool fixed = trial < CACHE, hot = trial == VECTOR || trial == PASS || trial == START;
+    const bool fixed = trial < CACHE, hot = trial >= VECTOR && trial < CACHE;
     const Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
     trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, memory, hot ? 1 : COPIES,
                room);
+    run->in_place = trial == IN_PLACE;
 }
 
 static void rate_products(const double *seconds, RankPeaks *peaks) {
@@ -235,6 +237,7 @@ static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
     rate_products(seconds, peaks);
     peaks->vector_flops = (double)op_table[OP_exp].flops * (double)trials[VECTOR].size.m / seconds[VECTOR];
     peaks->bytes_per_s = pass_bytes(trials[PASS].size.m) / seconds[PASS];
+    peaks->update_bytes_per_s = pass_bytes(trials[IN_PLACE].size.m) / seconds[IN_PLACE];
     peaks->kernel_s = seconds[START];
     rate_cache(seconds, peaks);
 }

@@ -33,9 +33,9 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
 bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops, double *bytes, Error *error);
 
 /* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, and bytes of their operands and results that take time beside that (0:
- * none), exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, seconds of a neg of a few numbers. Collective; about four seconds. */
+ * none), exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, and by one that writes over its operand, seconds of a neg of a few numbers. Collective; about four seconds. */
 typedef struct RankPeaks {
-    double f32_flops, f64_flops, product_bytes_per_s, vector_flops, bytes_per_s, kernel_s;
+    double f32_flops, f64_flops, product_bytes_per_s, vector_flops, bytes_per_s, update_bytes_per_s, kernel_s;
     double cache_bytes_per_s,
         cache_bytes; /* of the fastest neg; what the longest that is nearer to it than to the long one reads and writes */
 } RankPeaks;

@@ -57,6 +57,7 @@ static Peak peak_of(DType dtype) {
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
                   unsigned handed_in, unsigned handed_out) {
     double largest = 0, given = 0, whole = 0; /* bytes of all operands and results, handed or not */
+    const double before = work->bytes;
     const double rows = elements_of_rows(graph, node, strategy);
     for (int k = 0; k < node->nout; k++) {
         const TensorType *type = &graph->values.at[node->out[k]].type;
@@ -76,6 +77,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
         whole += elements * dtype_bytes[type->dtype];
         if (!(handed_in >> i & 1)) work->bytes += elements * dtype_bytes[type->dtype];
     }
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) work->in_place_bytes += work->bytes - before;
     const DType dtype = graph->values.at[node->out[0]].type.dtype, factor = graph->values.at[node->in[0]].type.dtype;
     const double width = dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
     const Machine *on = machine != NULL ? machine : &machine_cpu;
@@ -88,7 +90,10 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
 
 double kernel_seconds(const Machine *machine, const KernelWork *work) {
     const Machine *on = machine != NULL ? machine : &machine_cpu;
-    const double memory_s = work->bytes / (work->bytes <= (double)on->cache_bytes ? on->cache_bytes_per_s : on->memory_bytes_per_s);
+    const double update_per_s = on->update_bytes_per_s > 0 ? on->update_bytes_per_s : on->memory_bytes_per_s;
+    const double memory_s = work->bytes <= (double)on->cache_bytes ? work->bytes / on->cache_bytes_per_s
+                                                                   : (work->bytes - work->in_place_bytes) / on->memory_bytes_per_s +
+                                                                         work->in_place_bytes / update_per_s;
     return (work->arithmetic_s > memory_s ? work->arithmetic_s : memory_s) + on->kernel_s;
 }
 

@@ -73,6 +73,7 @@ void machine_print(Text *text, const Machine *machine) {
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
     if (machine->product_bytes_per_s > 0) text_printf(text, "product %.4g B/s\n", machine->product_bytes_per_s);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
+    if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
     text_printf(text, "cache %.4g B/s %.4g B\n", machine->cache_bytes_per_s, (double)machine->cache_bytes);
     text_printf(text, "kernel %.4g s\noverlap %.4g\n", machine->kernel_s, machine->overlap);
 }
@@ -96,7 +97,8 @@ enum {
     KEY_CACHE,
     KEY_KERNEL,
     KEY_OVERLAP,
-    KEY_PRODUCT, /* may be left out */
+    KEY_PRODUCT, /* it and what follows may be left out */
+    KEY_UPDATE,
     NKEYS
 };
 static const struct {
@@ -117,6 +119,7 @@ static const struct {
     [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
     [KEY_PRODUCT] = {"product", "product 1.4e+10 B/s", 3},
+    [KEY_UPDATE] = {"update", "update 1.5e+10 B/s", 3},
 };
 typedef struct Reader {
     Arena *arena;
@@ -264,6 +267,8 @@ static bool read_line(Reader *reader) {
         return read_overlap(reader);
     case KEY_PRODUCT:
         return read_quantity(reader, 1, "B/s", &reader->machine->product_bytes_per_s);
+    case KEY_UPDATE:
+        return read_quantity(reader, 1, "B/s", &reader->machine->update_bytes_per_s);
     case KEY_KERNEL:
         return read_quantity(reader, 1, "s", &reader->machine->kernel_s);
     default:

@@ -31,6 +31,7 @@ typedef struct Machine {
     double flops[NPEAKS];
     double product_bytes_per_s; /* operands and results of products, which takes time beside their arithmetic; 0: it takes none */
     double memory_bytes_per_s;  /* read and written by kernels */
+    double update_bytes_per_s;  /* the same of updates, which write over what they read; 0: memory_bytes_per_s */
     int64_t memory_bytes;       /* that a rank has */
     double cache_bytes_per_s;   /* the same where a kernel reads and writes at most cache_bytes */
     int64_t cache_bytes;
@@ -56,7 +57,8 @@ bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine
 /* What one kernel, or several that run as one, do on the rank with the largest parts. */
 typedef struct KernelWork {
     double flops, arithmetic_s; /* at the machine's peaks for them */
-    double bytes;               /* read and written */
+    double bytes;               /* read and written, */
+    double in_place_bytes;      /* of them by updates, which write over what they read */
 } KernelWork;
 /* Adds an operator under a strategy (NULL: whole). handed_in, bit i: operand i comes from a kernel that runs as one with this one, or was read by it already;
  * handed_out, bit k: result k goes to such ones alone: neither is in memory. machine NULL: machine_cpu. */

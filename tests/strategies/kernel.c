@@ -65,6 +65,28 @@ Test(kernel, what_fits_into_the_cache_is_moved_there) {
     net_finish(&net);
 }
 
+/* 64 numbers, and as many of their gradient: an update writes over what it reads, which a machine may do at another rate; what fits into the cache is moved there all the same. */
+Test(kernel, an_update_writes_over_what_it_reads) {
+    Net net;
+    net_init(&net, 1);
+    const Attr lr[MAX_ATTRS] = {{.given = true, .f = 0.5}};
+    const int w = net_input(&net, "w", 1, (int64_t[]){64}), g = net_input(&net, "g", 1, (int64_t[]){64});
+    const int y = graph_emit(&net.graph, OP_sgd, (int[]){w, g}, 2, lr, "y", (Span){0}), z = net_op(&net, OP_relu, y, -1, "z");
+    Machine quick = machine;
+    cr_expect_eq(seconds(&net, y, &quick, NULL, 1), 3 * 4 * 64.0 / 16 + 0.5);
+    quick.update_bytes_per_s = 32;
+    cr_expect_eq(seconds(&net, y, &quick, NULL, 1), 3 * 4 * 64.0 / 32 + 0.5);
+    cr_expect_eq(seconds(&net, z, &quick, NULL, 1), 2 * 4 * 64.0 / 16 + 0.5);
+    KernelWork work = {0}; /* of both in one kernel each is moved at its rate */
+    kernel_count(&work, &quick, &net.graph, net_node(&net, y), NULL, 0, 0);
+    kernel_count(&work, &quick, &net.graph, net_node(&net, z), NULL, 0, 0);
+    cr_expect_eq(kernel_seconds(&quick, &work), 3 * 4 * 64.0 / 32 + 2 * 4 * 64.0 / 16 + 0.5);
+    quick.cache_bytes = 3 * 4 * 64;
+    quick.cache_bytes_per_s = 128;
+    cr_expect_eq(seconds(&net, y, &quick, NULL, 1), 3 * 4 * 64.0 / 128 + 0.5);
+    net_finish(&net);
+}
+
 Test(kernel, uneven_parts_count_as_the_largest) {
     Net net;
     net_init(&net, 3);
