@@ -5,7 +5,7 @@
  * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions, or leading and trailing ones, of one of its results. Or
  * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Or a weight's gradient and its
  * bias's: a product, the sum of one operand's rows, and what that is cast to. Real types that are computed in f32 may meet in a step, by its casts. Between two
- * members stand only kernels that need neither: they are moved behind the step; and casts of what is there before it, as of a bias: before it. No sum is added in another
+ * members stand only kernels that need neither, and starts of communications: they are moved behind the step; and casts of what is there before it, as of a bias: before it. No sum is added in another
  * order, so that every element is what it is without. */
 #include <string.h>
 
@@ -329,7 +329,7 @@ static Item *put_step(const Fuser *f, Item *to, Item *was, int first) {
     return to;
 }
 
-/* Kernels that stand behind each other from first to end: members of a fused step come where its first one is. */
+/* No wait stands from first to end: members of a fused step come where its first one is. */
 static void fuse_run(Fuser *f, int first, int end) {
     Build *b = f->b;
     Item *order = b->placement.order.at, *was = arena_alloc(b->arena, sizeof *was * (size_t)(end - first)), *to = order + first;
@@ -349,9 +349,10 @@ static void fuse_run(Fuser *f, int first, int end) {
     }
 }
 
-/* What members are moved over: kernels, and updates with what is written of them. */
+/* What members are moved over: kernels, updates with what is written of them, and starts of communications, which only waits need. */
 static bool is_in_run(const Build *b, const Item *item) {
-    return is_kernel(b, item) || op_table[b->spmd.graph.nodes.at[item->node].op].op_class == OP_CLASS_UPDATE;
+    const OpCode op = b->spmd.graph.nodes.at[item->node].op;
+    return is_kernel(b, item) || op_table[op].op_class == OP_CLASS_UPDATE || (op == OP_convert && !item->wait);
 }
 
 static int *per_node(const Build *b) {

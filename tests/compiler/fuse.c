@@ -111,6 +111,14 @@ Test(fuse, members_are_moved_over_kernels_that_they_do_not_need) {
 }
 
 /* h dies in the step, and lies in the arena: what the first member makes of it is stored, and may not lie over it. */
+/* The gradient of v is made, and its sum is started, between the product and gelu's gradient. */
+Test(fuse, members_are_moved_over_starts_of_communications) {
+    expect("net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param v : f32[8, 8] = zeros; h = matmul(x, w) shard ((2, 1), (1, 1)); "
+           "loss sum(square(matmul(gelu(h), v))); } train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; } "
+           "parallel { mode = auto; bucket = 0; }",
+           2, 2, (const char *const[]){"matmul gelu", "matmul square", "sum_grad square_grad", "einsum gelu_grad", NULL}, (int[]){0, 0, 1, 1});
+}
+
 Test(fuse, an_operand_that_a_later_member_reads_keeps_its_memory) {
     expect(FORWARD("h = transpose(x); a = exp(h); b = a * h; loss sum(transpose(a)) + sum(transpose(b))"), 1, 2,
            (const char *const[]){"exp mul", NULL}, (int[]){0});
