@@ -5,8 +5,8 @@
  * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions, or leading and trailing ones, of one of its results. Or
  * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Or a weight's gradient and its
  * bias's: a product, the sum of one operand's rows, and what that is cast to. Real types that are computed in f32 may meet in a step, by its casts. Between two
- * members stand only kernels that need neither, and starts of communications: they are moved behind the step; and casts of what is there before it, as of a bias: before it. No sum is added in another
- * order, so that every element is what it is without. */
+ * members stand only kernels that need neither, waits for what neither needs, and starts of what nobody waits for soon: they are moved behind the step; and casts of what is there before it, as of
+ * a bias: before it. No sum is added in another order, so that every element is what it is without. */
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -329,7 +329,7 @@ static Item *put_step(const Fuser *f, Item *to, Item *was, int first) {
     return to;
 }
 
-/* No wait stands from first to end: members of a fused step come where its first one is. */
+/* Steps that stand behind each other from first to end: members of a fused step come where its first one is. */
 static void fuse_run(Fuser *f, int first, int end) {
     Build *b = f->b;
     Item *order = b->placement.order.at, *was = arena_alloc(b->arena, sizeof *was * (size_t)(end - first)), *to = order + first;
@@ -349,10 +349,19 @@ static void fuse_run(Fuser *f, int first, int end) {
     }
 }
 
-/* What members are moved over: kernels, updates with what is written of them, and starts of communications, which only waits need. */
+/* Waits, which then come later, and starts of what nobody waits for soon: of gathers of states, and of the sums of a bucket of gradients. Kernels behind other starts, as of sums of activations, hide most of
+ * what those move. */
+static bool is_passable(const Build *b, const Item *item) {
+    const Graph *g = &b->spmd.graph;
+    const Node *node = &g->nodes.at[item->node];
+    if (node->op != OP_convert) return false;
+    const int source = g->values.at[node->in[0]].node;
+    return item->wait || g->nodes.at[source].op == OP_read || (item->bucket > 0 && !graph_is_forward(g, source));
+}
+
+/* What members are moved over: kernels, updates with what is written of them, and communications. */
 static bool is_in_run(const Build *b, const Item *item) {
-    const OpCode op = b->spmd.graph.nodes.at[item->node].op;
-    return is_kernel(b, item) || op_table[op].op_class == OP_CLASS_UPDATE || (op == OP_convert && !item->wait);
+    return is_kernel(b, item) || op_table[b->spmd.graph.nodes.at[item->node].op].op_class == OP_CLASS_UPDATE || is_passable(b, item);
 }
 
 static int *per_node(const Build *b) {

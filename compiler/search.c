@@ -20,7 +20,7 @@
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
 enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
-#define ABOUT 1.02 /* predictions that differ by less are taken to be equal */
+#define ABOUT 1.0225 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */

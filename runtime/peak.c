@@ -184,7 +184,18 @@ void fit_products(const double *flops, const double *bytes, const double *second
 
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
  * takes no time beside its start, a pass whose results are written over its operands; and negs of ever more numbers. */
-enum { NPRODUCTS = 8, WIDE = NPRODUCTS, VECTOR, PASS, START, IN_PLACE, CACHE, NLENGTHS = 9, NTRIALS = CACHE + NLENGTHS, SHORTEST = 1 << 12 };
+enum {
+    NPRODUCTS = 8,
+    WIDE = NPRODUCTS,
+    VECTOR,
+    PASS,
+    START,
+    IN_PLACE,
+    CACHE,
+    NLENGTHS = 9,
+    NTRIALS = CACHE + NLENGTHS,
+    SHORTEST = 1 << 12
+};
 static const struct {
     OpCode op;
     DType dtype;
@@ -192,7 +203,8 @@ static const struct {
 } trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}}, {OP_matmul, F32, {256, 2048, 256}},
                    {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},   {OP_matmul, F32, {128, 128, 32}},
                    {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F64, {512, 512, 512}},
-                   {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}},           {OP_neg, F32, {.m = 1 << 23}}};
+                   {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}},
+                   {OP_neg, F32, {.m = 1 << 23}}};
 
 /* What a trial of all ranks has of the memory that they take in turn. */
 static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {

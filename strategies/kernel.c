@@ -91,9 +91,9 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
 double kernel_seconds(const Machine *machine, const KernelWork *work) {
     const Machine *on = machine != NULL ? machine : &machine_cpu;
     const double update_per_s = on->update_bytes_per_s > 0 ? on->update_bytes_per_s : on->memory_bytes_per_s;
-    const double memory_s = work->bytes <= (double)on->cache_bytes ? work->bytes / on->cache_bytes_per_s
-                                                                   : (work->bytes - work->in_place_bytes) / on->memory_bytes_per_s +
-                                                                         work->in_place_bytes / update_per_s;
+    const double memory_s = work->bytes <= (double)on->cache_bytes
+                                ? work->bytes / on->cache_bytes_per_s
+                                : (work->bytes - work->in_place_bytes) / on->memory_bytes_per_s + work->in_place_bytes / update_per_s;
     return (work->arithmetic_s > memory_s ? work->arithmetic_s : memory_s) + on->kernel_s;
 }
 

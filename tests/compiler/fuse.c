@@ -113,10 +113,25 @@ Test(fuse, members_are_moved_over_kernels_that_they_do_not_need) {
 /* h dies in the step, and lies in the arena: what the first member makes of it is stored, and may not lie over it. */
 /* The gradient of v is made, and its sum is started, between the product and gelu's gradient. */
 Test(fuse, members_are_moved_over_starts_of_communications) {
-    expect("net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param v : f32[8, 8] = zeros; h = matmul(x, w) shard ((2, 1), (1, 1)); "
-           "loss sum(square(matmul(gelu(h), v))); } train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; } "
-           "parallel { mode = auto; bucket = 0; }",
-           2, 2, (const char *const[]){"matmul gelu", "matmul square", "sum_grad square_grad", "einsum gelu_grad", NULL}, (int[]){0, 0, 1, 1});
+    expect(
+        "net n() { input x : f32[8, 8]; param w : f32[8, 8] = zeros; param v : f32[8, 8] = zeros; h = matmul(x, w) shard ((2, 1), (1, 1)); "
+        "loss sum(square(matmul(gelu(h), v))); } train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 1; } "
+        "parallel { mode = auto; bucket = 256 B; }",
+        2, 2, (const char *const[]){"matmul gelu", "matmul square", "sum_grad square_grad", "einsum gelu_grad", NULL}, (int[]){0, 0, 1, 1});
+}
+
+/* The wait for the product's sum, and what needs it, stand between exp and relu. */
+Test(fuse, members_are_moved_over_waits_for_what_they_do_not_need) {
+    expect(FORWARD("param v : f32[8, 8] = zeros; param w : f32[8, 8] = zeros; s = matmul(v, w) shard ((1, 2), (2, 1)); a = exp(x); "
+                   "t = sum(s); b = relu(a) + y; loss t + sum(b)"),
+           2, 2, (const char *const[]){"exp relu add sum", NULL}, (int[]){3});
+}
+
+/* The sum of a product that is no gradient is on its way while relu and the addition are computed: they do not come before its start, with exp. */
+Test(fuse, members_are_not_moved_before_what_they_hide) {
+    expect(FORWARD("param v : f32[8, 8] = zeros; param w : f32[8, 8] = zeros; a = exp(x); s = matmul(v, w) shard ((1, 2), (2, 1)); "
+                   "b = relu(a) + y; loss sum(s) + sum(b)"),
+           2, 2, (const char *const[]){"relu add sum", NULL}, (int[]){2});
 }
 
 Test(fuse, an_operand_that_a_later_member_reads_keeps_its_memory) {

@@ -567,6 +567,8 @@ seed(unit("compiler", "fuse"),
      ("members of a fused step have one shape", "takes_element", "!alike(f, node->out[0]) ||", ""),
      ("a fused step ends in a sum over trailing dimensions", "takes_sum", "d == from->type.shape.ndim - 1 || ", ""),
      ("what a fused sum keeps lies together", "takes_sum", "++changes > 2", "++changes > 3"),
+     ("a kernel is moved before waits that it does not need", "is_passable", "item->wait || ", ""),
+     ("a kernel is not moved before what hides behind it", "is_passable", "(item->bucket > 0 && !graph_is_forward(g, source))", "true"),
      ("a kernel is not moved before what it needs", "needs_passed", "if (is_passed(f, node->in[i]) &&", "if (false && is_passed(f, node->in[i]) &&"))
 seed(unit("proof", "fused"),
      ("an inner value is read in its fused step", "proof:use", "instance->place == PLACE_INNER && walk->defined[i] != walk->first", "false"),
