@@ -34,13 +34,19 @@ static int forward_operator(const Build *t, int id) {
     return chosen_of(t, id < g->nforward ? id : node->origin);
 }
 
+/* A kernel takes what it does by itself: of a fused step with a product one that is computed again need not be beside the product. */
 static void add_seconds(const Build *t, const TimelineEvent *event, double *seconds) {
+    const Graph *g = &t->sharded.graph;
     const Role *role = t->facts->role;
     for (int s = event->step; s < event->step + event->nsteps; s++) {
         const Step *step = &role->steps.at[s];
-        const int node = step->kind == STEP_KERNEL ? step->node : t->sharded.graph.values.at[role->instances.at[step->in[0]].value].node;
-        const int chosen = node < t->sharded.graph.nforward ? forward_operator(t, node) : -1;
-        if (chosen >= 0) seconds[chosen] += (event->end_s - event->begin_s) / event->nsteps;
+        const bool kernel = step->kind == STEP_KERNEL;
+        const int id = kernel ? step->node : g->values.at[role->instances.at[step->in[0]].value].node;
+        const int chosen = id < g->nforward ? forward_operator(t, id) : -1;
+        if (chosen < 0) continue;
+        const Node *node = &g->nodes.at[id];
+        seconds[chosen] +=
+            kernel ? operator_seconds(t->options->machine, g, node, node->strategy) : (event->end_s - event->begin_s) / event->nsteps;
     }
 }
 
