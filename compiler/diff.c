@@ -132,7 +132,7 @@ static void survey_role(Arena *arena, Side *side, const Program *program, int nu
     const Role *role = &program->roles.at[number];
     const char **conversions = arena_alloc(arena, sizeof *conversions * (size_t)(g->values.n + 1));
     Facts facts;
-    facts_init(&facts, g, program, number, arena);
+    facts_init(&facts, g, program, number, NULL, arena);
     for (int s = 0; s < role->steps.n; s++)
         if (role->steps.at[s].kind == STEP_KERNEL) add_kernel(arena, side, role, &role->steps.at[s]);
     for (int s = 0, n; s < role->steps.n; s += n)

@@ -52,7 +52,7 @@ static void more_of_role(void *context, PlanData *data, int program, int number)
         for (int s = 0; s < role->steps.n; s++)
             if (role->steps.at[s].kind == STEP_KERNEL)
                 strategy[role->steps.at[s].node] = strategy_of_step(g, role, &role->steps.at[s], arena);
-        facts_init(&facts[r], g, of, r, arena);
+        facts_init(&facts[r], g, of, r, counted->machine, arena);
         facts_flops(&facts[r], strategy, arena);
     }
     facts_bounds(&facts[number], arena);

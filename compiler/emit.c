@@ -136,7 +136,7 @@ void build_emit(Build *b) {
     *b->program = emit_program(b);
     for (int r = 0; r < b->nroles; r++) {
         Facts *facts = &b->role_facts[r];
-        facts_init(facts, &b->sharded.graph, b->program, r, b->arena);
+        facts_init(facts, &b->sharded.graph, b->program, r, b->options->machine, b->arena);
         facts_flops(facts, b->sharded.strategy, b->arena);
         if (facts->all.sent > b->program->sent_bytes) b->program->sent_bytes = facts->all.sent;
         if (facts->rank_bytes > b->facts->rank_bytes) b->facts = facts;

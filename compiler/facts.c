@@ -1,6 +1,8 @@
 /* What a program of a plan does, and the least that it could: sums over its steps, each distinct conversion counted once. */
 #include "compiler/facts.h"
 
+#include "ir/workspace.h"
+
 /* What one conversion moves, in elements; counted once, however many steps do it. */
 typedef struct Counted {
     CommKind kind;
@@ -96,7 +98,7 @@ static int64_t most_states(const Facts *facts, Arena *arena) {
     return all + most;
 }
 
-static void count_memory(Facts *facts, Arena *arena) {
+static void count_memory(Facts *facts, const Machine *machine, Arena *arena) {
     const Graph *graph = facts->graph;
     facts->states = most_states(facts, arena);
     for (int s = 0; s < graph->states.n; s++) {
@@ -119,7 +121,8 @@ static void count_memory(Facts *facts, Arena *arena) {
         if (own) facts->constants += largest_bytes(facts, type_of(facts, i), instance->layout);
     }
     facts->inner = inner_room(graph, facts->role, NULL);
-    facts->rank_bytes = facts->role->arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants;
+    if (machine != NULL && machine->cuda) facts->workspace = role_workspace(graph, facts->role);
+    facts->rank_bytes = facts->role->arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants + facts->workspace;
 }
 
 static void count_place(Facts *facts, int instance) {
@@ -129,7 +132,7 @@ static void count_place(Facts *facts, int instance) {
     if (at->place == PLACE_VIEW) facts->view_bytes += largest_bytes(facts, type_of(facts, instance), at->layout);
 }
 
-void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena) {
+void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, const Machine *machine, Arena *arena) {
     *facts = (Facts){.graph = graph, .program = program, .role = &program->roles.at[role]};
     for (int i = 0; i < facts->role->instances.n; i++)
         count_place(facts, i);
@@ -138,7 +141,7 @@ void facts_init(Facts *facts, const Graph *graph, const Program *program, int ro
         const StepKind kind = facts->role->steps.at[s].kind;
         if (kind == STEP_START || kind == STEP_LOCAL) count_communication(facts, s, arena);
     }
-    count_memory(facts, arena);
+    count_memory(facts, machine, arena);
 }
 
 void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena) {

@@ -30,6 +30,7 @@ typedef struct Facts {
     Traffic sent, received;            /* of all communications; max: the sum over them of each one's busiest rank */
     int64_t states, inputs, constants; /* bytes on a rank, of the largest boxes; the arena is the role's */
     int64_t inner;        /* bytes on a rank: the room in which a backend without a kernel for a fused step keeps its inner values */
+    int64_t workspace;    /* bytes that kernels on the machine's devices need beside them (ir/workspace.h) */
     int64_t rank_bytes;   /* all of these and the arena */
     int64_t states_whole; /* bytes, undivided */
     int64_t parameters;   /* numbers in them */
@@ -49,8 +50,8 @@ typedef struct Facts {
     struct Counted *counted; /* conversions counted so far */
 } Facts;
 
-/* Of a role of a program that computes this graph, which all must outlive the facts. */
-void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena);
+/* Of a role of a program that computes this graph, which all must outlive the facts. machine: of whose devices the workspace is; NULL: machine_cpu. */
+void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, const Machine *machine, Arena *arena);
 /* Adds the FLOPs. strategy: per node of the graph, as it runs; NULL: whole. */
 void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena);
 /* Adds the lower bounds. */

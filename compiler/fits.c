@@ -21,15 +21,16 @@ static int64_t generating_bytes(const Compilation *c) {
 
 int64_t bytes_needed(const Compilation *c) {
     const Facts *train = program_train(c)->facts;
-    int64_t trains = train->rank_bytes, more = 0;
+    int64_t trains = train->rank_bytes - train->workspace, workspace = train->workspace, more = 0;
     for (int p = 1; p < c->programs.n; p++) { /* these use the arena of train where it is large enough */
         const Facts *facts = c->programs.at[p]->facts;
         if (c->programs.at[p]->kind == PROGRAM_GENERATE || c->programs.at[p]->kind == PROGRAM_PROMPT) continue;
         trains += facts->inputs + facts->constants;
         const int64_t larger = facts->role->arena_bytes - train->role->arena_bytes;
         if (larger > more) more = larger;
+        if (facts->workspace > workspace) workspace = facts->workspace;
     }
-    return trains + more;
+    return trains + more + workspace;
 }
 
 /* Of the values held at the fullest step: those of the forward pass that wait for their gradients. */
@@ -120,9 +121,10 @@ void explain_need(const Compilation *c, int64_t missing) {
         diag_note(c->diags, (Span){0}, "the arena is fullest at step %d of %d, %s, with %s of values: %s", held->step + 1,
                   facts->role->steps.n, step_named(arena, facts, c->diags, held->step), bytes_named(arena, held->bytes),
                   holders_named(arena, held));
-    diag_note(c->diags, (Span){0}, "states take %s, inputs %s, the arena %s, of which %s are gaps between values",
+    diag_note(c->diags, (Span){0}, "states take %s, inputs %s, the arena %s, of which %s are gaps between values%s%s",
               bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->role->arena_bytes),
-              bytes_named(arena, facts->role->arena_bytes - held->bytes));
+              bytes_named(arena, facts->role->arena_bytes - held->bytes), facts->workspace > 0 ? ", the workspace of kernels " : "",
+              facts->workspace > 0 ? bytes_named(arena, facts->workspace) : "");
     Text taken = {0};
     measures_print(&taken, program_train(c), "; ", "");
     if (c->micro != NULL && c->micro->parts > 1) {

@@ -73,7 +73,8 @@ void build_cost(Build *b, BuildCost *cost) {
                         .inner_bytes = facts->inner,
                         .state_bytes = facts->states,
                         .input_bytes = facts->inputs,
-                        .constant_bytes = facts->constants};
+                        .constant_bytes = facts->constants,
+                        .workspace_bytes = facts->workspace};
     for (int r = 0; r < b->nroles; r++) {
         const Facts *role = &b->role_facts[r];
         if (role->all.received > cost->received_bytes) cost->received_bytes = role->all.received;

@@ -12,11 +12,12 @@ typedef struct BuildCost {
     int64_t arena_bytes;                /* the peak of values */
     int64_t inner_bytes;                /* the room for inner values of fused steps */
     int64_t state_bytes, input_bytes, constant_bytes;
-    double flops; /* of the largest part of every operator */
-    int broken;   /* assertions and prohibitions of the parallel block that it does not keep to */
+    int64_t workspace_bytes; /* of kernels on GPUs */
+    double flops;            /* of the largest part of every operator */
+    int broken;              /* assertions and prohibitions of the parallel block that it does not keep to */
 } BuildCost;
 static inline int64_t memory_bytes(const BuildCost *cost) {
-    return cost->arena_bytes + cost->inner_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;
+    return cost->arena_bytes + cost->inner_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes + cost->workspace_bytes;
 }
 
 /* Of a program whose steps are there: b->timeline, once. */

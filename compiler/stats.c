@@ -103,9 +103,11 @@ static void print_communication(Text *text, const Facts *facts, Arena *arena) {
 static void print_memory(Text *text, const Facts *facts, Arena *arena) {
     text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)facts->parameters,
                 facts->nparameters, bytes_named(arena, facts->states_whole), bytes_named(arena, facts->states));
-    text_printf(text, "memory a rank  %s: arena %s (peak), inner values of fused steps %s, states %s, inputs %s, constants %s\n",
+    text_printf(text, "memory a rank  %s: arena %s (peak), inner values of fused steps %s, states %s, inputs %s, constants %s",
                 bytes_named(arena, facts->rank_bytes), bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->inner),
                 bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->constants));
+    if (facts->workspace > 0) text_printf(text, ", workspace of kernels %s", bytes_named(arena, facts->workspace));
+    text_printf(text, "\n");
 }
 
 static const Timeline *timeline_of(Build *b) {
@@ -380,6 +382,7 @@ void json_figures(Json *json, const Facts *facts, JsonOpen *open) {
     json_int(json, "inner", facts->inner);
     json_int(json, "inputs", facts->inputs);
     json_int(json, "constants", facts->constants);
+    if (facts->workspace > 0) json_int(json, "workspace", facts->workspace);
     json_int(json, "rank", facts->rank_bytes);
     json_end(json);
     open(json, "flops");

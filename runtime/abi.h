@@ -22,7 +22,7 @@ typedef struct AbiMember {
     M(Rule, nout) M(Rule, index_range) M(Rule, depth) M(Rule, factor) M(Rule, in) M(Rule, out) M(Rule, result) M(Factor, size) M(TensorType, dtype) M(TensorType, hidden)      \
     M(TensorType, shape) M(Layout, ndim) M(Layout, order) M(Layout, start) M(Layout, digit) M(Digit, size) M(Digit, stride) M(Error, code) M(Error, rank) M(Error, reported) M(Error, text)       \
     M(Text, at) M(Text, n) M(DeviceOptions, rank) M(DeviceOptions, local_rank) M(DeviceOptions, nlocal) M(DeviceOptions, nthreads)                              \
-    M(DeviceOptions, most_threads) M(DeviceOptions, deterministic) M(DeviceOptions, tf32) M(DeviceOptions, wait) M(DeviceOptions, plan_bytes) M(DeviceQueue, alloc_host)                       \
+    M(DeviceOptions, most_threads) M(DeviceOptions, deterministic) M(DeviceOptions, tf32) M(DeviceOptions, wait) M(DeviceOptions, odd_rows) M(DeviceOptions, plan_bytes) M(DeviceQueue, alloc_host)                       \
     M(DeviceQueue, free_host) M(DeviceQueue, stage) M(DeviceQueue, staged) M(DeviceQueue, taken) M(DeviceQueue, uniform) M(DeviceQueue, pace) M(DeviceQueue, fuse) M(DeviceQueue, run)  \
     M(DeviceQueue, unfuse) M(DeviceQueue, settle) M(DeviceQueue, capture) M(DeviceQueue, captured) M(DeviceQueue, replay) M(DeviceQueue, discard) M(DeviceQueue, mark)                 \
     M(DeviceQueue, between) M(DeviceQueue, unmark) M(DeviceQueue, range_begin) M(DeviceQueue, range_end) M(DeviceQueue, comm) M(DeviceQueue, memory)            \

@@ -54,6 +54,7 @@ typedef struct DeviceOptions {
     bool deterministic; /* the same bits in every run */
     bool tf32;          /* products of f32 may round their factors to 11 bits */
     bool wait;          /* every kernel is waited for, so that a failure names its operator */
+    bool odd_rows;      /* there are products that need the room for odd rows (ir/workspace.h) */
     double plan_bytes;  /* what tensors of this process's ranks need in all, for messages; 0: unknown */
 } DeviceOptions;
 

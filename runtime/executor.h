@@ -103,6 +103,7 @@ int64_t executor_sent_bytes(const Executor *executor, int driven);
 /* Memory of a rank's role, in bytes: arena, states, inputs and constants. Needs no executor. */
 typedef struct ExecutorMemory {
     int64_t arena_bytes, state_bytes, input_bytes;
+    bool odd_rows; /* role_has_odd_rows */
 } ExecutorMemory;
 void executor_memory(const Plan *plan, const char *program, int rank, ExecutorMemory *memory);
 

@@ -204,6 +204,7 @@ void generator_memory(const Plan *plan, int rank, ExecutorMemory *memory) {
     memory->input_bytes += more.input_bytes;
     if (memory->arena_bytes <= more.arena_bytes) memory->arena_bytes = 0; /* it uses the other's */
     memory->arena_bytes += more.arena_bytes;
+    memory->odd_rows = memory->odd_rows || more.odd_rows;
 }
 
 /* ---------------------------------------------------------------- places */

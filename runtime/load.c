@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/workspace.h"
 #include "runtime/element.h"
 #include "runtime/exec.h"
 #include "runtime/pool.h"
@@ -54,7 +55,9 @@ void executor_memory(const Plan *plan, const char *program_name, int rank, Execu
     for (int i = 0; i < graph->inputs.n; i++)
         memory->input_bytes += layout_bytes(graph->inputs.at[i].layout, &graph->inputs.at[i].type, rank);
     if (!role) return;
-    memory->arena_bytes = role->arena_bytes + inner_room(program->graph ? program->graph : graph, role, NULL);
+    const Graph *own = program->graph ? program->graph : graph;
+    memory->arena_bytes = role->arena_bytes + inner_room(own, role, NULL);
+    memory->odd_rows = role_has_odd_rows(own, role);
     for (int i = 0; i < role->instances.n; i++) {
         const Instance *instance = &role->instances.at[i];
         if (instance->place == PLACE_CONSTANT)
@@ -68,6 +71,7 @@ void executor_memory(const Plan *plan, const char *program_name, int rank, Execu
         executor_memory(&part, part.programs.at[0].name, rank, &shorter);
         memory->input_bytes += shorter.input_bytes;
         if (shorter.arena_bytes > memory->arena_bytes) memory->arena_bytes = shorter.arena_bytes;
+        memory->odd_rows = memory->odd_rows || shorter.odd_rows;
     }
 }
 

@@ -403,8 +403,8 @@ bool profile_report(Profile *profile, Text *text, Error *error) {
     if (!profile->queue) return true;
     int64_t taken, available, total;
     if (!profile->queue->memory(profile->device->context, &taken, &available, &total, error)) return false;
-    text_printf(text, "  device memory: %.1f MiB taken for tensors, %.1f of %.1f MiB in use by all\n", (double)profile->taken / (1 << 20),
-                (double)(total - available) / (1 << 20), (double)total / (1 << 20));
+    text_printf(text, "  device memory: %.1f MiB taken for tensors and workspace, %.1f of %.1f MiB in use by all\n",
+                (double)profile->taken / (1 << 20), (double)(total - available) / (1 << 20), (double)total / (1 << 20));
     return true;
 }
 

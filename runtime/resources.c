@@ -15,6 +15,7 @@
 struct Room {
     double bytes;        /* of memory; on a device: what it holds beside them */
     double device_bytes; /* on a device: of its memory */
+    bool odd_rows;       /* ExecutorMemory's, of any of its ranks */
     int64_t available;   /* memory that was there before them, -1: unknown */
 };
 
@@ -100,6 +101,7 @@ static double process_bytes(const Graph *graph) {
 static bool check_memory(Run *run, bool on_host, Error *error) {
     const Comm *comm = run->comm;
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
+    bool odd_rows = false;
     for (int i = 0; i < comm->ndriven; i++) {
         ExecutorMemory one = {0}, eval;
         if (!evaluates_only(run) && !generates_only(run)) executor_memory(&run->plan, "train", comm->first_driven + i, &one);
@@ -110,12 +112,14 @@ static bool check_memory(Run *run, bool on_host, Error *error) {
         arena += (double)one.arena_bytes + (double)eval.arena_bytes;
         states += (double)one.state_bytes + (double)eval.state_bytes;
         inputs += (double)one.input_bytes + (double)eval.input_bytes;
+        odd_rows = odd_rows || one.odd_rows || eval.odd_rows;
     }
     int64_t available = limits_memory(""), addresses = limits_addresses(), nlocal = processes_here(comm);
     /* What several processes share is mapped already. */
     if (comm->nprocesses == 1 && addresses >= 0 && (available < 0 || addresses < available)) available = addresses;
     run->room = arena_alloc(&run->arena, sizeof *run->room);
     run->room->device_bytes = on_host ? 0 : arena + states + inputs;
+    run->room->odd_rows = odd_rows;
     if (!on_host) arena = states = 0; /* inputs go through page-locked memory */
     double each = arena + states + inputs + data;
     run->room->bytes = each;
@@ -205,6 +209,7 @@ bool open_device(Run *run, Error *error) {
                             .deterministic = options->deterministic,
                             .tf32 = options->tf32,
                             .wait = options->wait,
+                            .odd_rows = run->room->odd_rows,
                             .plan_bytes = run->room->device_bytes};
     if (!comm_agree(comm, device_open(&run->device, backend, &device, error), error)) return false;
     if (backend->host) return true;

@@ -37,7 +37,8 @@ const Machine machine_gpu8 = {
     .cache_bytes_per_s = 4.3e12,
     .cache_bytes = 50000000,
     .kernel_s = 2e-6,
-    .overlap = 0.8};
+    .overlap = 0.8,
+    .cuda = true};
 
 const char *const peak_name[NPEAKS] = {
     [PEAK_F32] = "f32", [PEAK_F64] = "f64", [PEAK_F16] = "f16", [PEAK_BF16] = "bf16", [PEAK_VECTOR] = "vector"};
@@ -76,6 +77,7 @@ void machine_print(Text *text, const Machine *machine) {
     if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
     text_printf(text, "cache %.4g B/s %.4g B\n", machine->cache_bytes_per_s, (double)machine->cache_bytes);
     text_printf(text, "kernel %.4g s\noverlap %.4g\n", machine->kernel_s, machine->overlap);
+    if (machine->cuda) text_printf(text, "device cuda\n");
 }
 
 /* ---- reading */
@@ -97,8 +99,9 @@ enum {
     KEY_CACHE,
     KEY_KERNEL,
     KEY_OVERLAP,
-    KEY_PRODUCT, /* it and what follows may be left out */
+    KEY_PRODUCT, /* from here on: may be left out */
     KEY_UPDATE,
+    KEY_DEVICE,
     NKEYS
 };
 static const struct {
@@ -120,6 +123,7 @@ static const struct {
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
     [KEY_PRODUCT] = {"product", "product 1.4e+10 B/s", 3},
     [KEY_UPDATE] = {"update", "update 1.5e+10 B/s", 3},
+    [KEY_DEVICE] = {"device", "device cuda", 2},
 };
 typedef struct Reader {
     Arena *arena;
@@ -200,6 +204,14 @@ static bool read_overlap(Reader *reader) {
     return false;
 }
 
+static bool read_device(Reader *reader) {
+    const Word *word = &reader->word[1];
+    reader->machine->cuda = strcmp(word->text, "cuda") == 0;
+    if (reader->machine->cuda || strcmp(word->text, "cpu") == 0) return true;
+    diag_error(reader->diags, word->span, "expected cpu or cuda");
+    return false;
+}
+
 static bool read_ranks_per_node(Reader *reader) {
     const Word *word = &reader->word[1];
     char *end;
@@ -269,6 +281,8 @@ static bool read_line(Reader *reader) {
         return read_quantity(reader, 1, "B/s", &reader->machine->product_bytes_per_s);
     case KEY_UPDATE:
         return read_quantity(reader, 1, "B/s", &reader->machine->update_bytes_per_s);
+    case KEY_DEVICE:
+        return read_device(reader);
     case KEY_KERNEL:
         return read_quantity(reader, 1, "s", &reader->machine->kernel_s);
     default:

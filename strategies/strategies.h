@@ -37,6 +37,7 @@ typedef struct Machine {
     int64_t cache_bytes;
     double kernel_s; /* what a kernel takes beside its arithmetic and its bytes */
     double overlap;  /* the share of a communication that can run while kernels do, 0 to 1 */
+    bool cuda;       /* ranks compute on GPUs: kernels need memory beside tensors (ir/workspace.h) */
     bool assumed;    /* of a file: some figures of kernels and memory are not in it, and are machine_cpu's */
 } Machine;
 extern const Machine machine_cpu, machine_gpu8; /* machine_cpu is the default */

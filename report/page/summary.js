@@ -56,8 +56,8 @@ const ofStage = (app, title) => (app.program.stages.length > 1 ? `${title}, stag
 function memoryCard(app) {
     const m = app.program.role.memory, { arena } = app.program.role;
     if (!m) return card("Arena of a rank", bytes(arena), null, "");
-    const rest = m.inputs + m.constants + m.inner, again = app.program.nodes.filter((n) => n.copyOf >= 0 && n.kernel >= 0);
-    return card(ofStage(app, "Memory of a rank"), bytes(m.rank), shares([["alive3", m.states, "states"], ["alive1", m.arena, "arena"], ["alive5", rest, "inputs, constants, inner values"]]),
+    const rest = m.rank - m.states - m.arena, again = app.program.nodes.filter((n) => n.copyOf >= 0 && n.kernel >= 0);
+    return card(ofStage(app, "Memory of a rank"), bytes(m.rank), shares([["alive3", m.states, "states"], ["alive1", m.arena, "arena"], ["alive5", rest, `inputs, constants, inner values${m.workspace ? ", workspace" : ""}`]]),
                 `states ${bytes(m.states)} of ${bytes(m.states_whole)} undivided, arena ${bytes(m.arena)}, the rest ${bytes(rest)}`,
                 again.length > 0 && el("div", { class: "text" }, `computed again for the backward pass: ${plural(again.length, "kernel")}${app.program.role.predicted ? `, ${time(sum(again, (n) => n.ns))}` : ""}`),
                 app.plan.measures.length > 0 && el("div", { class: "text" }, `to fit: ${app.plan.measures.map((x) => x.name).join(", ")}`));

@@ -2,7 +2,8 @@
  *
  * What the library's epilogues compute is documented in words, not in roundings: its gelu may use the hardware's quick tanh, its relu may forget a NaN. So every
  * algorithm is tried on the device, on a product of the shape in use whose terms are exact, and left alone where it is not what our own kernels give.
- * Which is fastest is a matter of chance where two are near. So that replicas compute the same bits, all processes take what the first that has the shape has found. */
+ * Which is fastest is a matter of chance where two are near. So that replicas compute the same bits, all processes take what one has settled for the shape in an earlier program, else what the first
+ * that has it has found. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -344,15 +345,17 @@ typedef struct Chosen {
 
 /* The algorithm that another process takes: the same one where the heuristics name it here too, else their first. */
 static void take_chosen(MatmulPlan *plan, const Chosen *list, int64_t n) {
-    plan->chosen = 0;
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&list[i].key, &plan->key, sizeof plan->key) != 0) continue;
+        plan->settled = true;
+        plan->chosen = 0;
         for (int a = 0; a < plan->nalgorithms; a++)
             if (memcmp(&plan->algorithm[a], &list[i].algorithm, sizeof list[i].algorithm) == 0) plan->chosen = a;
     }
 }
 
-static bool share_chosen(CudaContext *cuda, Comm *comm, Error *error) {
+/* Of shapes that processes have settled, or have not. */
+static bool share_chosen(CudaContext *cuda, Comm *comm, bool settled, Error *error) {
     const int nplans = matmul_nplans(cuda);
     int64_t n = 0;
     void *all = NULL;
@@ -360,7 +363,7 @@ static bool share_chosen(CudaContext *cuda, Comm *comm, Error *error) {
     bool ok = comm_agree(comm, mine || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
     for (int i = 0; ok && i < nplans; i++) {
         const MatmulPlan *plan = matmul_plan_at(cuda, i);
-        if (plan->settled || plan->nalgorithms == 0) continue;
+        if (plan->settled != settled || plan->nalgorithms == 0) continue;
         memcpy(&mine[n].key, &plan->key, sizeof plan->key);
         memcpy(&mine[n++].algorithm, &plan->algorithm[plan->chosen], sizeof mine->algorithm);
     }
@@ -382,7 +385,7 @@ bool cuda_settle(void *context, Comm *comm, Error *error) {
                   cuda->device, cuda_advice(cudaErrorMemoryAllocation, false));
     if (!comm_agree(comm, same, error)) return false;
     if (!comm_agree(comm, !timed || time_plans(cuda, error), error)) return false;
-    if (timed && comm->nprocesses > 1 && !share_chosen(cuda, comm, error)) return false;
+    if (timed && comm->nprocesses > 1 && !(share_chosen(cuda, comm, true, error) && share_chosen(cuda, comm, false, error))) return false;
     for (int i = 0; i < matmul_nplans(cuda); i++)
         matmul_plan_at(cuda, i)->settled = true;
     return cudnn_settle(cuda, comm, error);

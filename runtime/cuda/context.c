@@ -25,11 +25,16 @@ static bool open_streams(CudaContext *cuda, Error *error) {
 
 static bool open_memory(CudaContext *cuda, Error *error) {
     void *small = NULL;
-    bool ok = cuda_ok(cuda, cudaMalloc(&cuda->scratch, SCRATCH_BYTES), "taking memory for reductions", error) &&
+    bool ok = cuda_take_workspace(cuda, &cuda->scratch, SCRATCH_BYTES, "taking memory for reductions", error) &&
               cuda_ok(cuda, cudaMemsetAsync(cuda->scratch, 0, SCRATCH_BYTES, cuda->compute), "clearing memory for reductions", error) &&
               cuda_ok(cuda, cudaMallocHost(&small, NSMALL * SMALL_BYTES), "taking page-locked memory", error);
     cuda->small = small;
     return ok;
+}
+
+bool cuda_take_workspace(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error) {
+    cuda->taken_bytes += bytes;
+    return cuda_ok(cuda, cudaMalloc(memory, (size_t)bytes), what, error);
 }
 
 int cuda_try_memory(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error) {
@@ -62,8 +67,7 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
                       "device %d (%s) has compute capability %d.%d, and the kernels are built for %d.0 and newer: run with --device cpu",
                       cuda->device, cuda->name, properties.major, properties.minor, MIN_MAJOR);
     }
-    pitch_open(cuda);
-    return ok && open_streams(cuda, error) && open_memory(cuda, error) && matmul_open(cuda, error);
+    return ok && open_streams(cuda, error) && open_memory(cuda, error) && matmul_open(cuda, error) && pitch_open(cuda, error);
 }
 
 void cuda_close(void *context) {

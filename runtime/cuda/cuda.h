@@ -14,6 +14,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "ir/workspace.h"
 #include "runtime/backend.h"
 #include "runtime/comm/comm.h"
 #include "runtime/nest.h"
@@ -21,9 +22,9 @@
 enum {
     MIN_MAJOR = 8, /* compute capability of the oldest device that kernels.cu is built for */
     MAX_MARKS = 1 << 16,
-    SMALL_BYTES = 256,      /* uploads of at most this many go through page-locked slots, without waiting */
-    NSMALL = 1024,          /* such slots */
-    SCRATCH_BYTES = 4 << 20 /* of reductions in two stages */
+    SMALL_BYTES = 256, /* uploads of at most this many go through page-locked slots, without waiting */
+    NSMALL = 1024,     /* such slots */
+    SCRATCH_BYTES = WORKSPACE_REDUCTIONS
 };
 
 typedef struct CudaMatmul CudaMatmul; /* matmul.c */
@@ -31,15 +32,14 @@ typedef struct CudaMatmul CudaMatmul; /* matmul.c */
 /* pitch.c */
 typedef struct CudaPitch {
     int64_t from, bytes; /* multiplications of the least product that is divided; of the room */
-    void *room;          /* on the device; NULL: not wanted yet */
-    bool refused;        /* there was no memory for it */
+    void *room;          /* on the device; NULL: no product is divided */
 } CudaPitch;
 
 typedef struct CudaContext {
     DeviceOptions options;
     int device; /* CUDA's number of it */
     char name[256];
-    int64_t taken_bytes;          /* by alloc, ever: nothing is freed before the end */
+    int64_t taken_bytes;          /* by alloc and as workspace, ever: nothing is freed before the end */
     cudaStream_t compute;         /* kernels, uploads, downloads, copies: in order */
     cudaStream_t copies;          /* batches ahead of time: stage */
     cudaStream_t comm;            /* communications, ordered with compute by events */
@@ -77,6 +77,8 @@ bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Er
 
 /* ---------------------------------------------------------------- context.c, graph.c */
 
+/* Memory of the device that is kept to the end, for kernels: counted as taken. */
+bool cuda_take_workspace(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error);
 /* Memory of the device that can be done without: 1, *memory; 0: there is none, which is no failure; -1: the device fails, *error. */
 int cuda_try_memory(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error);
 bool cuda_open(void **context, const DeviceOptions *options, Error *error);
@@ -128,7 +130,7 @@ bool cuda_prepare(const KernelCall *call, Error *error);
 
 /* ---------------------------------------------------------------- pitch.c */
 
-void pitch_open(CudaContext *cuda);
+bool pitch_open(CudaContext *cuda, Error *error);
 void pitch_close(CudaContext *cuda);
 
 /* ---------------------------------------------------------------- attention.c */

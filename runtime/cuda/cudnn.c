@@ -458,17 +458,21 @@ typedef struct ConvChosen {
     int32_t own, algorithm, math;
 } ConvChosen;
 
-/* Where the heuristics do not name the algorithm here: our own kernel. */
-static void take_chosen(ConvPlan *plan, const ConvChosen *list, int64_t n) {
+/* Where the heuristics do not name the algorithm here: our own kernel. False: the list has not the shape. */
+static bool take_chosen(ConvPlan *plan, const ConvChosen *list, int64_t n) {
+    int64_t i = 0;
+    while (i < n && memcmp(&list[i].key, &plan->key, sizeof plan->key) != 0)
+        i++;
+    if (i == n) return false;
     plan->chosen = OWN;
-    for (int64_t i = 0; i < n; i++)
-        for (int c = 0; memcmp(&list[i].key, &plan->key, sizeof plan->key) == 0 && !list[i].own && c < plan->n; c++)
-            if (plan->candidate[c].algorithm == list[i].algorithm && plan->candidate[c].math == list[i].math) plan->chosen = c;
+    for (int c = 0; !list[i].own && c < plan->n; c++)
+        if (plan->candidate[c].algorithm == list[i].algorithm && plan->candidate[c].math == list[i].math) plan->chosen = c;
+    return true;
 }
 
-static void choices_take(ConvPlan *plans, const ConvChosen *list, int64_t n) {
+static void choices_take(ConvPlan *plans, const ConvChosen *list, int64_t n, bool settled) {
     for (ConvPlan *plan = plans; plan; plan = plan->next)
-        if (!plan->settled) take_chosen(plan, list, n);
+        if (!plan->settled) plan->settled = take_chosen(plan, list, n) && settled;
 }
 
 /* A word of the shapes of the list from `first` on: bit i: this process has shape first + i to compute, and not by cuDNN. */
@@ -496,16 +500,17 @@ static bool agree_on(CudaConv *conv, ConvChosen *list, int64_t n, Comm *comm, Er
     return ok;
 }
 
-static bool share_chosen(CudaConv *conv, Comm *comm, Error *error) {
+/* Of shapes that processes have settled in earlier programs, or have not. */
+static bool share_chosen(CudaConv *conv, Comm *comm, bool settled, Error *error) {
     ConvPlan *plans = conv ? conv->plans : NULL;
     int64_t n = 0, at = 0;
     void *all = NULL;
     for (const ConvPlan *plan = plans; plan; plan = plan->next)
-        n += !plan->settled;
+        n += plan->settled == settled;
     ConvChosen *mine = calloc((size_t)n + 1, sizeof *mine);
     bool ok = comm_agree(comm, mine || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
     for (const ConvPlan *plan = plans; ok && plan; plan = plan->next) {
-        if (plan->settled) continue;
+        if (plan->settled != settled) continue;
         ConvChosen *chosen = &mine[at++];
         chosen->key = plan->key;
         chosen->own = plan->chosen == OWN;
@@ -515,10 +520,10 @@ static bool share_chosen(CudaConv *conv, Comm *comm, Error *error) {
     }
     ok = ok && comm_union(comm, mine, n, sizeof *mine, sizeof mine->key, &all, &n, error);
     free(mine);
-    if (ok) choices_take(plans, all, n);
+    if (ok) choices_take(plans, all, n, false);
     if (ok && conv) take_workspace(conv);
     ok = ok && agree_on(conv, all, n, comm, error);
-    if (ok) choices_take(plans, all, n);
+    if (ok) choices_take(plans, all, n, true);
     free(all);
     return ok;
 }
@@ -529,7 +534,7 @@ bool cudnn_settle(CudaContext *cuda, Comm *comm, Error *error) {
     for (ConvPlan *plan = conv ? conv->plans : NULL; ok && plan; plan = plan->next)
         if (!plan->settled) ok = try_plan(cuda, plan, !cuda->options.deterministic, error);
     if (!comm_agree(comm, ok, error)) return false;
-    if (comm->nprocesses > 1 && !share_chosen(conv, comm, error)) return false;
+    if (comm->nprocesses > 1 && !(share_chosen(conv, comm, true, error) && share_chosen(conv, comm, false, error))) return false;
     if (comm->nprocesses == 1 && conv) take_workspace(conv);
     for (ConvPlan *plan = conv ? conv->plans : NULL; plan; plan = plan->next)
         plan->settled = true;

@@ -10,8 +10,6 @@
 #include "ir/map.h"
 #include "runtime/cuda/cudnn.h"
 
-enum { WORKSPACE_BYTES = 32 << 20 };
-
 struct CudaMatmul {
     cublasLtHandle_t handle;
     void *workspace;
@@ -38,7 +36,7 @@ bool matmul_open(CudaContext *cuda, Error *error) {
     if (!cuda->matmul) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     arena_init(&cuda->matmul->arena);
     return lt_ok(cuda, cublasLtCreate(&cuda->matmul->handle), "making a handle", error) &&
-           cuda_ok(cuda, cudaMalloc(&cuda->matmul->workspace, WORKSPACE_BYTES), "taking memory for products", error);
+           cuda_take_workspace(cuda, &cuda->matmul->workspace, WORKSPACE_PRODUCTS, "taking memory for products", error);
 }
 
 static void plan_destroy(MatmulPlan *plan) {
@@ -96,7 +94,7 @@ static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
 static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPreference_t *preference) {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    size_t workspace = WORKSPACE_BYTES;
+    size_t workspace = WORKSPACE_PRODUCTS;
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (!dtype_is_half((DType)key->out_dtype)) schemes |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(preference);
@@ -217,7 +215,7 @@ bool matmul_call(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Multi
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1],
                                 beta, onto, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm[algorithm],
-                                cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
+                                cuda->matmul->workspace, WORKSPACE_PRODUCTS, cuda->compute);
     return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, cudaGetLastError(), "cublasLtMatmul", error);
 }
 

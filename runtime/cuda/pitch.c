@@ -7,13 +7,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/matmul.h"
 
-enum {
-    ALIGNED_BYTES = 16,
-    ROOM_BYTES = 64 << 20,
-    MANY_ROWS = 64 /* parts are of a multiple of so many, where they are larger */,
-    MANY_TERMS = 4096
-};
-#define LARGE ((int64_t)1 << 34) /* multiplications */
+enum { MANY_ROWS = 64 /* parts are of a multiple of so many, where they are larger */, MANY_TERMS = 4096 };
 
 /* right, left, result: cuBLASLt's A, B, D. */
 enum { RIGHT, LEFT, RESULT, NMATRICES };
@@ -27,11 +21,12 @@ typedef struct Pitched {
 } Pitched;
 
 /* PCC_TEST_PITCH=FROM,BYTES: for tests, which have no large products. */
-void pitch_open(CudaContext *cuda) {
+bool pitch_open(CudaContext *cuda, Error *error) {
     const char *given = getenv("PCC_TEST_PITCH");
-    cuda->pitch = (CudaPitch){.from = LARGE, .bytes = ROOM_BYTES};
-    long long from, bytes;
-    if (given && sscanf(given, "%lld,%lld", &from, &bytes) == 2) cuda->pitch = (CudaPitch){.from = from, .bytes = bytes};
+    long long from = ODD_ROWS_FROM, bytes = cuda->options.odd_rows ? WORKSPACE_ODD_ROWS : 0;
+    if (given) sscanf(given, "%lld,%lld", &from, &bytes);
+    cuda->pitch = (CudaPitch){.from = from, .bytes = bytes};
+    return bytes == 0 || cuda_take_workspace(cuda, &cuda->pitch.room, bytes, "taking memory for products with odd rows", error);
 }
 
 void pitch_close(CudaContext *cuda) {
@@ -56,12 +51,12 @@ static bool pitched_of(const CudaContext *cuda, const Multiply *multiply, Pitche
     for (int matrix = 0; matrix < NMATRICES; matrix++) {
         Pitched one;
         describe(key, matrix, &one);
-        if (key->leading[matrix] * one.bytes % ALIGNED_BYTES == 0) continue;
+        if (key->leading[matrix] * one.bytes % ROW_ALIGNMENT == 0) continue;
         *p = one;
         found++;
     }
     if (found != 1) return false;
-    p->items = ALIGNED_BYTES / p->bytes;
+    p->items = ROW_ALIGNMENT / p->bytes;
     /* What is left of terms is rounded to 16 bits before the others are added: of many terms that is nothing. */
     if (p->by_rows && p->matrix != RESULT && dtype_is_half((DType)key->out_dtype) && p->columns < MANY_TERMS) return false;
     if (p->by_rows) {
@@ -146,12 +141,7 @@ static bool part_copy(CudaContext *cuda, const Multiply *whole, const Pitched *p
 
 bool pitch_possible(CudaContext *cuda, const Multiply *multiply) {
     Pitched p;
-    if (cuda->pitch.refused || !pitched_of(cuda, multiply, &p)) return false;
-    if (!cuda->pitch.room && (cuda->capturing || cudaMalloc(&cuda->pitch.room, (size_t)cuda->pitch.bytes) != cudaSuccess)) {
-        cudaGetLastError(); /* no failure: slower */
-        cuda->pitch.refused = cuda->lacked = !cuda->capturing;
-        return false;
-    }
+    if (!cuda->pitch.room || !pitched_of(cuda, multiply, &p)) return false;
     cublasStatus_t status; /* choice.c settles all of them before the first step */
     Multiply rest;
     if (rest_of(multiply, &p, &rest) && !matmul_plan(cuda, &rest, &status)) return false;

@@ -17,8 +17,8 @@ __device__ __forceinline__ uint64_t philox_word(uint64_t counter, uint64_t key, 
     return half ? (uint64_t)x3 << 32 | x2 : (uint64_t)x1 << 32 | x0;
 }
 
-/* A thread a number. */
-template <class T> __global__ void __launch_bounds__(BLOCK) uniform_items(const __grid_constant__ KernelUniform u) {
+/* A thread a number. 6 blocks: three quarters of a multiprocessor's threads. */
+template <class T> __global__ void __launch_bounds__(BLOCK, 6) uniform_items(const __grid_constant__ KernelUniform u) {
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < u.n; i += (int64_t)gridDim.x * BLOCK) {
         uint64_t number = u.first;
         int64_t rest = i, index = 0, at = 0; /* of dimension d; of that of the rows */

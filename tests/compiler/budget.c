@@ -48,10 +48,10 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
         const char *memory;
         double mib, step_s;
         int parts, programs;
-    } at[] = {{"900 MiB", 900, 20.9e-3, 1, 100},
-              {"700 MiB", 700, 36.6e-3, 4, 64},
-              {"600 MiB", 600, 40.4e-3, 4, 64},
-              {"500 MiB", 500, 49.4e-3, 8, 64}};
+    } at[] = {{"900 MiB", 900, 21.8e-3, 1, 100},
+              {"700 MiB", 700, 34.6e-3, 4, 80},
+              {"600 MiB", 600, 39.5e-3, 4, 64},
+              {"500 MiB", 500, 50.6e-3, 8, 64}};
     int decided = 0;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         Compiled x;
@@ -78,14 +78,14 @@ Test(budget, equal_layers_fit_after_little_work) {
     x.options.no_plan = true;
     x.options.prove = false;
     x.options.overrides.search = NULL;
-    x.options.overrides.memory = "160 MiB";
+    x.options.overrides.memory = "196 MiB";
     cr_assert(compiled_run(&x, "cell layer(x) { param w : f32[256, 256] = normal(0.1); return relu(matmul(x, w)); }\n"
                                "net n(batch = 4096, layers = 200) { input x : f32[batch, 256]; h = x;\n"
                                "  for i in 0..layers { h = layer(h); } loss mean(h * h); }\n"
                                "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); }\n"),
               "%s", compiled_said(&x));
     cr_assert_not_null(x.b->front.search);
-    cr_expect_leq(x.b->facts->rank_bytes, (int64_t)160 << 20);
+    cr_expect_leq(x.b->facts->rank_bytes, (int64_t)196 << 20);
     cr_expect_leq(x.b->front.search->ncompiled, 24, "%d programs", x.b->front.search->ncompiled);
     cr_expect_null(x.c.micro);
     BuildCost cost;
@@ -101,7 +101,7 @@ Test(budget, a_limit_out_of_reach_is_come_near_to) {
         "import \"nn.dsl\";\nnet n(dim = 64) { input x : f32[1, 2048, dim]; input label : f32[1, 2048, dim]; h = x;\n"
         "for i in 0..2 { h = transformer_block(h, 16); } loss mse(linear(h, dim), label); }\n"
         "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); steps = 2; }\n";
-    static const char *const memory[] = {"144 MiB", "128 MiB", "64 MiB"};
+    static const char *const memory[] = {"180 MiB", "164 MiB", "100 MiB"};
     double needed[3] = {0};
     for (int i = 0; i < 3; i++) {
         Compiled x;
@@ -117,9 +117,9 @@ Test(budget, a_limit_out_of_reach_is_come_near_to) {
         }
         compiled_finish(&x);
     }
-    cr_expect_lt(needed[0], 144);
-    cr_expect_lt(needed[1], needed[0] + 1, "%g MiB, %g within 144, %g for 128", needed[1], needed[0], needed[1]);
-    cr_expect_lt(needed[2], needed[0] + 1, "%g MiB for 64, %g within 144", needed[2], needed[0]);
+    cr_expect_lt(needed[0], 180);
+    cr_expect_lt(needed[1], needed[0] + 1, "%g MiB, %g within 180, %g for 164", needed[1], needed[0], needed[1]);
+    cr_expect_lt(needed[2], needed[0] + 1, "%g MiB for 100, %g within 180", needed[2], needed[0]);
 }
 
 Test(budget, parts_compete_by_predicted_time) {
@@ -202,7 +202,7 @@ Test(budget, what_two_batches_say_is_not_trusted, .timeout = 120) {
 
 /* Two layers of GPT-2 on 4 ranks. Measures come in pieces, so that what a search finds within a little less may need less than what it finds within the limit. */
 Test(budget, what_fits_into_less_fits_into_more, .timeout = 120) {
-    static const char *const memory[] = {"402 MiB", "404 MiB", "406 MiB"};
+    static const char *const memory[] = {"438 MiB", "440 MiB", "442 MiB"};
     char *text, path[512];
     size_t n;
     Error error;

@@ -1,5 +1,6 @@
 #include "compile.h"
 #include "compiler/facts.h"
+#include "ir/workspace.h"
 
 Test(facts, sums_of_kinds_and_totals_are_those_of_the_communications) {
     for (int n = 0; n < NNETS; n++)
@@ -60,7 +61,7 @@ Test(facts, a_plan_that_is_read_back_has_those_of_the_plan_that_was_made) {
     Facts again;
     compiled(&x, quickstart, 8, 2);
     cr_assert(plan_read(&plan, &x.arena, "net.plan", x.c.text.at, x.c.text.n, 0, &error), "%s", error.text);
-    facts_init(&again, &plan.graph, &plan.programs.at[0], 0, &x.arena);
+    facts_init(&again, &plan.graph, &plan.programs.at[0], 0, NULL, &x.arena);
     facts_bounds(&again, &x.arena);
     facts_bounds(x.b->facts, &x.arena);
     const Facts *facts = x.b->facts;
@@ -70,4 +71,41 @@ Test(facts, a_plan_that_is_read_back_has_those_of_the_plan_that_was_made) {
     cr_expect_eq(again.bound.total, facts->bound.total);
     cr_expect_eq(again.rank_bytes, facts->rank_bytes);
     compiled_finish(&x);
+}
+
+/* A product on 4 ranks, of m x k and k x n: 2^34 multiplications on a rank, and a size that is no multiple of 16 bytes. */
+Test(facts, large_products_with_odd_rows_have_room_on_gpus) {
+    static const struct {
+        int m, k, n;
+        const char *more, *attr;
+        bool odd;
+    } cases[] = {
+        {16384, 4096, 1025, "", "shard ((4, 1), (1, 1))", true},
+        {16384, 4096, 1028, "", "shard ((4, 1), (1, 1))", false},
+        {16384, 4096, 1028, " precision = bf16;", "shard ((4, 1), (1, 1))", true}, /* its gradients too */
+        {16384, 4097, 1028, "", "shard ((4, 1), (1, 1))", true},
+        {16384, 4096, 1000, "", "shard ((4, 1), (1, 1))", false},
+        {8192, 4096, 1025, "", "shard ((4, 1), (1, 1))", false},
+        {4100, 4096, 1032, "", "shard ((1, 1), (1, 1))", false},
+        {4097, 4096, 1032, "", "shard ((1, 1), (1, 1))", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int cuda = 0; cuda < 2; cuda++) {
+            Machine machine = machine_gpu8;
+            Compiled x;
+            char net[512];
+            machine.cuda = cuda;
+            snprintf(
+                net, sizeof net,
+                "net n(batch = %d) { input x : f32[batch, %d]; param w : f32[%d, %d] = normal(0.1); loss mean(square(matmul(x, w) %s)); }\n"
+                "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2;%s }\n"
+                "parallel { search = sharding_propagation; memory = 1 TiB; }\n",
+                cases[i].m, cases[i].k, cases[i].k, cases[i].n, cases[i].attr, cases[i].more);
+            compiled_init(&x, 4, 2);
+            x.options.machine = &machine;
+            cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+            const int64_t base = WORKSPACE_REDUCTIONS + WORKSPACE_PRODUCTS, workspace = base + (cases[i].odd ? WORKSPACE_ODD_ROWS : 0);
+            cr_expect_eq(x.b->facts->workspace, cuda ? workspace : 0, "case %zu: %lld bytes", i, (long long)x.b->facts->workspace);
+            compiled_finish(&x);
+        }
 }

@@ -1,5 +1,6 @@
 #include "compile.h"
 #include "compiler/facts.h"
+#include "ir/workspace.h"
 
 #define NET(memory)                                                                                                                        \
     "net n(batch = 64) { input x : f32[batch, 256]; param w : f32[256, 128] = normal(0.1); param v : f32[128, 8] = normal(0.1);\n"         \
@@ -76,6 +77,21 @@ Test(fits, a_machine_with_less_is_a_warning) {
     compiled_finish(&x);
     small.memory_bytes = 1; /* what is asked for counts alone */
     cr_expect(run(&x, NET(" memory = 1 GiB; "), NULL, &small));
+    cr_expect_eq(x.diags.nwarnings, 0, "%s", compiled_said(&x));
+    compiled_finish(&x);
+}
+
+Test(fits, the_workspace_of_gpus_counts) {
+    Compiled x;
+    Machine gpus = machine_cpu;
+    gpus.cuda = true;
+    gpus.memory_bytes = needed_bytes() + WORKSPACE_REDUCTIONS + WORKSPACE_PRODUCTS - 1;
+    cr_expect(run(&x, NET(""), NULL, &gpus));
+    cr_expect_eq(x.diags.nwarnings, 1);
+    cr_expect_not_null(strstr(compiled_said(&x), "the workspace of kernels 36.0 MiB"), "%s", compiled_said(&x));
+    compiled_finish(&x);
+    gpus.memory_bytes++;
+    cr_expect(run(&x, NET(""), NULL, &gpus));
     cr_expect_eq(x.diags.nwarnings, 0, "%s", compiled_said(&x));
     compiled_finish(&x);
 }

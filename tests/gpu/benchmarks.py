@@ -161,7 +161,7 @@ def prepare_nets(gpu):
             source = copy_sample(gpu, sample, edits)
             defines = [word for key, value in numbers_of(net).items() for word in ("-D", "%s=%d" % (key, value))]
             plan = gpu.path(re.sub(r"\W+", "_", "%s_%s" % (name, kind)) + ".plan")
-            stats = gpu.report.run([gpu.pcc, source, "-o", plan, "--ranks", "1", "--stats=json", *defines], cwd=gpu.folder, shown=False).out
+            stats = gpu.report.run([gpu.pcc, source, "-o", plan, "--ranks", "1", "--machine", "gpu8", "--stats=json", *defines], cwd=gpu.folder, shown=False).out
             found[name, kind] = plan, json.loads(stats[stats.index("{"):])["memory"]["rank"]
     return found
 

@@ -14,6 +14,7 @@ import checks      # noqa: E402
 from report import Failed, Report, die  # noqa: E402
 
 STEPS = ("build", "operators", "samples", "host", "ipc", "communications", "nccl", "sanitizer", "product", "nets", "profile")
+CALLS = ("operators,samples", "host,ipc,communications,nccl,sanitizer", "nets,profile")
 MEASURED = {"product", "nets", "profile"}
 SHARE = 0.5 # of the time, for what is measured, where there are checks before it
 
@@ -23,7 +24,9 @@ for names in SANITIZED.values():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="tests/gpu.sh", description="Everything that needs a GPU.")
+    parser = argparse.ArgumentParser(prog="tests/gpu.sh", description="Everything that needs a GPU.",
+                                     epilog="On a GPU that is lent for 15 minutes in all, three calls on one machine, each with --prefix FILE, which holds the programs too, and --seconds 240: --only %s. "
+                                            "docs/gpu.md says what to look at first." % ", then --only ".join(CALLS))
     parser.add_argument("--prefix", metavar="FOLDER|FILE", help="what tools/gpu-prefix.sh made")
     parser.add_argument("--build", metavar="FOLDER", default="build-gpu", help="where to build (default: build-gpu)")
     parser.add_argument("--built", action="store_true", help="the programs are there already: tools/gpu-prefix.sh packed them")

@@ -23,6 +23,17 @@ SMALL = """net small(batch = 24, rows = 100) {
 train { optimizer = adam(lr = 0.01); clip = norm(1.0); accumulate = %d; data = normal(seed = 1); epochs = 2; steps = 6;%s }
 """
 
+# Large tensors, few products.
+WIDE = """net wide(batch = 1024, d = 2048) {
+    input x : f32[batch, d];
+    param w : f32[batch, d] = normal(0.3);
+    param v : f32[d, 4] = normal(0.3);
+    h = gelu(x * w);
+    loss mean(square(matmul(h, v)));
+}
+train { optimizer = adam(lr = 0.01); data = normal(seed = 1); epochs = 1; steps = 2; }
+"""
+
 
 NAN = """net log_of_zero(batch = 8) {
     input x : f32[batch, 4];
@@ -220,6 +231,18 @@ train { data = %s(%s); optimizer = sgd(lr = 0.1); epochs = 2; steps = 4; %s }
             self.assertEqual((run["measured"], len(run["lanes"])), (16, 4))
             self.assertTrue(all(event[4] >= 0 for lane in run["lanes"] for event in rows(lane["events"])))
             self.assertTrue(all(row[3] > 0 for row in run["memory"]))
+
+    def test_memory_is_what_pcc_prints(self):
+        source = self.write("wide.dsl", WIDE)
+        pieces = {"nccl": 4, "ipc": 4}  # MiB: small tensors lie in pieces of 2 MiB there
+        for ranks, ways in (1, (None,)), (2, ("nccl", "ipc", "host")):
+            stats = self.ok(run([harness.pcc, source, "-o", self.path("wide.plan"), "--ranks", ranks, "--machine", "gpu8", "--stats=json"], cwd=self.folder)).out
+            printed = json.loads(stats[stats.index("{"):])["memory"]["rank"] / 2**20
+            for way in ways:
+                done = self.launched("wide.plan", ranks, "--comm", way, "--profile") if way else self.on_device("wide.plan", 1, "--profile")
+                taken, used = re.search(r"device memory: ([\d.]+) MiB taken .*, ([\d.]+) of", self.ok(done).out).groups()
+                for found in taken, used:
+                    self.assertLessEqual(abs(float(found) - printed), 0.02 * printed + pieces.get(way, 0), "%s MiB, pcc printed %.1f: %s" % (found, printed, way))
 
     def test_profile_and_trace(self):
         plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)

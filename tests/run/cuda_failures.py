@@ -117,6 +117,17 @@ class Failures(Case):
                 break
         self.assertRegex(said, r"prun: rank 1 .*: device 0 is out of memory, to try products in: ")
 
+    def test_the_room_for_odd_rows_is_taken_before_tensors(self):
+        """A rank that has none would compute other bits than its replicas: it ends the job before anything has run."""
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        source = self.write("odd.dsl", "net odd(batch = 8192) {\n    input x : f32[batch, 4096];\n    param w : f32[4096, 1025] = zeros;\n"
+                                       "    loss mean(matmul(x, w) shard ((2, 1), (1, 1)));\n}\n"
+                                       "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n")
+        command = [harness.prun, "--device", "cuda", self.compile(source, "odd.plan", "--ranks", 2)]
+        done = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=cudaMalloc:3:2", *command], cwd=self.folder)
+        self.assertFails(done, 3, r"(?m)^prun: rank 1 .*: device 0 .* is out of memory, taking memory for products with odd rows: ")
+
     # ---- what runs
 
     def test_a_kernel_that_fails_is_found_at_the_end_of_its_step(self):

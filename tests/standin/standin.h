@@ -26,7 +26,7 @@
      STANDIN_TANH=quick[:N]   cuBLASLt's gelu takes tanh to 11 bits, as hardware does; of the first N algorithms alone
      STANDIN_MMA=swapped      tensor cores take row 8 of a left factor for row 0
      STANDIN_CUDNN=wrong|wrong1|slow   every convolution of cuDNN's is half as large again as it should be, or those by the first algorithm that could be taken; or takes 100 ms more
-     STANDIN_SLOW=N           products by the first N algorithms take 2 ms more
+     STANDIN_SLOW=N           products by the first N algorithms take 2 ms more; -N: by those behind them
      STANDIN_POLLS=N          times that a non-blocking communicator says ncclInProgress after each call (3)
      STANDIN_FAIL=NAME:NTH:CODE[;...]   the NTH call of function NAME (from 1; 0: every one) returns CODE, a number; run:KERNEL:NTH:CODE: the NTH time that this
                               operation runs the device fails with CODE, for good

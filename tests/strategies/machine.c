@@ -80,6 +80,21 @@ Test(machine, rates_of_products_and_updates_are_read_where_they_are_given) {
     arena_finish(&arena);
 }
 
+Test(machine, a_file_says_on_which_devices_ranks_compute) {
+    Machine m;
+    Arena arena;
+    Text text = {0};
+    arena_init(&arena);
+    cr_assert(read(OLD, &arena, &m, NULL) && !m.cuda);
+    cr_assert(read(OLD "device cpu\n", &arena, &m, NULL) && !m.cuda);
+    cr_assert(read(OLD "device cuda\n", &arena, &m, NULL) && m.cuda);
+    machine_print(&text, &m);
+    cr_assert(read(text.at, &arena, &m, NULL) && m.cuda, "%s", text.at);
+    expect_error(OLD "device gpu\n", "6:8: expected cpu or cuda");
+    text_finish(&text);
+    arena_finish(&arena);
+}
+
 Test(machine, what_is_printed_is_read_back) {
     const Machine *const built_in[] = {&machine_cpu, &machine_gpu8};
     for (int i = 0; i < 2; i++) {

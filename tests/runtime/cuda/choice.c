@@ -137,3 +137,59 @@ Test(choice, all_processes_take_what_the_first_that_has_the_shape_has_found) {
     open_device(&devices[1], false);
     cr_assert_neq(algorithm_of(&devices[1], 24, &job.comm), 0, "a shape that process 0 has not: what this one has found");
 }
+
+/* Of two programs: process 0 has the shape in both, process 1 in the second alone. */
+Test(choice, what_one_process_has_settled_others_take_in_later_programs) {
+    setenv("STANDIN_SLOW", "2", 1);
+    Device devices[2];
+    Job job;
+    job_init(&job, 2);
+    for (int p = 0; p < 2; p++)
+        open_device(&devices[p], false);
+    if (!strstr(getenv("PRUN_CUDA_MODULE"), "standin")) return;
+    const int first = algorithm_of(&devices[0], 20, &job.comm);
+    job_init(&job, 2);
+    algorithm_of(&devices[0], 24, &job.comm);
+    cr_assert_eq(job.nsent, 2, "what is settled, what is not");
+    setenv("STANDIN_SLOW", "-1", 1); /* by itself the other one would take the first */
+    job.comm.process = 1;
+    cr_assert_eq(algorithm_of(&devices[1], 20, &job.comm), first);
+    cr_assert_eq(algorithm_of(&devices[1], 20, NULL), first);
+}
+
+/* A convolution, prepared, settled and run; what prun -v says of it. */
+static const char *convolution_of(const Device *device, Comm *comm) {
+    static char words[128];
+    Check check = {.op = OP_conv2d, .dtype = F32, .nin = 2, .in = {SHAPE(2, 4, 9, 7), SHAPE(16, 4, 3, 3)}};
+    uint64_t random = 3;
+    KernelCall call;
+    Rule rule;
+    Error error = {0};
+    Text said = {0};
+    check.attr[1] = (Attr)INTS(1, 1);
+    check_open(&call, &check, &rule, true, &random);
+    call.context = device->context;
+    cr_assert(device->backend->prepare(&call, &error), "%s", error.text);
+    cr_assert(device->backend->queue->settle(device->context, comm, &error), "%s", error.text);
+    device->backend->queue->libraries(device->context, &said);
+    snprintf(words, sizeof words, "%s", said.at);
+    text_finish(&said);
+    call_close(&call);
+    return words;
+}
+
+Test(choice, convolutions_too) {
+    Device devices[2];
+    Job job;
+    job_init(&job, 2);
+    for (int p = 0; p < 2; p++)
+        open_device(&devices[p], true);
+    if (!strstr(getenv("PRUN_CUDA_MODULE"), "standin")) return;
+    setenv("STANDIN_CUDNN", "wrong", 1);
+    cr_assert_str_eq(convolution_of(&devices[0], &job.comm), "0 of 1 convolutions by cuDNN 9.13.0");
+    job_init(&job, 2);
+    algorithm_of(&devices[0], 24, &job.comm);
+    unsetenv("STANDIN_CUDNN"); /* by itself process 1 would take cuDNN's */
+    job.comm.process = 1;
+    cr_assert_str_eq(convolution_of(&devices[1], &job.comm), "0 of 1 convolutions by cuDNN 9.13.0");
+}

@@ -86,7 +86,10 @@ static bool other_words(Comm *comm, uint64_t word, uint64_t *words, Error *error
     static int calls;
     (void)comm, (void)error;
     words[0] = word;
-    words[1] = calls++ < 9 ? 0 : 1; /* what is agreed on before: four times in settle, that process 1 has no more shapes, memory */
+    words[1] =
+        calls++ < 13
+            ? 0
+            : 1; /* what is agreed on before: in settle, that nobody has settled a shape, that process 1 has no more of them, memory */
     return true;
 }
 
