@@ -222,11 +222,14 @@ seed(unit("compiler", "fits"),
      ("as much as may be needed is enough", "pass_fits", "if (needed <= limit)", "if (needed < limit)"),
      ("what is asked goes before the machine", "pass_fits", "limit = asked > 0 ? asked : there", "limit = there"),
      ("generating beyond the limit is said", "warn_generating", "needed <= limit", "needed >= 0"),
-     ("where slots alone are shared parameters stay whole", "small_bytes", "!(slots_alone && state == parameter)", "true"))
+     ("where slots alone are shared parameters stay whole", "small_bytes", "!(slots_alone && state == parameter)", "true"),
+     ("the workspace of GPUs counts", "count_memory", "facts->constants + facts->workspace", "facts->constants"))
 seed(unit("compiler", "facts"),
      ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
      ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->inner", "facts->inner"),
-     ("a rank's memory counts the room for inner values", "count_memory", "inner_room(graph, facts->role, NULL)", "0"))
+     ("a rank's memory counts the room for inner values", "count_memory", "inner_room(graph, facts->role, NULL)", "0"),
+     ("products of odd sizes have room", "step_has_odd_rows", "n % items != 0", "false"),
+     ("of a split product the part counts", "ir/workspace:local_shape", "layout_local_shape(at->layout, &type->shape, role->first_rank, &shape)", "shape = type->shape"))
 seed(unit("compiler", "batch_rows"),
      ("a dimension that is normalized is not a batch", "of_result",
       "(factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]))", "factor >= 0"),
@@ -611,7 +614,7 @@ seed(unit("runtime", "fused"),
      ("prun lets no results of a fused step overlap", "fit_result", "stores(m, k, o) && overlap(m->executor, m->cursor, result, m->step[k].out[o])", "false"),
      ("nothing is read through a view of what the step has overwritten", "chain_build", "if (reads_overwritten(chain)) return false;", ""),
      ("what a backend declines runs member by member", "fuse_step", "return error->text[0] ? -1 : 0", "return error->text[0] ? -1 : 1"),
-     ("memory counts the room for inner values", "executor_memory", "+ inner_room(program->graph ? program->graph : graph, role, NULL)", ""))
+     ("memory counts the room for inner values", "executor_memory", "+ inner_room(own, role, NULL)", ""))
 seed(PROVED,
      ("a term's holder agrees with its receiver", "holder", "at += part - only(m->source, m->nsource, at)", "at = part"),
      ("a term's holder has the source part", "holder", "at += part - only(m->source, m->nsource, at)", "(void)part"),
