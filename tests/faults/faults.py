@@ -400,6 +400,7 @@ seed(unit("compiler", "memory"),
      ("a source lasts until the wait", "lifetimes", "a->last[v] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[v] = a->end[i]"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "budget"),
+     ("a value that is computed again takes its own kernel's time", "add_seconds", "kernel ? operator_seconds", "false ? operator_seconds"),
      ("a plan with more that does not fit in time is not wanted", "compile_all", "kept_fits ? ABOUT * kept->cost.step_s : INFINITY", "INFINITY"),
      ("solutions that cost the same are fitted once", "is_twin", "if (is_near(a->step_s, b->step_s, about)", "if (false"),
      ("batches beyond the first two take time", "add_batches", "more * batch.seconds", "0 * batch.seconds"),
