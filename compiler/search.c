@@ -458,15 +458,15 @@ static void note_decision(Build *b, const Found *found) {
 
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
-    bound = bound_of(s, best, bound);
-    const Found *found = &s->found.at[best];
     const bool piped =
         b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, all batches behind each other */
+    bound = piped ? 0 : bound_of(s, best, bound);
+    const Found *found = &s->found.at[best];
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
     *result = (SearchResult){.how = found->how,
                              .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,
                              .compiled = found->cost.step_s > 0,
-                             .bound = piped ? 0 : bound,
+                             .bound = bound,
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,
                              .ntried = s->found.n,

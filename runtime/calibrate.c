@@ -31,6 +31,11 @@ static const double default_memory = 8589934592.0;
 
 /* ---------------------------------------------------------------- one size of message */
 
+/* That share a node's memory, or a process's. */
+static int ranks_sharing(const Comm *comm) {
+    return comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
+}
+
 /* Gathers of `elements` f32 in all, split along one digit. Large ones take several copies of their buffers in turn, as a step's communications move what other steps have not just
  * moved: none of them lies in a cache. */
 typedef struct Probe {
@@ -84,9 +89,7 @@ static bool buffers_fill(Probe *probe, Error *error) {
 
 /* As many copies as have a node's memory of TOTAL_BYTES, or fewer where a rank has no room for them. */
 static bool buffers_take(Probe *probe, Error *error) {
-    const Comm *comm = probe->comm;
-    const int64_t sharing = comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
-    const int64_t copies = TOTAL_BYTES / sharing / (probe->source_bytes + probe->target_bytes);
+    const int64_t copies = TOTAL_BYTES / ranks_sharing(probe->comm) / (probe->source_bytes + probe->target_bytes);
     probe->ncopies = copies < 1 ? 1 : copies > MAX_COPIES ? MAX_COPIES : copies;
     for (;; probe->ncopies /= 2) {
         const bool filled = buffers_fill(probe, error);
@@ -240,7 +243,7 @@ typedef struct Kernels {
 /* The least of any node, divided among its ranks. */
 static bool measure_memory(Comm *comm, int64_t *bytes, Error *error) {
     int64_t here = limits_memory("");
-    const int sharing = comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
+    const int sharing = ranks_sharing(comm);
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words ? comm->table->all_gather_words(comm, here < 0 ? UINT64_MAX : (uint64_t)here / (uint64_t)sharing, words, error)
                     : error_set(error, EXIT_ENVIRONMENT, "no memory");

@@ -139,23 +139,30 @@ static void copy_box(const TensorType *type, const Box *box, void *local, double
     }
 }
 
+/* The conversion of a state as it lies to a layout, prepared once: *request. It reaches memory that is taken later. Collective. */
+static bool state_request(Executor *executor, int state, const Layout *layout, CommRequest **request, Error *error) {
+    Comm *comm = executor->comm;
+    const State *of = &executor->plan->graph.states.at[state];
+    if (*request) return true;
+    Layout *to = arena_alloc(&executor->arena, sizeof *to);
+    *to = *layout;
+    Transfer transfer = {.kind = COMM_EXCHANGE,
+                         .dtype = of->type.dtype,
+                         .shape = of->type.shape,
+                         .from = of->layout,
+                         .to = to,
+                         .name = of->name,
+                         .anywhere = true};
+    *request = comm->table->prepare(comm, &transfer, 1, error);
+    return comm_agree(comm, *request, error);
+}
+
 /* Runs one request on every driven rank: from its box of the state to `target`, the whole. Under MPI there is one. */
 static bool gather_transfer(Executor *executor, int state, void *target, Error *error) {
     Comm *comm = executor->comm;
-    const State *of = &executor->plan->graph.states.at[state];
-    if (!executor->gathers->gather[state]) {
-        Layout *whole = arena_alloc(&executor->arena, sizeof *whole);
-        layout_init(whole, of->type.shape.ndim);
-        Transfer transfer = {.kind = COMM_EXCHANGE,
-                             .dtype = of->type.dtype,
-                             .shape = of->type.shape,
-                             .from = of->layout,
-                             .to = whole,
-                             .name = of->name,
-                             .anywhere = true};
-        executor->gathers->gather[state] = comm->table->prepare(comm, &transfer, 1, error);
-        if (!comm_agree(comm, executor->gathers->gather[state], error)) return false;
-    }
+    Layout whole;
+    layout_init(&whole, executor->plan->graph.states.at[state].type.shape.ndim);
+    if (!state_request(executor, state, &whole, &executor->gathers->gather[state], error)) return false;
     if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
     int64_t before = comm->counters[0].sent_bytes;
     const void *source = executor->cursors[0].state[state];
@@ -170,20 +177,7 @@ static bool gather_transfer(Executor *executor, int state, void *target, Error *
 
 bool executor_rearrange_state(Executor *executor, int state, const Layout *layout, void *const *target, Error *error) {
     Comm *comm = executor->comm;
-    const State *of = &executor->plan->graph.states.at[state];
-    if (!executor->gathers->rearrange[state]) {
-        Layout *to = arena_alloc(&executor->arena, sizeof *to);
-        *to = *layout;
-        Transfer transfer = {.kind = COMM_EXCHANGE,
-                             .dtype = of->type.dtype,
-                             .shape = of->type.shape,
-                             .from = of->layout,
-                             .to = to,
-                             .name = of->name,
-                             .anywhere = true};
-        executor->gathers->rearrange[state] = comm->table->prepare(comm, &transfer, 1, error);
-        if (!comm_agree(comm, executor->gathers->rearrange[state], error)) return false;
-    }
+    if (!state_request(executor, state, layout, &executor->gathers->rearrange[state], error)) return false;
     if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
     for (int i = 0; i < comm->ndriven; i++) {
         const void *source = executor->cursors[i].state[state];

@@ -471,7 +471,7 @@ seed(unit("compiler", "fits"),
 seed(unit("compiler", "stages"),
      ("a mesh is none of a stage of one rank", "axes_eval", "nranks * stages == 1 ||", "nranks == 1 ||"),
      ("a split is none of a stage of one rank", "stage_splits", "dim->split == 1 ||", "true ||"),
-     ("a pipeline has no bound", "finish", "piped ? 0 : bound", "bound"),
+     ("a pipeline has no bound", "finish", "piped ? 0 : bound_of", "bound_of"),
      ("pipelines that cannot fit are left out", "may_fit", "others->over_bytes == 0 || rest < 0", "true"))
 seed(unit("compiler", "hands", "hands/of_many_tables_the_work_and_the_bound_hold"),
      ("along many axes operators are split alike one axis after the other", "solve_along", "mesh->naxes > MESH_AXES", "mesh->naxes > MESH_AXES + 3"))
