@@ -6,15 +6,8 @@
 
 /* On 8 ranks of machine gpu8. */
 static void begin(Compiled *x, const char *memory) {
-    static const char *samples;
-    samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
-    compiled_init(x, 8, 2);
-    x->options.machine = &machine_gpu8;
-    x->options.no_plan = true;
-    x->options.prove = false; /* tests/run has such plans proved */
+    compiled_look(x, 8, &machine_gpu8);
     x->options.overrides.memory = memory;
-    x->options.overrides.folder = &samples;
-    x->options.overrides.nfolders = 1;
 }
 
 /* A net of samples/. */

@@ -32,6 +32,22 @@ static inline void compiled_init(Compiled *x, int nranks, int optimize) {
                            .overrides = {.nranks = nranks, .search = "sharding_propagation"}};
 }
 
+static inline const char *samples_folder(void) {
+    return getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+}
+
+/* For a look at what is planned on a machine, not for a plan: tests/run has such plans proved, which takes longer than all else. Nets of samples/ can be imported. */
+static inline void compiled_look(Compiled *x, int nranks, const Machine *machine) {
+    static const char *samples;
+    samples = samples_folder();
+    compiled_init(x, nranks, 2);
+    x->options.machine = machine;
+    x->options.no_plan = true;
+    x->options.prove = false;
+    x->options.overrides.folder = &samples;
+    x->options.overrides.nfolders = 1;
+}
+
 static inline bool compiled_run(Compiled *x, const char *text) {
     x->done = compile(&x->c, &x->arena, &x->options, &x->diags, text, strlen(text));
     if (x->c.programs.n > 0) x->b = program_train(&x->c), x->graph = &x->b->sharded.graph;

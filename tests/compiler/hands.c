@@ -135,27 +135,17 @@ static const Case cases[] = {
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 
-static const char *samples(void) {
-    return getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
-}
-
 /* What a net costs that is compiled so. hints: NULL: none. */
 static void cost_of(const Case *which, const char *mode, const char *search, const char *hints, const Machine *machine, BuildCost *cost) {
     Compiled x;
     Error error;
     char path[512], *text;
     size_t n;
-    const char *folder = samples();
-    compiled_init(&x, which->nranks, 2);
-    x.options.machine = machine;
-    x.options.no_plan = true;
-    x.options.prove = false;
+    compiled_look(&x, which->nranks, machine);
     x.options.overrides.mode = mode;
     x.options.overrides.search = search;
-    x.options.overrides.folder = &folder;
-    x.options.overrides.nfolders = 1;
     if (which->sample != NULL) {
-        snprintf(path, sizeof path, "%s/%s.dsl", folder, which->sample);
+        snprintf(path, sizeof path, "%s/%s.dsl", samples_folder(), which->sample);
         cr_assert(file_read(&x.arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
     } else {
         text = arena_printf(&x.arena, "import \"nn.dsl\";\n%s", which->text);
@@ -294,14 +284,8 @@ Test(hands, of_many_tables_the_work_and_the_bound_hold) {
     static const int nranks[] = {8, 32};
     for (int i = 0; i < 2; i++) {
         Compiled x;
-        const char *folder = samples();
-        compiled_init(&x, nranks[i], 2);
-        x.options.machine = &machine_gpu8;
-        x.options.no_plan = true;
-        x.options.prove = false;
+        compiled_look(&x, nranks[i], &machine_gpu8);
         x.options.overrides.search = "auto";
-        x.options.overrides.folder = &folder;
-        x.options.overrides.nfolders = 1;
         cr_assert(compiled_run(&x, "import \"nn.dsl\";\n" BY_ROWS("sgd(lr = 0.001)")), "%s", compiled_said(&x));
         const SearchResult *found = x.b->front.search;
         cr_expect(0 < found->bound && found->bound < found->seconds, "%d ranks: %g s, the bound is %g", nranks[i], found->seconds,

@@ -9,7 +9,7 @@ static void expect_pairs(const char *net, const char *expected) {
     Compiled x;
     Pairs pairs;
     Text said = {0};
-    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    const char *samples = samples_folder();
     compiled_init(&x, 2, 2);
     x.options.overrides.folder = &samples;
     x.options.overrides.nfolders = 1;

@@ -135,21 +135,15 @@ static void sample(Compiled *x, const char *name, int nranks, const char *search
     int64_t defined;
     size_t n;
     Error error;
-    compiled_init(x, nranks, 2);
-    x->options.machine = &machine_gpu8;
-    x->options.no_plan = true;
-    x->options.prove = false; /* that takes longer than all else, and tests/run has these nets proved */
+    compiled_look(x, nranks, &machine_gpu8);
     x->options.overrides.search = search;
-    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
-    x->options.overrides.folder = &samples;
-    x->options.overrides.nfolders = 1;
     if (batch != NULL) {
         defined = strtol(batch, NULL, 10);
         x->options.overrides.define_name = &name_of;
         x->options.overrides.define_value = &defined;
         x->options.overrides.ndefines = 1;
     }
-    snprintf(path, sizeof path, "%s/%s.dsl", samples, name);
+    snprintf(path, sizeof path, "%s/%s.dsl", samples_folder(), name);
     cr_assert(file_read(&x->arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
     cr_assert(compiled_run(x, text), "%s", x->c.error.text);
     build_cost(x->b, cost);
@@ -211,7 +205,7 @@ Test(search, auto_sends_bytes_where_that_is_faster) {
 /* One long sequence: the fastest plan is too large for what is allowed, another one is not. */
 static void long_sequence_on(Compiled *x, const Machine *machine, const char *memory, BuildCost *cost) {
     char net[1024];
-    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    const char *samples = samples_folder();
     snprintf(net, sizeof net,
              "import \"nn.dsl\";\nnet n() { input x : f32[1, 8192, 1024]; input label : f32[1, 8192, 1024];\n"
              "  loss mse(linear(transformer_block(x, 16), 1024), label); }\n" TRAIN "parallel { %s }",
@@ -275,7 +269,7 @@ Test(search, what_the_model_holds_is_about_what_a_plan_needs) {
 /* Four blocks of two rows on 4 ranks, which need 410 MiB where nothing limits them. */
 static void two_rows(Compiled *x, const char *search, const char *memory, BuildCost *cost) {
     char net[1024];
-    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    const char *samples = samples_folder();
     snprintf(net, sizeof net,
              "import \"nn.dsl\";\nnet n(dim = 1024) { input x : f32[2, 512, dim]; input label : f32[2, 512, dim]; h = x;\n"
              "  for i in 0..4 { h = transformer_block(h, 16); } loss mse(linear(h, dim), label); }\n"

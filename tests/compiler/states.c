@@ -189,15 +189,9 @@ Test(states, gathers_of_parameters_run_behind_kernels) {
     char *text, path[512];
     size_t n;
     Error error;
-    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
-    compiled_init(&x, 8, 2);
-    x.options.machine = &machine_gpu8;
-    x.options.no_plan = true;
-    x.options.prove = false;
+    compiled_look(&x, 8, &machine_gpu8);
     x.options.overrides.shard_states = "parameters";
-    x.options.overrides.folder = &samples;
-    x.options.overrides.nfolders = 1;
-    snprintf(path, sizeof path, "%s/llama.dsl", samples);
+    snprintf(path, sizeof path, "%s/llama.dsl", samples_folder());
     cr_assert(file_read(&x.arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
     cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
     build_cost(x.b, &cost);
