@@ -23,12 +23,23 @@ static bool append_all(Layout *layout, int list, const Digit *digits, int n) {
     return true;
 }
 
-/* Appends digits, the terms of a sum, to a layout: to the first dimension that they divide evenly; else each dimension in turn takes what
+/* Whether the first dimension is split at least nearly evenly, within a node: its parts lie together in memory, and are sent as they lie, those of a later dimension row by row. Among
+ * nodes the number of messages counts more, of which a collective between even parts needs fewer. */
+static bool lies_together(const Build *b, const Layout *layout, const Shape *shape, const Digit *digits, int n, int64_t terms) {
+    static const double UNEVEN = 1.02;
+    if (shape->ndim == 0) return false;
+    const int64_t parts = layout_split(layout, 0) * terms, largest = (shape->dim[0] + parts - 1) / parts;
+    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    return (double)(largest * parts) <= UNEVEN * (double)shape->dim[0] && machine_within_node(machine, digits, n, b->front.graph.nranks);
+}
+
+/* Appends digits, the terms of a sum, to a layout: to the first dimension if its parts are nearly even, or the first that they divide evenly; else each dimension in turn takes what
  * divides it, and the longest one the rest. False when a part would be empty. */
-static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, int n) {
+static bool split_over(const Build *b, Layout *layout, const Shape *shape, const Digit *digits, int n) {
     int64_t terms = 1;
     for (int i = 0; i < n; i++)
         terms *= digits[i].size;
+    if (lies_together(b, layout, shape, digits, n, terms)) return append_all(layout, 0, digits, n);
     for (int d = 0; d < shape->ndim; d++)
         if (shape->dim[d] % (layout_split(layout, d) * terms) == 0) return append_all(layout, d, digits, n);
     for (int i = 0; i < n; i++) {
@@ -94,7 +105,7 @@ static const Layout *update_layout(const Build *b, Graph *g, const Node *update,
     partial_layout(g, update_gradient(g, update), &partial);
     int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
     const char *why;
-    if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why))
+    if (n == 0 || !split_over(b, &split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why))
         return state->layout;
     return graph_layout(g, &split, shape);
 }
@@ -129,11 +140,12 @@ static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradi
 
 /* A gradient's layout, split over all these digits where its shape allows that: then the sums of all squares are partial over the same digits, and one reduction of their
  * sum completes them (pass `partial`), where each would need its own beside one that is whole. */
-static const Layout *split_like_all(Graph *g, const Layout *layout, const Shape *shape, const Layout *all) {
+static const Layout *split_like_all(const Build *b, Graph *g, const Layout *layout, const Shape *shape, const Layout *all) {
     Layout more, split = *layout;
     const char *why;
     if (!digits_beyond(all, layout, &more) || layout_count(&more, 0) == 0) return layout;
-    if (!split_over(&split, shape, layout_list(&more, 0), layout_count(&more, 0)) || !layout_valid(&split, g->nranks, &why)) return layout;
+    if (!split_over(b, &split, shape, layout_list(&more, 0), layout_count(&more, 0)) || !layout_valid(&split, g->nranks, &why))
+        return layout;
     return graph_layout(g, &split, shape);
 }
 
@@ -217,7 +229,7 @@ void updates_assign(Build *b, bool in_parts) {
             continue; /* of replicas: another origin */
         const Layout *layout = of_gradient[node->in[0]];
         assert(layout != NULL);
-        if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);
+        if (node->op == OP_sum_squares) layout = split_like_all(b, g, layout, &type_of(g, node->in[0])->shape, &all);
         set_strategy(s, n, layout, false);
     }
     if (in_parts) store_in_parts(b, s, of_state);

@@ -103,9 +103,23 @@ Test(assign, small_states_and_those_with_whole_updates_are_updated_everywhere) {
 }
 
 Test(assign, parts_of_an_update_are_even_where_some_dimension_allows_it) {
-    expect_update(4, 2, 254, 1024, "", false, "[- 4@1]");
-    expect_update(4, 2, 254, 1022, "", false, "[2@2 2@1]"); /* two of them together */
-    expect_update(4, 2, 255, 1025, "", false, "[- 4@1]");   /* none: the longest */
+    expect_update(4, 2, 62, 4096, "", false, "[- 4@1]");
+    expect_update(4, 2, 62, 4094, "", false, "[2@2 2@1]"); /* two of them together */
+    expect_update(4, 2, 61, 4095, "", false, "[- 4@1]");   /* none: the longest */
+}
+
+/* Parts of 64, 64, 64 and 62 rows lie together in memory. Among nodes a collective of even parts needs fewer messages. */
+Test(assign, nearly_even_parts_of_an_update_lie_together_within_a_node) {
+    expect_update(4, 2, 254, 1024, "", false, "[4@1 -]");
+    expect_update(4, 2, 254, 1022, "", false, "[4@1 -]");
+    Machine pairs = machine_cpu;
+    pairs.ranks_per_node = 2;
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    x.options.machine = &pairs;
+    cr_assert(compiled_run(&x, summed(&x, 254, 1024, "")));
+    assert_layout(state_layout(&x, "w.momentum"), "[- 4@1]");
+    compiled_finish(&x);
 }
 
 Test(assign, a_state_stored_over_ranks_of_the_sum_is_updated_as_it_lies) {
