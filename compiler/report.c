@@ -284,8 +284,14 @@ void report_machine(Json *json, const Machine *machine) {
     json_real(json, "memory_bytes_per_s", on->memory_bytes_per_s);
     if (on->update_bytes_per_s > 0) json_real(json, "update_bytes_per_s", on->update_bytes_per_s);
     json_int(json, "memory_bytes", on->memory_bytes);
-    json_real(json, "cache_bytes_per_s", on->cache_bytes_per_s);
-    json_int(json, "cache_bytes", on->cache_bytes);
+    json_array(json, "caches");
+    for (int c = 0; c < on->ncaches; c++) {
+        json_list(json, NULL);
+        json_real(json, NULL, on->cache[c].bytes_per_s);
+        json_int(json, NULL, on->cache[c].bytes);
+        json_end(json);
+    }
+    json_end(json);
     json_real(json, "kernel_s", on->kernel_s);
     json_real(json, "overlap", on->overlap);
     json_bool(json, "assumed", on->assumed);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "compiler/caches.h"
+
 /* A communication of several roles: it begins when all have started it. */
 typedef struct Shared {
     int nroles, nstarted;
@@ -20,6 +22,7 @@ typedef struct Simulation {
     const Strategy *const *strategy;
     const Machine *machine;
     Arena *arena;
+    Caches caches;
     double kernels_s, link_s; /* until when the stream of kernels, that of communications is taken */
     int next;                 /* of facts->communications */
     int *started;             /* per request: its event, + 1; 0: none */
@@ -32,14 +35,10 @@ static void add_event(Simulation *s, TimelineEvent event) {
 }
 
 /* Work on the stream of kernels. */
-static void run(Simulation *s, int step, int nsteps, const KernelWork *work) {
-    const double seconds = kernel_seconds(s->machine, work);
-    add_event(s, (TimelineEvent){.step = step,
-                                 .nsteps = nsteps,
-                                 .begin_s = s->kernels_s,
-                                 .end_s = s->kernels_s + seconds,
-                                 .flops = work->flops,
-                                 .bytes = work->bytes});
+static void run(Simulation *s, int step, int nsteps, double seconds, double flops, double bytes) {
+    add_event(
+        s, (TimelineEvent){
+               .step = step, .nsteps = nsteps, .begin_s = s->kernels_s, .end_s = s->kernels_s + seconds, .flops = flops, .bytes = bytes});
     s->kernels_s += seconds;
     s->timeline->kernel_s += seconds;
 }
@@ -94,23 +93,29 @@ static int run_kernels(Simulation *s, int first) {
     for (int k = first; k < first + n; k++) {
         const Step *step = &s->role->steps.at[k];
         unsigned handed_in = 0, handed_out = 0;
+        KernelCaches caches = {0};
         if (is_free(s, step)) continue;
-        for (int i = 0; n > 1 && i < step->nin; i++)
-            handed_in |= (unsigned)made_or_read(s, first, k, step->in[i]) << i;
-        for (int o = 0; o < step->nout; o++)
+        for (int i = 0; i < step->nin && i < MAX_IN; i++) {
+            handed_in |= (unsigned)(n > 1 && made_or_read(s, first, k, step->in[i])) << i;
+            if (!(handed_in >> i & 1)) caches.in[i] = (int8_t)caches_touch(&s->caches, step->in[i]);
+        }
+        for (int o = 0; o < step->nout && o < MAX_OUT; o++) {
             handed_out |= (unsigned)(s->role->instances.at[step->out[o]].place == PLACE_INNER) << o;
+            caches.out[o] = (int8_t)caches_touch(&s->caches, step->out[o]);
+        }
         kernel_count(&work, s->machine, s->facts->graph, &s->facts->graph->nodes.at[step->node], s->strategy[step->node], handed_in,
-                     handed_out);
+                     handed_out, &caches);
         any = true;
     }
-    if (any) run(s, first, n, &work);
+    if (any) run(s, first, n, kernel_seconds(s->machine, &work), work.flops, work.bytes);
     return n;
 }
 
 /* A slice of what the rank holds, or a new state that was not computed where it belongs. */
-static void run_copy(Simulation *s, int step, int instance) {
-    const KernelWork work = {.bytes = 2 * (double)instance_bytes(s->facts->graph, &s->role->instances.at[instance])};
-    run(s, step, 1, &work);
+static void run_copy(Simulation *s, int step, int from, int to) {
+    const double bytes = (double)instance_bytes(s->facts->graph, &s->role->instances.at[to]);
+    const int from_cache = caches_touch(&s->caches, from), to_cache = caches_touch(&s->caches, to);
+    run(s, step, 1, copy_seconds(s->machine, bytes, from_cache, to_cache), 0, 2 * bytes);
 }
 
 static bool is_in_storage(const Simulation *s, const Step *write) {
@@ -199,6 +204,10 @@ static int run_waits(Simulation *s, int first) {
     while (first + n < s->role->steps.n && s->role->steps.at[first + n].kind == STEP_WAIT &&
            s->started[s->role->steps.at[first + n].request] - 1 == event)
         n++;
+    for (int k = first; k < first + n; k++) {
+        caches_touch(&s->caches, s->role->steps.at[k].in[0]);
+        caches_touch(&s->caches, s->role->steps.at[k].out[0]);
+    }
     s->timeline->exposed_s += end - s->kernels_s;
     s->timeline->exposed_by[s->communication[request]] += end - s->kernels_s;
     s->alone_s[request] = 0;
@@ -224,10 +233,10 @@ static int run_step(Simulation *s) {
         return run_kernels(s, s->at);
     case STEP_LOCAL:
         s->next++;
-        run_copy(s, s->at, step->out[0]);
+        run_copy(s, s->at, step->in[0], step->out[0]);
         return 1;
     case STEP_WRITE:
-        if (!is_in_storage(s, step)) run_copy(s, s->at, step->in[0]);
+        if (!is_in_storage(s, step)) run_copy(s, s->at, step->in[0], step->in[0]);
         return 1;
     case STEP_START:
         return run_starts(s, s->at);
@@ -246,6 +255,8 @@ static void simulation_init(Simulation *s, Timeline *timeline, const Facts *fact
     s->started = arena_alloc(arena, sizeof *s->started * n);
     s->communication = arena_alloc(arena, sizeof *s->communication * n);
     s->alone_s = arena_alloc(arena, sizeof *s->alone_s * n);
+    caches_init(&s->caches, facts, s->machine, arena);
+    caches_warm(&s->caches);
     s->rank = busiest_rank(facts->graph, facts->role, arena);
     const size_t ncommunications = (size_t)facts->communications.n + 1;
     *timeline = (Timeline){.alone_s = arena_alloc(arena, sizeof *timeline->alone_s * ncommunications),

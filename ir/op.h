@@ -50,7 +50,9 @@ typedef struct Rule {
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
     int64_t
         depth; /* elements, in dimensions that are no factors, that each point of the factors goes through: what multiplies Op.flops; 0: 1 */
-    bool halved; /* half of the points are computed */
+    bool halved;     /* half of the points are computed */
+    double inside;   /* of windows, the share of the points whose taps do not lie in padding; 0: all */
+    int8_t unpacked; /* the elements that windows see are copied side by side, one a point of all factors but this one; -1: none are */
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
@@ -136,6 +138,7 @@ typedef struct Op {
     int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */
     bool cancels;     /* its first result has an error of a rounding of 1 however small it is: what is taken from each other is not */
     int vector_flops; /* of a product: those that are none of its sums, per point */
+    int effort; /* what all that is no sum of products takes on a core, per point, in FLOPs of exp that take as long; 0: as those that it has */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool
@@ -189,4 +192,5 @@ bool factor_splits(const Factor *factor, int64_t split); /* whether it has so ma
 /* Of a part of the operator whose factors have these sizes, one a factor: their product, without those that are looked up, times Op.flops and Rule.depth, and Op.vector_flops. */
 double op_flops(OpCode op, const Rule *rule, const double *size);
 double op_vector_flops(OpCode op, const Rule *rule, const double *size); /* those that are no sums of products */
+double op_effort(OpCode op, const Rule *rule, const double *size);       /* in their place: Op.effort */
 double rule_flops(OpCode op, const Rule *rule);                          /* of the whole operator */

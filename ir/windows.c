@@ -123,6 +123,18 @@ static bool conv_shapes(const Shape *x, const Shape *w, const Attr *attr, RuleEr
     return true;
 }
 
+/* The share of a dimension's taps that do not lie in padding. */
+static double share_inside(const Window *window, int64_t size, int64_t n) {
+    double inside = 0;
+    for (int64_t k = 0; k < window->size; k++) {
+        const int64_t first = window_place(window, 0, k), last = window_place(window, n - 1, k);
+        const int64_t before = first < 0 ? (-first + window->stride - 1) / window->stride : 0,
+                      behind = last >= size ? (last - size) / window->stride + 1 : 0;
+        if (before + behind < n) inside += (double)(n - before - behind);
+    }
+    return inside / (double)(n * window->size);
+}
+
 static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule *rule, ConvFactors *f, RuleError *error) {
     if (!conv_shapes(x, w, attr, error)) return false;
     const int64_t groups = attr[CONV_GROUPS].given ? attr[CONV_GROUPS].i : 1;
@@ -133,6 +145,7 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
     if (groups == 1) {
         of_x = of_w = (int8_t)rule_add_factor(rule, x->dim[1]);
         of_y = (int8_t)rule_add_factor(rule, w->dim[0]);
+        rule->unpacked = of_y;
         f->w[0] = of_y;
         f->w[1] = of_w;
     } else {
@@ -140,8 +153,9 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         rule->factor[of_x].divides = true;
         f->w[0] = of_x;
         f->w[1] = (int8_t)whole_factor(rule, w->dim[1]);
-        whole_factor(rule, w->dim[0] / groups); /* of no dimension alone */
+        rule->unpacked = (int8_t)whole_factor(rule, w->dim[0] / groups); /* of no dimension alone */
     }
+    rule->inside = 1;
     f->x[1] = of_x;
     f->y[1] = of_y;
     for (int d = 0; d < 2; d++) {
@@ -149,10 +163,12 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         const int64_t n = count_windows(&window, x->dim[2 + d], d, false, error);
         if (n == 0) return false;
         f->window[d] = window;
+        rule->inside *= share_inside(&window, x->dim[2 + d], n);
         f->y_shape.dim[2 + d] = n;
         f->x[2 + d] = f->y[2 + d] = (int8_t)rule_add_factor(rule, n);
         f->w[2 + d] = (int8_t)whole_factor(rule, w->dim[2 + d]);
     }
+    if (w->dim[2] == 1 && w->dim[3] == 1) rule->unpacked = -1; /* they lie so */
     return true;
 }
 

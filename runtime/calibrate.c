@@ -277,7 +277,8 @@ static void kernels_show(const Kernels *kernels) {
     printf("memory %9.2f GB/s", 1e-9 * peaks->bytes_per_s);
     if (kernels->memory_bytes > 0) printf(", %.2f GiB free", (double)kernels->memory_bytes / (1 << 30));
     printf("\nupdate %9.2f GB/s where kernels write over what they read", 1e-9 * peaks->update_bytes_per_s);
-    printf("\ncache  %9.2f GB/s, up to %.2f MiB", 1e-9 * peaks->cache_bytes_per_s, peaks->cache_bytes / (1 << 20));
+    for (int c = 0; c < peaks->ncaches; c++)
+        printf("\ncache  %9.2f GB/s, up to %.2f MiB", 1e-9 * peaks->cache[c].bytes_per_s, peaks->cache[c].bytes / (1 << 20));
     printf("\nkernel %9.2f us to start one\n", 1e6 * peaks->kernel_s);
 }
 
@@ -291,7 +292,8 @@ static void kernels_print(Text *text, const Kernels *kernels) {
                 kernels->memory_bytes > 0 ? (double)kernels->memory_bytes : default_memory,
                 kernels->memory_bytes > 0 ? "" : " # size not known");
     text_printf(text, "update %.4g B/s\n", peaks->update_bytes_per_s);
-    text_printf(text, "cache %.4g B/s %.4g B\n", peaks->cache_bytes_per_s, peaks->cache_bytes);
+    for (int c = 0; c < peaks->ncaches; c++)
+        text_printf(text, "cache %.4g B/s %.4g B\n", peaks->cache[c].bytes_per_s, peaks->cache[c].bytes);
     text_printf(text, "kernel %.4g s\noverlap 0 # not measured\n", peaks->kernel_s);
 }
 

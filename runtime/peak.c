@@ -13,7 +13,7 @@ typedef struct Trial {
         memory; /* ncopies of all operands and results, which calls take in turn: as in a step, others are used before an operand is again */
     int ncopies;
     int64_t each_bytes; /* of the largest operand: what each has */
-    bool in_place;      /* the result is written over the first operand */
+    int nlying;         /* operands that lie in memory: where the result is written over the first one, it alone */
 } Trial;
 
 static void set_operand(Operand *operand, DType dtype, void *data, int ndim, const int64_t *dim) {
@@ -47,20 +47,20 @@ static double product_bytes(Size size, DType dtype) {
 static bool trial_zero(const Trial *trial, const Device *device, Error *error) {
     void *zeros = calloc(1, (size_t)trial->each_bytes);
     bool ok = zeros || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    for (int i = 0; ok && i < trial->ncopies * (trial->call.nin + 1); i++)
+    for (int i = 0; ok && i < trial->ncopies * trial->nlying; i++)
         ok = device->backend->upload(device->context, trial->memory + i * trial->each_bytes, zeros, trial->each_bytes, error);
     free(zeros);
     return ok;
 }
 
-/* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. */
-static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, void *memory, int copies,
-                       int64_t room) {
+/* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. in_place: the result is written over the first operand. */
+static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, bool in_place, void *memory,
+                       int copies, int64_t room) {
     static const Attr none[MAX_ATTRS];
     const bool product = op == OP_matmul;
     const int ndim = product ? 2 : 1, noperands = product ? 3 : 2;
     const int64_t dims[2][3][2] = {{{size.m}, {size.m}}, {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}}};
-    *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op]};
+    *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op], .nlying = in_place ? noperands - 1 : noperands};
     trial->call = (KernelCall){
         .op = op, .nin = noperands - 1, .nout = 1, .nthreads = nthreads, .rule = &trial->rule, .context = device->context, .attr = none};
     for (int i = 0; i < noperands; i++) {
@@ -68,7 +68,7 @@ static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtyp
         set_operand(i < trial->call.nin ? &trial->call.in[i] : &trial->call.out[0], dtype, NULL, ndim, dim);
         if (bytes > trial->each_bytes) trial->each_bytes = bytes;
     }
-    const int64_t most = room / (noperands * trial->each_bytes);
+    const int64_t most = room / (trial->nlying * trial->each_bytes);
     trial->ncopies = most < 1 ? 1 : most < copies ? (int)most : copies;
     trial->rule.nfactors = noperands;
     trial->rule.nout = 1;
@@ -79,10 +79,10 @@ static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtyp
 
 static bool trial_call(Trial *trial, int64_t number, Error *error) {
     const int nin = trial->call.nin;
-    char *copy = trial->memory + number % trial->ncopies * (nin + 1) * trial->each_bytes;
+    char *copy = trial->memory + number % trial->ncopies * trial->nlying * trial->each_bytes;
     for (int i = 0; i < nin; i++)
         trial->call.in[i].data = copy + i * trial->each_bytes;
-    trial->call.out[0].data = trial->in_place ? copy : copy + nin * trial->each_bytes;
+    trial->call.out[0].data = trial->nlying > nin ? copy + nin * trial->each_bytes : copy;
     return trial->fn(&trial->call, error);
 }
 
@@ -111,8 +111,8 @@ static bool trial_grow(const Device *device, OpCode op, DType dtype, int64_t *si
                        int nthreads, double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
-        trial_init(&trial, device, op, dtype, (Size){*size, *size, *size}, nthreads, NULL, 1, 0);
-        trial.memory = device->backend->alloc(device->context, (trial.call.nin + 1) * trial.each_bytes, error);
+        trial_init(&trial, device, op, dtype, (Size){*size, *size, *size}, nthreads, false, NULL, 1, 0);
+        trial.memory = device->backend->alloc(device->context, trial.nlying * trial.each_bytes, error);
         const bool ok = trial.memory && trial_zero(&trial, device, error) && trial_run(&trial, device, seconds, error);
         device->backend->free(device->context, trial.memory);
         if (!ok || *seconds >= enough_s || *size * factor > most) return ok;
@@ -183,18 +183,18 @@ void fit_products(const double *flops, const double *bytes, const double *second
 }
 
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
- * takes no time beside its start, a pass whose results are written over its operands; and negs of ever more numbers. */
+ * takes no time beside its start, a pass whose results are written over its operands; and negs of ever more numbers, again and again. */
 enum {
-    NPRODUCTS = 8,
+    NPRODUCTS = 9,
     WIDE = NPRODUCTS,
     VECTOR,
     PASS,
     START,
     IN_PLACE,
     CACHE,
-    NLENGTHS = 9,
+    NLENGTHS = 10,
     NTRIALS = CACHE + NLENGTHS,
-    SHORTEST = 1 << 12
+    SHORTEST = 1 << 13
 };
 static const struct {
     OpCode op;
@@ -202,18 +202,17 @@ static const struct {
     Size size;
 } trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}}, {OP_matmul, F32, {256, 2048, 256}},
                    {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},   {OP_matmul, F32, {128, 128, 32}},
-                   {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F64, {512, 512, 512}},
-                   {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},      {OP_neg, F32, {.m = 16}},
-                   {OP_neg, F32, {.m = 1 << 23}}};
+                   {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F32, {256, 2048, 2048}},
+                   {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},
+                   {OP_neg, F32, {.m = 16}},           {OP_neg, F32, {.m = 1 << 24}}};
 
 /* What a trial of all ranks has of the memory that they take in turn. */
 static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {
     enum { COPIES = 32 };
-    const bool fixed = trial < CACHE, hot = trial >= VECTOR && trial < CACHE;
+    const bool fixed = trial < CACHE;
     const Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
-    trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, memory, hot ? 1 : COPIES,
-               room);
-    run->in_place = trial == IN_PLACE;
+    trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, trial == IN_PLACE, memory,
+               trial < VECTOR ? COPIES : 1, room);
 }
 
 static void rate_products(const double *seconds, RankPeaks *peaks) {
@@ -232,16 +231,35 @@ static double pass_bytes(int64_t length) {
     return 2.0 * (double)length * dtype_bytes[F32];
 }
 
-/* The cache ends where numbers come at less than the geometric mean of its rate and the memory's. */
-static void rate_cache(const double *seconds, RankPeaks *peaks) {
-    double rate[NLENGTHS];
-    for (int i = 0; i < NLENGTHS; i++) {
-        rate[i] = pass_bytes((int64_t)SHORTEST << i) / seconds[CACHE + i];
-        if (i == 0 || rate[i] > peaks->cache_bytes_per_s) peaks->cache_bytes_per_s = rate[i];
+int find_caches(const double *bytes, const double *bytes_per_s, int n, double memory_bytes_per_s, PeakCache *cache) {
+    static const double ALIKE = 0.75, FASTER = 1.25;
+    int ncaches = 0, passes = 0; /* of the last cache */
+    double fastest = 0;
+    for (int i = 0; i < n && bytes_per_s[i] > FASTER * memory_bytes_per_s; i++) {
+        if (ncaches == 0 || (bytes_per_s[i] < ALIKE * fastest && ncaches < MAX_PEAK_CACHES)) {
+            passes = 0;
+            fastest = 0;
+            cache[ncaches++] = (PeakCache){0};
+        }
+        PeakCache *last = &cache[ncaches - 1];
+        fastest = bytes_per_s[i] > fastest ? bytes_per_s[i] : fastest;
+        last->bytes_per_s = (last->bytes_per_s * passes + bytes_per_s[i]) / (passes + 1);
+        last->bytes = bytes[i];
+        passes++;
     }
-    peaks->cache_bytes = pass_bytes(SHORTEST);
-    for (int i = 1; i < NLENGTHS; i++)
-        if (rate[i] * rate[i] > peaks->cache_bytes_per_s * peaks->bytes_per_s) peaks->cache_bytes = pass_bytes((int64_t)SHORTEST << i);
+    if (ncaches == 0) cache[ncaches++] = (PeakCache){memory_bytes_per_s, bytes[0]}; /* as fast as memory */
+    for (int c = 1; c < ncaches; c++)
+        if (cache[c].bytes_per_s > cache[c - 1].bytes_per_s) cache[c].bytes_per_s = cache[c - 1].bytes_per_s;
+    return ncaches;
+}
+
+static void rate_caches(const double *seconds, RankPeaks *peaks) {
+    double bytes[NLENGTHS], rate[NLENGTHS];
+    for (int i = 0; i < NLENGTHS; i++) {
+        bytes[i] = pass_bytes((int64_t)SHORTEST << i);
+        rate[i] = bytes[i] / seconds[CACHE + i];
+    }
+    peaks->ncaches = find_caches(bytes, rate, NLENGTHS, peaks->bytes_per_s, peaks->cache);
 }
 
 static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
@@ -251,7 +269,7 @@ static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
     peaks->bytes_per_s = pass_bytes(trials[PASS].size.m) / seconds[PASS];
     peaks->update_bytes_per_s = pass_bytes(trials[IN_PLACE].size.m) / seconds[IN_PLACE];
     peaks->kernel_s = seconds[START];
-    rate_cache(seconds, peaks);
+    rate_caches(seconds, peaks);
 }
 
 /* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of which each has its median: what else runs on the machine slows some of them for seconds. */

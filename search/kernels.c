@@ -70,7 +70,7 @@ static double seconds_of(const KernelIndex *index, int id, const Strategy *strat
     unsigned in, out;
     if (node_is_leaf(node) || op_table[node->op].view || op_table[node->op].op_class == OP_CLASS_UPDATE) return 0;
     handed(index, id, &in, &out);
-    kernel_count(&work, index->machine, index->graph, node, strategy, in, out);
+    kernel_count(&work, index->machine, index->graph, node, strategy, in, out, NULL);
     return kernel_seconds(index->machine, &work) - (in != 0 ? index->machine->kernel_s : 0);
 }
 

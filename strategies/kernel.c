@@ -1,5 +1,5 @@
-/* What a kernel costs on a machine: the longer of its arithmetic and its reading and writing, and its start. The arithmetic of products includes the packing of their
- * operands. */
+/* What a kernel costs on a machine: the longer of its arithmetic and its reading and writing, and its start. Where products take time to pack their operands, that is part of their
+ * arithmetic, and what runs as one with them comes after them. */
 #include "strategies/strategies.h"
 
 static int64_t part_of(int64_t size, int factor, const Strategy *strategy) {
@@ -27,17 +27,27 @@ void part_sizes(const Rule *rule, const Strategy *strategy, double *size) {
         size[f] = (double)part_of(rule->factor[f].size, f, strategy);
 }
 
-/* FLOPs of the largest part: of its products, and others. Where windows lie over an operand, its elements are more than the factors' points: what is no product computes at each of
- * these. */
-static void count_flops(const Node *node, const Strategy *strategy, double largest, double *products, double *others) {
+/* Of the largest part: FLOPs of its products, others, and what those take on a core (Op.effort). Where windows lie over an operand, its elements are more than the factors' points: what
+ * is no product computes at each of these. */
+static void count_flops(const Node *node, const double *size, double largest, double *products, double *others, double *effort) {
     const Rule *rule = node->rule;
-    double size[MAX_FACTORS], points = 1;
-    part_sizes(rule, strategy, size);
+    double points = 1;
     for (int f = 0; f < rule->nfactors; f++)
         points *= size[f];
     *others = op_vector_flops(node->op, rule, size);
+    *effort = op_effort(node->op, rule, size);
     *products = op_flops(node->op, rule, size) - *others;
-    if (!op_table[node->op].product && points > 0 && largest > points) *others *= largest / points;
+    if (op_table[node->op].product || points == 0 || largest <= points) return;
+    *others *= largest / points;
+    *effort *= largest / points;
+}
+
+/* What windows see of an operand, side by side. */
+static double unpacked_elements(const Rule *rule, const double *size) {
+    double elements = rule->inside;
+    for (int f = 0; f < rule->nfactors; f++)
+        if (f != rule->unpacked) elements *= size[f];
+    return elements;
 }
 
 /* Of products of such elements. */
@@ -54,52 +64,84 @@ static Peak peak_of(DType dtype) {
     }
 }
 
+/* Of bytes that lie in a cache, counted from the nearest, or, behind the last one, in memory alone. An update writes over what it reads. */
+static double moving_seconds(const Machine *on, double bytes, int cache, bool update) {
+    if (cache < on->ncaches) return bytes / on->cache[cache].bytes_per_s;
+    return bytes / (update && on->update_bytes_per_s > 0 ? on->update_bytes_per_s : on->memory_bytes_per_s);
+}
+
+int machine_cache(const Machine *machine, double bytes) {
+    int cache = 0;
+    while (cache < machine->ncaches && bytes > (double)machine->cache[cache].bytes)
+        cache++;
+    return cache;
+}
+
+double copy_seconds(const Machine *machine, double bytes, int from, int to) {
+    const Machine *on = machine != NULL ? machine : &machine_cpu;
+    return moving_seconds(on, bytes, from, false) + moving_seconds(on, bytes, to, false) + on->kernel_s;
+}
+
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
-                  unsigned handed_in, unsigned handed_out) {
+                  unsigned handed_in, unsigned handed_out, const KernelCaches *caches) {
+    const Machine *on = machine != NULL ? machine : &machine_cpu;
+    const bool update = op_table[node->op].op_class == OP_CLASS_UPDATE;
     double largest = 0, given = 0, whole = 0; /* bytes of all operands and results, handed or not */
-    const double before = work->bytes;
+    double moved = 0, moving_s = 0;
     const double rows = elements_of_rows(graph, node, strategy);
     for (int k = 0; k < node->nout; k++) {
         const TensorType *type = &graph->values.at[node->out[k]].type;
         double elements = elements_of(&type->shape, node->rule->out[k], strategy);
         if (rows > 0 && rows < elements) elements = rows;
+        const double bytes = elements * dtype_bytes[type->dtype];
         largest = elements > largest ? elements : largest;
         given += elements;
-        whole += elements * dtype_bytes[type->dtype];
-        if (!(handed_out >> k & 1)) work->bytes += elements * dtype_bytes[type->dtype];
+        whole += bytes;
+        if (handed_out >> k & 1) continue;
+        moved += bytes;
+        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->out[k], update);
     }
     for (int i = 0; i < node->nin; i++) {
         const TensorType *type = &graph->values.at[node->in[i]].type;
         double elements = elements_of(&type->shape, node->rule->in[i], strategy);
         if (i == 0 && op_looks_up(node->op) && given < elements) elements = given;
         if (i < node->nout && rows > 0 && rows < elements) elements = rows;
+        const double bytes = elements * dtype_bytes[type->dtype];
         largest = elements > largest ? elements : largest;
-        whole += elements * dtype_bytes[type->dtype];
-        if (!(handed_in >> i & 1)) work->bytes += elements * dtype_bytes[type->dtype];
+        whole += bytes;
+        if (handed_in >> i & 1) continue;
+        moved += bytes;
+        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->in[i], update);
     }
-    if (op_table[node->op].op_class == OP_CLASS_UPDATE) work->in_place_bytes += work->bytes - before;
+    if (caches == NULL) moving_s = moving_seconds(on, moved, machine_cache(on, moved), update);
+    work->bytes += moved;
     const DType dtype = graph->values.at[node->out[0]].type.dtype, factor = graph->values.at[node->in[0]].type.dtype;
     const double width = dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
-    const Machine *on = machine != NULL ? machine : &machine_cpu;
-    double products, others;
-    count_flops(node, strategy, largest, &products, &others);
+    double products, others, effort, size[MAX_FACTORS];
+    part_sizes(node->rule, strategy, size);
+    count_flops(node, size, largest, &products, &others, &effort);
     work->flops += products + others;
-    work->arithmetic_s += products / on->flops[peak_of(factor)] + others * width / on->flops[PEAK_VECTOR];
-    if (op_table[node->op].product && on->product_bytes_per_s > 0) work->arithmetic_s += whole / on->product_bytes_per_s;
+    const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR],
+                 product_s = products / on->flops[peak_of(factor)];
+    if (op_table[node->op].product && on->product_bytes_per_s > 0) { /* what runs as one with it follows it */
+        const Rule *rule = node->rule;
+        if (rule->inside > 0 && rule->unpacked >= 0) whole += unpacked_elements(rule, size) * dtype_bytes[factor];
+        const double packed_s = product_s * (rule->inside > 0 ? rule->inside : 1) + vector_s + whole / on->product_bytes_per_s;
+        work->product_s += packed_s > moving_s ? packed_s : moving_s;
+    } else {
+        work->arithmetic_s += product_s + vector_s;
+        work->moving_s += moving_s;
+    }
 }
 
 double kernel_seconds(const Machine *machine, const KernelWork *work) {
     const Machine *on = machine != NULL ? machine : &machine_cpu;
-    const double update_per_s = on->update_bytes_per_s > 0 ? on->update_bytes_per_s : on->memory_bytes_per_s;
-    const double memory_s = work->bytes <= (double)on->cache_bytes
-                                ? work->bytes / on->cache_bytes_per_s
-                                : (work->bytes - work->in_place_bytes) / on->memory_bytes_per_s + work->in_place_bytes / update_per_s;
-    return (work->arithmetic_s > memory_s ? work->arithmetic_s : memory_s) + on->kernel_s;
+    return work->product_s + (work->arithmetic_s > work->moving_s ? work->arithmetic_s : work->moving_s) + on->kernel_s;
 }
 
 double operator_seconds(const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy) {
     KernelWork work = {0};
     if (node_is_leaf(node) || op_table[node->op].view || node->op == OP_write) return 0;
-    kernel_count(&work, machine, graph, node, strategy, 0, 0);
+    kernel_count(&work, machine, graph, node, strategy, 0, 0, NULL);
     return kernel_seconds(machine, &work);
 }

@@ -18,8 +18,8 @@ const Machine machine_cpu = {.name = "cpu",
                              .flops = {[PEAK_F32] = 8e10, [PEAK_F64] = 4e10, [PEAK_F16] = 8e10, [PEAK_BF16] = 8e10, [PEAK_VECTOR] = 1e10},
                              .memory_bytes_per_s = 1e10,
                              .memory_bytes = INT64_C(8) << 30,
-                             .cache_bytes_per_s = 4e10,
-                             .cache_bytes = 1 << 20,
+                             .cache = {{4e10, 1 << 20}},
+                             .ncaches = 1,
                              .kernel_s = 1e-6,
                              .overlap = 0};
 
@@ -34,8 +34,8 @@ const Machine machine_gpu8 = {
     .flops = {[PEAK_F32] = 5.4e13, [PEAK_F64] = 5.4e13, [PEAK_F16] = 7.9e14, [PEAK_BF16] = 7.9e14, [PEAK_VECTOR] = 3.3e13},
     .memory_bytes_per_s = 4.3e12,
     .memory_bytes = INT64_C(141000000000),
-    .cache_bytes_per_s = 4.3e12,
-    .cache_bytes = 50000000,
+    .cache = {{4.3e12, 50000000}},
+    .ncaches = 1,
     .kernel_s = 2e-6,
     .overlap = 0.8,
     .cuda = true};
@@ -75,7 +75,8 @@ void machine_print(Text *text, const Machine *machine) {
     if (machine->product_bytes_per_s > 0) text_printf(text, "product %.4g B/s\n", machine->product_bytes_per_s);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
     if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
-    text_printf(text, "cache %.4g B/s %.4g B\n", machine->cache_bytes_per_s, (double)machine->cache_bytes);
+    for (int c = 0; c < machine->ncaches; c++)
+        text_printf(text, "cache %.4g B/s %.4g B\n", machine->cache[c].bytes_per_s, (double)machine->cache[c].bytes);
     text_printf(text, "kernel %.4g s\noverlap %.4g\n", machine->kernel_s, machine->overlap);
     if (machine->cuda) text_printf(text, "device cuda\n");
 }
@@ -129,7 +130,7 @@ typedef struct Reader {
     Arena *arena;
     Diags *diags;
     Machine *machine;
-    int file;
+    int file, ncaches; /* caches that have been read */
     int nwords;
     Word word[MAX_WORDS + 1];
     Span given[NKEYS]; /* where each key was given; line 0: not yet */
@@ -194,6 +195,22 @@ static bool read_memory(Reader *reader, double *bytes_per_s, int64_t *size) {
     return true;
 }
 
+/* The nearest comes first. */
+static bool read_cache(Reader *reader) {
+    Machine *machine = reader->machine;
+    Cache cache;
+    if (!read_memory(reader, &cache.bytes_per_s, &cache.bytes)) return false;
+    const Cache *before = reader->ncaches > 0 ? &machine->cache[reader->ncaches - 1] : NULL;
+    if (before != NULL && (cache.bytes <= before->bytes || cache.bytes_per_s > before->bytes_per_s)) {
+        diag_error(reader->diags, reader->word[cache.bytes <= before->bytes ? 3 : 1].span,
+                   "expected a cache that is larger than the one before it, and not faster");
+        return false;
+    }
+    machine->cache[reader->ncaches++] = cache;
+    machine->ncaches = reader->ncaches;
+    return true;
+}
+
 static bool read_overlap(Reader *reader) {
     const Word *word = &reader->word[1];
     char *end;
@@ -251,7 +268,11 @@ static bool read_line(Reader *reader) {
         if (nearest) diag_hint(reader->diags, "did you mean '%s'?", nearest);
         return false;
     }
-    if (reader->given[key].line > 0) {
+    if (key == KEY_CACHE && reader->ncaches == MAX_CACHES) {
+        diag_error(reader->diags, first->span, "at most %d caches", MAX_CACHES);
+        return false;
+    }
+    if (reader->given[key].line > 0 && key != KEY_CACHE) {
         diag_error(reader->diags, first->span, "'%s' is given twice", first->text);
         diag_note(reader->diags, reader->given[key], "the first time here");
         return false;
@@ -274,7 +295,7 @@ static bool read_line(Reader *reader) {
     case KEY_MEMORY:
         return read_memory(reader, &reader->machine->memory_bytes_per_s, &reader->machine->memory_bytes);
     case KEY_CACHE:
-        return read_memory(reader, &reader->machine->cache_bytes_per_s, &reader->machine->cache_bytes);
+        return read_cache(reader);
     case KEY_OVERLAP:
         return read_overlap(reader);
     case KEY_PRODUCT:

@@ -22,6 +22,12 @@ typedef struct MachineLevel {
 /* What arithmetic a rank does how fast: products by the type of their elements; everything else, in f32. */
 typedef enum { PEAK_F32, PEAK_F64, PEAK_F16, PEAK_BF16, PEAK_VECTOR, NPEAKS } Peak;
 extern const char *const peak_name[NPEAKS]; /* "f32" */
+/* What has been read or written that recently lies in a cache: that with as much as is touched after it and its own bytes fits into. */
+enum { MAX_CACHES = 3 };
+typedef struct Cache {
+    double bytes_per_s; /* read and written by kernels */
+    int64_t bytes;
+} Cache;
 /* Where the ranks are: consecutive ranks_per_node of them share a node; and what each of them does while all others do the same. */
 typedef struct Machine {
     const char *name;
@@ -33,8 +39,8 @@ typedef struct Machine {
     double memory_bytes_per_s;  /* read and written by kernels */
     double update_bytes_per_s;  /* the same of updates, which write over what they read; 0: memory_bytes_per_s */
     int64_t memory_bytes;       /* that a rank has */
-    double cache_bytes_per_s;   /* the same where a kernel reads and writes at most cache_bytes */
-    int64_t cache_bytes;
+    Cache cache[MAX_CACHES];    /* the nearest first: each is larger and slower than the one before */
+    int ncaches;
     double kernel_s; /* what a kernel takes beside its arithmetic and its bytes */
     double overlap;  /* the share of a communication that can run while kernels do, 0 to 1 */
     bool cuda;       /* ranks compute on GPUs: kernels need memory beside tensors (ir/workspace.h) */
@@ -57,15 +63,22 @@ bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine
 
 /* What one kernel, or several that run as one, do on the rank with the largest parts. */
 typedef struct KernelWork {
-    double flops, arithmetic_s; /* at the machine's peaks for them */
-    double bytes;               /* read and written, */
-    double in_place_bytes;      /* of them by updates, which write over what they read */
+    double flops, bytes;           /* bytes: read and written */
+    double product_s;              /* of products that pack their operands: their arithmetic, packing and bytes, before the others */
+    double arithmetic_s, moving_s; /* of the others, at the machine's peaks for them */
 } KernelWork;
+/* Of each operand and result the machine's cache that it lies in; its ncaches: none. */
+typedef struct KernelCaches {
+    int8_t in[MAX_IN], out[MAX_OUT];
+} KernelCaches;
 /* Adds an operator under a strategy (NULL: whole). handed_in, bit i: operand i comes from a kernel that runs as one with this one, or was read by it already;
- * handed_out, bit k: result k goes to such ones alone: neither is in memory. machine NULL: machine_cpu. */
+ * handed_out, bit k: result k goes to such ones alone: neither is in memory. caches NULL: all of them lie where they fit together. machine NULL: machine_cpu. */
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
-                  unsigned handed_in, unsigned handed_out);
+                  unsigned handed_in, unsigned handed_out, const KernelCaches *caches);
 double kernel_seconds(const Machine *machine, const KernelWork *work);
+/* Of bytes from one cache into another (as of KernelCaches). machine NULL: machine_cpu. */
+double copy_seconds(const Machine *machine, double bytes, int from, int to);
+int machine_cache(const Machine *machine, double bytes); /* the nearest that holds so many; ncaches: none */
 /* Of each factor of the rule its size in the largest part, for op_flops. strategy NULL: whole. */
 void part_sizes(const Rule *rule, const Strategy *strategy, double *size);
 /* Of an operator by itself; of a leaf, a view, a write in place: 0. */

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Predicted step times beside measured ones, the medians that prun prints: six nets, with others of their plans, on 1, 2, 4 and 8 CPU ranks.
 
-    predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--json FILE]
+    predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE]
 
 A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others. What counts is the median of the rounds'
 ratios. Goals: the usual plans within 15 %, and of two plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a
-search, and who tries hints, go by. Plans of a net run one after another, so that they see the same machine.
+search, and who tries hints, go by. Plans of a net run one after another, so that they see the same machine. With --operators the usual plans run once more, with pcc --timeline and
+prun --trace, and for each net the kernels whose predictions are furthest off stand in a table, by what they do.
 """
+import bisect
+import collections
+import json
 import os
 import statistics
 import tempfile
@@ -77,11 +81,50 @@ def predict(args, row, ranks, which, machine, folder, known):
     return {"predicted_s": predicted, "measured_s": measured, "ratio": predicted / measured}
 
 
+def events(path):
+    """(plan_step, name, whole of a kernel's arguments, seconds, on which rank and in which step) of each event of a trace but for starts of communications."""
+    with open(path) as file:
+        for event in json.load(file)["traceEvents"]:
+            if "plan_step" in event.get("args", {}) and not event["name"].startswith("start "):
+                yield event["args"]["plan_step"], event["name"], event["args"], event["dur"] / 1e6, (event["pid"], event["args"]["step"])
+
+
+def operators(args, row, ranks, machine, folder):
+    """Prints what kernels and waits of the usual plan take, those of a name together, as predicted and as measured: in the median of ranks and steps. What the plan has fused and prun runs
+    in several parts counts as one."""
+    source, plan, predicted, measured = (os.path.join(folder, name) for name in ("operators.dsl", "operators.plan", "predicted.json", "measured.json"))
+    name, edits, flags, steps = NETS[row]
+    with open(source, "w") as out:
+        out.write(text_of(name, steps, edits, ranks))
+    run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--timeline", predicted, "-Wno-memory", "-Wno-costly", *flags])
+    launch(args, ranks, plan, "--trace", measured)
+    names, seconds, moved, taken = {}, collections.Counter(), collections.Counter(), collections.defaultdict(collections.Counter)
+    for step_, what, about, took, _ in events(predicted):
+        names[step_] = what
+        seconds[step_] += took
+        moved[step_] += about["bytes"]
+    first = sorted(names)
+    for step_, what, _, took, where in events(measured):
+        if step_ not in names and bisect.bisect_right(first, step_) > 0:
+            step_ = first[bisect.bisect_right(first, step_) - 1]
+        names.setdefault(step_, what)
+        taken[step_][where] += took
+    rows = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for step_, what in names.items():
+        its = (1, seconds[step_], statistics.median(taken[step_].values()) if step_ in taken else 0, moved[step_])
+        rows[what] = [a + b for a, b in zip(rows[what], its)]
+    off = sorted(rows.items(), key=lambda each: -abs(each[1][1] - each[1][2]))[:args.operators]
+    table(f"{row} on {ranks} ranks, what is furthest off", ["operators", "times", "predicted", "measured", "predicted / measured", "measured GB/s"],
+          [[what, n, seconds_text(p), seconds_text(m), f"{p / m:.2f}" if m else "-", f"{b / m / 1e9:.1f}" if m and b else "-"] for what, (n, p, m, b) in off])
+
+
 def rounds(args, samples, folder):
     machine = os.path.join(folder, "here.machine")
     for _ in range(args.rounds):
         for ranks in args.ranks:
             launch(args, ranks, "--calibrate", machine)
+            for row in args.nets if args.operators else ():
+                operators(args, row, ranks, machine, folder)
             for row in args.nets:
                 known = []
                 for which in plans_of(row, ranks):
@@ -133,6 +176,7 @@ def main():
     parser = arguments(__doc__.splitlines()[0], pcc="pcc", prun="prun")
     parser.add_argument("--nets", default=";".join(NETS), help="rows of the table, separated by ';'")
     parser.add_argument("--ranks", default=",".join(map(str, RANKS)))
+    parser.add_argument("--operators", type=int, default=0, metavar="N", help="of each net the N kernels and waits whose predictions are furthest off")
     args = parser.parse_args()
     args.nets = [row.strip() for row in args.nets.split(";")]
     args.ranks = [int(n) for n in args.ranks.split(",")]

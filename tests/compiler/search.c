@@ -352,7 +352,7 @@ Test(search, the_kernels_of_gradients_count) {
     KernelIndex index;
     KernelWork work = {0};
     kernels_init(&index, g, &machine_gpu8, &x.arena);
-    kernel_count(&work, &machine_gpu8, g, h, &whole, 0, 0);
+    kernel_count(&work, &machine_gpu8, g, h, &whole, 0, 0, NULL);
     const double forward = kernel_seconds(&machine_gpu8, &work), all = kernels_seconds(&index, (int)(h - g->nodes.at), &whole);
     cr_expect(2.5 * forward < all && all < 3.5 * forward, "%g s, with gradients %g s", forward, all);
     compiled_finish(&x);

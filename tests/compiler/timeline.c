@@ -140,7 +140,7 @@ Test(timeline, a_faster_machine_takes_less) {
         for (int p = 0; p < NPEAKS; p++)
             twice.flops[p] *= 2;
         twice.memory_bytes_per_s *= 2;
-        twice.cache_bytes_per_s *= 2;
+        twice.cache[0].bytes_per_s *= 2;
         twice.kernel_s /= 2;
         Machine links = machine_cpu;
         links.rank.latency_s /= 2, links.rank.bytes_per_s *= 2;

@@ -34,3 +34,19 @@ Test(peak, errors_count_as_shares) {
     fit_products(some, none, seconds, N, &f, &b);
     cr_expect(f > 5e10 && f < 1.2e11, "%g FLOP/s", f);
 }
+
+/* Passes over 1, 2, 4 .. MiB: two caches, of which the second is half as fast, and memory; small differences do not count. */
+Test(peak, caches_end_where_passes_get_slower) {
+    static const double size[] = {1, 2, 4, 8, 16, 32}, rate[] = {90, 100, 95, 50, 48, 20};
+    PeakCache cache[MAX_PEAK_CACHES];
+    cr_assert_eq(find_caches(size, rate, 6, 18, cache), 2);
+    cr_expect(cache[0].bytes == 4 && cache[0].bytes_per_s == 95, "%g B/s, %g B", cache[0].bytes_per_s, cache[0].bytes);
+    cr_expect(cache[1].bytes == 16 && cache[1].bytes_per_s == 49, "%g B/s, %g B", cache[1].bytes_per_s, cache[1].bytes);
+    cr_assert_eq(find_caches(size, (const double[]){20, 20, 20, 20, 20, 20}, 6, 18, cache), 1, "as slow as memory");
+    cr_expect(cache[0].bytes == 1 && cache[0].bytes_per_s == 18);
+    cr_assert_eq(find_caches(size, (const double[]){100, 76, 74, 140, 140, 20}, 6, 18, cache), 2);
+    cr_expect_eq(cache[1].bytes_per_s, 88, "what seems faster farther away is not");
+    static const double steps[] = {100, 60, 40, 28, 25, 24};
+    cr_assert_eq(find_caches(size, steps, 6, 18, cache), MAX_PEAK_CACHES);
+    cr_expect(cache[2].bytes == 32, "the last one has the rest");
+}

@@ -45,9 +45,11 @@ Test(kernel, a_product_packs_its_operands_beside_its_arithmetic) {
     cr_expect_eq(seconds(&net, y, &packing, NULL, 8), expected + 0.5);
     cr_expect_eq(seconds(&net, z, &packing, NULL, 8), 16.0 * 8 / 64 + 0.5);
     KernelWork work = {0};
-    kernel_count(&work, &packing, &net.graph, net_node(&net, y), NULL, 3, 1);
-    cr_expect_eq(work.arithmetic_s, expected);
+    kernel_count(&work, &packing, &net.graph, net_node(&net, y), NULL, 3, 1, NULL);
+    cr_expect_eq(work.product_s, expected);
     cr_expect_eq(work.bytes, 0);
+    kernel_count(&work, &packing, &net.graph, net_node(&net, z), NULL, 1, 0, NULL); /* runs as one with it, and after it */
+    cr_expect_eq(kernel_seconds(&packing, &work), expected + 16.0 * 8 / 64 + 0.5);
     net_finish(&net);
 }
 
@@ -57,11 +59,61 @@ Test(kernel, what_fits_into_the_cache_is_moved_there) {
     net_init(&net, 1);
     int y = net_op(&net, OP_relu, net_input(&net, "x", 1, (int64_t[]){64}), -1, "y");
     Machine cached = machine;
-    cached.cache_bytes = 512;
-    cached.cache_bytes_per_s = 128;
+    cached.ncaches = 1;
+    cached.cache[0] = (Cache){128, 512};
     cr_expect_eq(seconds(&net, y, &cached, NULL, 1), 512.0 / 128 + 0.5);
-    cached.cache_bytes = 511;
+    cached.cache[0].bytes = 511;
     cr_expect_eq(seconds(&net, y, &cached, NULL, 1), 512.0 / 16 + 0.5);
+    net_finish(&net);
+}
+
+/* 64 numbers in the second of two caches, and as many in memory. */
+Test(kernel, each_operand_is_moved_where_it_lies) {
+    Net net;
+    net_init(&net, 1);
+    int y = net_op(&net, OP_relu, net_input(&net, "x", 1, (int64_t[]){64}), -1, "y");
+    Machine cached = machine;
+    cached.ncaches = 2;
+    cached.cache[0] = (Cache){256, 16}, cached.cache[1] = (Cache){128, 32};
+    KernelWork work = {0};
+    kernel_count(&work, &cached, &net.graph, net_node(&net, y), NULL, 0, 0, &(KernelCaches){.in = {1}, .out = {2}});
+    cr_expect_eq(kernel_seconds(&cached, &work), 256.0 / 128 + 256.0 / 16 + 0.5);
+    cr_expect_eq(copy_seconds(&cached, 256, 0, 2), 256.0 / 256 + 256.0 / 16 + 0.5);
+    net_finish(&net);
+}
+
+/* A kernel of 3 x 3 over planes of 4 x 4 with padding 1: of 9 taps at 16 places 100 do not lie in it. What they see is copied side by side for all channels of the result: its packing. Where
+ * products pack nothing all of it counts, and a kernel of one tap copies nothing. */
+Test(kernel, a_convolution_packs_what_windows_see_but_the_padding) {
+    for (int taps = 1; taps <= 3; taps += 2) {
+        Net net;
+        net_init(&net, 1);
+        const int x = net_input(&net, "x", 4, (int64_t[]){2, 3, 4, 4}), w = net_input(&net, "w", 4, (int64_t[]){5, 3, taps, taps});
+        const Attr attr[MAX_ATTRS] = {{0}, {.given = true, .n = 1, .ints = {taps / 2}}};
+        const int y = graph_emit(&net.graph, OP_conv2d, (int[]){x, w}, 2, attr, "y", (Span){0});
+        Machine packing = machine;
+        packing.memory_bytes_per_s = 1e30;
+        const double points = 2.0 * 3 * 5 * 16 * taps * taps, inside = taps == 1 ? 1 : 100.0 / 144,
+                     columns = taps == 1 ? 0 : points / 5 * inside, operands = 2 * 3 * 16 + 5 * 3 * taps * taps + 2 * 5 * 16;
+        cr_expect_float_eq(seconds(&net, y, &packing, NULL, 1), 2 * points / 1024 + 0.5, 1e-9);
+        packing.product_bytes_per_s = 128;
+        cr_expect_float_eq(seconds(&net, y, &packing, NULL, 1), 2 * points * inside / 1024 + 4 * (operands + columns) / 128 + 0.5, 1e-9);
+        net_finish(&net);
+    }
+}
+
+/* On a machine whose products were measured, what a core takes for them: op.effort of exp's FLOPs. */
+Test(kernel, operators_take_what_they_were_seen_to) {
+    Net net;
+    net_init(&net, 1);
+    const int x = net_input(&net, "x", 1, (int64_t[]){64}), y = net_op(&net, OP_log, x, -1, "y"), z = net_op(&net, OP_exp, x, -1, "z");
+    Machine measured = machine;
+    measured.memory_bytes_per_s = 1e30;
+    cr_expect_eq(seconds(&net, y, &measured, NULL, 1), seconds(&net, z, &measured, NULL, 1));
+    measured.product_bytes_per_s = 128;
+    cr_expect_gt(op_table[OP_log].effort, op_table[OP_log].flops);
+    cr_expect_eq(seconds(&net, y, &measured, NULL, 1), op_table[OP_log].effort * 64.0 / 64 + 0.5);
+    cr_expect_eq(seconds(&net, z, &measured, NULL, 1), op_table[OP_exp].flops * 64.0 / 64 + 0.5);
     net_finish(&net);
 }
 
@@ -78,11 +130,11 @@ Test(kernel, an_update_writes_over_what_it_reads) {
     cr_expect_eq(seconds(&net, y, &quick, NULL, 1), 3 * 4 * 64.0 / 32 + 0.5);
     cr_expect_eq(seconds(&net, z, &quick, NULL, 1), 2 * 4 * 64.0 / 16 + 0.5);
     KernelWork work = {0}; /* of both in one kernel each is moved at its rate */
-    kernel_count(&work, &quick, &net.graph, net_node(&net, y), NULL, 0, 0);
-    kernel_count(&work, &quick, &net.graph, net_node(&net, z), NULL, 0, 0);
+    kernel_count(&work, &quick, &net.graph, net_node(&net, y), NULL, 0, 0, NULL);
+    kernel_count(&work, &quick, &net.graph, net_node(&net, z), NULL, 0, 0, NULL);
     cr_expect_eq(kernel_seconds(&quick, &work), 3 * 4 * 64.0 / 32 + 2 * 4 * 64.0 / 16 + 0.5);
-    quick.cache_bytes = 3 * 4 * 64;
-    quick.cache_bytes_per_s = 128;
+    quick.ncaches = 1;
+    quick.cache[0] = (Cache){128, 3 * 4 * 64};
     cr_expect_eq(seconds(&net, y, &quick, NULL, 1), 3 * 4 * 64.0 / 128 + 0.5);
     net_finish(&net);
 }
@@ -152,8 +204,8 @@ Test(kernel, what_is_handed_over_costs_no_bytes) {
     net_init(&net, 1);
     int y = net_op(&net, OP_relu, net_input(&net, "x", 1, (int64_t[]){64}), -1, "y"), z = net_op(&net, OP_neg, y, -1, "z");
     KernelWork work = {0};
-    kernel_count(&work, &machine, &net.graph, net_node(&net, y), NULL, 0, 1);
-    kernel_count(&work, &machine, &net.graph, net_node(&net, z), NULL, 1, 0);
+    kernel_count(&work, &machine, &net.graph, net_node(&net, y), NULL, 0, 1, NULL);
+    kernel_count(&work, &machine, &net.graph, net_node(&net, z), NULL, 1, 0, NULL);
     cr_expect_eq(work.bytes, 2 * 4 * 64);
     cr_expect_eq(work.flops, 2 * 64);
     cr_expect_eq(kernel_seconds(&machine, &work), 2 * 4 * 64.0 / 16 + 0.5);

@@ -57,7 +57,7 @@ Test(machine, figures_of_kernels_that_a_file_leaves_out_are_the_defaults) {
         "f64 3e10 FLOP/s\nmemory 5e9 B/s 64e9 B\nkernel 2e-6 s\nf32 6e10 FLOP/s\nf16 1e11 FLOP/s\nbf16 2e11 FLOP/s\nvector 4e9 FLOP/s\ncache 2e10 B/s 5e5 B\noverlap 0.25\n",
         &arena, &m, NULL));
     cr_expect(!m.assumed && m.flops[PEAK_BF16] == 2e11 && m.flops[PEAK_F16] == 1e11 && m.flops[PEAK_VECTOR] == 4e9 && m.overlap == 0.25 &&
-              m.cache_bytes_per_s == 2e10 && m.cache_bytes == 500000);
+              m.ncaches == 1 && m.cache[0].bytes_per_s == 2e10 && m.cache[0].bytes == 500000);
     arena_finish(&arena);
 }
 
@@ -76,6 +76,28 @@ Test(machine, rates_of_products_and_updates_are_read_where_they_are_given) {
     cr_expect(again.product_bytes_per_s == 1.5e10 && again.update_bytes_per_s == 2.5e10 && !again.assumed);
     expect_error(OLD "product 1.5e10 FLOP/s\n", "6:16: expected the unit 'B/s', not 'FLOP/s'");
     expect_error(OLD "update 1.5e10\n", "6:8: expected a line such as 'update 1.5e+10 B/s'");
+    text_finish(&text);
+    arena_finish(&arena);
+}
+
+Test(machine, caches_come_from_the_nearest_to_the_farthest) {
+    Machine m, again;
+    Arena arena;
+    Text text = {0};
+    arena_init(&arena);
+    cr_assert(read(OLD "cache 9e10 B/s 1e6 B\ncache 5e10 B/s 8e6 B\ncache 5e10 B/s 3e7 B\n", &arena, &m, NULL));
+    cr_expect(m.ncaches == 3 && m.cache[1].bytes_per_s == 5e10 && m.cache[1].bytes == 8000000 && m.cache[2].bytes == 30000000);
+    machine_print(&text, &m);
+    cr_assert(read(text.at, &arena, &again, NULL), "%s", text.at);
+    cr_expect(again.ncaches == 3 && memcmp(again.cache, m.cache, sizeof m.cache) == 0);
+    static const double bytes[] = {1e6, 1e6 + 1, 3e7, 4e7};
+    static const int cache[] = {0, 1, 2, 3};
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(machine_cache(&m, bytes[i]), cache[i], "%g bytes: %d", bytes[i], machine_cache(&m, bytes[i]));
+    expect_error(OLD "cache 9e10 B/s 1e6 B\ncache 5e10 B/s 1e6 B\n",
+                 "7:16: expected a cache that is larger than the one before it, and not faster");
+    expect_error(OLD "cache 9e10 B/s 1e6 B\ncache 9.1e10 B/s 2e6 B\n", "7:7: expected a cache that is larger");
+    expect_error(OLD "cache 9 B/s 1 B\ncache 9 B/s 2 B\ncache 9 B/s 3 B\ncache 9 B/s 4 B\n", "9:1: at most 3 caches");
     text_finish(&text);
     arena_finish(&arena);
 }
