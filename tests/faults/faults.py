@@ -198,7 +198,18 @@ seed(unit("compiler", "timeline"),
      ("what members of a fused step hand each other costs no bytes", "run_kernels", "n > 1 && made_or_read(s, first, k, step->in[i])", "false"),
      ("a view takes no time", "is_free", "s->role->instances.at[step->out[0]].place == PLACE_VIEW", "false"),
      ("inner values cost no bytes", "run_kernels", "s->role->instances.at[step->out[o]].place == PLACE_INNER", "false"))
+seed(unit("compiler", "caches"),
+     ("what is touched since counts", "caches_touch", "caches->touched += (double)bytes;", ""),
+     ("what a step leaves in a cache is there in the next", "caches_warm", "caches->any && s < caches->role->steps.n", "false"),
+     ("what was touched is noted", "touch", "places[p] = now;", ""))
+seed(unit("strategies", "machine"),
+     ("a cache is larger than the one before it", "read_cache", "cache.bytes <= before->bytes || ", ""),
+     ("what fills a cache lies in it", "machine_cache", "bytes > (double)", "bytes >= (double)"))
 seed(unit("strategies", "kernel"),
+     ("taps in the padding take no time", "kernel_count", "rule->inside > 0 ? rule->inside : 1", "1"),
+     ("what windows see is copied", "kernel_count", "rule->inside > 0 && rule->unpacked >= 0", "false"),
+     ("what is fused with a product comes after it", "kernel_seconds", "work->product_s + (", "(work->product_s > 1e30 ? 0 : 0) + ("),
+     ("operators count with what they were seen to take", "kernel_count", "on->product_bytes_per_s > 0 ? effort : others", "others"),
      ("a kernel takes its arithmetic or its bytes, whichever is longer", "kernel_seconds", "work->arithmetic_s > work->moving_s", "work->arithmetic_s < work->moving_s"),
      ("a kernel has a start", "kernel_seconds", "+ on->kernel_s", ""),
      ("the largest part counts", "part_of", "(size + split - 1) / split", "size / split"),
@@ -212,6 +223,8 @@ seed(unit("runtime", "schedule"),
 seed(unit("frontend", "optimizer"),
      ("milestones ascend", "eval_milestones", "*milestone <= before", "false"))
 seed(unit("runtime", "peak"),
+     ("a cache ends where passes get slower", "find_caches", "bytes_per_s[i] < ALIKE * fastest", "false"),
+     ("no cache is faster than a nearer one", "find_caches", "cache[c].bytes_per_s > cache[c - 1].bytes_per_s", "false"),
      ("errors of rates count as shares", "fit_products", "u = flops[i] / seconds[i], v = bytes[i] / seconds[i];", "u = flops[i], v = bytes[i];"),
      ("rates are positive", "fit_products", "determinant > 1e-9 * ff * bb && x > 0 && y > 0", "true"))
 seed(unit("compiler", "held"),
@@ -338,6 +351,8 @@ seed(unit("proof", "graphs"),
       "OP_exp, fe_sub(x[j * numbers->stride], most)", "OP_tanh, fe_sub(x[j * numbers->stride], most)"),
      ("log softmax subtracts the logarithm of the sum", "split_log_softmax", "OP_log, sum", "OP_exp, sum"))
 seed(unit("compiler", "assign"),
+     ("among nodes parts are even rather than together", "lies_together", "machine_within_node(machine, digits, n, b->front.graph.nranks)", "n > 0"),
+     ("parts lie together only where they are nearly even", "lies_together", "(double)(largest * parts) <= UNEVEN * (double)shape->dim[0]", "largest > 0"),
      ("a result is complete where its reader asks for it", "node_results", "layout_complete(&layout, &complete);", "complete = layout;"))
 seed(unit("compiler", "reshard"),
      ("equal conversions are made once", "add_convert", "g->values.at[v].layout == layout", "false"),
