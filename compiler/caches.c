@@ -75,9 +75,9 @@ int caches_touch(Caches *caches, int instance) {
 void caches_warm(Caches *caches) {
     for (int s = 0; caches->any && s < caches->role->steps.n; s++) {
         const Step *step = &caches->role->steps.at[s];
-        for (int i = 0; i < step->nin; i++)
+        for (int i = 0; i < step->nin && step->kind != STEP_WAIT; i++)
             caches_touch(caches, step->in[i]);
-        for (int o = 0; o < step->nout; o++)
+        for (int o = 0; o < step->nout && step->kind != STEP_START; o++)
             caches_touch(caches, step->out[o]);
     }
 }

@@ -276,6 +276,7 @@ void report_machine(Json *json, const Machine *machine) {
     json_int(json, "ranks_per_node", on->ranks_per_node);
     write_level(json, "rank", &on->rank);
     write_level(json, "node", &on->node);
+    if (on->rank_cached_bytes_per_s > 0) json_real(json, "rank_cached_bytes_per_s", on->rank_cached_bytes_per_s);
     json_row(json, "flops");
     for (int p = 0; p < NPEAKS; p++)
         json_real(json, peak_name[p], on->flops[p]);

@@ -21,6 +21,7 @@ typedef struct Simulation {
     const Role *role;
     const Strategy *const *strategy;
     const Machine *machine;
+    Machine cached; /* the same for what a cache holds that is sent */
     Arena *arena;
     Caches caches;
     double kernels_s, link_s; /* until when the stream of kernels, that of communications is taken */
@@ -125,9 +126,11 @@ static bool is_in_storage(const Simulation *s, const Step *write) {
 
 /* ---------------------------------------------------------------- communications */
 
-static MoveSeconds seconds_of(const Simulation *s, const Communication *made, int64_t busiest) {
+/* What is sent is touched. */
+static MoveSeconds seconds_of(Simulation *s, const Communication *made, int64_t busiest) {
     const Instance *from = &s->role->instances.at[made->from], *to = &s->role->instances.at[made->to];
-    return step_seconds(s->machine, made->kind, from->layout, to->layout, &s->facts->graph->values.at[made->value].type.shape, busiest,
+    const Machine *machine = caches_touch(&s->caches, made->from) < s->machine->ncaches ? &s->cached : s->machine;
+    return step_seconds(machine, made->kind, from->layout, to->layout, &s->facts->graph->values.at[made->value].type.shape, busiest,
                         s->facts->graph->nranks);
 }
 
@@ -204,10 +207,8 @@ static int run_waits(Simulation *s, int first) {
     while (first + n < s->role->steps.n && s->role->steps.at[first + n].kind == STEP_WAIT &&
            s->started[s->role->steps.at[first + n].request] - 1 == event)
         n++;
-    for (int k = first; k < first + n; k++) {
-        caches_touch(&s->caches, s->role->steps.at[k].in[0]);
+    for (int k = first; k < first + n; k++)
         caches_touch(&s->caches, s->role->steps.at[k].out[0]);
-    }
     s->timeline->exposed_s += end - s->kernels_s;
     s->timeline->exposed_by[s->communication[request]] += end - s->kernels_s;
     s->alone_s[request] = 0;
@@ -255,6 +256,8 @@ static void simulation_init(Simulation *s, Timeline *timeline, const Facts *fact
     s->started = arena_alloc(arena, sizeof *s->started * n);
     s->communication = arena_alloc(arena, sizeof *s->communication * n);
     s->alone_s = arena_alloc(arena, sizeof *s->alone_s * n);
+    s->cached = *s->machine;
+    if (s->cached.rank_cached_bytes_per_s > 0) s->cached.rank.bytes_per_s = s->cached.rank_cached_bytes_per_s;
     caches_init(&s->caches, facts, s->machine, arena);
     caches_warm(&s->caches);
     s->rank = busiest_rank(facts->graph, facts->role, arena);

@@ -18,11 +18,13 @@
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000, MAX_COPIES = 16 };
-static const int64_t LARGE_BYTES = 8 << 20, TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a node */
+static const int64_t LARGE_BYTES = 8 << 20, CACHED_BYTES = 512 << 10,
+                     TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a node */
 
 typedef struct Level {
     bool measured;
     double latency_s, bytes_per_s;
+    double cached_bytes_per_s; /* of what lies in caches; 0: not measured */
 } Level;
 
 /* What is taken where there is nothing to measure: pcc's default machine. */
@@ -36,7 +38,7 @@ static int ranks_sharing(const Comm *comm) {
     return comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
 }
 
-/* Gathers of `elements` f32 in all, split along one digit. Large ones take several copies of their buffers in turn, as a step's communications move what other steps have not just
+/* Gathers of `elements` f32 in all, split along one digit. Where several copies are asked for large ones take these of their buffers in turn, as a step's communications move what other steps have not just
  * moved: none of them lies in a cache. */
 typedef struct Probe {
     Comm *comm;
@@ -87,10 +89,10 @@ static bool buffers_fill(Probe *probe, Error *error) {
     return true;
 }
 
-/* As many copies as have a node's memory of TOTAL_BYTES, or fewer where a rank has no room for them. */
-static bool buffers_take(Probe *probe, Error *error) {
+/* As many copies as have a node's memory of TOTAL_BYTES, at most so many, or fewer where a rank has no room for them. */
+static bool buffers_take(Probe *probe, int64_t most, Error *error) {
     const int64_t copies = TOTAL_BYTES / ranks_sharing(probe->comm) / (probe->source_bytes + probe->target_bytes);
-    probe->ncopies = copies < 1 ? 1 : copies > MAX_COPIES ? MAX_COPIES : copies;
+    probe->ncopies = copies < 1 ? 1 : copies > most ? most : copies;
     for (;; probe->ncopies /= 2) {
         const bool filled = buffers_fill(probe, error);
         uint64_t failed = !filled;
@@ -101,7 +103,7 @@ static bool buffers_take(Probe *probe, Error *error) {
     }
 }
 
-static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_elements, Error *error) {
+static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_elements, int64_t copies, Error *error) {
     int64_t elements = message_elements * digit.size;
     *probe = (Probe){.comm = comm};
     layout_init(&probe->from, 1);
@@ -118,7 +120,7 @@ static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_el
     probe->source = calloc((size_t)comm->ndriven, sizeof *probe->source);
     probe->target = calloc((size_t)comm->ndriven, sizeof *probe->target);
     if (!probe->source || !probe->target) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->ndriven);
-    if (!buffers_take(probe, error)) return false;
+    if (!buffers_take(probe, copies, error)) return false;
     probe->request = comm->table->prepare(comm, &probe->transfer, 1, error);
     return probe->request != NULL;
 }
@@ -185,26 +187,32 @@ static bool probe_measure(Probe *probe, double *seconds, Error *error) {
     return slowest(comm, seconds, error);
 }
 
-static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, double *seconds, Error *error) {
+static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, int64_t copies, double *seconds, Error *error) {
     Probe probe;
-    bool ok = probe_init(&probe, comm, digit, message_elements, error) && probe_measure(&probe, seconds, error);
+    bool ok = probe_init(&probe, comm, digit, message_elements, copies, error) && probe_measure(&probe, seconds, error);
     probe_finish(&probe);
     return ok;
 }
 
 /* ---------------------------------------------------------------- levels */
 
+static double rate_of(int64_t bytes, double seconds, double small_s) {
+    return (double)bytes / (seconds - small_s > 0.1 * seconds ? seconds - small_s : 0.1 * seconds);
+}
+
 /* Along a digit, all of whose groups are of this level. */
 static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
     const int64_t messages = digit.size - 1, most = TOTAL_BYTES / comm->ndriven / (digit.size + 1), large = LARGE_BYTES / digit.size;
-    const int64_t bytes = most < 4096 ? 4096 : large < most ? large : most;
+    const int64_t elements = (most < 4096 ? 4096 : large < most ? large : most) / 4, cached = CACHED_BYTES / digit.size / 4;
     int rounds = 0; /* that pcc takes the gather to have */
     while (1 << rounds < digit.size)
         rounds++;
-    double small_s, large_s;
-    if (!measure_size(comm, digit, 1, &small_s, error) || !measure_size(comm, digit, bytes / 4, &large_s, error)) return false;
-    double moving_s = large_s - small_s > 0.1 * large_s ? large_s - small_s : 0.1 * large_s;
-    *level = (Level){.measured = true, .latency_s = small_s / rounds, .bytes_per_s = (double)(bytes / 4 * 4 * messages) / moving_s};
+    double small_s, large_s, cached_s = 0;
+    if (!measure_size(comm, digit, 1, MAX_COPIES, &small_s, error) || !measure_size(comm, digit, elements, MAX_COPIES, &large_s, error) ||
+        (cached > 0 && !measure_size(comm, digit, cached, 1, &cached_s, error)))
+        return false;
+    *level = (Level){.measured = true, .latency_s = small_s / rounds, .bytes_per_s = rate_of(elements * 4 * messages, large_s, small_s)};
+    if (cached > 0) level->cached_bytes_per_s = rate_of(cached * 4 * messages, cached_s, small_s);
     if (level->latency_s < 1e-9) level->latency_s = 1e-9;
     return true;
 }
@@ -336,6 +344,7 @@ static bool machine_write(const char *path, const Comm *comm, int ranks_per_node
     text_printf(&text, "pcc-machine 1\n# measured by prun --calibrate on %d ranks, %s\n", comm->nranks, comm->transport);
     text_printf(&text, "name %s\nranks_per_node %d\n", n ? name : "here", ranks_per_node);
     text_printf(&text, "rank %.4g s %.4g B/s%s\n", rank->latency_s, rank->bytes_per_s, rank->measured ? "" : " # not measured");
+    if (rank->cached_bytes_per_s > 0) text_printf(&text, "rank_cached %.4g B/s\n", rank->cached_bytes_per_s);
     text_printf(&text, "node %.4g s %.4g B/s%s\n", node->latency_s, node->bytes_per_s, node->measured ? "" : " # not measured");
     kernels_print(&text, kernels);
     bool ok = file_write(path, text.at, text.n, error);
@@ -359,6 +368,7 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
            comm->transport, regular ? "" : "; the ranks of a node are not consecutive or equally many");
     printf("level    latency       bandwidth\n");
     level_show("rank", &rank, "no two ranks share a node");
+    if (rank.cached_bytes_per_s > 0) printf("%-6s %12s  %9.3f GB/s   of what lies in a cache\n", "", "", 1e-9 * rank.cached_bytes_per_s);
     level_show("node", &node, "there is one node");
     kernels_show(&kernels);
     if (!machine_write(path, comm, ranks_per_node, &rank, &node, &kernels, error)) return false;

@@ -72,6 +72,7 @@ void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
     for (int p = 0; p < NPEAKS; p++)
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
+    if (machine->rank_cached_bytes_per_s > 0) text_printf(text, "rank_cached %.4g B/s\n", machine->rank_cached_bytes_per_s);
     if (machine->product_bytes_per_s > 0) text_printf(text, "product %.4g B/s\n", machine->product_bytes_per_s);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
     if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
@@ -102,6 +103,7 @@ enum {
     KEY_OVERLAP,
     KEY_PRODUCT, /* from here on: may be left out */
     KEY_UPDATE,
+    KEY_RANK_CACHED,
     KEY_DEVICE,
     NKEYS
 };
@@ -124,6 +126,7 @@ static const struct {
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
     [KEY_PRODUCT] = {"product", "product 1.4e+10 B/s", 3},
     [KEY_UPDATE] = {"update", "update 1.5e+10 B/s", 3},
+    [KEY_RANK_CACHED] = {"rank_cached", "rank_cached 1.5e+10 B/s", 3},
     [KEY_DEVICE] = {"device", "device cuda", 2},
 };
 typedef struct Reader {
@@ -302,6 +305,8 @@ static bool read_line(Reader *reader) {
         return read_quantity(reader, 1, "B/s", &reader->machine->product_bytes_per_s);
     case KEY_UPDATE:
         return read_quantity(reader, 1, "B/s", &reader->machine->update_bytes_per_s);
+    case KEY_RANK_CACHED:
+        return read_quantity(reader, 1, "B/s", &reader->machine->rank_cached_bytes_per_s);
     case KEY_DEVICE:
         return read_device(reader);
     case KEY_KERNEL:

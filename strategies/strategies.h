@@ -32,8 +32,9 @@ typedef struct Cache {
 typedef struct Machine {
     const char *name;
     int ranks_per_node;
-    MachineLevel rank; /* between ranks of one node */
-    MachineLevel node; /* between ranks of different nodes */
+    MachineLevel rank;              /* between ranks of one node */
+    MachineLevel node;              /* between ranks of different nodes */
+    double rank_cached_bytes_per_s; /* between ranks of one node, where what is sent lies in a cache; 0: as rank's */
     double flops[NPEAKS];
     double product_bytes_per_s; /* operands and results of products, which takes time beside their arithmetic; 0: it takes none */
     double memory_bytes_per_s;  /* read and written by kernels */

@@ -72,6 +72,20 @@ Test(timeline, what_cannot_overlap_is_done_in_its_wait) {
     }
 }
 
+/* What is sent lies in a cache, or in one that is too small for it: the messages' latency stays. */
+Test(timeline, what_a_cache_holds_is_sent_at_its_rate) {
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        Machine machine = unit;
+        machine.rank_cached_bytes_per_s = 2;
+        machine.ncaches = 1;
+        machine.cache[0] = (Cache){2e30, i == 0 ? 1 << 20 : 1};
+        timed(&x, tiny, 4, 2, &machine);
+        cr_expect_eq(x.b->timeline->communication_s, i == 0 ? 9 + 10 + 9 + 10 : 17 + 16 + 17 + 18);
+        compiled_finish(&x);
+    }
+}
+
 /* A bucket's messages go together: the latency of one, the bytes of all. */
 Test(timeline, a_bucket_is_one_communication) {
     static const char *const two =
