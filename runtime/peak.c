@@ -200,10 +200,10 @@ static const struct {
     OpCode op;
     DType dtype;
     Size size;
-} trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}}, {OP_matmul, F32, {256, 2048, 256}},
-                   {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},   {OP_matmul, F32, {128, 128, 32}},
-                   {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 512, 16}},   {OP_matmul, F32, {256, 2048, 2048}},
-                   {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},      {OP_neg, F32, {.m = 1 << 23}},
+} trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}},  {OP_matmul, F32, {256, 2048, 256}},
+                   {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},    {OP_matmul, F32, {128, 128, 32}},
+                   {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 1024, 1024}}, {OP_matmul, F32, {256, 2048, 2048}},
+                   {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},       {OP_neg, F32, {.m = 1 << 23}},
                    {OP_neg, F32, {.m = 16}},           {OP_neg, F32, {.m = 1 << 24}}};
 
 /* What a trial of all ranks has of the memory that they take in turn. */

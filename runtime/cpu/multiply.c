@@ -1,5 +1,5 @@
-/* multiply: matrix products by loops of our own (productloops.c), OpenBLAS or oneDNN, and by which. The sizes of a product decide, and nothing else: neither its time nor its strides, so that a plan gives
- * the same bits under any load, and ranks that compute alike, in a fused step or not, come to the same ones. oneDNN 2.6 adds up in the same order on any strides.
+/* multiply: matrix products by loops of our own (productloops.c), OpenBLAS or oneDNN, and by which. The sizes of a product and the processor's vectors decide, and nothing else: neither its time nor its strides, so that a plan gives
+ * the same bits under any load, and ranks that compute alike, in a fused step or not, come to the same ones. oneDNN 2.6 adds up in the same order on any strides where the depth is below 1024.
  *
  * oneDNN has no products of f64. In f32 it is faster where the depth is short, and much faster where the product is small: OpenBLAS copies both factors in blocks, and
  * oneDNN copies none or one where that pays. But it then reads through rows far apart, which wants several times the bandwidth where rows lie powers of two apart.
@@ -28,6 +28,17 @@
  *     128 x  64 x  256     .84  1.02     .78   .91     .88   .96     .85   .95
  *     256 x 256 x  256     .92   .99     .87   .92     .97   .83     .95   .93
  *     512 x 512 x  512    1.10   .76    1.14  1.05    1.23   .75    1.32   .86
+ *
+ * With AVX-512 (two cores of a Zen 4, each with operands of its own that lie in no cache; GFLOP/s of OpenBLAS, oneDNN and our own) oneDNN is ahead but where both factors are transposed, there is little to do or much to add up:
+ *
+ *     m x n x k                a b               a b^T             a^T b             a^T b^T
+ *      64 x   64 x   64    102   85   92      69   59   62     101   82   49      27   57   91
+ *     128 x  128 x  128     84   99   82      57   75   69      78  109   88      69   79   85
+ *     512 x  256 x  256     89  106   98      87   95   96      90  107   88      89  102   87
+ *    1024 x  256 x  512     88  102           86   89           89   89           86   74
+ *     512 x 1024 x 1024     77   87           78   86           91   98           79   77
+ *     512 x 4096 x 4096     96  100           90   98           98  102           94   83
+ *      64 x 1024 x 1024     64   71           52   57           58   67           53   29
  */
 #include "runtime/cpu/cpu.h"
 
@@ -41,25 +52,30 @@ enum {
     NEAR = 256,       /* elements of a row, of which the next is near */
     LARGE_SIDE = 512, /* of products from which on both factors are copied */
     LARGE = 1 << 19,
-    SMALL_TURNED = 1 << 14
+    SMALL_TURNED = 1 << 14,
+    LEAST_WIDE = 1 << 23, /* multiplications, with AVX-512 */
+    DEPTH_WIDE = 1023     /* from 1024 on the order of oneDNN's sums depends on strides */
 };
 /* Opening oneDNN takes 17 ms, most of it in the first product, for which it writes its loops: calls of fewer multiplications do without it. With AVX-512 they would not gain by
  * it either: batches of products from 16 x 16 x 16 to 64 x 64 x 32, 2^18 to 2^23 multiplications together, take OpenBLAS 0.4 to 0.9 of oneDNN's time; from 2^24 on oneDNN is
  * ahead where a side has 128, and OpenBLAS, by a fifth, where all have 64 (Ice Lake, one thread). */
 static const double worth_opening = 1 << 24;
 
-static bool onednn_is_faster(const ProductSize *p) {
+/* wide: with AVX-512. */
+static bool onednn_is_faster(const ProductSize *p, bool wide) {
     if (p->m < 2 || p->n < 2) return false;
+    if (wide && p->k <= DEPTH_WIDE)
+        return !(p->a_transposed && p->b_transposed) && (double)p->m * (double)p->n * (double)p->k >= LEAST_WIDE;
     if (p->k > SHORT_DEPTH) return !p->a_transposed && p->n <= NARROW;
     if (p->m >= LARGE_SIDE && p->n >= LARGE_SIDE && p->m * p->n >= LARGE) return true;
     if (p->a_transposed) return p->m <= NEAR && p->n <= NEAR && p->m * p->n <= SMALL_TURNED;
     return p->b_transposed || p->n <= NEAR || p->n % NEAR != 0;
 }
 
-static bool all_faster(DType dtype, const ProductSize *sizes, int n, double work) {
+static bool all_faster(DType dtype, const ProductSize *sizes, int n, double work, bool wide) {
     bool faster = dtype == F32 && n > 0 && work >= worth_opening;
     for (int i = 0; i < n; i++)
-        faster = faster && onednn_is_faster(&sizes[i]);
+        faster = faster && onednn_is_faster(&sizes[i], wide);
     return faster;
 }
 
@@ -85,10 +101,10 @@ static bool find_onednn(CpuContext *context, const Onednn **onednn, Error *error
 bool multiplier_open(const KernelCall *call, const ProductSize *sizes, int n, double work, Multiplier *by, Error *error) {
     CpuContext *context = call->context;
     *by = (Multiplier){.dtype = call->in[0].dtype, .no_memory = &context->no_memory};
-    if (own_is_faster(by->dtype, sizes, n)) by->own = vector_variant(vector_variants() - 1)->product();
-    if (by->own) return true;
-    if (all_faster(by->dtype, sizes, n, work) && !find_onednn(context, &by->onednn, error)) return false;
-    if (by->onednn) return true;
+    const bool wide = vector_variants() > 2, own = own_is_faster(by->dtype, sizes, n);
+    if ((wide || !own) && all_faster(by->dtype, sizes, n, work, wide) && !find_onednn(context, &by->onednn, error)) return false;
+    if (own && !by->onednn) by->own = vector_variant(vector_variants() - 1)->product();
+    if (by->onednn || by->own) return true;
     by->blas = &context->blas;
     return context->blas.sgemm || blas_open(&context->blas, pool_threads(context->pool), error);
 }
