@@ -104,6 +104,7 @@ typedef struct StageTried {
     double step_s;
     double idle;                        /* the part of a step in which no kernel runs, on average of the stages */
     int64_t bytes, over_bytes;          /* of a rank; beyond what it may need */
+    int64_t workspace_bytes;            /* of them, which parts of a batch do not divide */
     int broken;                         /* demands of the parallel block */
     bool searched;                      /* with strategies found for it alone */
     const struct SearchTaken *decision; /* strategies and measures; NULL: none */

@@ -259,19 +259,25 @@ bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     return done;
 }
 
-bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, double *idle) {
+/* What the net costs when it is said so; idle NULL: not asked. False: it does not compile. */
+static bool cost_again(const Compilation *c, const Overrides *said, const SearchTaken *decision, bool few, BuildCost *cost, double *idle) {
     Arena arena;
-    Overrides said = c->options->overrides;
     bool done;
     arena_init(&arena);
-    say_stages(&said, as, as->parts > 1);
-    Build *b = read_again(c, &said, &arena, &done);
-    b->front.decision = as->decision;
+    Build *b = read_again(c, said, &arena, &done);
+    b->front.decision = decision;
+    if (few) see_few(b);
     done = done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
     if (done) build_cost(b, cost);
-    if (done) *idle = timelines_idle(b->role_timelines, b->nroles);
+    if (done && idle != NULL) *idle = timelines_idle(b->role_timelines, b->nroles);
     arena_finish(&arena);
     return done;
+}
+
+bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, double *idle) {
+    Overrides said = c->options->overrides;
+    say_stages(&said, as, as->parts > 1);
+    return cost_again(c, &said, as->decision, false, cost, idle);
 }
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
@@ -287,18 +293,11 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, 
 }
 
 int64_t ranks_bytes(const Compilation *c, int nranks) {
-    Arena arena;
     Overrides said = c->options->overrides;
-    bool done;
-    arena_init(&arena);
+    BuildCost cost = {0};
     said.nranks = nranks;
     if (searches(program_train(c))) said.search = "recursive_programming";
-    Build *b = read_again(c, &said, &arena, &done);
-    see_few(b);
-    BuildCost cost = {0};
-    if (done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0) build_cost(b, &cost);
-    arena_finish(&arena);
-    return memory_bytes(&cost);
+    return cost_again(c, &said, NULL, true, &cost, NULL) ? memory_bytes(&cost) : 0;
 }
 
 Build *program_of_kind(const Compilation *c, ProgramKind kind) {

@@ -55,6 +55,7 @@ static void try_one(const Counting *k, StageTried *tried) {
     if (!tried->compiles) return;
     tried->step_s = cost.step_s;
     tried->bytes = memory_bytes(&cost);
+    tried->workspace_bytes = cost.workspace_bytes;
     tried->over_bytes = k->limit > 0 && tried->bytes > k->limit ? tried->bytes - k->limit : 0;
     tried->broken = cost.broken;
 }
@@ -63,11 +64,11 @@ static bool takes_measures(const StageTried *tried) {
     return tried->decision != NULL && tried->decision->measures.n > 0;
 }
 
-/* Whether so many parts of a batch may fit where others do not: if all but the states is as much smaller. With fewer parts as many batches are under way, but fewer gradients are added up. */
+/* Whether so many parts of a batch may fit where others do not: if all but the states and the workspace is as much smaller. With fewer parts as many batches are under way, but fewer gradients are added up. */
 static bool may_fit(const Counting *k, const StageTried *others, int64_t parts) {
-    const int64_t rest = others->bytes - k->states;
+    const int64_t stays = k->states + others->workspace_bytes, rest = others->bytes - stays;
     if (others->over_bytes == 0 || rest < 0) return true;
-    return k->states + (parts > others->parts ? rest * others->parts / parts : rest / 2) <= k->limit;
+    return stays + (parts > others->parts ? rest * others->parts / parts : rest / 2) <= k->limit;
 }
 
 /* Whether a quick search finds strategies that nearly fit, where what fits is all that is asked: a whole one finds what holds less, but not much less. */
