@@ -745,7 +745,7 @@ seed(unit("ops", "kernels", "kernels/planes*"),
 seed(unit("ops", "kernels", "kernels/e*"),
      ("a small product adds up its pieces", "multiply_tile", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
 seed(unit("ops", "kernels", "kernels/movements*"),
-     ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
+     ("a transposed tile is read across", "COPY", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
      ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
      ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
