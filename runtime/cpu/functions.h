@@ -198,6 +198,19 @@ INLINE double exp_f64(double x) {
     const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
     return under ? 0 : e * power_f64(half) * power_f64(rest);
 }
+/* exp of a number that is not above 0, without what is no normal number: as much as nothing beside the largest, which is 1. */
+INLINE float power_of_f32(float x) {
+    const int under = x < -87;
+    uint32_t n;
+    const float e = exp_of_rest_f32(keep_f32(!under, x), 0, &n);
+    return under ? 0 : e * power_f32(n);
+}
+INLINE double power_of_f64(double x) {
+    const int under = x < -708;
+    uint64_t n;
+    const double e = exp_parts_f64(under ? 0 : x, 0, &n) + 1;
+    return under ? 0 : e * power_f64(n);
+}
 
 /* ---------------------------------------------------------------- tanh; f64: -t / (2 + t), t = exp(-2 |x|) - 1 */
 
