@@ -11,7 +11,8 @@ enum { LINE = 16 }; /* places whose rows are written together */
     static inline uint##bits##_t *row_##bits(const Turn *t, uint##bits##_t *rows, int64_t p) {                                             \
         return rows + ((t->place ? t->place[p] : p) * t->images + t->n) * t->channels;                                                     \
     }                                                                                                                                      \
-    static void turn_##bits(const Turn *t, uint##bits##_t *planes, uint##bits##_t *rows, bool back) {                                      \
+    static inline                                                                                                                          \
+        __attribute__((always_inline)) void turn_all_##bits(const Turn *t, uint##bits##_t *planes, uint##bits##_t *rows, bool back) {      \
         for (int64_t line = 0; line < t->places; line += LINE) {                                                                           \
             const int64_t end = least(line + LINE, t->places), whole = line + (end - line) / SQUARE * SQUARE;                              \
             const int64_t channels = t->channels / SQUARE * SQUARE;                                                                        \
@@ -34,6 +35,12 @@ enum { LINE = 16 }; /* places whose rows are written together */
                     else                                                                                                                   \
                         row[p - line][c] = planes[c * t->places + p];                                                                      \
         }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void turn_##bits(const Turn *t, void *planes, void *rows, bool back) {                                                          \
+        if (back)                                                                                                                          \
+            turn_all_##bits(t, planes, rows, true);                                                                                        \
+        else                                                                                                                               \
+            turn_all_##bits(t, planes, rows, false);                                                                                       \
     }
 TURN(32)
 TURN(64)
