@@ -3,20 +3,6 @@
 #include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
 
-/* exp of a number that is not above 0, without what is no normal number: as much as nothing beside the largest, which is 1. */
-static inline float power_of_f32(float x) {
-    const int under = x < -87;
-    uint32_t n;
-    const float e = exp_of_rest_f32(keep_f32(!under, x), 0, &n);
-    return under ? 0 : e * power_f32(n);
-}
-static inline double power_of_f64(double x) {
-    const int under = x < -708;
-    uint64_t n;
-    const double e = exp_parts_f64(under ? 0 : x, 0, &n) + 1;
-    return under ? 0 : e * power_f64(n);
-}
-
 #define ROWS(suffix, T)                                                                                                                    \
     static void hide_##suffix(void *scores, const uint8_t *mask, int64_t stride, int64_t n) {                                              \
         T *s = scores;                                                                                                                     \

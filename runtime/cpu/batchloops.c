@@ -26,9 +26,7 @@ enum { COLUMNS = 256 };
 
 #define BATCH(suffix, T)                                                                                                                                         \
     static inline double lanes_##suffix(double *lane) {                                                                                                          \
-        for (int half = LANES / 2; half > 0; half /= 2)                                                                                                          \
-            for (int l = 0; l < half; l++)                                                                                                                       \
-                lane[l] += lane[l + half];                                                                                                                       \
+        FOLD_LANES(lane[l] += lane[l + half])                                                                                                                    \
         return lane[0];                                                                                                                                          \
     }                                                                                                                                                            \
     /* Channels [begin, end), one after the other. */                                                                                                            \

@@ -1,4 +1,5 @@
-/* chain: see chain.h. Loads that lie in order are read where they are; of others a block's elements are brought into order first. */
+/* chain: see chain.h. Loads that lie in order are read where they are; of others a block's elements are brought into order first, once for all blocks where they soon begin
+ * anew. */
 #include "runtime/cpu/chain.h"
 
 #include <string.h>
@@ -33,6 +34,26 @@ static void load_uses(const Chain *chain, int load, int *first, int *last) {
             }
 }
 
+/* The elements of a load after which it begins anew; 0: they are too many, or it never does. */
+static int64_t period_of(const ChainLoad *load) {
+    int64_t n = 1;
+    for (int d = 1; d < load->ndim; d++)
+        n *= load->size[d];
+    return load->ndim > 1 && load->stride[0] == 0 && n <= PERIOD_MOST ? n : 0;
+}
+
+/* Slots for all blocks: of a period, and of a block, which may begin anywhere in it. */
+static void take_repeated(CpuChain *cpu) {
+    int64_t end = STEPS_BYTES;
+    for (int l = 0; l < cpu->chain.nloads; l++) {
+        const int64_t period = period_of(&cpu->chain.load[l]), bytes = period * dtype_bytes[cpu->chain.load[l].dtype] / 64 * 64 + 64;
+        if (end + bytes + BLOCK_BYTES > SLOTS_BYTES) continue;
+        cpu->period[l] = period;
+        cpu->repeated[l] = end;
+        if (period > 0) end += bytes + BLOCK_BYTES;
+    }
+}
+
 static void take_slots(CpuChain *cpu, int kept) {
     const Chain *chain = &cpu->chain;
     Slots slots = {.n = 0};
@@ -45,7 +66,7 @@ static void take_slots(CpuChain *cpu, int kept) {
         if (dtype_bytes[step->dtype] > most_bytes) most_bytes = dtype_bytes[step->dtype];
         for (int l = 0; l < chain->nloads; l++) {
             if (cpu->load_at[l] != s) continue;
-            cpu->load_slot[l] = chain_load_is_linear(&chain->load[l]) ? -1 : take_slot(&slots, s, last[l]);
+            cpu->load_slot[l] = chain_load_is_linear(&chain->load[l]) || cpu->period[l] ? -1 : take_slot(&slots, s, last[l]);
             if (dtype_bytes[chain->load[l].dtype] > most_bytes) most_bytes = dtype_bytes[chain->load[l].dtype];
         }
         cpu->step_slot[s] = step->out || (step->op == OP_constant && s != kept) ? -1 : take_slot(&slots, s, until);
@@ -72,8 +93,9 @@ bool cpu_chain_prepare(CpuChain *cpu, int kept) {
         cpu->loop[s] = element_loop(step->op, step->attr, chain_source_dtype(chain, step->in[step->nin - 1]), step->dtype);
         if (!cpu->loop[s]) return false;
     }
+    take_repeated(cpu);
     take_slots(cpu, kept);
-    return (int64_t)cpu->nslots * cpu->slot_bytes <= SLOTS_BYTES;
+    return (int64_t)cpu->nslots * cpu->slot_bytes <= STEPS_BYTES;
 }
 
 /* ---------------------------------------------------------------- one block */
@@ -119,11 +141,13 @@ static Elements load_elements(const ChainLoad *load, int64_t first, int64_t n, c
     const int bytes = dtype_bytes[load->dtype], last = load->ndim - 1;
     const char *data = load->data;
     int64_t index[MAX_NDIM], offset = 0, left = first;
-    for (int d = last; d >= 0; d--) {
+    for (int d = last; d > 0; d--) {
         index[d] = left % load->size[d];
         left /= load->size[d];
         offset += index[d] * load->stride[d];
     }
+    index[0] = left;
+    offset += left * load->stride[0];
     const int64_t stride = load->stride[last];
     if (index[last] + n <= load->size[last] && (stride == 0 || stride == 1 || load->size[last] == 1))
         return (Elements){data + offset * bytes, stride};
@@ -142,6 +166,18 @@ static Elements load_elements(const ChainLoad *load, int64_t first, int64_t n, c
     return (Elements){slot, 1};
 }
 
+void cpu_chain_begin(const CpuChain *cpu, char *slots) {
+    for (int l = 0; l < cpu->chain.nloads; l++) {
+        const int64_t bytes = dtype_bytes[cpu->chain.load[l].dtype], end = (cpu->period[l] + cpu->block) * bytes;
+        char *slot = slots + cpu->repeated[l];
+        if (cpu->period[l] == 0) continue;
+        const Elements period = load_elements(&cpu->chain.load[l], 0, cpu->period[l], slot);
+        if (period.data != slot) copy_run(slot, period.data, period.stride, cpu->period[l], (int)bytes);
+        for (int64_t done = cpu->period[l] * bytes; done < end; done *= 2)
+            memcpy(slot + done, slot, (size_t)(done < end - done ? done : end - done));
+    }
+}
+
 #define QUOTIENT(suffix, T)                                                                                                                \
     static void quotient_##suffix(T *out, const T *x, int64_t stride, T divisor, int64_t n) {                                              \
         if (stride) {                                                                                                                      \
@@ -154,24 +190,24 @@ static Elements load_elements(const ChainLoad *load, int64_t first, int64_t n, c
 QUOTIENT(f32, float)
 QUOTIENT(f64, double)
 
-static void run_step(const CpuChain *cpu, int s, const Elements *in, char *out, int64_t n) {
+static void run_step(const CpuChain *cpu, int s, const Elements *const *in, char *out, int64_t n) {
     const ChainStep *step = &cpu->chain.step[s];
     if (cpu->loop[s]) {
         const void *at[CHAIN_OPERANDS] = {0};
         int64_t stride[CHAIN_OPERANDS] = {0};
         for (int i = 0; i < step->nin; i++) {
-            at[i] = in[i].data;
-            stride[i] = in[i].stride;
+            at[i] = in[i]->data;
+            stride[i] = in[i]->stride;
         }
         cpu->loop[s](out, at, stride, step->attr, n);
     } else if (step->op == OP_constant) {
         copy_run(out, cpu->constant[s], 0, n, dtype_bytes[step->dtype]);
     } else if (step->op == OP_write) {
-        if (out != in[0].data) copy_run(out, in[0].data, in[0].stride, n, dtype_bytes[step->dtype]);
+        if (out != in[0]->data) copy_run(out, in[0]->data, in[0]->stride, n, dtype_bytes[step->dtype]);
     } else if (step->dtype == F32) {
-        quotient_f32((void *)out, (const void *)in[0].data, in[0].stride, (float)step->number, n);
+        quotient_f32((void *)out, (const void *)in[0]->data, in[0]->stride, (float)step->number, n);
     } else {
-        quotient_f64((void *)out, (const void *)in[0].data, in[0].stride, step->number, n);
+        quotient_f64((void *)out, (const void *)in[0]->data, in[0]->stride, step->number, n);
     }
 }
 
@@ -180,13 +216,15 @@ const void *cpu_chain_block(const CpuChain *cpu, int64_t first, int64_t n, char 
     Elements load[CHAIN_LOADS], result[CHAIN_STEPS];
     for (int s = 0; s < chain->nsteps; s++) {
         const ChainStep *step = &chain->step[s];
-        Elements in[CHAIN_OPERANDS];
+        const Elements *in[CHAIN_OPERANDS];
         for (int i = 0; i < step->nin; i++) {
             const int from = step->in[i].index;
-            if (step->in[i].is_load && cpu->load_at[from] == s)
+            if (step->in[i].is_load && cpu->period[from] > 0)
+                load[from] = (Elements){slots + cpu->repeated[from] + first % cpu->period[from] * dtype_bytes[chain->load[from].dtype], 1};
+            else if (step->in[i].is_load && cpu->load_at[from] == s)
                 load[from] = load_elements(&chain->load[from], first, n,
                                            cpu->load_slot[from] < 0 ? NULL : slots + cpu->load_slot[from] * cpu->slot_bytes);
-            in[i] = step->in[i].is_load ? load[from] : result[from];
+            in[i] = step->in[i].is_load ? &load[from] : &result[from];
         }
         if (step->op == OP_constant && !step->out && s != kept) {
             result[s] = (Elements){cpu->constant[s], 0};
@@ -199,13 +237,16 @@ const void *cpu_chain_block(const CpuChain *cpu, int64_t first, int64_t n, char 
     return kept < 0 ? NULL : result[kept].data;
 }
 
-/* Rows of an operand that is broadcast, or lies in pieces: a block that stays in one needs no copy of it. */
+/* Rows of an operand that is broadcast, or lies in pieces: a block that stays in one needs no copy of it. Copies of short ones cost less than short blocks. */
 int64_t cpu_chain_next(const CpuChain *cpu, int64_t first, int64_t n) {
     int64_t most = n < cpu->block ? n : cpu->block;
     for (int l = 0; l < cpu->chain.nloads; l++) {
         const ChainLoad *load = &cpu->chain.load[l];
-        const int64_t row = load->size[load->ndim - 1], rest = row - first % row;
-        if (load->ndim > 1 && rest < most && rest * 4 >= most) most = rest;
+        const int64_t row = load->size[load->ndim - 1];
+        if (load->ndim > 1 && cpu->period[l] == 0 && row >= ROW_LEAST) {
+            const int64_t rest = row - first % row;
+            if (rest < most) most = rest;
+        }
     }
     return most;
 }

@@ -19,7 +19,7 @@
  *   gather.c       elements and rows gathered along an axis, rows put there; cumsum, topk
  *   convolve.c     conv2d and its gradients as matrix products
  *   taps.c         the same, a product for each tap, where channels are many
- *   turn.c         planes, turned into rows of channels
+ *   turn.c         planes, turned into rows of channels; square.h: squares of elements, turned
  *   depthwise.c    conv2d and its gradients where a group has one channel; depthwiseloops.c: a plane of them
  *   pooling.c      max_pool, avg_pool and their gradients
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps

@@ -262,6 +262,8 @@ NEAR_LOOP(exp, f32, float, float_bits, NEAR_EXP, 1)
 NEAR_LOOP(sigmoid, f32, float, float_bits, NEAR_EXP, 1)
 NEAR_LOOP(silu, f32, float, float_bits, NEAR_EXP, 1)
 NEAR_LOOP(silu_grad, f32, float, float_bits, NEAR_EXP, 2)
+NEAR_LOOP(softplus, f32, float, float_bits, NEAR_EXP, 1)
+NEAR_LOOP(expm1, f32, float, float_bits, NEAR_EXP, 1)
 NEAR_LOOP(gelu, f32, float, float_bits, NEAR_GELU, 1)
 NEAR_LOOP(gelu_grad, f32, float, float_bits, NEAR_BELL, 2)
 
@@ -356,6 +358,8 @@ ElementLoop *OF_VARIANT(element_loop)(OpCode op, const Attr *attr, DType in, DTy
         [OP_sigmoid] = {blocks_sigmoid_f32},
         [OP_silu] = {blocks_silu_f32},
         [OP_silu_grad] = {blocks_silu_grad_f32},
+        [OP_softplus] = {blocks_softplus_f32},
+        [OP_expm1] = {blocks_expm1_f32},
         [OP_gelu] = {blocks_gelu_f32},
         [OP_gelu_grad] = {blocks_gelu_grad_f32},
     };

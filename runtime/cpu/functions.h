@@ -198,6 +198,19 @@ INLINE double exp_f64(double x) {
     const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
     return under ? 0 : e * power_f64(half) * power_f64(rest);
 }
+/* exp of a number that is not above 0, without what is no normal number: as much as nothing beside the largest, which is 1. */
+INLINE float power_of_f32(float x) {
+    const int under = x < -87;
+    uint32_t n;
+    const float e = exp_of_rest_f32(keep_f32(!under, x), 0, &n);
+    return under ? 0 : e * power_f32(n);
+}
+INLINE double power_of_f64(double x) {
+    const int under = x < -708;
+    uint64_t n;
+    const double e = exp_parts_f64(under ? 0 : x, 0, &n) + 1;
+    return under ? 0 : e * power_f64(n);
+}
 
 /* ---------------------------------------------------------------- tanh; f64: -t / (2 + t), t = exp(-2 |x|) - 1 */
 
@@ -539,20 +552,28 @@ static inline double pow_positive_f64(double x, double y) {
     const int far = !(fabs(raised) < 1e3); /* the parts of a large product may overflow */
     return exp_sum_f64(raised, far ? 0 : tail + log_low * to);
 }
+/* In f64, which has digits to spare: what is beyond f32's numbers is so where it is rounded to one. */
+static inline float pow_positive_f32(float x, float y) {
+    double n;
+    uint64_t power;
+    const double f = split_f64(x, &n), raised = y * log_parts_f64(n, f, 0), to = raised < -200 ? -200 : raised > 200 ? 200 : raised;
+    const double e = exp_parts_f64(to, 0, &power) + 1;
+    return (float)(e * power_f64(power));
+}
 /* As IEEE's pow: a negative x has powers with integers; x^0 and 1^y are 1, of a nan too. */
-static inline double pow_f64(double x, double y) {
-    const double a = fabs(x), whole = floor_f64(y);
-    const int integer = whole == y, odd = integer & (floor_f64(y / 2) * 2 != y), up = y > 0;
-    const double finite = pow_positive_f64(a > 0 && a <= 1.7976931348623157e+308 ? a : 1, y);
-    const double size = a > 0 ? (a <= 1.7976931348623157e+308 ? finite : up ? INFINITY : 0) : up ? 0 : INFINITY;
-    const double minus_one = a == 1 ? 1 : size; /* 1 for an infinite y too */
-    const double real = x < 0 && !integer && a <= 1.7976931348623157e+308 ? NAN : minus_one;
-    const double signed_one = odd ? with_sign_f64(real, x) : real;
-    return (y == 0) | (x == 1) ? 1 : x != x || y != y ? x + y : signed_one;
-}
-static inline float pow_f32(float x, float y) {
-    return (float)pow_f64(x, y);
-}
+#define POW_OF_ALL(suffix, T, ABSOLUTE, MOST)                                                                                              \
+    static inline T pow_##suffix(T x, T y) {                                                                                               \
+        const T a = ABSOLUTE(x), whole = floor_##suffix(y);                                                                                \
+        const int integer = whole == y, odd = integer & (floor_##suffix(y / 2) * 2 != y), up = y > 0;                                      \
+        const T finite = pow_positive_##suffix(a > 0 && a <= MOST ? a : 1, y);                                                             \
+        const T size = a > 0 ? (a <= MOST ? finite : up ? (T)INFINITY : 0) : up ? 0 : (T)INFINITY;                                         \
+        const T minus_one = a == 1 ? 1 : size; /* 1 for an infinite y too */                                                               \
+        const T real = x < 0 && !integer && a <= MOST ? (T)NAN : minus_one;                                                                \
+        const T signed_one = odd ? with_sign_##suffix(real, x) : real;                                                                     \
+        return (y == 0) | (x == 1) ? 1 : x != x || y != y ? x + y : signed_one;                                                            \
+    }
+POW_OF_ALL(f32, float, fabsf, 3.40282347e+38f)
+POW_OF_ALL(f64, double, fabs, 1.7976931348623157e+308)
 
 /* ---------------------------------------------------------------- near 0: those that are everywhere alike */
 

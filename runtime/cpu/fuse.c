@@ -109,12 +109,14 @@ static void chain_part(void *context, int64_t begin, int64_t end) {
     const Fused *fused = context;
     const int64_t n = fused->cpu.chain.n, last = end * LINE < n ? end * LINE : n;
     alignas(64) char slots[SLOTS_BYTES];
+    cpu_chain_begin(&fused->cpu, slots);
     run_range(&fused->cpu, begin * LINE, last - begin * LINE, slots);
 }
 
 static void tile_part(void *context, int64_t first, int64_t m, int64_t n, int64_t leading) {
     const Fused *fused = context;
     alignas(64) char slots[SLOTS_BYTES];
+    cpu_chain_begin(&fused->cpu, slots);
     if (leading == n) {
         run_range(&fused->cpu, first, m * n, slots);
         return;
@@ -131,6 +133,7 @@ static const void *make_piece(void *context, int64_t first, int64_t n) {
 static void sum_part(void *context, int64_t begin, int64_t end) {
     const Fused *fused = context;
     alignas(64) char slots[SLOTS_BYTES];
+    cpu_chain_begin(&fused->cpu, slots);
     piece_sum_part(&fused->sum, begin, end, make_piece, &(Maker){fused, slots});
 }
 

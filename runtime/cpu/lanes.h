@@ -4,6 +4,16 @@
 
 enum { LANES = 16 };
 
+/* Makes one of all lanes: element l of each half of them takes what it gets from element l + half. */
+#define FOLD_LANES(...)                                                                                                                    \
+    FOLD_HALF(8, __VA_ARGS__)                                                                                                              \
+    FOLD_HALF(4, __VA_ARGS__)                                                                                                              \
+    FOLD_HALF(2, __VA_ARGS__)                                                                                                              \
+    FOLD_HALF(1, __VA_ARGS__)
+#define FOLD_HALF(count, ...)                                                                                                              \
+    for (int l = 0, half = count; l < count; l++)                                                                                          \
+        __VA_ARGS__;
+
 /* The largest of n elements and `least`. */
 #define TOP_OF_ROW(T, x, n, least, top)                                                                                                    \
     {                                                                                                                                      \
@@ -16,7 +26,6 @@ enum { LANES = 16 };
         }                                                                                                                                  \
         for (; first < (n); first++)                                                                                                       \
             lane[0] = (x)[first] > lane[0] ? (x)[first] : lane[0];                                                                         \
+        FOLD_LANES(lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l])                                                          \
         (top) = lane[0];                                                                                                                   \
-        for (int l = 1; l < LANES; l++)                                                                                                    \
-            (top) = lane[l] > (top) ? lane[l] : (top);                                                                                     \
     }

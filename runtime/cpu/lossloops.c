@@ -11,21 +11,19 @@
         int64_t first;                                                                                                                     \
         TOP_OF_ROW(T, x, n, x[0], top)                                                                                                     \
         for (first = 0; first + LANES <= n; first += LANES) {                                                                              \
-            _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += exp_##suffix(x[first + l] - top);                                \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += power_of_##suffix(x[first + l] - top);                           \
         }                                                                                                                                  \
         for (int l = 0; l < LANES; l++)                                                                                                    \
             lane[l] = first + l < n ? x[first + l] - top : 0;                                                                              \
-        _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += first + l < n ? (double)exp_##suffix(lane[l]) : 0;                   \
-        for (int half = LANES / 2; half > 0; half /= 2)                                                                                    \
-            for (int l = 0; l < half; l++)                                                                                                 \
-                sum[l] += sum[l + half];                                                                                                   \
+        _Pragma("omp simd") for (int l = 0; l < LANES; l++) sum[l] += first + l < n ? (double)power_of_##suffix(lane[l]) : 0;              \
+        FOLD_LANES(sum[l] += sum[l + half])                                                                                                \
         *most = (double)top;                                                                                                               \
         return sum[0];                                                                                                                     \
     }                                                                                                                                      \
     static void slopes_##suffix(const void *logits, void *slopes, int64_t n, double most, double factor, double taken) {                   \
         const T *x = logits, top = (T)most, by = (T)factor, less = (T)taken;                                                               \
         T *dx = slopes;                                                                                                                    \
-        _Pragma("omp simd") for (int64_t k = 0; k < n; k++) dx[k] = exp_##suffix(x[k] - top) * by - less;                                  \
+        _Pragma("omp simd") for (int64_t k = 0; k < n; k++) dx[k] = power_of_##suffix(x[k] - top) * by - less;                             \
     }
 ROWS(f32, float)
 ROWS(f64, double)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/cpu/square.h"
 #include "runtime/element.h"
 
 /* ---------------------------------------------------------------- strided copies */
@@ -14,28 +15,53 @@ typedef struct MoveRun {
 } MoveRun;
 
 enum { TILE = 16 };
-#define COPY(bits)                                                                                                                           \
-    static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) {           \
-        if (out_stride == 1 && in_stride == 1) {                                                                                             \
-            memmove(out, in, (size_t)n * sizeof *out);                                                                                       \
-        } else if (out_stride == 1 && in_stride == 0) {                                                                                      \
-            const uint##bits##_t item = *in;                                                                                                 \
-            for (int64_t i = 0; i < n; i++)                                                                                                  \
-                out[i] = item;                                                                                                               \
-        } else {                                                                                                                             \
-            for (int64_t i = 0; i < n; i++)                                                                                                  \
-                out[i * out_stride] = in[i * in_stride];                                                                                     \
-        }                                                                                                                                    \
-    }                                                                                                                                        \
-    /* Rows [begin, end) of a plane of `columns` that lies the other way round in the operand: tile by tile, so that neither side misses   \
-     * its cache lines. */ \
-    static void copy_plane_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t begin,       \
-                                  int64_t end, int64_t columns) {                                                                            \
-        for (int64_t r = begin; r < end; r += TILE)                                                                                          \
-            for (int64_t c = 0; c < columns; c += TILE)                                                                                      \
-                for (int64_t i = r; i < r + TILE && i < end; i++)                                                                            \
-                    for (int64_t j = c; j < c + TILE && j < columns; j++)                                                                    \
-                        out[i * out_stride + j] = in[i + j * in_stride];                                                                     \
+#define COPY(bits)                                                                                                                         \
+    static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) {         \
+        if (out_stride == 1 && in_stride == 1) {                                                                                           \
+            memmove(out, in, (size_t)n * sizeof *out);                                                                                     \
+        } else if (out_stride == 1 && in_stride == 0) {                                                                                    \
+            const uint##bits##_t item = *in;                                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                                                                \
+                out[i] = item;                                                                                                             \
+        } else {                                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                                                \
+                out[i * out_stride] = in[i * in_stride];                                                                                   \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    TURN_SQUARE(bits)                                                                                                                      \
+    /* Rows and columns, at most TILE of each, of a plane that lies the other way round in the operand. */                                 \
+    static inline __attribute__((always_inline)) void turn_tile_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in,  \
+                                                                       int64_t in_stride, int64_t rows, int64_t columns) {                 \
+        const int64_t whole_rows = rows / SQUARE * SQUARE, whole_columns = columns / SQUARE * SQUARE;                                      \
+        for (int64_t j = 0; j < whole_columns; j += SQUARE)                                                                                \
+            for (int64_t i = 0; i < whole_rows; i += SQUARE) {                                                                             \
+                const uint##bits##_t *from[SQUARE];                                                                                        \
+                uint##bits##_t *to[SQUARE];                                                                                                \
+                for (int l = 0; l < SQUARE; l++)                                                                                           \
+                    from[l] = in + i + (j + l) * in_stride, to[l] = out + (i + l) * out_stride + j;                                        \
+                turn_square_##bits(from, to);                                                                                              \
+            }                                                                                                                              \
+        for (int64_t i = 0; i < rows; i++)                                                                                                 \
+            for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; j++)                                                         \
+                out[i * out_stride + j] = in[i + j * in_stride];                                                                           \
+    }                                                                                                                                      \
+    /* Rows [begin, end) of a plane of `columns`. A whole tile is turned in a place of its own: rows that are a power of two \
+     * apart take each other's lines in the cache. */             \
+    static void copy_plane_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t begin,     \
+                                  int64_t end, int64_t columns) {                                                                          \
+        uint##bits##_t tile[TILE * TILE];                                                                                                  \
+        for (int64_t r = begin; r < end; r += TILE)                                                                                        \
+            for (int64_t c = 0; c < columns; c += TILE) {                                                                                  \
+                uint##bits##_t *to = out + r * out_stride + c;                                                                             \
+                const uint##bits##_t *from = in + r + c * in_stride;                                                                       \
+                if (end - r < TILE || columns - c < TILE) {                                                                                \
+                    turn_tile_##bits(to, out_stride, from, in_stride, least(TILE, end - r), least(TILE, columns - c));                     \
+                    continue;                                                                                                              \
+                }                                                                                                                          \
+                turn_tile_##bits(tile, TILE, from, in_stride, TILE, TILE);                                                                 \
+                for (int64_t i = 0; i < TILE; i++)                                                                                         \
+                    memcpy(to + i * out_stride, tile + i * TILE, TILE * sizeof *to);                                                       \
+            }                                                                                                                              \
     }
 COPY(8)
 COPY(16)

@@ -18,9 +18,7 @@
         }                                                                                                                                  \
         for (int64_t k = first; k < n; k++)                                                                                                \
             lane[0] += term;                                                                                                               \
-        for (int half = LANES / 2; half > 0; half /= 2)                                                                                    \
-            for (int l = 0; l < half; l++)                                                                                                 \
-                lane[l] += lane[l + half];                                                                                                 \
+        FOLD_LANES(lane[l] += lane[l + half])                                                                                              \
         sum = lane[0];                                                                                                                     \
     }
 

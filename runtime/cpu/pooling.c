@@ -53,11 +53,13 @@ enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turne
 
 /* The largest element: the first of those that tie, the last nan if there is one. Ranges are of groups of planes. */
 #define POOLING(suffix, T, Place)                                                                                                          \
-    /* Of each of so many planes, and its place. */                                                                                        \
+    /* Of each of so many planes, and its place where that is asked for. */                                                                \
     static inline __attribute__((always_inline)) void largest_##suffix(const Seen *seen, const T *x, int planes, T *best, Place *where) {  \
         const int64_t from = seen->origin + seen->first[0] * seen->step[0] + seen->first[1] * seen->step[1];                               \
         for (int l = 0; l < planes; l++)                                                                                                   \
-            best[l] = x[from * planes + l], where[l] = (Place)from;                                                                        \
+            best[l] = x[from * planes + l];                                                                                                \
+        for (int l = 0; where && l < planes; l++)                                                                                          \
+            where[l] = (Place)from;                                                                                                        \
         for (int64_t ky = seen->first[0]; ky < seen->end[0]; ky++)                                                                         \
             for (int64_t kx = seen->first[1]; kx < seen->end[1]; kx++) {                                                                   \
                 const int64_t at = seen->origin + ky * seen->step[0] + kx * seen->step[1];                                                 \
@@ -65,21 +67,18 @@ enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turne
                 _Pragma("omp simd") for (int l = 0; l < planes; l++) {                                                                     \
                     const bool more = (row[l] > best[l]) | (row[l] != row[l]);                                                             \
                     best[l] = more ? row[l] : best[l];                                                                                     \
-                    where[l] = more ? (Place)at : where[l];                                                                                \
+                    if (where) where[l] = more ? (Place)at : where[l];                                                                     \
                 }                                                                                                                          \
             }                                                                                                                              \
     }                                                                                                                                      \
     /* Turned rows of x, of y or dy, and of the gradient. */                                                                               \
-    static void max_planes_##suffix(const Planes *p, int planes, const T *x, T *y, T *back) {                                              \
+    static inline __attribute__((always_inline)) void max_planes_##suffix(const Planes *p, int planes, const T *x, T *y, T *back) {        \
         const bool whole = p->back[0] == p->in[0] && p->back[1] == p->in[1] && p->behind[0] == 0 && p->behind[1] == 0; /* no halo */       \
         T best[TOGETHER];                                                                                                                  \
         Place where[TOGETHER];                                                                                                             \
         for (int64_t i = 0; i < p->out[0] * p->out[1]; i++, y += planes) {                                                                 \
             const Seen seen = seen_by(p, i / p->out[1], i % p->out[1]);                                                                    \
-            if (planes == TOGETHER)                                                                                                        \
-                largest_##suffix(&seen, x, TOGETHER, best, where);                                                                         \
-            else                                                                                                                           \
-                largest_##suffix(&seen, x, planes, best, where);                                                                           \
+            largest_##suffix(&seen, x, planes, best, back ? where : NULL);                                                                 \
             for (int l = 0; !back && l < planes; l++)                                                                                      \
                 y[l] = best[l];                                                                                                            \
             for (int l = 0; back && l < planes; l++) {                                                                                     \
@@ -101,7 +100,12 @@ enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turne
             turn(run->dtype, &of_x, (T *)run->x + first * in, room, false);                                                                \
             if (dx) turn(run->dtype, &of_y, (T *)run->y + first * out, y, false);                                                          \
             if (dx) memset(dx, 0, (size_t)(back * planes) * sizeof *dx);                                                                   \
-            max_planes_##suffix(p, (int)planes, room, y, dx);                                                                              \
+            if (planes < TOGETHER)                                                                                                         \
+                max_planes_##suffix(p, (int)planes, room, y, dx);                                                                          \
+            else if (dx)                                                                                                                   \
+                max_planes_##suffix(p, TOGETHER, room, y, dx);                                                                             \
+            else                                                                                                                           \
+                max_planes_##suffix(p, TOGETHER, room, y, NULL);                                                                           \
             turn(run->dtype, dx ? &of_dx : &of_y, (T *)run->out + first * (dx ? back : out), dx ? dx : y, true);                           \
         }                                                                                                                                  \
         free(room);                                                                                                                        \

@@ -211,11 +211,13 @@ bool piece_sum_prepare(const KernelCall *call, PieceSum *sum) {
         const int64_t n = sum->n, together = n <= BLOCK ? SUM_PIECE / n : 1;                                                               \
         for (int64_t row = begin; row < end; row += together) {                                                                            \
             const int64_t rows = least(together, end - row);                                                                               \
+            /* Times that follow each other are made together. */                                                                          \
+            const int64_t width = rows * n, again = n <= BLOCK && rows == sum->rows ? SUM_PIECE / width : 1;                               \
             Acc sums[SUM_PIECE] = {0}; /* of longer spans the first is the sum */                                                          \
-            for (int64_t t = 0; t < sum->times; t++) {                                                                                     \
-                const int64_t first = (t * sum->rows + row) * n;                                                                           \
+            for (int64_t t = 0; t < sum->times; t += again) {                                                                              \
+                const int64_t first = (t * sum->rows + row) * n, count = least(again, sum->times - t);                                     \
                 if (n <= BLOCK)                                                                                                            \
-                    sum->loops.rows(sums, piece(context, first, rows *n), 1, 0, 1, rows *n);                                               \
+                    sum->loops.rows(sums, piece(context, first, width *count), 1, width, count, width);                                    \
                 else                                                                                                                       \
                     sums[0] += piece_run_##suffix(&sum->loops, piece, context, first, n);                                                  \
             }                                                                                                                              \

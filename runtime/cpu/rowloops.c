@@ -29,6 +29,7 @@
 #define ROW_TOP(T, most) TOP_OF_ROW(T, x, n, x[0], most[0])
 #define ROW_SUM(sum, term)                                                                                                                 \
     {                                                                                                                                      \
+        enum { c = 0 };                                                                                                                    \
         double lane[LANES] = {0};                                                                                                          \
         int64_t first = 0;                                                                                                                 \
         for (; first + LANES <= n; first += LANES) {                                                                                       \
@@ -39,9 +40,7 @@
         }                                                                                                                                  \
         for (int64_t at = first; at < n; at++)                                                                                             \
             lane[0] += term;                                                                                                               \
-        for (int half = LANES / 2; half > 0; half /= 2)                                                                                    \
-            for (int l = 0; l < half; l++)                                                                                                 \
-                lane[l] += lane[l + half];                                                                                                 \
+        FOLD_LANES(lane[l] += lane[l + half])                                                                                              \
         sum[0] = lane[0];                                                                                                                  \
     }
 #define ROW_POWERS(sum, value)                                                                                                             \
@@ -77,12 +76,12 @@
 #define OPERATORS(FORM, suffix, T)                                                                                                         \
     BEGIN(softmax, FORM, suffix, T)                                                                                                        \
     T most[FORM##_VALUES];                                                                                                                 \
-    FORM##_TOP(T, most) FORM##_POWERS(sum, exp_##suffix(x[at] - most[c])) FORM##_SHARED(most[c] = (T)(1 / sum[c]))                         \
+    FORM##_TOP(T, most) FORM##_POWERS(sum, power_of_##suffix(x[at] - most[c])) FORM##_SHARED(most[c] = (T)(1 / sum[c]))                    \
         FORM##_EACH(out[at] *= most[c])                                                                                                    \
     }                                                                                                                                      \
     BEGIN(log_softmax, FORM, suffix, T)                                                                                                    \
     T most[FORM##_VALUES], shift[FORM##_VALUES];                                                                                           \
-    FORM##_TOP(T, most) FORM##_POWERS(sum, exp_##suffix(x[at] - most[c])) FORM##_SHARED(shift[c] = (T)log_f64(sum[c]))                     \
+    FORM##_TOP(T, most) FORM##_SUM(sum, power_of_##suffix(x[at] - most[c])) FORM##_SHARED(shift[c] = (T)log_f64(sum[c]))                   \
         FORM##_EACH(out[at] = x[at] - most[c] - shift[c])                                                                                  \
     }                                                                                                                                      \
     BEGIN(softmax_grad, FORM, suffix, T)                                                                                                   \

@@ -761,11 +761,14 @@ seed(unit("ops", "kernels", "kernels/planes*"),
 seed(unit("ops", "kernels", "kernels/e*"),
      ("a small product adds up its pieces", "multiply_tile", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
 seed(unit("ops", "kernels", "kernels/movements*"),
-     ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
+     ("a transposed tile is read across", "COPY", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
      ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
      ("momentum steps by its slot", "MOMENTUM", "momentum * slot : slot", "momentum * slot : g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
+seed(unit("runtime", "chain", "chain/elementwise*"),
+     ("a block may begin anywhere in what is kept of an operand", "cpu_chain_block", "first % cpu->period[from]", "0"),
+     ("what is kept of an operand goes on for a block", "cpu_chain_begin", "(cpu->period[l] + cpu->block) * bytes", "cpu->period[l] * bytes"))
 seed(unit("runtime", "chain", "chain/*sum*"),
      ("rows that follow each other again are added up", "PIECE_SUM", "t < sum->times", "t + 1 < sum->times"),
      ("a span's columns are added up in a fused step too", "PIECE_SUM", "acc += sums[r * n + i]", "acc += sums[r * n]"))
