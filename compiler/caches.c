@@ -29,55 +29,78 @@ void caches_init(Caches *caches, const Facts *facts, const Machine *machine, Are
         caches->constant[n] = -1e30;
 }
 
-/* When the longest untouched of n places was touched; all of them are now. */
-static double touch(double *places, int64_t n, double now) {
-    double oldest = places[0];
-    for (int64_t p = 0; p < n; p++) {
-        if (places[p] < oldest) oldest = places[p];
-        places[p] = now;
-    }
-    return oldest;
-}
-
-int caches_touch(Caches *caches, int instance) {
-    if (!caches->any) return caches->machine->ncaches;
+/* Where it is noted when an instance was touched: *n places, 0: it is in no memory. */
+static double *places_of(const Caches *caches, int instance, int64_t *n) {
     const Instance *lies = &caches->role->instances.at[instance];
     const int64_t bytes = caches->bytes[instance];
     while (lies->place == PLACE_VIEW)
         lies = &caches->role->instances.at[lies->at];
-    const double before = caches->touched;
-    double since = before;
-    caches->touched += (double)bytes;
+    *n = 1;
     switch (lies->place) {
     case PLACE_ARENA: {
-        const int64_t first = lies->at / caches->piece_bytes, end = (lies->at + bytes + caches->piece_bytes - 1) / caches->piece_bytes;
-        if (end > first) since = touch(&caches->piece[first], end - first, caches->touched);
-        break;
+        const int64_t first = lies->at / caches->piece_bytes;
+        *n = (lies->at + bytes + caches->piece_bytes - 1) / caches->piece_bytes - first;
+        return &caches->piece[first];
     }
     case PLACE_STATE:
-        since = touch(&caches->state[lies->at], 1, caches->touched);
-        break;
+        return &caches->state[lies->at];
     case PLACE_INPUT:
-        since = touch(&caches->input[lies->at], 1, caches->touched);
-        break;
+        return &caches->input[lies->at];
     case PLACE_CONSTANT:
-        since = touch(&caches->constant[lies->at], 1, caches->touched);
-        break;
+        return &caches->constant[lies->at];
     case PLACE_INNER:
     case PLACE_VIEW:
     case PLACE_ELSEWHERE:
-        caches->touched = before;
-        return 0;
+        break;
     }
-    return machine_cache(caches->machine, before - since + (double)bytes);
+    *n = 0;
+    return NULL;
+}
+
+void caches_touch(Caches *caches, const int *instance, int n, int8_t *cache) {
+    double bytes = 0;
+    int64_t nplaces;
+    for (int i = 0; i < n; i++)
+        cache[i] = (int8_t)caches->machine->ncaches;
+    if (!caches->any) return;
+    for (int i = 0; i < n; i++)
+        if (places_of(caches, instance[i], &nplaces) != NULL) bytes += (double)caches->bytes[instance[i]];
+    const double now = caches->touched + bytes / 2;
+    for (int i = 0; i < n; i++) {
+        const double *places = places_of(caches, instance[i], &nplaces);
+        double oldest = now;
+        for (int64_t p = 0; p < nplaces; p++)
+            oldest = places[p] < oldest ? places[p] : oldest;
+        cache[i] = (int8_t)machine_cache(caches->machine, now - oldest);
+    }
+    for (int i = 0; i < n; i++) {
+        double *places = places_of(caches, instance[i], &nplaces);
+        for (int64_t p = 0; p < nplaces; p++)
+            places[p] = now;
+    }
+    caches->touched += bytes;
+}
+
+int caches_touch_one(Caches *caches, int instance) {
+    int8_t cache;
+    caches_touch(caches, &instance, 1, &cache);
+    return cache;
 }
 
 void caches_warm(Caches *caches) {
-    for (int s = 0; caches->any && s < caches->role->steps.n; s++) {
-        const Step *step = &caches->role->steps.at[s];
-        for (int i = 0; i < step->nin && step->kind != STEP_WAIT; i++)
-            caches_touch(caches, step->in[i]);
-        for (int o = 0; o < step->nout && step->kind != STEP_START; o++)
-            caches_touch(caches, step->out[o]);
+    for (int s = 0; caches->any && s < caches->role->steps.n;) {
+        const Step *first = &caches->role->steps.at[s];
+        const int n = first->kind == STEP_KERNEL ? fused_length(caches->role, s) : 1;
+        int instance[CACHES_MOST], ninstances = 0;
+        int8_t cache[CACHES_MOST];
+        for (int k = s; k < s + n; k++) {
+            const Step *step = &caches->role->steps.at[k];
+            for (int i = 0; i < step->nin && step->kind != STEP_WAIT; i++)
+                instance[ninstances++] = step->in[i];
+            for (int o = 0; o < step->nout && step->kind != STEP_START; o++)
+                instance[ninstances++] = step->out[o];
+        }
+        caches_touch(caches, instance, ninstances, cache);
+        s += n;
     }
 }

@@ -1,4 +1,5 @@
-/* caches: what a rank's caches hold while a step runs. What was read or written is in the nearest cache into which it fits together with all that has been touched since. */
+/* caches: what a rank's caches hold while a step runs. What was read or written is in the nearest cache that holds all that has been touched since. A kernel goes through
+ * its operands and results side by side: between two kernels that touch the same lie half of what each of them touches, and all that is touched between them. */
 #pragma once
 #include "compiler/facts.h"
 
@@ -15,7 +16,9 @@ typedef struct Caches {
 } Caches;
 
 void caches_init(Caches *caches, const Facts *facts, const Machine *machine, Arena *arena);
-/* Where an instance lies when it is touched (as of KernelCaches); it is touched. Of one that is in no memory: the nearest. */
-int caches_touch(Caches *caches, int instance);
+enum { CACHES_MOST = MAX_FUSED * (MAX_IN + MAX_OUT) }; /* instances of a kernel */
+/* Where n instances lie (as of KernelCaches) when they are touched side by side; they are touched. Of one that is in no memory: the nearest. */
+void caches_touch(Caches *caches, const int *instance, int n, int8_t *cache);
+int caches_touch_one(Caches *caches, int instance);
 /* As if the step had run before. */
 void caches_warm(Caches *caches);

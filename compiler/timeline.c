@@ -21,7 +21,7 @@ typedef struct Simulation {
     const Role *role;
     const Strategy *const *strategy;
     const Machine *machine;
-    Machine cached; /* the same for what a cache holds that is sent */
+    Machine cached; /* the same for what the nearest cache holds that is sent */
     Arena *arena;
     Caches caches;
     double kernels_s, link_s; /* until when the stream of kernels, that of communications is taken */
@@ -86,37 +86,64 @@ static bool made_or_read(const Simulation *s, int first, int end, int instance) 
     return false;
 }
 
+/* Bit i: operand i of a member of the step from `first` on is handed to it, or was read by the step before. Result k: it goes to members alone. */
+static unsigned handed_in(const Simulation *s, int first, int member) {
+    const Step *step = &s->role->steps.at[member];
+    unsigned handed = 0;
+    for (int i = 0; member > first && i < step->nin; i++)
+        handed |= (unsigned)made_or_read(s, first, member, step->in[i]) << i;
+    return handed;
+}
+
+static unsigned handed_out(const Simulation *s, int member) {
+    const Step *step = &s->role->steps.at[member];
+    unsigned handed = 0;
+    for (int o = 0; o < step->nout; o++)
+        handed |= (unsigned)(s->role->instances.at[step->out[o]].place == PLACE_INNER) << o;
+    return handed;
+}
+
 /* A kernel, or the members of a fused step from `first` on. Returns their number. */
 static int run_kernels(Simulation *s, int first) {
     const int n = fused_length(s->role, first);
     KernelWork work = {0};
+    int touched[CACHES_MOST], ntouched = 0, at = 0;
+    int8_t cache[CACHES_MOST];
     bool any = false;
     for (int k = first; k < first + n; k++) {
         const Step *step = &s->role->steps.at[k];
-        unsigned handed_in = 0, handed_out = 0;
-        KernelCaches caches = {0};
+        const unsigned handed = handed_in(s, first, k);
         if (is_free(s, step)) continue;
-        for (int i = 0; i < step->nin && i < MAX_IN; i++) {
-            handed_in |= (unsigned)(n > 1 && made_or_read(s, first, k, step->in[i])) << i;
-            if (!(handed_in >> i & 1)) caches.in[i] = (int8_t)caches_touch(&s->caches, step->in[i]);
-        }
-        for (int o = 0; o < step->nout && o < MAX_OUT; o++) {
-            handed_out |= (unsigned)(s->role->instances.at[step->out[o]].place == PLACE_INNER) << o;
-            caches.out[o] = (int8_t)caches_touch(&s->caches, step->out[o]);
-        }
-        kernel_count(&work, s->machine, s->facts->graph, &s->facts->graph->nodes.at[step->node], s->strategy[step->node], handed_in,
-                     handed_out, &caches);
+        for (int i = 0; i < step->nin; i++)
+            if (!(handed >> i & 1)) touched[ntouched++] = step->in[i];
+        for (int o = 0; o < step->nout; o++)
+            touched[ntouched++] = step->out[o];
         any = true;
     }
-    if (any) run(s, first, n, kernel_seconds(s->machine, &work), work.flops, work.bytes);
+    if (!any) return n;
+    caches_touch(&s->caches, touched, ntouched, cache);
+    for (int k = first; k < first + n; k++) {
+        const Step *step = &s->role->steps.at[k];
+        const unsigned handed = handed_in(s, first, k);
+        KernelCaches caches = {0};
+        if (is_free(s, step)) continue;
+        for (int i = 0; i < step->nin && i < MAX_IN; i++)
+            if (!(handed >> i & 1)) caches.in[i] = cache[at++];
+        for (int o = 0; o < step->nout && o < MAX_OUT; o++)
+            caches.out[o] = cache[at++];
+        kernel_count(&work, s->machine, s->facts->graph, &s->facts->graph->nodes.at[step->node], s->strategy[step->node], handed,
+                     handed_out(s, k), &caches);
+    }
+    run(s, first, n, kernel_seconds(s->machine, &work), work.flops, work.bytes);
     return n;
 }
 
 /* A slice of what the rank holds, or a new state that was not computed where it belongs. */
 static void run_copy(Simulation *s, int step, int from, int to) {
     const double bytes = (double)instance_bytes(s->facts->graph, &s->role->instances.at[to]);
-    const int from_cache = caches_touch(&s->caches, from), to_cache = caches_touch(&s->caches, to);
-    run(s, step, 1, copy_seconds(s->machine, bytes, from_cache, to_cache), 0, 2 * bytes);
+    int8_t cache[2];
+    caches_touch(&s->caches, (int[]){from, to}, 2, cache);
+    run(s, step, 1, copy_seconds(s->machine, bytes, cache[0], cache[1]), 0, 2 * bytes);
 }
 
 static bool is_in_storage(const Simulation *s, const Step *write) {
@@ -129,7 +156,7 @@ static bool is_in_storage(const Simulation *s, const Step *write) {
 /* What is sent is touched. */
 static MoveSeconds seconds_of(Simulation *s, const Communication *made, int64_t busiest) {
     const Instance *from = &s->role->instances.at[made->from], *to = &s->role->instances.at[made->to];
-    const Machine *machine = caches_touch(&s->caches, made->from) < s->machine->ncaches ? &s->cached : s->machine;
+    const Machine *machine = caches_touch_one(&s->caches, made->from) == 0 && s->machine->ncaches > 0 ? &s->cached : s->machine;
     return step_seconds(machine, made->kind, from->layout, to->layout, &s->facts->graph->values.at[made->value].type.shape, busiest,
                         s->facts->graph->nranks);
 }
@@ -208,7 +235,7 @@ static int run_waits(Simulation *s, int first) {
            s->started[s->role->steps.at[first + n].request] - 1 == event)
         n++;
     for (int k = first; k < first + n; k++)
-        caches_touch(&s->caches, s->role->steps.at[k].out[0]);
+        caches_touch_one(&s->caches, s->role->steps.at[k].out[0]);
     s->timeline->exposed_s += end - s->kernels_s;
     s->timeline->exposed_by[s->communication[request]] += end - s->kernels_s;
     s->alone_s[request] = 0;

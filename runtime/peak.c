@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A product of two matrices, or -x of a vector: a call of the backend's own kernel. */
+/* A product of two matrices, -x or exp of a vector, an update of one that has a slot: a call of the backend's own kernel. */
 typedef struct Trial {
     KernelCall call;
     Rule rule;
@@ -13,7 +13,7 @@ typedef struct Trial {
         memory; /* ncopies of all operands and results, which calls take in turn: as in a step, others are used before an operand is again */
     int ncopies;
     int64_t each_bytes; /* of the largest operand: what each has */
-    int nlying;         /* operands that lie in memory: where the result is written over the first one, it alone */
+    int nlying;         /* operands and results that lie in memory: of an update, which writes over its operands, these alone */
 } Trial;
 
 static void set_operand(Operand *operand, DType dtype, void *data, int ndim, const int64_t *dim) {
@@ -53,36 +53,38 @@ static bool trial_zero(const Trial *trial, const Device *device, Error *error) {
     return ok;
 }
 
-/* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. in_place: the result is written over the first operand. */
-static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, bool in_place, void *memory,
-                       int copies, int64_t room) {
+/* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. */
+static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, void *memory, int copies,
+                       int64_t room) {
     static const Attr none[MAX_ATTRS];
-    const bool product = op == OP_matmul;
-    const int ndim = product ? 2 : 1, noperands = product ? 3 : 2;
-    const int64_t dims[2][3][2] = {{{size.m}, {size.m}}, {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}}};
-    *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op], .nlying = in_place ? noperands - 1 : noperands};
+    const bool product = op == OP_matmul, update = op == OP_momentum;
+    const int ndim = product ? 2 : 1, nin = update ? 3 : product ? 2 : 1, nout = update ? 2 : 1;
+    const int64_t vector[3][2] = {{size.m}, {size.m}, {size.m}}, matrices[3][2] = {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}};
+    *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op], .nlying = update ? nin : nin + nout};
     trial->call = (KernelCall){
-        .op = op, .nin = noperands - 1, .nout = 1, .nthreads = nthreads, .rule = &trial->rule, .context = device->context, .attr = none};
-    for (int i = 0; i < noperands; i++) {
-        const int64_t *dim = dims[product][i], bytes = dim[0] * (product ? dim[1] : 1) * dtype_bytes[dtype];
-        set_operand(i < trial->call.nin ? &trial->call.in[i] : &trial->call.out[0], dtype, NULL, ndim, dim);
+        .op = op, .nin = nin, .nout = nout, .nthreads = nthreads, .rule = &trial->rule, .context = device->context, .attr = none};
+    for (int i = 0; i < nin + nout; i++) {
+        const int64_t *dim = product ? matrices[i] : vector[i % 3];
+        set_operand(i < nin ? &trial->call.in[i] : &trial->call.out[i - nin], dtype, NULL, ndim, dim);
+        const int64_t bytes = dim[0] * (product ? dim[1] : 1) * dtype_bytes[dtype];
         if (bytes > trial->each_bytes) trial->each_bytes = bytes;
     }
     const int64_t most = room / (trial->nlying * trial->each_bytes);
     trial->ncopies = most < 1 ? 1 : most < copies ? (int)most : copies;
-    trial->rule.nfactors = noperands;
-    trial->rule.nout = 1;
+    trial->rule.nfactors = nin + nout;
+    trial->rule.nout = nout;
     set_letters(trial->rule.in[0], 0, product ? 1 : -1);
     set_letters(trial->rule.in[1], 1, 2);
     set_letters(trial->rule.out[0], 0, product ? 2 : -1);
 }
 
 static bool trial_call(Trial *trial, int64_t number, Error *error) {
-    const int nin = trial->call.nin;
+    const int nin = trial->call.nin, nout = trial->call.nout;
     char *copy = trial->memory + number % trial->ncopies * trial->nlying * trial->each_bytes;
     for (int i = 0; i < nin; i++)
         trial->call.in[i].data = copy + i * trial->each_bytes;
-    trial->call.out[0].data = trial->nlying > nin ? copy + nin * trial->each_bytes : copy;
+    for (int k = 0; k < nout; k++)
+        trial->call.out[k].data = copy + (trial->nlying > nin ? nin + k : k) * trial->each_bytes;
     return trial->fn(&trial->call, error);
 }
 
@@ -111,7 +113,7 @@ static bool trial_grow(const Device *device, OpCode op, DType dtype, int64_t *si
                        int nthreads, double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
-        trial_init(&trial, device, op, dtype, (Size){*size, *size, *size}, nthreads, false, NULL, 1, 0);
+        trial_init(&trial, device, op, dtype, (Size){*size, *size, *size}, nthreads, NULL, 1, 0);
         trial.memory = device->backend->alloc(device->context, trial.nlying * trial.each_bytes, error);
         const bool ok = trial.memory && trial_zero(&trial, device, error) && trial_run(&trial, device, seconds, error);
         device->backend->free(device->context, trial.memory);
@@ -183,19 +185,11 @@ void fit_products(const double *flops, const double *bytes, const double *second
 }
 
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
- * takes no time beside its start, a pass whose results are written over its operands; and negs of ever more numbers, again and again. */
-enum {
-    NPRODUCTS = 9,
-    WIDE = NPRODUCTS,
-    VECTOR,
-    PASS,
-    START,
-    IN_PLACE,
-    CACHE,
-    NLENGTHS = 10,
-    NTRIALS = CACHE + NLENGTHS,
-    SHORTEST = 1 << 13
-};
+ * takes no time beside its start, an update; and negs of ever more numbers, again and again. */
+enum { NPRODUCTS = 9, WIDE = NPRODUCTS, VECTOR, PASS, START, UPDATE, CACHE, NLENGTHS = 10, NTRIALS = CACHE + NLENGTHS };
+enum { SHORTEST = 1 << 13, COPIES = 32 };  /* numbers of the shortest neg; copies of a product's operands, at most */
+static const int64_t ROOM = 64 << 20;      /* bytes of all operands */
+static const double PACKED_AT_ONCE = 1e12; /* of products that pack nothing that takes time */
 static const struct {
     OpCode op;
     DType dtype;
@@ -204,27 +198,14 @@ static const struct {
                    {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},    {OP_matmul, F32, {128, 128, 32}},
                    {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 1024, 1024}}, {OP_matmul, F32, {256, 2048, 2048}},
                    {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},       {OP_neg, F32, {.m = 1 << 23}},
-                   {OP_neg, F32, {.m = 16}},           {OP_neg, F32, {.m = 1 << 24}}};
+                   {OP_neg, F32, {.m = 16}},           {OP_momentum, F32, {.m = 1 << 22}}};
 
 /* What a trial of all ranks has of the memory that they take in turn. */
 static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {
-    enum { COPIES = 32 };
     const bool fixed = trial < CACHE;
     const Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
-    trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, trial == IN_PLACE, memory,
+    trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, memory,
                trial < VECTOR ? COPIES : 1, room);
-}
-
-static void rate_products(const double *seconds, RankPeaks *peaks) {
-    double flops[NPRODUCTS], bytes[NPRODUCTS];
-    for (int i = 0; i < NPRODUCTS; i++) {
-        flops[i] = product_flops(trials[i].size);
-        bytes[i] = product_bytes(trials[i].size, F32);
-    }
-    fit_products(flops, bytes, seconds, NPRODUCTS, &peaks->f32_flops, &peaks->product_bytes_per_s);
-    const double wide = seconds[WIDE],
-                 packing = peaks->product_bytes_per_s > 0 ? product_bytes(trials[WIDE].size, F64) / peaks->product_bytes_per_s : 0;
-    peaks->f64_flops = product_flops(trials[WIDE].size) / (packing < wide / 2 ? wide - packing : wide / 2);
 }
 
 static double pass_bytes(int64_t length) {
@@ -262,14 +243,43 @@ static void rate_caches(const double *seconds, RankPeaks *peaks) {
     peaks->ncaches = find_caches(bytes, rate, NLENGTHS, peaks->bytes_per_s, peaks->cache);
 }
 
+/* What a product's operands and result take to be moved from where they lie while the copies of a trial take turns: a cache, or memory, which fetches what is written. */
+static double moving_seconds(const RankPeaks *peaks, int trial) {
+    const Size size = trials[trial].size;
+    const int64_t largest = size.m * (size.k > size.n ? size.k : size.n), factor = size.k * size.n;
+    const double bytes = product_bytes(size, trials[trial].dtype), written = (double)(size.m * size.n * dtype_bytes[trials[trial].dtype]);
+    const int64_t most = ROOM / (3 * (largest > factor ? largest : factor) * dtype_bytes[trials[trial].dtype]);
+    const double all = bytes * (double)(most < 1 ? 1 : most < COPIES ? most : COPIES);
+    for (int c = 0; c < peaks->ncaches; c++)
+        if (all <= peaks->cache[c].bytes) return bytes / peaks->cache[c].bytes_per_s;
+    return (bytes + written) * (2.0 / 3) / peaks->bytes_per_s;
+}
+
+/* After the caches and the memory. */
+static void rate_products(const double *seconds, RankPeaks *peaks) {
+    double flops[NPRODUCTS], bytes[NPRODUCTS], left[NPRODUCTS + 1];
+    for (int i = 0; i < NPRODUCTS; i++) {
+        flops[i] = product_flops(trials[i].size);
+        bytes[i] = product_bytes(trials[i].size, F32);
+    }
+    for (int i = 0; i <= NPRODUCTS; i++) {
+        const double moving = moving_seconds(peaks, i);
+        left[i] = seconds[i] - (moving < seconds[i] / 2 ? moving : seconds[i] / 2);
+    }
+    fit_products(flops, bytes, left, NPRODUCTS, &peaks->f32_flops, &peaks->product_bytes_per_s);
+    if (peaks->product_bytes_per_s == 0 || peaks->product_bytes_per_s > PACKED_AT_ONCE) peaks->product_bytes_per_s = PACKED_AT_ONCE;
+    const double wide = left[WIDE], packing = product_bytes(trials[WIDE].size, F64) / peaks->product_bytes_per_s;
+    peaks->f64_flops = product_flops(trials[WIDE].size) / (packing < wide / 2 ? wide - packing : wide / 2);
+}
+
 static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
     *peaks = (RankPeaks){0};
-    rate_products(seconds, peaks);
     peaks->vector_flops = (double)op_table[OP_exp].flops * (double)trials[VECTOR].size.m / seconds[VECTOR];
     peaks->bytes_per_s = pass_bytes(trials[PASS].size.m) / seconds[PASS];
-    peaks->update_bytes_per_s = pass_bytes(trials[IN_PLACE].size.m) / seconds[IN_PLACE];
+    peaks->update_bytes_per_s = 5.0 * (double)trials[UPDATE].size.m * dtype_bytes[F32] / seconds[UPDATE]; /* reads 3, writes 2 */
     peaks->kernel_s = seconds[START];
     rate_caches(seconds, peaks);
+    rate_products(seconds, peaks);
 }
 
 /* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of which each has its median: what else runs on the machine slows some of them for seconds. */
@@ -295,7 +305,6 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
 }
 
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
-    static const int64_t ROOM = 64 << 20;
     double seconds[NTRIALS];
     void *memory = device->backend->alloc(device->context, ROOM, error);
     const bool ok = memory && measure_shares(device, nthreads, comm, memory, ROOM, seconds, error);

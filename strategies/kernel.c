@@ -42,6 +42,10 @@ static void count_flops(const Node *node, const double *size, double largest, do
     *effort *= largest / points;
 }
 
+static double nearest_bytes_per_s(const Machine *on) {
+    return on->ncaches > 0 ? on->cache[0].bytes_per_s : on->memory_bytes_per_s;
+}
+
 /* What windows see of an operand, side by side. */
 static double unpacked_elements(const Rule *rule, const double *size) {
     double elements = rule->inside;
@@ -64,10 +68,17 @@ static Peak peak_of(DType dtype) {
     }
 }
 
-/* Of bytes that lie in a cache, counted from the nearest, or, behind the last one, in memory alone. An update writes over what it reads. */
-static double moving_seconds(const Machine *on, double bytes, int cache, bool update) {
+enum { UNPACKED_MOVES = 4 }; /* of what windows see: it is read and written side by side, results are added up in about as many places */
+
+typedef enum { MOVE_READ, MOVE_WRITE, MOVE_UPDATE } Moving; /* an update writes over what it reads */
+
+/* Of bytes that lie in a cache, counted from the nearest, or, behind the last one, in memory alone. A core fetches what it writes before it does: of two bytes that a copy moves, one read and one written,
+ * the memory moves three. */
+static double moving_seconds(const Machine *on, double bytes, int cache, Moving moving) {
     if (cache < on->ncaches) return bytes / on->cache[cache].bytes_per_s;
-    return bytes / (update && on->update_bytes_per_s > 0 ? on->update_bytes_per_s : on->memory_bytes_per_s);
+    if (moving == MOVE_UPDATE && on->update_bytes_per_s > 0) return bytes / on->update_bytes_per_s;
+    const bool fetches = moving != MOVE_UPDATE && on->product_bytes_per_s > 0;
+    return bytes * (!fetches ? 1 : moving == MOVE_WRITE ? 4.0 / 3 : 2.0 / 3) / on->memory_bytes_per_s;
 }
 
 int machine_cache(const Machine *machine, double bytes) {
@@ -79,7 +90,7 @@ int machine_cache(const Machine *machine, double bytes) {
 
 double copy_seconds(const Machine *machine, double bytes, int from, int to) {
     const Machine *on = machine != NULL ? machine : &machine_cpu;
-    return moving_seconds(on, bytes, from, false) + moving_seconds(on, bytes, to, false) + on->kernel_s;
+    return moving_seconds(on, bytes, from, MOVE_READ) + moving_seconds(on, bytes, to, MOVE_WRITE) + on->kernel_s;
 }
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
@@ -99,7 +110,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
         whole += bytes;
         if (handed_out >> k & 1) continue;
         moved += bytes;
-        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->out[k], update);
+        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->out[k], update ? MOVE_UPDATE : MOVE_WRITE);
     }
     for (int i = 0; i < node->nin; i++) {
         const TensorType *type = &graph->values.at[node->in[i]].type;
@@ -111,9 +122,9 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
         whole += bytes;
         if (handed_in >> i & 1) continue;
         moved += bytes;
-        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->in[i], update);
+        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->in[i], update ? MOVE_UPDATE : MOVE_READ);
     }
-    if (caches == NULL) moving_s = moving_seconds(on, moved, machine_cache(on, moved), update);
+    if (caches == NULL) moving_s = moving_seconds(on, moved, machine_cache(on, moved), update ? MOVE_UPDATE : MOVE_READ);
     work->bytes += moved;
     const DType dtype = graph->values.at[node->out[0]].type.dtype, factor = graph->values.at[node->in[0]].type.dtype;
     const double width = dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
@@ -125,9 +136,9 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
                  product_s = products / on->flops[peak_of(factor)];
     if (op_table[node->op].product && on->product_bytes_per_s > 0) { /* what runs as one with it follows it */
         const Rule *rule = node->rule;
-        if (rule->inside > 0 && rule->unpacked >= 0) whole += unpacked_elements(rule, size) * dtype_bytes[factor];
-        const double packed_s = product_s * (rule->inside > 0 ? rule->inside : 1) + vector_s + whole / on->product_bytes_per_s;
-        work->product_s += packed_s > moving_s ? packed_s : moving_s;
+        if (rule->inside > 0 && rule->unpacked >= 0)
+            moving_s += UNPACKED_MOVES * unpacked_elements(rule, size) * dtype_bytes[factor] / nearest_bytes_per_s(on);
+        work->product_s += product_s * (rule->inside > 0 ? rule->inside : 1) + vector_s + whole / on->product_bytes_per_s + moving_s;
     } else {
         work->arithmetic_s += product_s + vector_s;
         work->moving_s += moving_s;

@@ -32,18 +32,37 @@ Test(caches, what_was_touched_recently_lies_in_the_nearest) {
     const Machine machine = machine_with(48, 80);
     caches_init(&caches, x.b->facts, &machine, &x.arena);
     const int input = instance_of(&x, "x"), state = instance_of(&x, "w"), h = instance_of(&x, "h");
-    cr_expect_eq(caches_touch(&caches, input), 2, "never before");
-    cr_expect_eq(caches_touch(&caches, input), 0);
-    cr_expect_eq(caches_touch(&caches, state), 2);
-    cr_expect_eq(caches_touch(&caches, h), 2);
-    cr_expect_eq(caches_touch(&caches, input), 0, "two others since");
-    caches_touch(&caches, state);
-    caches_touch(&caches, h);
-    caches_touch(&caches, state);
-    cr_expect_eq(caches_touch(&caches, input), 1, "48 KiB since");
+    cr_expect_eq(caches_touch_one(&caches, input), 2, "never before");
+    cr_expect_eq(caches_touch_one(&caches, input), 0);
+    cr_expect_eq(caches_touch_one(&caches, state), 2);
+    cr_expect_eq(caches_touch_one(&caches, h), 2);
+    cr_expect_eq(caches_touch_one(&caches, input), 0, "two others since");
+    caches_touch_one(&caches, state);
+    caches_touch_one(&caches, h);
+    caches_touch_one(&caches, state);
+    cr_expect_eq(caches_touch_one(&caches, input), 1, "48 KiB since");
     for (int i = 0; i < 5; i++)
-        caches_touch(&caches, state);
-    cr_expect_eq(caches_touch(&caches, input), 2, "80 KiB since");
+        caches_touch_one(&caches, state);
+    cr_expect_eq(caches_touch_one(&caches, input), 2, "80 KiB since");
+    compiled_finish(&x);
+}
+
+/* A kernel goes through three of them side by side, the next one through two: half of both lie between, 40 KiB. What a kernel reads and writes was there before it, or was not. */
+Test(caches, kernels_go_through_their_operands_side_by_side) {
+    Compiled x;
+    compiled(&x, text, 1, 0);
+    build_emit(x.b);
+    const int input = instance_of(&x, "x"), state = instance_of(&x, "w"), h = instance_of(&x, "h");
+    for (int kib = 39; kib <= 40; kib++) {
+        Caches caches;
+        int8_t cache[3];
+        const Machine machine = machine_with(kib, 80);
+        caches_init(&caches, x.b->facts, &machine, &x.arena);
+        caches_touch(&caches, (int[]){input, state, h}, 3, cache);
+        cr_expect(cache[0] == 2 && cache[1] == 2 && cache[2] == 2);
+        caches_touch(&caches, (int[]){state, state}, 2, cache);
+        cr_expect(cache[0] == cache[1] && cache[0] == (kib == 40 ? 0 : 1), "%d KiB: %d, %d", kib, cache[0], cache[1]);
+    }
     compiled_finish(&x);
 }
 
@@ -53,14 +72,14 @@ Test(caches, a_step_finds_what_the_one_before_has_left) {
     Caches caches;
     compiled(&x, text, 1, 0);
     build_emit(x.b);
-    const Machine large = machine_with(48, 1 << 20), slow = machine_cpu;
+    const Machine large = machine_with(8, 1 << 20), slow = machine_cpu;
     caches_init(&caches, x.b->facts, &large, &x.arena);
     caches_warm(&caches);
-    cr_expect_eq(caches_touch(&caches, instance_of(&x, "w")), 1);
+    cr_expect_eq(caches_touch_one(&caches, instance_of(&x, "w")), 1);
     Machine none = slow;
     none.cache[0].bytes_per_s = none.memory_bytes_per_s;
     caches_init(&caches, x.b->facts, &none, &x.arena);
     caches_warm(&caches);
-    cr_expect_eq(caches_touch(&caches, instance_of(&x, "w")), none.ncaches, "a cache that is no faster than memory");
+    cr_expect_eq(caches_touch_one(&caches, instance_of(&x, "w")), none.ncaches, "a cache that is no faster than memory");
     compiled_finish(&x);
 }

@@ -196,17 +196,19 @@ seed(unit("compiler", "timeline"),
      ("a bucket's messages go together", "run_starts", "messages_s = its.messages_s > messages_s ? its.messages_s : messages_s", "messages_s += its.messages_s"),
      ("kernels stand still while a communication is waited for", "run_waits", "s->kernels_s = end", "(void)end"),
      ("a wait lasts until the communication is done", "run_waits", "behind_s > s->kernels_s ? behind_s : s->kernels_s", "s->kernels_s"),
-     ("what members of a fused step hand each other costs no bytes", "run_kernels", "n > 1 && made_or_read(s, first, k, step->in[i])", "false"),
+     ("what members of a fused step hand each other costs no bytes", "handed_in", "member > first && i < step->nin", "false && i < step->nin"),
      ("a view takes no time", "is_free", "s->role->instances.at[step->out[0]].place == PLACE_VIEW", "false"),
-     ("inner values cost no bytes", "run_kernels", "s->role->instances.at[step->out[o]].place == PLACE_INNER", "false"))
+     ("inner values cost no bytes", "handed_out", "s->role->instances.at[step->out[o]].place == PLACE_INNER", "false"))
 seed(unit("compiler", "caches"),
-     ("what is touched since counts", "caches_touch", "caches->touched += (double)bytes;", ""),
+     ("what is touched since counts", "caches_touch", "caches->touched += bytes;", ""),
+     ("half of what a kernel touches lies before what it does", "caches_touch", "caches->touched + bytes / 2", "caches->touched"),
      ("what a step leaves in a cache is there in the next", "caches_warm", "caches->any && s < caches->role->steps.n", "false"),
-     ("what was touched is noted", "touch", "places[p] = now;", ""))
+     ("what was touched is noted", "caches_touch", "places[p] = now;", "(void)nplaces;"))
 seed(unit("strategies", "machine"),
      ("a cache is larger than the one before it", "read_cache", "cache.bytes <= before->bytes || ", ""),
      ("what fills a cache lies in it", "machine_cache", "bytes > (double)", "bytes >= (double)"))
 seed(unit("strategies", "kernel"),
+     ("what is written is fetched first", "moving_seconds", "moving == MOVE_WRITE ? 4.0 / 3 : 2.0 / 3", "1.0"),
      ("taps in the padding take no time", "kernel_count", "rule->inside > 0 ? rule->inside : 1", "1"),
      ("what windows see is copied", "kernel_count", "rule->inside > 0 && rule->unpacked >= 0", "false"),
      ("what is fused with a product comes after it", "kernel_seconds", "work->product_s + (", "(work->product_s > 1e30 ? 0 : 0) + ("),
