@@ -93,55 +93,73 @@ double copy_seconds(const Machine *machine, double bytes, int from, int to) {
     return moving_seconds(on, bytes, from, MOVE_READ) + moving_seconds(on, bytes, to, MOVE_WRITE) + on->kernel_s;
 }
 
-void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
-                  unsigned handed_in, unsigned handed_out, const KernelCaches *caches) {
-    const Machine *on = machine != NULL ? machine : &machine_cpu;
+/* What an operator reads and writes. */
+typedef struct Touched {
+    double largest, given; /* elements: of one operand or result, of all results */
+    double whole, moved;   /* bytes: of all operands and results, of those that no kernel hands another one */
+    double moving_s;       /* of these, where it is known where they lie */
+} Touched;
+
+static void touch(Touched *touched, const Machine *on, double elements, DType dtype, bool handed, const int8_t *cache, Moving moving) {
+    const double bytes = elements * dtype_bytes[dtype];
+    touched->largest = elements > touched->largest ? elements : touched->largest;
+    touched->whole += bytes;
+    if (handed) return;
+    touched->moved += bytes;
+    if (cache != NULL) touched->moving_s += moving_seconds(on, bytes, *cache, moving);
+}
+
+static Touched count_touched(const Machine *on, const Graph *graph, const Node *node, const Strategy *strategy, unsigned handed_in,
+                             unsigned handed_out, const KernelCaches *caches) {
     const bool update = op_table[node->op].op_class == OP_CLASS_UPDATE;
-    double largest = 0, given = 0, whole = 0; /* bytes of all operands and results, handed or not */
-    double moved = 0, moving_s = 0;
     const double rows = elements_of_rows(graph, node, strategy);
+    Touched touched = {0};
     for (int k = 0; k < node->nout; k++) {
         const TensorType *type = &graph->values.at[node->out[k]].type;
         double elements = elements_of(&type->shape, node->rule->out[k], strategy);
         if (rows > 0 && rows < elements) elements = rows;
-        const double bytes = elements * dtype_bytes[type->dtype];
-        largest = elements > largest ? elements : largest;
-        given += elements;
-        whole += bytes;
-        if (handed_out >> k & 1) continue;
-        moved += bytes;
-        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->out[k], update ? MOVE_UPDATE : MOVE_WRITE);
+        touched.given += elements;
+        touch(&touched, on, elements, type->dtype, handed_out >> k & 1, caches != NULL ? &caches->out[k] : NULL,
+              update ? MOVE_UPDATE : MOVE_WRITE);
     }
     for (int i = 0; i < node->nin; i++) {
         const TensorType *type = &graph->values.at[node->in[i]].type;
         double elements = elements_of(&type->shape, node->rule->in[i], strategy);
-        if (i == 0 && op_looks_up(node->op) && given < elements) elements = given;
+        if (i == 0 && op_looks_up(node->op) && touched.given < elements) elements = touched.given;
         if (i < node->nout && rows > 0 && rows < elements) elements = rows;
-        const double bytes = elements * dtype_bytes[type->dtype];
-        largest = elements > largest ? elements : largest;
-        whole += bytes;
-        if (handed_in >> i & 1) continue;
-        moved += bytes;
-        if (caches != NULL) moving_s += moving_seconds(on, bytes, caches->in[i], update ? MOVE_UPDATE : MOVE_READ);
+        touch(&touched, on, elements, type->dtype, handed_in >> i & 1, caches != NULL ? &caches->in[i] : NULL,
+              update ? MOVE_UPDATE : MOVE_READ);
     }
-    if (caches == NULL) moving_s = moving_seconds(on, moved, machine_cache(on, moved), update ? MOVE_UPDATE : MOVE_READ);
-    work->bytes += moved;
+    if (caches == NULL)
+        touched.moving_s = moving_seconds(on, touched.moved, machine_cache(on, touched.moved), update ? MOVE_UPDATE : MOVE_READ);
+    return touched;
+}
+
+/* A product that packs its operands: what runs as one with it follows it. */
+static double packed_seconds(const Machine *on, const Rule *rule, const double *size, double product_s, double whole, DType dtype) {
+    const double seconds = product_s * (rule->inside > 0 ? rule->inside : 1) + whole / on->product_bytes_per_s;
+    if (rule->inside == 0 || rule->unpacked < 0) return seconds;
+    return seconds + UNPACKED_MOVES * unpacked_elements(rule, size) * dtype_bytes[dtype] / nearest_bytes_per_s(on);
+}
+
+void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
+                  unsigned handed_in, unsigned handed_out, const KernelCaches *caches) {
+    const Machine *on = machine != NULL ? machine : &machine_cpu;
+    const Touched touched = count_touched(on, graph, node, strategy, handed_in, handed_out, caches);
+    work->bytes += touched.moved;
     const DType dtype = graph->values.at[node->out[0]].type.dtype, factor = graph->values.at[node->in[0]].type.dtype;
     const double width = dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
     double products, others, effort, size[MAX_FACTORS];
     part_sizes(node->rule, strategy, size);
-    count_flops(node, size, largest, &products, &others, &effort);
+    count_flops(node, size, touched.largest, &products, &others, &effort);
     work->flops += products + others;
     const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR],
                  product_s = products / on->flops[peak_of(factor)];
-    if (op_table[node->op].product && on->product_bytes_per_s > 0) { /* what runs as one with it follows it */
-        const Rule *rule = node->rule;
-        if (rule->inside > 0 && rule->unpacked >= 0)
-            moving_s += UNPACKED_MOVES * unpacked_elements(rule, size) * dtype_bytes[factor] / nearest_bytes_per_s(on);
-        work->product_s += product_s * (rule->inside > 0 ? rule->inside : 1) + vector_s + whole / on->product_bytes_per_s + moving_s;
+    if (op_table[node->op].product && on->product_bytes_per_s > 0) {
+        work->product_s += packed_seconds(on, node->rule, size, product_s, touched.whole, factor) + vector_s + touched.moving_s;
     } else {
         work->arithmetic_s += product_s + vector_s;
-        work->moving_s += moving_s;
+        work->moving_s += touched.moving_s;
     }
 }
 
