@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,9 +65,20 @@ static bool take_range(Worker *worker, unsigned turn) {
     return atomic_compare_exchange_strong_explicit(&worker->taken, &before, turn, memory_order_acq_rel, memory_order_relaxed);
 }
 
+/* Handlers run elsewhere: a worker's stack may be in use below its pointer (stop.c). What a worker itself does wrong stays its own. */
+static void take_no_signals(void) {
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    sigset_t others;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_BLOCK, &others, NULL);
+}
+
 static void *work(void *argument) {
     Worker *worker = argument;
     Pool *pool = worker->pool;
+    take_no_signals();
     for (unsigned turn = 0;;) {
         turn = wait_for_turn(worker, turn);
         if (pool->stop) return NULL;

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* sigaltstack */
 #include "runtime/stop.h"
 
 #include <errno.h>
@@ -46,8 +47,18 @@ static void note_signal(int number) {
     errno = kept;
 }
 
+/* oneDNN's products keep what they need below the stack pointer, farther down than a handler leaves untouched: a handler that ran on the same stack would write over it. Threads that compute beside this one
+ * (pool.c) take no signals. */
+static void take_own_stack(void) {
+    static char room[1 << 16];
+    const stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
+    stack_t there;
+    if (sigaltstack(NULL, &there) == 0 && (there.ss_flags & SS_DISABLE)) sigaltstack(&stack, NULL);
+}
+
 void stop_open(Stop *stop, int64_t begin) {
-    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    take_own_stack();
     sigemptyset(&action.sa_mask);
     atomic_store(&caught, 0);
     atomic_store(&asked, false);

@@ -1075,6 +1075,8 @@ seed(script("generate", "compiler/pcc", "Generated.test_attention_written_in_oth
      ("causal attention sees the places up to its own", "attention_at", "OP_less_equal", "OP_greater_equal"),
      ("a place's angle turns its pairs one way", "rope_at", "side == 0 ? OP_sub : OP_add", "OP_add"),
      ("what goes over the places is refused", "own_stays", "dim < 0 ||", "false &&"))
+seed(script("stop", "runtime/prun", "Stop.test_signals_leave_products_alone"),
+     ("handlers run on a stack of their own", "stop_open", "SA_RESTART | SA_ONSTACK", "SA_RESTART"))
 seed(script("generate", "runtime/prun", "Generated.test_prompts_of_any_length_are_read_in_steps_of_any_size"),
      ("places of a prompt follow each other", "number_at", "executor->place + i", "executor->place"),
      ("behind a step of a prompt come the places that it has not read", "read_places", "*place = begin + g->chunk < last", "*place = begin + g->chunk + 1 < last"))

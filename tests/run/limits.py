@@ -41,7 +41,7 @@ class Limits(Case):
             self.assertEqual(trained, sorted(trained), "more memory, and it no longer trains")
 
     def test_products_of_two_libraries(self):
-        """128 x 256 x 784 is OpenBLAS's, 4096 x 256 x 256 oneDNN's where there is one."""
+        """784 x 128 x 4096, the gradient of a weight, is OpenBLAS's, 4096 x 256 x 256 oneDNN's where there is one."""
         net = self.write("two.dsl", edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1;")))
         plan = self.compile(net, "two.plan", "--ranks", 1, "-D", "batch=4096", "-D", "hidden2=256")
         trained = [self.check(kib, harness.prun, plan) for kib in (100000, 150000, 200000, 300000, 400000, 500000, 600000, 2000000)]
