@@ -156,7 +156,7 @@ static void note_sent(const Compilation *c) {
 static void note_time(const Compilation *c) {
     const Build *b = program_train(c);
     const Timeline *timeline = b->timeline;
-    const Machine *machine = c->options->machine != NULL ? c->options->machine : &machine_cpu;
+    const Machine *machine = options_machine(c->options);
     diag_note(c->diags, (Span){0}, "on machine %s: kernels %.4g ms, communications %.4g ms, %s %.4g ms", machine->name,
               1e3 * timeline->kernel_s, 1e3 * timeline->communication_s, b->nroles > 1 ? "waits" : "of which kernels wait for",
               1e3 * timeline->exposed_s);

@@ -153,16 +153,13 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
     return members;
 }
 
-static const Machine *machine_of(const Build *b) {
-    return b->options->machine != NULL ? b->options->machine : &machine_cpu;
-}
-
 /* What a conversion takes alone. */
 static MoveSeconds seconds_of(const Build *b, const Node *convert) {
     const Graph *g = &b->spmd.graph;
     const Value *from = &g->values.at[convert->in[0]], *to = &g->values.at[convert->out[0]];
     const int64_t out = b->spmd.box_bytes[convert->in[0]], in = b->spmd.box_bytes[convert->out[0]];
-    return step_seconds(machine_of(b), convert->comm, from->layout, to->layout, &from->type.shape, in > out ? in - out : out, g->nranks);
+    return step_seconds(options_machine(b->options), convert->comm, from->layout, to->layout, &from->type.shape, in > out ? in - out : out,
+                        g->nranks);
 }
 
 /* By how much longer a bucket takes with one more conversion. */
@@ -181,14 +178,14 @@ static bool takes_report(const Build *b, const Bucket *bucket, const Node *sum, 
     return bucket->kind == sum->comm && bucket->dtype == g->values.at[source].type.dtype &&
            bucket->ready >= key[g->values.at[source].node] && stage == pin_of(g, sum->out[0]) &&
            stage == pin_of(g, g->nodes.at[bucket->members.at[0]].in[0]) &&
-           seconds_more(b, bucket, alone) <= (1 - machine_of(b)->overlap) * move_seconds(alone);
+           seconds_more(b, bucket, alone) <= (1 - options_machine(b->options)->overlap) * move_seconds(alone);
 }
 
 /* The sums that nothing but a report takes, each in the last bucket that then takes no longer than the sum alone cannot run behind kernels. */
 static void join_reports(Build *b, Buckets *buckets, const int *key) {
     const Graph *g = &b->spmd.graph;
     const int *uses = graph_uses(g, b->arena);
-    if (g->nranks <= machine_of(b)->ranks_per_node) return; /* within a node that is a few microseconds */
+    if (g->nranks <= options_machine(b->options)->ranks_per_node) return; /* within a node that is a few microseconds */
     for (int k = 0; k < graph_nreports(g); k++) {
         const int id = g->values.at[graph_report(g, k)].node;
         const Node *node = &g->nodes.at[id];
@@ -297,7 +294,7 @@ static void joined_times(const Values *v, Joined *joined, int n) {
 static bool is_faster(const Values *v, int n) {
     const Build *b = v->b;
     const Graph *g = &b->spmd.graph;
-    const Machine *machine = machine_of(b);
+    const Machine *machine = options_machine(b->options);
     Joined *joined = v->joined;
     double apart = 0, link = 0, together = 0, most = 0;
     joined_times(v, joined, n);

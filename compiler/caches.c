@@ -2,6 +2,14 @@
 
 enum { PIECES = 2048 }; /* of the arena, at most */
 
+/* When each of n places was touched: long ago. */
+static double *never(Arena *arena, int n) {
+    double *places = arena_alloc(arena, sizeof *places * ((size_t)n + 1));
+    for (int i = 0; i < n; i++)
+        places[i] = -1e30;
+    return places;
+}
+
 void caches_init(Caches *caches, const Facts *facts, const Machine *machine, Arena *arena) {
     const Role *role = facts->role;
     const Graph *graph = facts->graph;
@@ -15,18 +23,10 @@ void caches_init(Caches *caches, const Facts *facts, const Machine *machine, Are
     for (int i = 0; i < role->instances.n; i++)
         bytes[i] = instance_bytes(graph, &role->instances.at[i]);
     caches->bytes = bytes;
-    caches->piece = arena_alloc(arena, sizeof *caches->piece * (PIECES + 1));
-    caches->state = arena_alloc(arena, sizeof *caches->state * ((size_t)graph->states.n + 1));
-    caches->input = arena_alloc(arena, sizeof *caches->input * ((size_t)graph->inputs.n + 1));
-    caches->constant = arena_alloc(arena, sizeof *caches->constant * ((size_t)graph->nodes.n + 1));
-    for (int p = 0; p <= PIECES; p++)
-        caches->piece[p] = -1e30; /* long ago */
-    for (int s = 0; s < graph->states.n; s++)
-        caches->state[s] = -1e30;
-    for (int i = 0; i < graph->inputs.n; i++)
-        caches->input[i] = -1e30;
-    for (int n = 0; n < graph->nodes.n; n++)
-        caches->constant[n] = -1e30;
+    caches->piece = never(arena, PIECES + 1);
+    caches->state = never(arena, graph->states.n);
+    caches->input = never(arena, graph->inputs.n);
+    caches->constant = never(arena, graph->nodes.n);
 }
 
 /* Where it is noted when an instance was touched: *n places, 0: it is in no memory. */

@@ -71,6 +71,10 @@ struct Options {
     Overrides overrides;
 };
 
+/* That is planned for. */
+static inline const Machine *options_machine(const Options *options) {
+    return options->machine != NULL ? options->machine : &machine_cpu;
+}
 /* Whether decisions are recorded, and what hints can name. */
 static inline bool options_explain(const Options *options) {
     return options->nexplain > 0 || options->report != NULL;

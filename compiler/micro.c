@@ -57,7 +57,7 @@ static double measures_s(const Build *b) {
 
 /* Whether two parts could take less than whole batches with measures: each kernel starts twice, and arithmetic is not less. */
 static bool may_gain(const Build *b, const BuildCost *now) {
-    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    const Machine *machine = options_machine(b->options);
     int starts = 0;
     for (int e = 0; e < b->timeline->events.n; e++) {
         const Step *step = &b->facts->role->steps.at[b->timeline->events.at[e].step];

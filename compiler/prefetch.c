@@ -56,7 +56,7 @@ static void keep_window(const Build *b, const Gather *gathers, int n, int *start
 
 void prefetch_starts(const Build *b, const int *order, int n, const int *position, int *start) {
     const Graph *g = &b->spmd.graph;
-    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    const Machine *machine = options_machine(b->options);
     VEC(Gather) gathers = {0};
     for (int c = 0; c < g->nodes.n; c++) {
         const Node *node = &g->nodes.at[c];

@@ -240,7 +240,7 @@ static int best_of_model(const Search *s) {
 /* From here on so many messages take as long as one. */
 static void join(Search *s, int joined) {
     Machine *machine = arena_alloc(&s->arena, sizeof *machine);
-    *machine = s->b->options->machine != NULL ? *s->b->options->machine : machine_cpu;
+    *machine = *options_machine(s->b->options);
     machine->rank.latency_s /= joined;
     machine->node.latency_s /= joined;
     s->machine = machine;

@@ -125,7 +125,7 @@ static void solve_named_mesh(Search *s, int tried) {
 
 /* Three axes take up to forty times as long to solve as two. */
 void solve_on_meshes(Search *s) {
-    const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
+    const Machine *machine = options_machine(s->b->options);
     const int nranks = s->b->front.graph.nranks;
     const bool one_node = nranks <= machine->ranks_per_node, asked = strcmp(s->b->front.graph.settings.search, "dynamic_programming") == 0;
     const int naxes = asked && one_node ? MOST_MESH_AXES : MESH_AXES;
@@ -225,7 +225,7 @@ static const Strategy *const *strategies_of_pairs(Search *s, const Pairs *pairs,
 }
 
 void solve_with_pairs(Search *s) {
-    const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
+    const Machine *machine = options_machine(s->b->options);
     const int first = s->found.n;
     Pairs pairs;
     Mesh axes = {0};

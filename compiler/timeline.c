@@ -109,13 +109,14 @@ static int run_kernels(Simulation *s, int first) {
     KernelWork work = {0};
     int touched[CACHES_MOST], ntouched = 0, at = 0;
     int8_t cache[CACHES_MOST];
+    unsigned handed[MAX_FUSED];
     bool any = false;
     for (int k = first; k < first + n; k++) {
         const Step *step = &s->role->steps.at[k];
-        const unsigned handed = handed_in(s, first, k);
         if (is_free(s, step)) continue;
+        handed[k - first] = handed_in(s, first, k);
         for (int i = 0; i < step->nin; i++)
-            if (!(handed >> i & 1)) touched[ntouched++] = step->in[i];
+            if (!(handed[k - first] >> i & 1)) touched[ntouched++] = step->in[i];
         for (int o = 0; o < step->nout; o++)
             touched[ntouched++] = step->out[o];
         any = true;
@@ -124,14 +125,13 @@ static int run_kernels(Simulation *s, int first) {
     caches_touch(&s->caches, touched, ntouched, cache);
     for (int k = first; k < first + n; k++) {
         const Step *step = &s->role->steps.at[k];
-        const unsigned handed = handed_in(s, first, k);
         KernelCaches caches = {0};
         if (is_free(s, step)) continue;
         for (int i = 0; i < step->nin && i < MAX_IN; i++)
-            if (!(handed >> i & 1)) caches.in[i] = cache[at++];
+            if (!(handed[k - first] >> i & 1)) caches.in[i] = cache[at++];
         for (int o = 0; o < step->nout && o < MAX_OUT; o++)
             caches.out[o] = cache[at++];
-        kernel_count(&work, s->machine, s->facts->graph, &s->facts->graph->nodes.at[step->node], s->strategy[step->node], handed,
+        kernel_count(&work, s->machine, s->facts->graph, &s->facts->graph->nodes.at[step->node], s->strategy[step->node], handed[k - first],
                      handed_out(s, k), &caches);
     }
     run(s, first, n, kernel_seconds(s->machine, &work), work.flops, work.bytes);

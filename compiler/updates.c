@@ -29,7 +29,7 @@ static bool lies_together(const Build *b, const Layout *layout, const Shape *sha
     static const double UNEVEN = 1.02;
     if (shape->ndim == 0) return false;
     const int64_t parts = layout_split(layout, 0) * terms, largest = (shape->dim[0] + parts - 1) / parts;
-    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
+    const Machine *machine = options_machine(b->options);
     return (double)(largest * parts) <= UNEVEN * (double)shape->dim[0] && machine_within_node(machine, digits, n, b->front.graph.nranks);
 }
 

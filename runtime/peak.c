@@ -53,24 +53,29 @@ static bool trial_zero(const Trial *trial, const Device *device, Error *error) {
     return ok;
 }
 
+/* At most so many, of which each takes so many bytes; one at least. */
+static int copies_within(int64_t bytes, int copies, int64_t room) {
+    const int64_t most = room / bytes;
+    return most < 1 ? 1 : most < copies ? (int)most : copies;
+}
+
 /* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. */
 static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, void *memory, int copies,
                        int64_t room) {
     static const Attr none[MAX_ATTRS];
     const bool product = op == OP_matmul, update = op == OP_momentum;
     const int ndim = product ? 2 : 1, nin = update ? 3 : product ? 2 : 1, nout = update ? 2 : 1;
-    const int64_t vector[3][2] = {{size.m}, {size.m}, {size.m}}, matrices[3][2] = {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}};
+    const int64_t vector[2] = {size.m}, matrices[3][2] = {{size.m, size.k}, {size.k, size.n}, {size.m, size.n}};
     *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op], .nlying = update ? nin : nin + nout};
     trial->call = (KernelCall){
         .op = op, .nin = nin, .nout = nout, .nthreads = nthreads, .rule = &trial->rule, .context = device->context, .attr = none};
     for (int i = 0; i < nin + nout; i++) {
-        const int64_t *dim = product ? matrices[i] : vector[i % 3];
+        const int64_t *dim = product ? matrices[i] : vector;
         set_operand(i < nin ? &trial->call.in[i] : &trial->call.out[i - nin], dtype, NULL, ndim, dim);
         const int64_t bytes = dim[0] * (product ? dim[1] : 1) * dtype_bytes[dtype];
         if (bytes > trial->each_bytes) trial->each_bytes = bytes;
     }
-    const int64_t most = room / (trial->nlying * trial->each_bytes);
-    trial->ncopies = most < 1 ? 1 : most < copies ? (int)most : copies;
+    trial->ncopies = copies_within(trial->nlying * trial->each_bytes, copies, room);
     trial->rule.nfactors = nin + nout;
     trial->rule.nout = nout;
     set_letters(trial->rule.in[0], 0, product ? 1 : -1);
@@ -248,8 +253,8 @@ static double moving_seconds(const RankPeaks *peaks, int trial) {
     const Size size = trials[trial].size;
     const int64_t largest = size.m * (size.k > size.n ? size.k : size.n), factor = size.k * size.n;
     const double bytes = product_bytes(size, trials[trial].dtype), written = (double)(size.m * size.n * dtype_bytes[trials[trial].dtype]);
-    const int64_t most = ROOM / (3 * (largest > factor ? largest : factor) * dtype_bytes[trials[trial].dtype]);
-    const double all = bytes * (double)(most < 1 ? 1 : most < COPIES ? most : COPIES);
+    const int64_t each = (largest > factor ? largest : factor) * dtype_bytes[trials[trial].dtype];
+    const double all = bytes * copies_within(3 * each, COPIES, ROOM);
     for (int c = 0; c < peaks->ncaches; c++)
         if (all <= peaks->cache[c].bytes) return bytes / peaks->cache[c].bytes_per_s;
     return (bytes + written) * (2.0 / 3) / peaks->bytes_per_s;

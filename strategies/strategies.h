@@ -22,7 +22,7 @@ typedef struct MachineLevel {
 /* What arithmetic a rank does how fast: products by the type of their elements; everything else, in f32. */
 typedef enum { PEAK_F32, PEAK_F64, PEAK_F16, PEAK_BF16, PEAK_VECTOR, NPEAKS } Peak;
 extern const char *const peak_name[NPEAKS]; /* "f32" */
-/* What has been read or written that recently lies in a cache: that with as much as is touched after it and its own bytes fits into. */
+/* What has been read or written lies in the nearest cache that holds all that has been touched since. */
 enum { MAX_CACHES = 3 };
 typedef struct Cache {
     double bytes_per_s; /* read and written by kernels */
