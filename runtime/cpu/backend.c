@@ -73,6 +73,7 @@ static void cpu_close(void *context) {
     CpuContext *cpu = context;
     if (!cpu) return;
     pool_destroy(cpu->pool);
+    onednn_free(cpu->convolutions);
     free(cpu->room);
     free(cpu);
 }

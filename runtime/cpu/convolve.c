@@ -301,11 +301,10 @@ static void choose_tiles(Convolve *c, int nthreads) {
 }
 
 /* False where there is nothing to multiply: the result is 0, or has no elements. */
-static bool convolve_open(const KernelCall *call, Convolve *c) {
-    PlanesOf of;
-    planes_of(call, &of);
-    const Planes *p = &of.planes;
-    *c = (Convolve){.planes = *p, .dtype = of.x->dtype, .x = of.x->data, .w = of.w->data, .y = of.y->data};
+static bool convolve_open(const KernelCall *call, PlanesOf *of, Convolve *c) {
+    planes_of(call, of);
+    const Planes *p = &of->planes;
+    *c = (Convolve){.planes = *p, .dtype = of->x->dtype, .x = of->x->data, .w = of->w->data, .y = of->y->data};
     c->item = dtype_bytes[c->dtype];
     c->places = p->out[0] * p->out[1];
     c->taps = p->window[0].size * p->window[1].size;
@@ -322,13 +321,16 @@ static int64_t blocks_for(int64_t channels, int64_t items, int nthreads) {
 
 static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
     Convolve c;
+    PlanesOf of;
+    const Convolution *by_onednn;
     const int nthreads = call_most_threads(call);
-    if (!convolve_open(call, &c)) {
+    if (!convolve_open(call, &of, &c)) {
         memset(call->out[0].data, 0, (size_t)operand_bytes(&call->out[0]));
         return true;
     }
     if (is_depthwise(&c.planes)) return depthwise(call, error);
-    if (is_by_taps(call->op, &c.planes)) return taps(call, error);
+    if (!onednn_convolution(call, &of, &by_onednn, error)) return false;
+    if (by_onednn) return onednn_convolve(call, &of, by_onednn, error);
     if (!multiplier_open(call, NULL, 0, 0, &c.by, error)) return false;
     choose_tiles(&c, nthreads);
     int64_t items = c.planes.groups;
@@ -343,8 +345,10 @@ static bool convolve(const KernelCall *call, PoolFn *part, Error *error) {
 
 bool convolve_prepare(const KernelCall *call, Error *error) {
     Convolve c;
-    if (!convolve_open(call, &c) || is_depthwise(&c.planes)) return true;
-    return is_by_taps(call->op, &c.planes) ? taps_prepare(call, error) : multiplier_open(call, NULL, 0, 0, &c.by, error);
+    PlanesOf of;
+    const Convolution *by_onednn;
+    if (!convolve_open(call, &of, &c) || is_depthwise(&c.planes)) return true;
+    return onednn_convolution(call, &of, &by_onednn, error) && (by_onednn || multiplier_open(call, NULL, 0, 0, &c.by, error));
 }
 
 bool kernel_conv2d(const KernelCall *call, Error *error) {

@@ -18,7 +18,7 @@
  *   lookup.c       elements looked up by integers
  *   gather.c       elements and rows gathered along an axis, rows put there; cumsum, topk
  *   convolve.c     conv2d and its gradients as matrix products
- *   taps.c         the same, a product for each tap, where channels are many
+ *   onednnconvolve.c  the same by oneDNN, where channels are many
  *   turn.c         planes, turned into rows of channels; square.h: squares of elements, turned
  *   depthwise.c    conv2d and its gradients where a group has one channel; depthwiseloops.c: a plane of them
  *   pooling.c      max_pool, avg_pool and their gradients
@@ -36,6 +36,7 @@
 #include "runtime/cpu/vector.h"
 #include "runtime/pool.h"
 #include "runtime/product.h"
+#include "runtime/window.h"
 
 #define OP(name, ...) KernelFn kernel_##name, reference_##name;
 #include "ir/ops.def"
@@ -65,11 +66,13 @@ typedef int OnednnSgemm(char transpose_a, char transpose_b, int64_t m, int64_t n
                         const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 /* What is used of oneDNN. */
 typedef struct Onednn {
+    void *library;
     OnednnSgemm *sgemm;
     void (*set_threads)(int); /* of OpenMP, with which it is built: for what the calling thread calls */
 } Onednn;
 /* Opens oneDNN, once in a process and for good, for so many threads that call it at the same time: sgemm NULL where there is none. EXIT_ENVIRONMENT: too little memory. */
 bool onednn_open(Onednn *onednn, int nthreads, Error *error);
+bool onednn_find(const Onednn *onednn, const char *name, void *function); /* *function: a pointer to one */
 
 /* ---------------------------------------------------------------- multiply.c */
 
@@ -88,6 +91,9 @@ typedef struct Multiplier {
     atomic_bool *no_memory; /* set where oneDNN finds no room to multiply */
 } Multiplier;
 
+typedef struct CpuContext CpuContext;
+/* The context's oneDNN, opened; NULL: there is none. */
+bool onednn_for(CpuContext *context, const Onednn **onednn, Error *error);
 /* Chooses, and opens a library, for products of these sizes, `work` multiplications in all of them together, on elements of the first operand's type. The call has a context. */
 bool multiplier_open(const KernelCall *call, const ProductSize *sizes, int n, double work, Multiplier *by, Error *error);
 /* out [m, n] = scale a b, or += that; `leading` elements from a row of it to the next. On the calling thread. */
@@ -105,13 +111,18 @@ typedef struct Turn {
 } Turn;
 void turn(DType dtype, const Turn *t, void *planes, void *rows, bool back); /* back: rows into planes */
 
-/* ---------------------------------------------------------------- convolve.c, depthwise.c, taps.c */
+/* ---------------------------------------------------------------- convolve.c, onednnconvolve.c, depthwise.c */
 
 /* Of a row of results the places [begin, end) that see something of tap k in a row of `size` elements. */
 void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end);
-bool is_by_taps(OpCode op, const Planes *planes); /* the same that taps.c computes */
-bool taps(const KernelCall *call, Error *error);
-bool taps_prepare(const KernelCall *call, Error *error);
+
+/* How oneDNN computes a convolution, or a gradient of one; a context's. */
+typedef struct Convolution Convolution;
+typedef struct Convolutions Convolutions;
+/* Looks the call's up, or makes it, which takes milliseconds; NULL: oneDNN is not there, or has none that pays. of: the call's planes. */
+bool onednn_convolution(const KernelCall *call, const PlanesOf *of, const Convolution **convolution, Error *error);
+bool onednn_convolve(const KernelCall *call, const PlanesOf *of, const Convolution *convolution, Error *error);
+void onednn_free(Convolutions *convolutions); /* takes NULL */
 
 bool is_depthwise(const Planes *planes); /* a convolution that it computes; of those of convolve.c that have something to add up */
 bool depthwise(const KernelCall *call, Error *error);
@@ -119,16 +130,17 @@ bool depthwise(const KernelCall *call, Error *error);
 /* ---------------------------------------------------------------- backend.c */
 
 /* What open gives and KernelCall.context points to. */
-typedef struct CpuContext {
+struct CpuContext {
     Pool *pool;
     int most_threads;      /* of any process, at least the pool's */
     Blas blas;             /* opened by the first product that needs it */
     Onednn onednn;         /* likewise */
     bool no_onednn;        /* it could not be opened */
+    Convolutions *convolutions;
     atomic_bool no_memory; /* Multiplier's */
     void *room;            /* of the largest kernel of halves so far */
     int64_t room_bytes;
-} CpuContext;
+};
 /* fuse.c: Backend.fuse, run and unfuse. */
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
 bool cpu_run_fused(void *context, void *fused, Error *error);

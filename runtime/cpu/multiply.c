@@ -88,13 +88,12 @@ static bool own_is_faster(DType dtype, const ProductSize *sizes, int n) {
     return faster;
 }
 
-/* The context's, NULL where there is none. */
-static bool find_onednn(CpuContext *context, const Onednn **onednn, Error *error) {
-    if (!context->onednn.sgemm && !context->no_onednn) {
-        if (!onednn_open(&context->onednn, pool_threads(context->pool), error)) return false;
-        context->no_onednn = !context->onednn.sgemm;
-    }
-    *onednn = context->no_onednn ? NULL : &context->onednn;
+bool onednn_for(CpuContext *context, const Onednn **onednn, Error *error) {
+    *onednn = NULL;
+    if (context->no_onednn) return true;
+    if (!context->onednn.sgemm && !onednn_open(&context->onednn, pool_threads(context->pool), error)) return false;
+    context->no_onednn = !context->onednn.sgemm;
+    if (!context->no_onednn) *onednn = &context->onednn;
     return true;
 }
 
@@ -102,7 +101,7 @@ bool multiplier_open(const KernelCall *call, const ProductSize *sizes, int n, do
     CpuContext *context = call->context;
     *by = (Multiplier){.dtype = call->in[0].dtype, .no_memory = &context->no_memory};
     const bool wide = vector_variants() > 2, own = own_is_faster(by->dtype, sizes, n);
-    if ((wide || !own) && all_faster(by->dtype, sizes, n, work, wide) && !find_onednn(context, &by->onednn, error)) return false;
+    if ((wide || !own) && all_faster(by->dtype, sizes, n, work, wide) && !onednn_for(context, &by->onednn, error)) return false;
     if (own && !by->onednn) by->own = vector_variant(vector_variants() - 1)->product();
     if (by->onednn || by->own) return true;
     by->blas = &context->blas;

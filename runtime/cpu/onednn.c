@@ -23,18 +23,17 @@ static_assert(sizeof(dnnl_status_t) == sizeof(int) &&
 static const int64_t buffer_bytes = INT64_C(32) << 20; /* of a thread that multiplies: copies of the factors' blocks */
 static const int64_t loops_bytes = INT64_C(8) << 20;   /* that it writes for this processor */
 
-static bool find(void *library, const char *name, void *function) {
-    void *found = dlsym(library, name);
+bool onednn_find(const Onednn *onednn, const char *name, void *function) {
+    void *found = dlsym(onednn->library, name);
     memcpy(function, &found, sizeof found); /* dlsym gives functions as objects */
     return found;
 }
 
 bool onednn_open(Onednn *onednn, int nthreads, Error *error) {
-    void *library = dlopen("libdnnl.so.2", RTLD_LAZY | RTLD_LOCAL);
-    Onednn opened = {0};
-    *onednn = opened;
+    Onednn opened = {.library = dlopen("libdnnl.so.2", RTLD_LAZY | RTLD_LOCAL)};
+    *onednn = (Onednn){0};
     /* Built with another kind of threads than OpenMP's it would have threads of its own, which fight with ours over the cores. */
-    if (!library || !find(library, "dnnl_sgemm", &opened.sgemm) || !find(library, "omp_set_num_threads", &opened.set_threads)) return true;
+    if (!opened.library || !onednn_find(&opened, "dnnl_sgemm", &opened.sgemm) || !onednn_find(&opened, "omp_set_num_threads", &opened.set_threads)) return true;
     if (!blas_check_room("oneDNN", nthreads, buffer_bytes, loops_bytes, error)) return false;
     *onednn = opened;
     return true;

@@ -458,7 +458,7 @@ void cases_planes(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(3, 6, 5, 7), SHAPE(4, 6, 1, 1), (Attr)INTS(2), none, none, 1);
     convolution(fn, context, SHAPE(40, 16, 1, 1), SHAPE(9, 16, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(30, 64, 3, 2), SHAPE(33, 64, 3, 3), none, one, none, 1);
-    convolution(fn, context, SHAPE(5, 17, 9, 8), SHAPE(19, 17, 3, 3), (Attr)INTS(2), one, none, 1); /* many channels: a product a tap */
+    convolution(fn, context, SHAPE(5, 17, 9, 8), SHAPE(19, 17, 3, 3), (Attr)INTS(2), one, none, 1);
     convolution(fn, context, SHAPE(6, 32, 7, 6), SHAPE(36, 16, 3, 2), (Attr)INTS(3, 2), (Attr)INTS(1, 2), (Attr)INTS(1, 2), 2);
     convolution(fn, context, SHAPE(9, 16, 6, 5), SHAPE(20, 16, 3, 3), none, none, none, 1);
     convolution(fn, context, SHAPE(150, 16, 2, 3), SHAPE(16, 16, 5, 5), none, (Attr)INTS(2), none, 1);
@@ -468,6 +468,19 @@ void cases_planes(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(2, 5, 17, 20), SHAPE(5, 1, 3, 5), none, (Attr)INTS(1, 2), none, 5);
     convolution(fn, context, SHAPE(2, 3, 9, 21), SHAPE(6, 1, 3, 3), (Attr)INTS(1, 2), (Attr)INTS(3, 4), (Attr)INTS(2, 1), 3);
     convolution(fn, context, SHAPE(3, 4, 1, 2), SHAPE(4, 1, 3, 3), none, one, none, 4);
+    /* As large as oneDNN's: few channels; images that are no whole number of tiles; groups; channels that fill no vector; blocks of one side's channels and of the other's; tiles that are added up at
+     * the same time; taps that see nothing; elements that are not seen; few places, where dy is a kernel. */
+    convolution(fn, context, SHAPE(8, 3, 40, 36), SHAPE(32, 3, 7, 7), (Attr)INTS(2), (Attr)INTS(3), none, 1);
+    convolution(fn, context, SHAPE(5, 32, 24, 24), SHAPE(48, 32, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(6, 32, 20, 18), SHAPE(48, 16, 3, 2), (Attr)INTS(1, 2), (Attr)INTS(1, 2), (Attr)INTS(1, 2), 2);
+    convolution(fn, context, SHAPE(3, 17, 20, 20), SHAPE(33, 17, 3, 3), none, (Attr)INTS(2), (Attr)INTS(2), 1);
+    convolution(fn, context, SHAPE(7, 48, 16, 15), SHAPE(16, 48, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(61, 16, 16, 16), SHAPE(16, 16, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(150, 64, 1, 1), SHAPE(64, 64, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(9, 32, 32, 30), SHAPE(64, 32, 1, 1), (Attr)INTS(2), none, none, 1);
+    convolution(fn, context, SHAPE(25, 32, 14, 15), SHAPE(64, 32, 3, 3), (Attr)INTS(4), none, none, 1);
+    convolution(fn, context, SHAPE(37, 48, 2, 2), SHAPE(80, 48, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(33, 64, 5, 4), SHAPE(96, 32, 3, 3), (Attr)INTS(2), (Attr)INTS(1, 2), (Attr)INTS(1, 2), 2);
     convolution(fn, context, SHAPE(2, 2, 3, 3), SHAPE(1, 2, 9, 9), none, (Attr)INTS(3), none, 1);
     convolution(fn, context, SHAPE(1, 300, 12, 13), SHAPE(3, 300, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(3, 70, 9, 8), SHAPE(130, 70, 3, 3), none, one, none, 1); /* several tiles of channels and of places */
