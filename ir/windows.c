@@ -145,7 +145,6 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
     if (groups == 1) {
         of_x = of_w = (int8_t)rule_add_factor(rule, x->dim[1]);
         of_y = (int8_t)rule_add_factor(rule, w->dim[0]);
-        rule->unpacked = of_y;
         f->w[0] = of_y;
         f->w[1] = of_w;
     } else {
@@ -153,9 +152,10 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         rule->factor[of_x].divides = true;
         f->w[0] = of_x;
         f->w[1] = (int8_t)whole_factor(rule, w->dim[1]);
-        rule->unpacked = (int8_t)whole_factor(rule, w->dim[0] / groups); /* of no dimension alone */
+        whole_factor(rule, w->dim[0] / groups); /* of no dimension alone */
     }
     rule->inside = 1;
+    rule->anew = x->dim[2] * x->dim[3] > 1 ? f->x[0] : -1; /* of one place: the images are rows of a product */
     f->x[1] = of_x;
     f->y[1] = of_y;
     for (int d = 0; d < 2; d++) {
@@ -168,7 +168,6 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         f->x[2 + d] = f->y[2 + d] = (int8_t)rule_add_factor(rule, n);
         f->w[2 + d] = (int8_t)whole_factor(rule, w->dim[2 + d]);
     }
-    if (w->dim[2] == 1 && w->dim[3] == 1) rule->unpacked = -1; /* they lie so */
     return true;
 }
 

@@ -193,7 +193,7 @@ void fit_products(const double *flops, const double *bytes, const double *second
  * takes no time beside its start, an update; and negs of ever more numbers, again and again. */
 enum { NPRODUCTS = 9, WIDE = NPRODUCTS, VECTOR, PASS, START, UPDATE, CACHE, NLENGTHS = 10, NTRIALS = CACHE + NLENGTHS };
 enum { SHORTEST = 1 << 13, COPIES = 32 };  /* numbers of the shortest neg; copies of a product's operands, at most */
-static const int64_t ROOM = 64 << 20;      /* bytes of all operands */
+static const int64_t ROOM = 64 << 20, FAR = 256 << 20; /* bytes of a product's operands; at least, of all ranks of a node together, of what lies in memory alone */
 static const double PACKED_AT_ONCE = 1e12; /* of products that pack nothing that takes time */
 static const struct {
     OpCode op;
@@ -202,15 +202,21 @@ static const struct {
 } trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}},  {OP_matmul, F32, {256, 2048, 256}},
                    {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},    {OP_matmul, F32, {128, 128, 32}},
                    {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 1024, 1024}}, {OP_matmul, F32, {256, 2048, 2048}},
-                   {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},       {OP_neg, F32, {.m = 1 << 23}},
-                   {OP_neg, F32, {.m = 16}},           {OP_momentum, F32, {.m = 1 << 22}}};
+                   {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},       {OP_neg, F32, {0}},
+                   {OP_neg, F32, {.m = 16}},           {OP_momentum, F32, {0}}}; /* 0: as much as there is room for */
+
+/* Elements of each of the vectors that fill so much memory: two of a pass, three of an update. */
+static int64_t far_length(int trial, int64_t room) {
+    return room / ((trial == UPDATE ? 3 : 2) * dtype_bytes[F32]);
+}
 
 /* What a trial of all ranks has of the memory that they take in turn. */
 static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {
     const bool fixed = trial < CACHE;
-    const Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
+    Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
+    if (size.m == 0) size.m = far_length(trial, room);
     trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, memory,
-               trial < VECTOR ? COPIES : 1, room);
+               trial < VECTOR ? COPIES : 1, ROOM);
 }
 
 static double pass_bytes(int64_t length) {
@@ -277,11 +283,11 @@ static void rate_products(const double *seconds, RankPeaks *peaks) {
     peaks->f64_flops = product_flops(trials[WIDE].size) / (packing < wide / 2 ? wide - packing : wide / 2);
 }
 
-static void peaks_of_trials(const double *seconds, RankPeaks *peaks) {
+static void peaks_of_trials(const double *seconds, int64_t room, RankPeaks *peaks) {
     *peaks = (RankPeaks){0};
     peaks->vector_flops = (double)op_table[OP_exp].flops * (double)trials[VECTOR].size.m / seconds[VECTOR];
-    peaks->bytes_per_s = pass_bytes(trials[PASS].size.m) / seconds[PASS];
-    peaks->update_bytes_per_s = 5.0 * (double)trials[UPDATE].size.m * dtype_bytes[F32] / seconds[UPDATE]; /* reads 3, writes 2 */
+    peaks->bytes_per_s = pass_bytes(far_length(PASS, room)) / seconds[PASS];
+    peaks->update_bytes_per_s = 5.0 * (double)far_length(UPDATE, room) * dtype_bytes[F32] / seconds[UPDATE]; /* reads 3, writes 2 */
     peaks->kernel_s = seconds[START];
     rate_caches(seconds, peaks);
     rate_products(seconds, peaks);
@@ -311,9 +317,10 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
 
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
     double seconds[NTRIALS];
-    void *memory = device->backend->alloc(device->context, ROOM, error);
-    const bool ok = memory && measure_shares(device, nthreads, comm, memory, ROOM, seconds, error);
-    if (ok) peaks_of_trials(seconds, peaks);
+    const int64_t room = FAR / comm->nlocal > ROOM ? FAR / comm->nlocal : ROOM;
+    void *memory = device->backend->alloc(device->context, room, error);
+    const bool ok = memory && measure_shares(device, nthreads, comm, memory, room, seconds, error);
+    if (ok) peaks_of_trials(seconds, room, peaks);
     device->backend->free(device->context, memory);
     return ok;
 }

@@ -42,18 +42,6 @@ static void count_flops(const Node *node, const double *size, double largest, do
     *effort *= largest / points;
 }
 
-static double nearest_bytes_per_s(const Machine *on) {
-    return on->ncaches > 0 ? on->cache[0].bytes_per_s : on->memory_bytes_per_s;
-}
-
-/* What windows see of an operand, side by side. */
-static double unpacked_elements(const Rule *rule, const double *size) {
-    double elements = rule->inside;
-    for (int f = 0; f < rule->nfactors; f++)
-        if (f != rule->unpacked) elements *= size[f];
-    return elements;
-}
-
 /* Of products of such elements. */
 static Peak peak_of(DType dtype) {
     switch (dtype) {
@@ -67,8 +55,6 @@ static Peak peak_of(DType dtype) {
         return PEAK_F32;
     }
 }
-
-enum { UNPACKED_MOVES = 4 }; /* of what windows see: it is read and written side by side, results are added up in about as many places */
 
 typedef enum { MOVE_READ, MOVE_WRITE, MOVE_UPDATE } Moving; /* an update writes over what it reads */
 
@@ -135,11 +121,26 @@ static Touched count_touched(const Machine *on, const Graph *graph, const Node *
     return touched;
 }
 
+/* What is read anew, all its times together (Rule.anew): as large as the largest that lacks the factor. */
+static double anew_elements(const Graph *graph, const Node *node, const Strategy *strategy, const double *size) {
+    const Rule *rule = node->rule;
+    double most = 0;
+    for (int k = 0; k < node->nin + node->nout; k++) {
+        const int8_t *factors = k < node->nin ? rule->in[k] : rule->out[k - node->nin];
+        const Shape *shape = &graph->values.at[k < node->nin ? node->in[k] : node->out[k - node->nin]].type.shape;
+        bool has = false;
+        for (int d = 0; d < shape->ndim; d++)
+            has = has || factors[d] == rule->anew;
+        const double elements = has ? 0 : elements_of(shape, factors, strategy);
+        most = elements > most ? elements : most;
+    }
+    return most * size[rule->anew];
+}
+
 /* A product that packs its operands: what runs as one with it follows it. */
-static double packed_seconds(const Machine *on, const Rule *rule, const double *size, double product_s, double whole, DType dtype) {
+static double packed_seconds(const Machine *on, const Rule *rule, double product_s, double whole, double anew) {
     const double seconds = product_s * (rule->inside > 0 ? rule->inside : 1) + whole / on->product_bytes_per_s;
-    if (rule->inside == 0 || rule->unpacked < 0) return seconds;
-    return seconds + UNPACKED_MOVES * unpacked_elements(rule, size) * dtype_bytes[dtype] / nearest_bytes_per_s(on);
+    return rule->inside > 0 ? seconds + rule->inside * anew / (on->ncaches > 0 ? on->cache[0].bytes_per_s : on->memory_bytes_per_s) : seconds;
 }
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
@@ -156,7 +157,9 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR],
                  product_s = products / on->flops[peak_of(factor)];
     if (op_table[node->op].product && on->product_bytes_per_s > 0) {
-        work->product_s += packed_seconds(on, node->rule, size, product_s, touched.whole, factor) + vector_s + touched.moving_s;
+        const bool windows = node->rule->inside > 0 && node->rule->anew >= 0;
+        const double anew = windows ? anew_elements(graph, node, strategy, size) * dtype_bytes[factor] : 0;
+        work->product_s += packed_seconds(on, node->rule, product_s, touched.whole, anew) + vector_s + touched.moving_s;
     } else {
         work->arithmetic_s += product_s + vector_s;
         work->moving_s += touched.moving_s;
