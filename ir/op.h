@@ -50,9 +50,10 @@ typedef struct Rule {
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
     int64_t
         depth; /* elements, in dimensions that are no factors, that each point of the factors goes through: what multiplies Op.flops; 0: 1 */
-    bool halved;     /* half of the points are computed */
-    double inside;   /* of windows, the share of the points whose taps do not lie in padding; 0: all */
-    int8_t anew;     /* a factor, for each point of which what lacks it is read or added to anew: images, of a convolution's weights; -1: none */
+    bool halved;   /* half of the points are computed */
+    double inside; /* of windows, the share of the points whose taps do not lie in padding; 0: all */
+    int8_t
+        anew; /* a factor, for each point of which what lacks it is read or added to anew: images, of a convolution's weights; -1: none */
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
@@ -138,7 +139,8 @@ typedef struct Op {
     int flops;                 /* per point of the factors' index space, and of Rule.depth: op_flops */
     bool cancels;     /* its first result has an error of a rounding of 1 however small it is: what is taken from each other is not */
     int vector_flops; /* of a product: those that are none of its sums, per point */
-    double effort; /* what all that is no sum of products takes on a core, per point, in FLOPs of exp that take as long; 0: as those that it has */
+    double
+        effort; /* what all that is no sum of products takes on a core, per point, in FLOPs of exp that take as long; 0: as those that it has */
     Sign sign;
     bool in_place; /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool

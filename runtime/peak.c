@@ -144,12 +144,15 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and which one goes first does not count. */
-static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64_t calls, double *seconds, Error *error) {
+/* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and which one goes first does not count. They meet behind each `turn` calls. */
+static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64_t calls, int64_t turn, double *seconds, Error *error) {
     if (!comm->table->barrier(comm, error)) return false;
     const double begin = now_seconds();
-    for (int64_t i = 0; i < calls * comm->ndriven; i++) /* a process's ranks take turns */
-        if (!trial_call(trial, i, error)) return false;
+    for (int64_t i = 0; i < calls; i++) {
+        for (int r = 0; r < comm->ndriven; r++) /* a process's ranks take turns */
+            if (!trial_call(trial, i * comm->ndriven + r, error)) return false;
+        if ((i + 1) % turn == 0 && i + 1 < calls && !comm->table->barrier(comm, error)) return false;
+    }
     if (!device->backend->sync(device->context, error) || !comm->table->barrier(comm, error)) return false;
     uint64_t *picoseconds = calloc((size_t)comm->nprocesses, sizeof *picoseconds), most = 0;
     bool ok = picoseconds ? comm->table->all_gather_words(comm, (uint64_t)((now_seconds() - begin) * 1e12), picoseconds, error)
@@ -161,15 +164,29 @@ static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64
     return ok;
 }
 
+/* Seconds of a meeting of all ranks, the median of some. */
+static bool meetings_measure(Comm *comm, double *seconds, Error *error) {
+    enum { ROUNDS = 7, MEETINGS = 64 };
+    double each[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        const double begin = now_seconds();
+        for (int i = 0; i < MEETINGS; i++)
+            if (!comm->table->barrier(comm, error)) return false;
+        each[round] = (now_seconds() - begin) / MEETINGS;
+    }
+    qsort(each, ROUNDS, sizeof *each, compare_doubles);
+    *seconds = each[ROUNDS / 2];
+    return true;
+}
+
 /* How many calls take so long that what surrounds them no longer counts; they warm up, too. */
-static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t *calls, Error *error) {
+static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t *calls, double *taken_s, Error *error) {
     static const double WINDOW_S = 0.02;
-    double taken = 0;
     *calls = 1;
     for (int64_t more = 1;; *calls *= more) {
-        if (!trial_together(trial, device, comm, *calls, &taken, error)) return false;
-        if (taken >= WINDOW_S) return true; /* on all processes */
-        more = taken > WINDOW_S / 8 ? (int64_t)(WINDOW_S / taken) + 1 : 8;
+        if (!trial_together(trial, device, comm, *calls, *calls, taken_s, error)) return false;
+        if (*taken_s >= WINDOW_S) return true; /* on all processes */
+        more = *taken_s > WINDOW_S / 8 ? (int64_t)(WINDOW_S / *taken_s) + 1 : 8;
     }
 }
 
@@ -192,18 +209,30 @@ void fit_products(const double *flops, const double *bytes, const double *second
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
  * takes no time beside its start, an update; and negs of ever more numbers, again and again. */
 enum { NPRODUCTS = 9, WIDE = NPRODUCTS, VECTOR, PASS, START, UPDATE, CACHE, NLENGTHS = 10, NTRIALS = CACHE + NLENGTHS };
-enum { SHORTEST = 1 << 13, COPIES = 32 };  /* numbers of the shortest neg; copies of a product's operands, at most */
-static const int64_t ROOM = 64 << 20, FAR = 256 << 20; /* bytes of a product's operands; at least, of all ranks of a node together, of what lies in memory alone */
+enum { SHORTEST = 1 << 13, COPIES = 32 }; /* numbers of the shortest neg; copies of a product's operands, at most */
+static const int64_t ROOM = 64 << 20,
+                     FAR =
+                         256
+                         << 20; /* bytes of a product's operands; at least, of all ranks of a node together, of what lies in memory alone */
 static const double PACKED_AT_ONCE = 1e12; /* of products that pack nothing that takes time */
 static const struct {
     OpCode op;
     DType dtype;
     Size size;
-} trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},  {OP_matmul, F32, {1024, 256, 512}},  {OP_matmul, F32, {256, 2048, 256}},
-                   {OP_matmul, F32, {128, 256, 128}},  {OP_matmul, F32, {128, 32, 128}},    {OP_matmul, F32, {128, 128, 32}},
-                   {OP_matmul, F32, {1024, 16, 1024}}, {OP_matmul, F32, {512, 1024, 1024}}, {OP_matmul, F32, {256, 2048, 2048}},
-                   {OP_matmul, F64, {512, 512, 512}},  {OP_exp, F32, {.m = 1 << 17}},       {OP_neg, F32, {0}},
-                   {OP_neg, F32, {.m = 16}},           {OP_momentum, F32, {0}}}; /* 0: as much as there is room for */
+} trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},
+                   {OP_matmul, F32, {1024, 256, 512}},
+                   {OP_matmul, F32, {256, 2048, 256}},
+                   {OP_matmul, F32, {128, 256, 128}},
+                   {OP_matmul, F32, {128, 32, 128}},
+                   {OP_matmul, F32, {128, 128, 32}},
+                   {OP_matmul, F32, {1024, 16, 1024}},
+                   {OP_matmul, F32, {512, 1024, 1024}},
+                   {OP_matmul, F32, {256, 2048, 2048}},
+                   {OP_matmul, F64, {512, 512, 512}},
+                   {OP_exp, F32, {.m = 1 << 17}},
+                   {OP_neg, F32, {0}},
+                   {OP_neg, F32, {.m = 16}},
+                   {OP_momentum, F32, {0}}}; /* 0: as much as there is room for */
 
 /* Elements of each of the vectors that fill so much memory: two of a pass, three of an update. */
 static int64_t far_length(int trial, int64_t room) {
@@ -293,24 +322,40 @@ static void peaks_of_trials(const double *seconds, int64_t room, RankPeaks *peak
     rate_products(seconds, peaks);
 }
 
+/* Passes over what a cache holds are made as a step's kernels are: for a while, then ranks that share a core, and the cache, meet, as they do to communicate, and go on by turns. Where there was no
+ * meeting each would have the cache for itself as long as the system lets it run. */
+static int64_t calls_of_turn(int trial, int64_t calls, double taken_s) {
+    static const double TURN_S = 1e-3;
+    const int64_t most = (int64_t)(TURN_S / (taken_s / (double)calls));
+    return trial < CACHE || most >= calls ? calls : most < 1 ? 1 : most;
+}
+
 /* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of which each has its median: what else runs on the machine slows some of them for seconds. */
 static bool measure_shares(const Device *device, int nthreads, Comm *comm, void *memory, int64_t room, double seconds[NTRIALS],
                            Error *error) {
     enum { ROUNDS = 7 };
-    int64_t calls[NTRIALS];
-    double each[NTRIALS][ROUNDS], taken;
+    int64_t calls[NTRIALS], turn[NTRIALS];
+    double each[NTRIALS][ROUNDS], taken, meeting;
     for (int round = 0; round < ROUNDS; round++)
         for (int trial = 0; trial < NTRIALS; trial++) {
             Trial run;
             share_init(&run, device, trial, nthreads, memory, room);
-            if (round == 0 && (!trial_zero(&run, device, error) || !trial_count(&run, device, comm, &calls[trial], error))) return false;
-            if (!trial_together(&run, device, comm, calls[trial], &taken, error)) return false;
+            if (round == 0) {
+                if (!trial_zero(&run, device, error) || !trial_count(&run, device, comm, &calls[trial], &taken, error)) return false;
+                turn[trial] = calls_of_turn(trial, calls[trial], taken);
+            }
+            if (!trial_together(&run, device, comm, calls[trial], turn[trial], &taken, error)) return false;
             if (trial == VECTOR && !trial_zero(&run, device, error)) return false; /* all numbers stay 0: exp(0) is not */
             each[trial][round] = taken / (double)calls[trial];
         }
     for (int trial = 0; trial < NTRIALS; trial++) {
         qsort(each[trial], ROUNDS, sizeof each[trial][0], compare_doubles);
         seconds[trial] = each[trial][ROUNDS / 2];
+    }
+    if (!meetings_measure(comm, &meeting, error)) return false;
+    for (int trial = CACHE; trial < NTRIALS; trial++) {
+        const double met = meeting * (double)((calls[trial] - 1) / turn[trial]) / (double)calls[trial];
+        seconds[trial] -= met < seconds[trial] / 2 ? met : seconds[trial] / 2;
     }
     return true;
 }

@@ -462,10 +462,10 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
                                        : executor_step_ahead(run->executor, epoch, step, error);
     if (!ok) return run->agreed = false;
     comm_doing(run->comm, DOING_NEXT, next.global_step);
-    if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = now_seconds() - begin;
-    run->nsteps++;
     run->position = next;
+    const int64_t number = run->nsteps++;
     if (!log_step(run, error) || !look_around(run, error)) return false;
+    if (number < MAX_TIMED) run->step_seconds[number] = now_seconds() - begin; /* with what rank 0 waits for others that share its core */
     if (run->training->stop.bad_step > 0) return stop_at_bad(run, error);
     if (run->training->verifier && !verifier_after(run->training->verifier, epoch, step, error)) return false;
     char when[64];

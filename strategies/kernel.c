@@ -140,7 +140,8 @@ static double anew_elements(const Graph *graph, const Node *node, const Strategy
 /* A product that packs its operands: what runs as one with it follows it. */
 static double packed_seconds(const Machine *on, const Rule *rule, double product_s, double whole, double anew) {
     const double seconds = product_s * (rule->inside > 0 ? rule->inside : 1) + whole / on->product_bytes_per_s;
-    return rule->inside > 0 ? seconds + rule->inside * anew / (on->ncaches > 0 ? on->cache[0].bytes_per_s : on->memory_bytes_per_s) : seconds;
+    return rule->inside > 0 ? seconds + rule->inside * anew / (on->ncaches > 0 ? on->cache[0].bytes_per_s : on->memory_bytes_per_s)
+                            : seconds;
 }
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,

@@ -132,10 +132,10 @@ bool depthwise(const KernelCall *call, Error *error);
 /* What open gives and KernelCall.context points to. */
 struct CpuContext {
     Pool *pool;
-    int most_threads;      /* of any process, at least the pool's */
-    Blas blas;             /* opened by the first product that needs it */
-    Onednn onednn;         /* likewise */
-    bool no_onednn;        /* it could not be opened */
+    int most_threads; /* of any process, at least the pool's */
+    Blas blas;        /* opened by the first product that needs it */
+    Onednn onednn;    /* likewise */
+    bool no_onednn;   /* it could not be opened */
     Convolutions *convolutions;
     atomic_bool no_memory; /* Multiplier's */
     void *room;            /* of the largest kernel of halves so far */

@@ -33,7 +33,9 @@ bool onednn_open(Onednn *onednn, int nthreads, Error *error) {
     Onednn opened = {.library = dlopen("libdnnl.so.2", RTLD_LAZY | RTLD_LOCAL)};
     *onednn = (Onednn){0};
     /* Built with another kind of threads than OpenMP's it would have threads of its own, which fight with ours over the cores. */
-    if (!opened.library || !onednn_find(&opened, "dnnl_sgemm", &opened.sgemm) || !onednn_find(&opened, "omp_set_num_threads", &opened.set_threads)) return true;
+    if (!opened.library || !onednn_find(&opened, "dnnl_sgemm", &opened.sgemm) ||
+        !onednn_find(&opened, "omp_set_num_threads", &opened.set_threads))
+        return true;
     if (!blas_check_room("oneDNN", nthreads, buffer_bytes, loops_bytes, error)) return false;
     *onednn = opened;
     return true;

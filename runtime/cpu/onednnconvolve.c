@@ -40,8 +40,8 @@ enum {
     LEAST_SUMMED = 1024,    /* places of such a tile: a block's sums are added to those of the tiles before it */
     WORTH = 1 << 22,        /* multiplications of a call: each takes milliseconds to prepare */
     LEAST_COLUMNS = 32,
-    FEW_PLACES = 8,         /* of a plane of results */
-    PART = 1 << 16,         /* elements that are worth a thread that reorders them */
+    FEW_PLACES = 8, /* of a plane of results */
+    PART = 1 << 16, /* elements that are worth a thread that reorders them */
     ALIGNED = 64
 };
 
@@ -101,19 +101,19 @@ struct Convolution {
     OpCode op; /* with planes: what is looked for */
     Planes planes;
     bool works;
-    OpCode by;                           /* whose primitive computes it: of few places the weights' gradient is a convolution itself */
-    int64_t images, in, out;             /* of the primitive: all images, a group's channels */
-    int64_t extent[NTENSORS][2];         /* of its planes, and of its taps */
+    OpCode by;                   /* whose primitive computes it: of few places the weights' gradient is a convolution itself */
+    int64_t images, in, out;     /* of the primitive: all images, a group's channels */
+    int64_t extent[NTENSORS][2]; /* of its planes, and of its taps */
     int64_t stride[2], dilation[2], low[2], high[2];
-    int64_t strides[NTENSORS][4];        /* of its tensors in memory: from an element to the next along each dimension, */
+    int64_t strides[NTENSORS][4];                /* of its tensors in memory: from an element to the next along each dimension, */
     int64_t first[NTENSORS], by_group[NTENSORS]; /* to the first that is not left out, from a group to the next */
-    bool partial;                        /* elements of the result are left out: they are 0 */
-    bool folded;                         /* planes of one place: the images are the places of one image */
+    bool partial;                                /* elements of the result are left out: they are 0 */
+    bool folded;                                 /* planes of one place: the images are the places of one image */
     int64_t tile_images, tiles;
-    int64_t in_blocks, out_blocks;       /* of a group's channels */
-    int64_t together;                    /* of the weights' gradient: tiles that are added up at the same time */
-    Tile tile, rest;                     /* rest: the last one, where it has fewer images */
-    int64_t shared_bytes, thread_bytes;  /* of the room of all threads, and of each */
+    int64_t in_blocks, out_blocks;      /* of a group's channels */
+    int64_t together;                   /* of the weights' gradient: tiles that are added up at the same time */
+    Tile tile, rest;                    /* rest: the last one, where it has fewer images */
+    int64_t shared_bytes, thread_bytes; /* of the room of all threads, and of each */
 };
 
 struct Convolutions {
@@ -198,7 +198,8 @@ static bool crop(const Planes *p, int d, int64_t stride, Cropped *crop) {
 
 /* The gradient of the weights where results are few: x's images and channels change places, and dy is the kernel, which moves by the dilation and is dilated by the stride. */
 static bool is_by_convolution(OpCode op, const Planes *p) {
-    return op == OP_conv2d_grad_w && p->in[0] * p->in[1] > 1 && p->out[0] * p->out[1] <= FEW_PLACES && p->images >= LEAST_CHANNELS && p->in_channels >= LEAST_CHANNELS;
+    return op == OP_conv2d_grad_w && p->in[0] * p->in[1] > 1 && p->out[0] * p->out[1] <= FEW_PLACES && p->images >= LEAST_CHANNELS &&
+           p->in_channels >= LEAST_CHANNELS;
 }
 
 /* How the primitive sees what the call has. False: it would see nothing. */
@@ -227,13 +228,15 @@ static bool view(Convolution *c) {
         }
     c->partial = (c->op == OP_conv2d_grad_x && c->extent[X][0] * c->extent[X][1] < x_plane) ||
                  (c->op == OP_conv2d_grad_w && c->extent[W][0] * c->extent[W][1] < taps);
-    const int64_t strides[NTENSORS][4] = {{x_image, x_plane, step[0] * p->in[1], step[1]}, {c->in * taps, taps, p->window[1].size, 1}, {y_image, y_plane, p->out[1], 1}};
+    const int64_t strides[NTENSORS][4] = {
+        {x_image, x_plane, step[0] * p->in[1], step[1]}, {c->in * taps, taps, p->window[1].size, 1}, {y_image, y_plane, p->out[1], 1}};
     memcpy(c->strides, strides, sizeof strides);
     if (swapped) {
         c->images = p->in_channels, c->in = p->images;
         for (int d = 0; d < 2; d++)
             c->extent[W][d] = p->out[d], c->extent[Y][d] = at[d].taps;
-        const int64_t turned[NTENSORS][4] = {{x_plane, x_image, p->in[1], 1}, {y_plane, y_image, p->out[1], 1}, {taps, p->in_channels * taps, p->window[1].size, 1}};
+        const int64_t turned[NTENSORS][4] = {
+            {x_plane, x_image, p->in[1], 1}, {y_plane, y_image, p->out[1], 1}, {taps, p->in_channels * taps, p->window[1].size, 1}};
         memcpy(c->strides, turned, sizeof turned);
         const int64_t first = c->first[W], by_group = c->by_group[W];
         c->first[W] = c->first[Y], c->by_group[W] = c->by_group[Y];
@@ -322,7 +325,8 @@ static bool is_fast(const Functions *call, dnnl_primitive_desc_t description) {
 
 static dnnl_primitive_desc_t describe_run(const Convolutions *all, const Convolution *c, int64_t images) {
     const Functions *call = &all->call;
-    const dnnl_dims_t strides = {c->folded ? 1 : c->stride[0], c->folded ? 1 : c->stride[1]}, dilation = {c->dilation[0] - 1, c->dilation[1] - 1};
+    const dnnl_dims_t strides = {c->folded ? 1 : c->stride[0], c->folded ? 1 : c->stride[1]},
+                      dilation = {c->dilation[0] - 1, c->dilation[1] - 1};
     const dnnl_dims_t low = {c->low[0], c->low[1]}, high = {c->high[0], c->high[1]};
     dnnl_memory_desc_t d[NTENSORS];
     dnnl_convolution_desc_t forward, backward;
@@ -331,12 +335,12 @@ static dnnl_primitive_desc_t describe_run(const Convolutions *all, const Convolu
     describe(call, c, images, d, true);
     bool ok = call->primitive_attr_create(&attr) == dnnl_success &&
               call->primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success &&
-              call->dilated_convolution_forward_desc_init(&forward, dnnl_forward_training, dnnl_convolution_direct, &d[X], &d[W], NULL, &d[Y],
-                                                          strides, dilation, low, high) == dnnl_success &&
+              call->dilated_convolution_forward_desc_init(&forward, dnnl_forward_training, dnnl_convolution_direct, &d[X], &d[W], NULL,
+                                                          &d[Y], strides, dilation, low, high) == dnnl_success &&
               call->primitive_desc_create(&hint, &forward, attr, all->engine, NULL) == dnnl_success;
     if (ok && c->by == OP_conv2d_grad_x)
-        ok = call->dilated_convolution_backward_data_desc_init(&backward, dnnl_convolution_direct, &d[X], &d[W], &d[Y], strides, dilation, low,
-                                                               high) == dnnl_success;
+        ok = call->dilated_convolution_backward_data_desc_init(&backward, dnnl_convolution_direct, &d[X], &d[W], &d[Y], strides, dilation,
+                                                               low, high) == dnnl_success;
     if (ok && c->by == OP_conv2d_grad_w)
         ok = call->dilated_convolution_backward_weights_desc_init(&backward, dnnl_convolution_direct, &d[X], &d[W], NULL, &d[Y], strides,
                                                                   dilation, low, high) == dnnl_success;
@@ -374,7 +378,8 @@ static bool open_move(const Convolutions *all, Move *move, int64_t nparts, bool 
     move->part = calloc((size_t)move->nparts, sizeof(dnnl_primitive_t));
     for (int i = 0; i < move->nparts; i++) {
         dnnl_memory_desc_t plain, blocked;
-        if (!move->part || !part_of(call, &move->plain, i, move->nparts, &plain) || !part_of(call, &move->blocked, i, move->nparts, &blocked) ||
+        if (!move->part || !part_of(call, &move->plain, i, move->nparts, &plain) ||
+            !part_of(call, &move->blocked, i, move->nparts, &blocked) ||
             !open_reorder(all, back ? &blocked : &plain, back ? &plain : &blocked, &move->part[i]))
             return false;
     }
@@ -406,8 +411,7 @@ static bool open_tile(const Convolutions *all, const Convolution *c, int64_t ima
         ok = blocked != NULL;
         if (!ok) break;
         tile->move[t].plain = plain[t], tile->move[t].blocked = *blocked;
-        ok = open_move(all, &tile->move[t], shared ? least(nthreads, 1 + elements / PART) : 1, t == result_of(c),
-                       t == W && sums);
+        ok = open_move(all, &tile->move[t], shared ? least(nthreads, 1 + elements / PART) : 1, t == result_of(c), t == W && sums);
     }
     call->primitive_desc_destroy(description);
     return ok;
@@ -516,12 +520,13 @@ static char *plain_at(const Run *r, int t, int64_t tile, int64_t group, int64_t 
     const Convolution *c = r->c;
     const int64_t image = tile * c->tile_images, in = in_block * (c->in / c->in_blocks), out = out_block * (c->out / c->out_blocks);
     const int64_t index[NTENSORS][2] = {{image, in}, {out, in}, {image, out}};
-    return r->at[t] +
-           (c->first[t] + group * c->by_group[t] + index[t][0] * c->strides[t][0] + index[t][1] * c->strides[t][1]) * (int64_t)sizeof(float);
+    return r->at[t] + (c->first[t] + group * c->by_group[t] + index[t][0] * c->strides[t][0] + index[t][1] * c->strides[t][1]) *
+                          (int64_t)sizeof(float);
 }
 
 /* A primitive on the calling thread: n tensors, of which kind and where. */
-static bool execute(const Run *r, dnnl_primitive_t primitive, int n, const int *kind, const dnnl_memory_desc_t *const *form, void *const *at) {
+static bool execute(const Run *r, dnnl_primitive_t primitive, int n, const int *kind, const dnnl_memory_desc_t *const *form,
+                    void *const *at) {
     const Functions *call = &r->all->call;
     dnnl_exec_arg_t arg[NTENSORS + 1] = {0};
     dnnl_stream_t stream = NULL;
@@ -539,7 +544,9 @@ static bool execute(const Run *r, dnnl_primitive_t primitive, int n, const int *
 
 static bool reorder(const Run *r, const Move *move, int part, char *plain, char *blocked, bool back) {
     const int kind[] = {DNNL_ARG_FROM, DNNL_ARG_TO};
-    if (back) return execute(r, move->part[part], 2, kind, (const dnnl_memory_desc_t *[]){&move->blocked, &move->plain}, (void *[]){blocked, plain});
+    if (back)
+        return execute(r, move->part[part], 2, kind, (const dnnl_memory_desc_t *[]){&move->blocked, &move->plain},
+                       (void *[]){blocked, plain});
     return execute(r, move->part[part], 2, kind, (const dnnl_memory_desc_t *[]){&move->plain, &move->blocked}, (void *[]){plain, blocked});
 }
 

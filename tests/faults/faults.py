@@ -218,7 +218,7 @@ seed(unit("strategies", "kernel"),
      ("a kernel has a start", "kernel_seconds", "+ on->kernel_s", ""),
      ("the largest part counts", "part_of", "(size + split - 1) / split", "size / split"),
      ("a lookup reads what it gives", "count_touched", "i == 0 && op_looks_up(node->op) && touched.given < elements", "false"),
-     ("products pack what others hand them too", "kernel_count", "touched.whole, factor", "touched.moved, factor"),
+     ("products pack what others hand them too", "kernel_count", "touched.whole, anew", "touched.moved, factor"),
      ("only products pack their operands", "kernel_count", "op_table[node->op].product && on->product_bytes_per_s > 0", "on->product_bytes_per_s > 0"))
 seed(unit("runtime", "schedule"),
      ("a milestone is reached when its epochs are over", "steps_taken", "<= units", "< units"),
