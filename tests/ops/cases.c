@@ -476,6 +476,7 @@ void cases_planes(CaseFn *fn, void *context) {
     convolution(fn, context, SHAPE(3, 17, 20, 20), SHAPE(33, 17, 3, 3), none, (Attr)INTS(2), (Attr)INTS(2), 1);
     convolution(fn, context, SHAPE(7, 48, 16, 15), SHAPE(16, 48, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(61, 16, 16, 16), SHAPE(16, 16, 3, 3), none, one, none, 1);
+    convolution(fn, context, SHAPE(9, 16, 64, 64), SHAPE(16, 16, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(150, 64, 1, 1), SHAPE(64, 64, 3, 3), none, one, none, 1);
     convolution(fn, context, SHAPE(9, 32, 32, 30), SHAPE(64, 32, 1, 1), (Attr)INTS(2), none, none, 1);
     convolution(fn, context, SHAPE(25, 32, 14, 15), SHAPE(64, 32, 3, 3), (Attr)INTS(4), none, none, 1);
