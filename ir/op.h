@@ -52,8 +52,8 @@ typedef struct Rule {
         depth; /* elements, in dimensions that are no factors, that each point of the factors goes through: what multiplies Op.flops; 0: 1 */
     bool halved;   /* half of the points are computed */
     double inside; /* of windows, the share of the points whose taps do not lie in padding; 0: all */
-    int8_t
-        anew; /* a factor, for each point of which what lacks it is read or added to anew: images, of a convolution's weights; -1: none */
+    bool blocked;  /* what they lie over is brought into blocks of channels, and the result back; */
+    bool again;    /* weights, which lack factor 0, are read again for each point of it: each image */
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];

@@ -546,7 +546,7 @@ double rule_flops(OpCode op, const Rule *rule) {
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
     if (a == b) return true;
     if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range || a->depth != b->depth ||
-        a->halved != b->halved || a->inside != b->inside || a->anew != b->anew || a->nneeds != b->nneeds)
+        a->halved != b->halved || a->inside != b->inside || a->blocked != b->blocked || a->again != b->again || a->nneeds != b->nneeds)
         return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||

@@ -155,7 +155,6 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         whole_factor(rule, w->dim[0] / groups); /* of no dimension alone */
     }
     rule->inside = 1;
-    rule->anew = x->dim[2] * x->dim[3] > 1 ? f->x[0] : -1; /* of one place: the images are rows of a product */
     f->x[1] = of_x;
     f->y[1] = of_y;
     for (int d = 0; d < 2; d++) {
@@ -168,6 +167,9 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         f->x[2 + d] = f->y[2 + d] = (int8_t)rule_add_factor(rule, n);
         f->w[2 + d] = (int8_t)whole_factor(rule, w->dim[2 + d]);
     }
+    const bool product = w->dim[2] == 1 && w->dim[3] == 1 && f->window[0].stride == 1 && f->window[1].stride == 1;
+    rule->blocked = !product && (groups == 1 || w->dim[1] > 1);
+    rule->again = rule->blocked && x->dim[2] * x->dim[3] > 1; /* of one place: the images are rows of a product */
     return true;
 }
 

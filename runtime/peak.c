@@ -322,12 +322,12 @@ static void peaks_of_trials(const double *seconds, int64_t room, RankPeaks *peak
     rate_products(seconds, peaks);
 }
 
-/* Passes over what a cache holds are made as a step's kernels are: for a while, then ranks that share a core, and the cache, meet, as they do to communicate, and go on by turns. Where there was no
- * meeting each would have the cache for itself as long as the system lets it run. */
-static int64_t calls_of_turn(int trial, int64_t calls, double taken_s) {
+/* Calls are made as a step's kernels are: for a while, then ranks that share a core, and the caches, meet, as they do to communicate, and go on by turns. Where there was no meeting each
+ * would have the caches for itself as long as the system lets it run. */
+static int64_t calls_of_turn(int64_t calls, double taken_s) {
     static const double TURN_S = 1e-3;
     const int64_t most = (int64_t)(TURN_S / (taken_s / (double)calls));
-    return trial < CACHE || most >= calls ? calls : most < 1 ? 1 : most;
+    return most >= calls ? calls : most < 1 ? 1 : most;
 }
 
 /* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of which each has its median: what else runs on the machine slows some of them for seconds. */
@@ -342,7 +342,7 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
             share_init(&run, device, trial, nthreads, memory, room);
             if (round == 0) {
                 if (!trial_zero(&run, device, error) || !trial_count(&run, device, comm, &calls[trial], &taken, error)) return false;
-                turn[trial] = calls_of_turn(trial, calls[trial], taken);
+                turn[trial] = calls_of_turn(calls[trial], taken);
             }
             if (!trial_together(&run, device, comm, calls[trial], turn[trial], &taken, error)) return false;
             if (trial == VECTOR && !trial_zero(&run, device, error)) return false; /* all numbers stay 0: exp(0) is not */
@@ -353,7 +353,7 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
         seconds[trial] = each[trial][ROUNDS / 2];
     }
     if (!meetings_measure(comm, &meeting, error)) return false;
-    for (int trial = CACHE; trial < NTRIALS; trial++) {
+    for (int trial = 0; trial < NTRIALS; trial++) {
         const double met = meeting * (double)((calls[trial] - 1) / turn[trial]) / (double)calls[trial];
         seconds[trial] -= met < seconds[trial] / 2 ? met : seconds[trial] / 2;
     }

@@ -121,27 +121,27 @@ static Touched count_touched(const Machine *on, const Graph *graph, const Node *
     return touched;
 }
 
-/* What is read anew, all its times together (Rule.anew): as large as the largest that lacks the factor. */
-static double anew_elements(const Graph *graph, const Node *node, const Strategy *strategy, const double *size) {
-    const Rule *rule = node->rule;
-    double most = 0;
-    for (int k = 0; k < node->nin + node->nout; k++) {
-        const int8_t *factors = k < node->nin ? rule->in[k] : rule->out[k - node->nin];
-        const Shape *shape = &graph->values.at[k < node->nin ? node->in[k] : node->out[k - node->nin]].type.shape;
-        bool has = false;
-        for (int d = 0; d < shape->ndim; d++)
-            has = has || factors[d] == rule->anew;
-        const double elements = has ? 0 : elements_of(shape, factors, strategy);
-        most = elements > most ? elements : most;
-    }
-    return most * size[rule->anew];
+/* At which so many bytes are moved that are touched again and again. */
+static double rate_of(const Machine *on, double bytes) {
+    const int cache = machine_cache(on, bytes);
+    return cache < on->ncaches ? on->cache[cache].bytes_per_s : on->memory_bytes_per_s;
 }
 
-/* A product that packs its operands: what runs as one with it follows it. */
-static double packed_seconds(const Machine *on, const Rule *rule, double product_s, double whole, double anew) {
-    const double seconds = product_s * (rule->inside > 0 ? rule->inside : 1) + whole / on->product_bytes_per_s;
-    return rule->inside > 0 ? seconds + rule->inside * anew / (on->ncaches > 0 ? on->cache[0].bytes_per_s : on->memory_bytes_per_s)
-                            : seconds;
+/* Elements of the weights of windows, which alone lack the factor of the images. */
+static double weight_elements(const Graph *graph, const Node *node, const Strategy *strategy) {
+    const Rule *rule = node->rule;
+    for (int k = 0; k < node->nin + node->nout; k++) {
+        const int8_t *factors = k < node->nin ? rule->in[k] : rule->out[k - node->nin];
+        if (factors[0] != 0)
+            return elements_of(&graph->values.at[k < node->nin ? node->in[k] : node->out[k - node->nin]].type.shape, factors, strategy);
+    }
+    return 0;
+}
+
+/* What a convolution takes beside its products: bytes of its operands and results, of its weights, and how many images see these. Each is read once more and written once more. */
+static double blocking_seconds(const Machine *on, const Rule *rule, double whole, double weights, double images) {
+    const double seen = weights * rule->inside, moved = rule->blocked ? 2 * (whole - weights + seen) : 0;
+    return moved / rate_of(on, moved) + (rule->again ? images * seen / rate_of(on, 0) : 0);
 }
 
 void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
@@ -157,10 +157,15 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     work->flops += products + others;
     const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR],
                  product_s = products / on->flops[peak_of(factor)];
+    const bool windows = node->rule->inside > 0;
     if (op_table[node->op].product && on->product_bytes_per_s > 0) {
-        const bool windows = node->rule->inside > 0 && node->rule->anew >= 0;
-        const double anew = windows ? anew_elements(graph, node, strategy, size) * dtype_bytes[factor] : 0;
-        work->product_s += packed_seconds(on, node->rule, product_s, touched.whole, anew) + vector_s + touched.moving_s;
+        /* What packs its operands is followed by what runs as one with it. */
+        work->product_s +=
+            product_s * (windows ? node->rule->inside : 1) + touched.whole / on->product_bytes_per_s + vector_s + touched.moving_s;
+        if (windows) {
+            const double weights = weight_elements(graph, node, strategy) * dtype_bytes[factor];
+            work->product_s += blocking_seconds(on, node->rule, touched.whole, weights, size[0]);
+        }
     } else {
         work->arithmetic_s += product_s + vector_s;
         work->moving_s += touched.moving_s;

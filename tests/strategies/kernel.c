@@ -85,8 +85,8 @@ Test(kernel, each_operand_is_moved_where_it_lies) {
     net_finish(&net);
 }
 
-/* A kernel of 3 x 3 over planes of 4 x 4 with padding 1: of 9 taps at 16 places 100 do not lie in it. Where the times of products were measured, padding takes none, and the weights are read anew, from the
- * nearest cache, for each of the two images; but not where planes have one place, of which one tap sees something. */
+/* A kernel of 3 x 3 over planes of 4 x 4 with padding 1: of 9 taps at 16 places 100 do not lie in it. Where the times of products were measured, padding takes none, the weights are read again, from the
+ * nearest cache, for each of the two images, and all but the taps that see padding is brought into blocks of channels, or back; but not where planes have one place, of which one tap sees something. */
 Test(kernel, a_convolution_reads_its_weights_for_each_image_and_no_padding) {
     for (int side = 1; side <= 4; side += 3) {
         Net net;
@@ -105,6 +105,12 @@ Test(kernel, a_convolution_reads_its_weights_for_each_image_and_no_padding) {
         measured.cache[0] = (Cache){16, 1};
         cr_expect_float_eq(seconds(&net, y, &measured, NULL, 1),
                            2 * points * inside / 1024 + 4 * operands / 128 + (side == 1 ? 0 : 2 * 4 * weights * inside / 16) + 0.5, 1e-9);
+        measured.cache[0].bytes = 1 << 20;
+        const double reordered = 2 * 4 * (operands - weights * (1 - inside));
+        cr_expect_float_eq(seconds(&net, y, &measured, NULL, 1),
+                           2 * points * inside / 1024 + 4 * operands / 128 +
+                               ((side == 1 ? 0 : 2 * 4 * weights * inside) + reordered + 4 * operands) / 16 + 0.5,
+                           1e-9);
         net_finish(&net);
     }
 }
