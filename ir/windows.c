@@ -169,7 +169,7 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
     }
     const bool product = w->dim[2] == 1 && w->dim[3] == 1 && f->window[0].stride == 1 && f->window[1].stride == 1;
     rule->blocked = !product && (groups == 1 || w->dim[1] > 1);
-    rule->again = rule->blocked && x->dim[2] * x->dim[3] > 1; /* of one place: the images are rows of a product */
+    rule->again = x->dim[2] * x->dim[3] > 1; /* of one place: the images are rows of a product */
     return true;
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/run.h"
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
+enum { WORK = 4096 };                              /* numbers that a rank goes through before each message of the latency */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000, MAX_COPIES = 16 };
 static const int64_t LARGE_BYTES = 8 << 20, CACHED_BYTES = 512 << 10,
                      TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a node */
@@ -47,6 +48,8 @@ typedef struct Probe {
     CommRequest *request;
     char **source, **target; /* per driven rank */
     int64_t source_bytes, target_bytes, ncopies, turn;
+    float *work; /* WORK numbers; NULL: it computes nothing */
+    bool silent; /* it only computes */
 } Probe;
 
 static void *buffer_alloc(Comm *comm, int64_t bytes, Error *error) {
@@ -76,6 +79,7 @@ static void probe_finish(Probe *probe) {
     buffers_free(probe);
     free(probe->source);
     free(probe->target);
+    free(probe->work);
 }
 
 static bool buffers_fill(Probe *probe, Error *error) {
@@ -125,8 +129,16 @@ static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_el
     return probe->request != NULL;
 }
 
+static void compute(float *work) {
+    for (int round = 0; round < 4; round++)
+        for (int i = 0; i < WORK; i++)
+            work[i] = work[i] * 0.999f + 0.001f;
+}
+
 static bool probe_step(Probe *probe, Error *error) {
     Comm *comm = probe->comm;
+    if (probe->work) compute(probe->work);
+    if (probe->silent) return true;
     const int64_t copy = probe->turn++ % probe->ncopies;
     for (int i = 0; i < comm->ndriven; i++) {
         const void *source = probe->source[i] + copy * probe->source_bytes;
@@ -194,6 +206,21 @@ static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, int6
     return ok;
 }
 
+/* Of a gather of one element a rank, between computations as in a step: ranks that share a core then hand it to each other. */
+static bool measure_latency(Comm *comm, Digit digit, double *seconds, Error *error) {
+    Probe probe;
+    double alone_s = 0;
+    bool ok = probe_init(&probe, comm, digit, 1, 1, error);
+    if (ok && !(probe.work = calloc(WORK, sizeof *probe.work))) ok = error_set(error, EXIT_ENVIRONMENT, "no memory");
+    probe.silent = true;
+    ok = ok && probe_measure(&probe, &alone_s, error);
+    probe.silent = false;
+    ok = ok && probe_measure(&probe, seconds, error);
+    *seconds = *seconds > alone_s ? *seconds - alone_s : 0;
+    probe_finish(&probe);
+    return ok;
+}
+
 /* ---------------------------------------------------------------- levels */
 
 static double rate_of(int64_t bytes, double seconds, double small_s) {
@@ -208,7 +235,7 @@ static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
     while (1 << rounds < digit.size)
         rounds++;
     double small_s, large_s, cached_s = 0;
-    if (!measure_size(comm, digit, 1, MAX_COPIES, &small_s, error) || !measure_size(comm, digit, elements, MAX_COPIES, &large_s, error) ||
+    if (!measure_latency(comm, digit, &small_s, error) || !measure_size(comm, digit, elements, MAX_COPIES, &large_s, error) ||
         (cached > 0 && !measure_size(comm, digit, cached, 1, &cached_s, error)))
         return false;
     *level = (Level){.measured = true, .latency_s = small_s / rounds, .bytes_per_s = rate_of(elements * 4 * messages, large_s, small_s)};

@@ -140,7 +140,7 @@ static double weight_elements(const Graph *graph, const Node *node, const Strate
 
 /* What a convolution takes beside its products: bytes of its operands and results, of its weights, and how many images see these. Each is read once more and written once more. */
 static double blocking_seconds(const Machine *on, const Rule *rule, double whole, double weights, double images) {
-    const double seen = weights * rule->inside, moved = rule->blocked ? 2 * (whole - weights + seen) : 0;
+    const double seen = weights * rule->inside, moved = 2 * (whole - weights + seen);
     return moved / rate_of(on, moved) + (rule->again ? images * seen / rate_of(on, 0) : 0);
 }
 
@@ -160,12 +160,11 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     const bool windows = node->rule->inside > 0;
     if (op_table[node->op].product && on->product_bytes_per_s > 0) {
         /* What packs its operands is followed by what runs as one with it. */
-        work->product_s +=
-            product_s * (windows ? node->rule->inside : 1) + touched.whole / on->product_bytes_per_s + vector_s + touched.moving_s;
-        if (windows) {
-            const double weights = weight_elements(graph, node, strategy) * dtype_bytes[factor];
-            work->product_s += blocking_seconds(on, node->rule, touched.whole, weights, size[0]);
-        }
+        const double packing_s =
+            windows && node->rule->blocked
+                ? blocking_seconds(on, node->rule, touched.whole, weight_elements(graph, node, strategy) * dtype_bytes[factor], size[0])
+                : touched.whole / on->product_bytes_per_s;
+        work->product_s += product_s * (windows ? node->rule->inside : 1) + packing_s + vector_s + touched.moving_s;
     } else {
         work->arithmetic_s += product_s + vector_s;
         work->moving_s += touched.moving_s;
