@@ -274,6 +274,19 @@ static int run_step(Simulation *s) {
     return 1;
 }
 
+/* Random numbers of the net's own, dropout's say, are drawn before the first kernel: on a machine whose kernels were measured each takes what was seen, in FLOPs of exp that take as long. */
+static double drawing_seconds(const Simulation *s) {
+    static const double EFFORT = 100;
+    const Graph *graph = s->facts->graph;
+    double numbers = 0;
+    for (int i = 0; i < s->role->instances.n; i++) {
+        const Instance *instance = &s->role->instances.at[i];
+        if (instance->place != PLACE_INPUT || graph->inputs.at[instance->at].kind != INPUT_RANDOM) continue;
+        numbers += (double)instance_bytes(graph, instance) / dtype_bytes[graph->inputs.at[instance->at].type.dtype];
+    }
+    return s->machine->product_bytes_per_s > 0 ? EFFORT * numbers / s->machine->flops[PEAK_VECTOR] : 0;
+}
+
 static void simulation_init(Simulation *s, Timeline *timeline, const Facts *facts, int nrequests, Arena *arena) {
     const size_t n = (size_t)nrequests + 1;
     s->timeline = timeline;
@@ -291,6 +304,7 @@ static void simulation_init(Simulation *s, Timeline *timeline, const Facts *fact
     const size_t ncommunications = (size_t)facts->communications.n + 1;
     *timeline = (Timeline){.alone_s = arena_alloc(arena, sizeof *timeline->alone_s * ncommunications),
                            .exposed_by = arena_alloc(arena, sizeof *timeline->exposed_by * ncommunications)};
+    s->kernels_s = timeline->kernel_s = drawing_seconds(s);
     vec_reserve(arena, &timeline->events, facts->role->steps.n);
     for (int i = 0; i < s->role->steps.n; i++)
         if (s->role->steps.at[i].kind == STEP_START) s->shared[s->role->steps.at[i].request].nroles++;

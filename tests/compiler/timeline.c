@@ -171,6 +171,22 @@ Test(timeline, a_faster_machine_takes_less) {
     }
 }
 
+/* Of 8 x 4 numbers a rank draws those of its two rows, before the first kernel; other machines draw beside their kernels. */
+Test(timeline, random_numbers_are_drawn_before_the_first_kernel) {
+    static const char *const text =
+        "net drawn(batch = 8) { input x : f32[batch, 4]; param w : f32[4, 2] = normal(0.1); h = x * random(x);\n"
+        "  loss mean(matmul(h, w)); }\n" TRAIN;
+    Compiled x;
+    Machine measured = unit;
+    timed(&x, text, 4, 2, &measured);
+    cr_expect_eq(x.b->timeline->events.at[0].begin_s, 0);
+    measured.product_bytes_per_s = 1e30;
+    build_time(x.b);
+    cr_expect_eq(x.b->timeline->events.at[0].begin_s, 100 * 2 * 4);
+    cr_expect_geq(x.b->timeline->kernel_s, 100 * 2 * 4);
+    compiled_finish(&x);
+}
+
 /* Events of a stream follow each other; waits are as long as is said to be exposed. */
 Test(timeline, streams_do_one_thing_at_a_time) {
     for (int o = 0; o <= 2; o++)

@@ -190,6 +190,7 @@ seed(FUZZ_PLAN,
      ("a printed plan reads back as itself", "print_head", "graph->replicas", "graph->replicas + 1"),
      ("an offset in a plan's text is within the arena", "read_place", "bytes <= role->arena_bytes - instance->at", "bytes >= 0"))
 seed(unit("compiler", "timeline"),
+     ("drawing random numbers takes time", "drawing_seconds", "s->machine->product_bytes_per_s > 0 ? EFFORT", "s->machine->product_bytes_per_s < 0 ? EFFORT"),
      ("what a cache holds is sent at its rate", "seconds_of", "? &s->cached : s->machine", "? s->machine : s->machine"),
      ("a communication waits for the link", "run_starts", "s->kernels_s > s->link_s ? s->kernels_s : s->link_s", "s->kernels_s"),
      ("what runs behind kernels is not waited for again", "run_starts", "seconds - s->machine->overlap * seconds", "seconds"),
