@@ -209,11 +209,9 @@ void fit_products(const double *flops, const double *bytes, const double *second
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
  * takes no time beside its start, an update; and negs of ever more numbers, again and again. */
 enum { NPRODUCTS = 9, WIDE = NPRODUCTS, VECTOR, PASS, START, UPDATE, CACHE, NLENGTHS = 10, NTRIALS = CACHE + NLENGTHS };
-enum { SHORTEST = 1 << 13, COPIES = 32 }; /* numbers of the shortest neg; copies of a product's operands, at most */
-static const int64_t ROOM = 64 << 20,
-                     FAR =
-                         256
-                         << 20; /* bytes of a product's operands; at least, of all ranks of a node together, of what lies in memory alone */
+enum { SHORTEST = 1 << 13, COPIES = 32 };  /* numbers of the shortest neg; copies of a product's operands, at most */
+static const int64_t ROOM = 64 << 20;      /* bytes of a product's operands, and at least of what lies in memory alone; */
+static const int64_t FAR = 256 << 20;      /* of that of all ranks of a node together */
 static const double PACKED_AT_ONCE = 1e12; /* of products that pack nothing that takes time */
 static const struct {
     OpCode op;

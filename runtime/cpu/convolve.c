@@ -57,6 +57,14 @@ static char *plane_of_y(const Convolve *c, int64_t image, int64_t group, int64_t
 
 /* ---------------------------------------------------------------- columns */
 
+bool planes_are_columns(const Planes *planes) {
+    bool are = true;
+    for (int d = 0; d < 2; d++)
+        are = are && planes->window[d].size == 1 && planes->window[d].stride == 1 && planes->window[d].low == 0 &&
+              planes->in[d] == planes->out[d];
+    return are;
+}
+
 void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end) {
     const int64_t first = window->low - k * window->dilation, behind = size + first;
     *begin = first <= 0 ? 0 : least(parts_of(first, window->stride), places);
@@ -309,9 +317,7 @@ static bool convolve_open(const KernelCall *call, PlanesOf *of, Convolve *c) {
     c->places = p->out[0] * p->out[1];
     c->taps = p->window[0].size * p->window[1].size;
     c->in_blocks = c->out_blocks = 1;
-    c->direct = c->taps == 1;
-    for (int d = 0; d < 2; d++)
-        c->direct = c->direct && p->window[d].stride == 1 && p->window[d].low == 0 && p->in[d] == p->out[d];
+    c->direct = planes_are_columns(p);
     return p->images > 0 && p->in_channels > 0 && p->out_channels > 0 && c->places > 0 && p->in[0] * p->in[1] > 0;
 }
 

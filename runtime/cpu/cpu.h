@@ -116,6 +116,9 @@ void turn(DType dtype, const Turn *t, void *planes, void *rows, bool back); /* b
 /* Of a row of results the places [begin, end) that see something of tap k in a row of `size` elements. */
 void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, int64_t *begin, int64_t *end);
 
+/* Whether the planes of x are, as they lie, what the windows see side by side: one tap, without strides and padding. */
+bool planes_are_columns(const Planes *planes);
+
 /* How oneDNN computes a convolution, or a gradient of one; a context's. */
 typedef struct Convolution Convolution;
 typedef struct Convolutions Convolutions;

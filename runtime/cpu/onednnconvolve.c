@@ -26,7 +26,6 @@ void onednn_free(Convolutions *convolutions) {
 }
 
 #else
-#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -39,9 +38,9 @@ enum {
     SUMMED_BYTES = 4 << 20, /* the same where threads share a tile */
     LEAST_SUMMED = 1024,    /* places of such a tile: a block's sums are added to those of the tiles before it */
     WORTH = 1 << 22,        /* multiplications of a call: each takes milliseconds to prepare */
-    LEAST_COLUMNS = 32,
-    FEW_PLACES = 8, /* of a plane of results */
-    PART = 1 << 16, /* elements that are worth a thread that reorders them */
+    LEAST_COLUMNS = 32,     /* of a product on planes as they lie */
+    FEW_PLACES = 8,         /* of a plane of results */
+    PART = 1 << 16,         /* elements that are worth a thread that reorders them */
     ALIGNED = 64
 };
 
@@ -94,21 +93,28 @@ typedef struct Tile {
     int64_t images;
     dnnl_primitive_t run;
     Move move[NTENSORS];
-    int64_t scratch;
+    dnnl_memory_desc_t room; /* that it uses while it runs, */
+    int64_t scratch;         /* of so many bytes */
 } Tile;
+
+/* A tensor of the primitive in memory. */
+typedef struct View {
+    int64_t extent[2];  /* of its planes, or its taps */
+    int64_t strides[4]; /* from an element to the next along each dimension, */
+    int64_t first;      /* to the first that is not left out, */
+    int64_t by_group;   /* from a group to the next */
+} View;
 
 struct Convolution {
     OpCode op; /* with planes: what is looked for */
     Planes planes;
     bool works;
-    OpCode by;                   /* whose primitive computes it: of few places the weights' gradient is a convolution itself */
-    int64_t images, in, out;     /* of the primitive: all images, a group's channels */
-    int64_t extent[NTENSORS][2]; /* of its planes, and of its taps */
+    OpCode by;               /* whose primitive computes it: of few places the weights' gradient is a convolution itself */
+    int64_t images, in, out; /* of the primitive: all images, a group's channels */
     int64_t stride[2], dilation[2], low[2], high[2];
-    int64_t strides[NTENSORS][4];                /* of its tensors in memory: from an element to the next along each dimension, */
-    int64_t first[NTENSORS], by_group[NTENSORS]; /* to the first that is not left out, from a group to the next */
-    bool partial;                                /* elements of the result are left out: they are 0 */
-    bool folded;                                 /* planes of one place: the images are the places of one image */
+    View view[NTENSORS];
+    bool partial; /* elements of the result are left out: they are 0 */
+    bool folded;  /* planes of one place: the images are the places of one image */
     int64_t tile_images, tiles;
     int64_t in_blocks, out_blocks;      /* of a group's channels */
     int64_t together;                   /* of the weights' gradient: tiles that are added up at the same time */
@@ -202,6 +208,18 @@ static bool is_by_convolution(OpCode op, const Planes *p) {
            p->in_channels >= LEAST_CHANNELS;
 }
 
+/* x's images and channels, and dy and the weights. */
+static void swap(Convolution *c) {
+    const int64_t images = c->images;
+    const View w = c->view[W];
+    c->images = c->in, c->in = images;
+    c->view[W] = c->view[Y], c->view[Y] = w;
+    for (int t = 0; t < NTENSORS; t++) {
+        int64_t *strides = c->view[t].strides, first = strides[0];
+        strides[0] = strides[1], strides[1] = first;
+    }
+}
+
 /* How the primitive sees what the call has. False: it would see nothing. */
 static bool view(Convolution *c) {
     const Planes *p = &c->planes;
@@ -214,37 +232,28 @@ static bool view(Convolution *c) {
         c->dilation[d] = swapped ? p->window[d].stride : p->window[d].dilation;
         if (!crop(p, d, c->stride[d], &at[d])) return false;
         c->low[d] = at[d].low, c->high[d] = at[d].high;
-        c->extent[X][d] = at[d].in, c->extent[W][d] = at[d].taps, c->extent[Y][d] = p->out[d];
     }
-    c->by = swapped ? OP_conv2d : c->op;
-    c->images = p->images, c->in = p->in_channels, c->out = p->out_channels;
-    c->first[X] = at[0].first * p->in[1] + at[1].first, c->first[W] = at[0].first_tap * p->window[1].size + at[1].first_tap;
-    c->by_group[X] = c->in * x_plane, c->by_group[W] = c->out * c->in * taps, c->by_group[Y] = c->out * y_plane;
     int64_t step[2] = {1, 1}; /* from an element that is seen to the next */
     for (int d = 0; d < 2; d++)
-        if (!swapped && c->extent[W][d] == 1 && c->low[d] == 0 && c->high[d] <= 0) {
+        if (!swapped && at[d].taps == 1 && c->low[d] == 0 && c->high[d] <= 0) {
             step[d] = c->stride[d];
-            c->extent[X][d] = p->out[d], c->stride[d] = 1, c->high[d] = 0;
+            at[d].in = p->out[d], c->stride[d] = 1, c->high[d] = 0;
         }
-    c->partial = (c->op == OP_conv2d_grad_x && c->extent[X][0] * c->extent[X][1] < x_plane) ||
-                 (c->op == OP_conv2d_grad_w && c->extent[W][0] * c->extent[W][1] < taps);
-    const int64_t strides[NTENSORS][4] = {
-        {x_image, x_plane, step[0] * p->in[1], step[1]}, {c->in * taps, taps, p->window[1].size, 1}, {y_image, y_plane, p->out[1], 1}};
-    memcpy(c->strides, strides, sizeof strides);
-    if (swapped) {
-        c->images = p->in_channels, c->in = p->images;
-        for (int d = 0; d < 2; d++)
-            c->extent[W][d] = p->out[d], c->extent[Y][d] = at[d].taps;
-        const int64_t turned[NTENSORS][4] = {
-            {x_plane, x_image, p->in[1], 1}, {y_plane, y_image, p->out[1], 1}, {taps, p->in_channels * taps, p->window[1].size, 1}};
-        memcpy(c->strides, turned, sizeof turned);
-        const int64_t first = c->first[W], by_group = c->by_group[W];
-        c->first[W] = c->first[Y], c->by_group[W] = c->by_group[Y];
-        c->first[Y] = first, c->by_group[Y] = by_group;
-    }
+    c->by = swapped ? OP_conv2d : c->op;
+    c->images = p->images, c->in = p->in_channels, c->out = p->out_channels;
+    c->view[X] = (View){
+        {at[0].in, at[1].in}, {x_image, x_plane, step[0] * p->in[1], step[1]}, at[0].first * p->in[1] + at[1].first, c->in * x_plane};
+    c->view[W] = (View){{at[0].taps, at[1].taps},
+                        {c->in * taps, taps, p->window[1].size, 1},
+                        at[0].first_tap * p->window[1].size + at[1].first_tap,
+                        c->out * c->in * taps};
+    c->view[Y] = (View){{p->out[0], p->out[1]}, {y_image, y_plane, p->out[1], 1}, 0, c->out * y_plane};
+    c->partial =
+        (c->op == OP_conv2d_grad_x && at[0].in * at[1].in < x_plane) || (c->op == OP_conv2d_grad_w && at[0].taps * at[1].taps < taps);
+    if (swapped) swap(c);
     c->folded = true;
     for (int t = 0; t < NTENSORS; t++)
-        c->folded = c->folded && c->extent[t][0] * c->extent[t][1] == 1;
+        c->folded = c->folded && c->view[t].extent[0] * c->view[t].extent[1] == 1;
     return true;
 }
 
@@ -268,8 +277,8 @@ static void choose_blocks(Convolution *c, int nthreads) {
 }
 
 static void choose_tiles(Convolution *c, int nthreads) {
-    const int64_t places = c->extent[Y][0] * c->extent[Y][1];
-    const int64_t each = (c->in * c->extent[X][0] * c->extent[X][1] + c->out * places) * (int64_t)sizeof(float);
+    const int64_t places = c->view[Y].extent[0] * c->view[Y].extent[1];
+    const int64_t each = (c->in * c->view[X].extent[0] * c->view[X].extent[1] + c->out * places) * (int64_t)sizeof(float);
     c->in_blocks = c->out_blocks = c->together = 1;
     int64_t most = parts_of(c->images, nthreads), images = TILE_BYTES / each;
     if (c->by == OP_conv2d_grad_w) {
@@ -284,17 +293,9 @@ static void choose_tiles(Convolution *c, int nthreads) {
     c->together = least(c->together, c->tiles);
 }
 
-/* Whether planes are the columns of a product as they lie, and long ones: convolve.c moves nothing then. */
-static bool is_product(const Planes *p) {
-    bool product = p->out[0] * p->out[1] >= LEAST_COLUMNS;
-    for (int d = 0; d < 2; d++)
-        product = product && p->window[d].size == 1 && p->window[d].stride == 1 && p->window[d].low == 0 && p->in[d] == p->out[d];
-    return product;
-}
-
 /* Whether oneDNN pays: where channels fill vectors, and all threads have something to do. */
 static bool is_worth(OpCode op, const Planes *p, int nthreads) {
-    if (is_product(p)) return false;
+    if (planes_are_columns(p) && p->out[0] * p->out[1] >= LEAST_COLUMNS) return false; /* convolve.c moves nothing then */
     const bool few = p->in_channels <= MOST_FEW && p->groups == 1 && op != OP_conv2d_grad_x;
     return p->out_channels >= LEAST_CHANNELS && (p->in_channels >= LEAST_CHANNELS || few) &&
            (op == OP_conv2d_grad_w || p->images * p->groups >= nthreads);
@@ -306,8 +307,8 @@ static bool is_worth(OpCode op, const Planes *p, int nthreads) {
 static void describe(const Functions *call, const Convolution *c, int64_t images, dnnl_memory_desc_t tensor[NTENSORS], bool any) {
     const int64_t in = c->in / c->in_blocks, out = c->out / c->out_blocks, channels[NTENSORS][2] = {{images, in}, {out, in}, {images, out}};
     for (int t = 0; t < NTENSORS; t++) {
-        dnnl_dims_t dims = {channels[t][0], channels[t][1], c->extent[t][0], c->extent[t][1]}, strides;
-        memcpy(strides, c->strides[t], sizeof c->strides[t]);
+        dnnl_dims_t dims = {channels[t][0], channels[t][1], c->view[t].extent[0], c->view[t].extent[1]}, strides;
+        memcpy(strides, c->view[t].strides, sizeof c->view[t].strides);
         if (c->folded && t != W) dims[0] = 1, dims[3] = images, strides[3] = strides[0], strides[0] *= images, strides[2] = strides[0];
         if (any)
             call->memory_desc_init_by_tag(&tensor[t], 4, dims, dnnl_f32, dnnl_format_tag_any);
@@ -403,11 +404,11 @@ static bool open_tile(const Convolutions *all, const Convolution *c, int64_t ima
     bool ok = call->primitive_create(&tile->run, description) == dnnl_success;
     const dnnl_memory_desc_t *scratch = call->primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
     tile->images = images;
-    tile->scratch = scratch ? (int64_t)call->memory_desc_get_size(scratch) : 0;
+    if (scratch) tile->room = *scratch, tile->scratch = (int64_t)call->memory_desc_get_size(scratch);
     for (int t = 0; ok && t < NTENSORS; t++) {
         const dnnl_memory_desc_t *blocked = call->primitive_desc_query_md(description, query[t], 0);
         const bool sums = c->by == OP_conv2d_grad_w, shared = t == W && !sums;
-        const int64_t elements = c->out * c->in * c->extent[W][0] * c->extent[W][1];
+        const int64_t elements = c->out * c->in * c->view[W].extent[0] * c->view[W].extent[1];
         ok = blocked != NULL;
         if (!ok) break;
         tile->move[t].plain = plain[t], tile->move[t].blocked = *blocked;
@@ -431,7 +432,7 @@ static bool open_tiles(const Convolutions *all, Convolution *c, int nthreads) {
 }
 
 static int64_t aligned(int64_t bytes) {
-    return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+    return parts_of(bytes, ALIGNED) * ALIGNED;
 }
 
 /* Room of all threads and of each; the room of all convolutions grows with it. */
@@ -520,8 +521,9 @@ static char *plain_at(const Run *r, int t, int64_t tile, int64_t group, int64_t 
     const Convolution *c = r->c;
     const int64_t image = tile * c->tile_images, in = in_block * (c->in / c->in_blocks), out = out_block * (c->out / c->out_blocks);
     const int64_t index[NTENSORS][2] = {{image, in}, {out, in}, {image, out}};
-    return r->at[t] + (c->first[t] + group * c->by_group[t] + index[t][0] * c->strides[t][0] + index[t][1] * c->strides[t][1]) *
-                          (int64_t)sizeof(float);
+    return r->at[t] +
+           (c->view[t].first + group * c->view[t].by_group + index[t][0] * c->view[t].strides[0] + index[t][1] * c->view[t].strides[1]) *
+               (int64_t)sizeof(float);
 }
 
 /* A primitive on the calling thread: n tensors, of which kind and where. */
@@ -555,10 +557,7 @@ static bool convolve_tile(const Run *r, const Tile *tile, char *const at[NTENSOR
     const int kind[] = {op == OP_conv2d_grad_x ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC,
                         op == OP_conv2d_grad_w ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
                         op == OP_conv2d ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD};
-    const dnnl_dims_t bytes = {tile->scratch};
-    dnnl_memory_desc_t room;
-    r->all->call.memory_desc_init_by_tag(&room, 1, bytes, dnnl_u8, dnnl_a);
-    const dnnl_memory_desc_t *form[] = {&tile->move[X].blocked, &tile->move[W].blocked, &tile->move[Y].blocked, &room};
+    const dnnl_memory_desc_t *form[] = {&tile->move[X].blocked, &tile->move[W].blocked, &tile->move[Y].blocked, &tile->room};
     return execute(r, tile->run, tile->scratch > 0 ? 4 : 3, kind, form, (void *[]){at[X], at[W], at[Y], scratch});
 }
 
@@ -581,7 +580,7 @@ static char *room_of_thread(Run *r) {
 /* Of x's gradient what no tap sees is 0. */
 static void clear_unseen(const Run *r, int64_t tile, int64_t group) {
     const Convolution *c = r->c;
-    const int64_t bytes = c->by_group[X] * (int64_t)sizeof(float);
+    const int64_t bytes = c->view[X].by_group * (int64_t)sizeof(float);
     for (int64_t image = tile * c->tile_images; image < tile * c->tile_images + tile_at(c, tile)->images; image++)
         memset(r->at[X] + (image * c->planes.groups + group) * bytes, 0, (size_t)bytes);
 }
@@ -609,6 +608,13 @@ static void tiles_part(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Where tensor t, x or y, of a round's tile n begins for the primitive, of a block of its channels. */
+static char *rows_at(const Run *r, int t, int64_t n, int64_t block) {
+    const Convolution *c = r->c;
+    if (tile_at(c, r->first + n)->move[t].bytes == 0) return plain_at(r, t, r->first + n, r->group, block, block);
+    return r->rows[t == Y] + (n * (t == Y ? c->out_blocks : c->in_blocks) + block) * aligned(c->tile.move[t].bytes);
+}
+
 /* Ranges are of a round's tiles, and of the blocks of x's channels and of y's. */
 static void rows_part(void *context, int64_t begin, int64_t end) {
     Run *r = context;
@@ -616,11 +622,11 @@ static void rows_part(void *context, int64_t begin, int64_t end) {
     const int64_t blocks = c->in_blocks + c->out_blocks;
     r->all->onednn->set_threads(1);
     for (int64_t i = begin; i < end; i++) {
-        const int64_t n = i / blocks, of_y = i % blocks >= c->in_blocks, block = of_y ? i % blocks - c->in_blocks : i % blocks;
-        const int t = of_y ? Y : X;
+        const int64_t n = i / blocks, at = i % blocks, block = at < c->in_blocks ? at : at - c->in_blocks;
+        const int t = at < c->in_blocks ? X : Y;
         const Move *move = &tile_at(c, r->first + n)->move[t];
-        char *blocked = r->rows[of_y] + (n * (of_y ? c->out_blocks : c->in_blocks) + block) * aligned(c->tile.move[t].bytes);
-        if (move->bytes > 0 && !reorder(r, move, 0, plain_at(r, t, r->first + n, r->group, block, block), blocked, false)) r->failed = true;
+        char *plain = plain_at(r, t, r->first + n, r->group, block, block);
+        if (move->bytes > 0 && !reorder(r, move, 0, plain, rows_at(r, t, n, block), false)) r->failed = true;
     }
 }
 
@@ -638,14 +644,8 @@ static void sums_part(void *context, int64_t begin, int64_t end) {
     r->all->onednn->set_threads(1);
     for (int64_t i = begin; i < end; i++) {
         const int64_t n = i / blocks, in = i % blocks / c->out_blocks, out = i % c->out_blocks;
-        const Tile *tile = tile_at(c, r->first + n);
-        char *sums = r->weights + i * weights, *at[NTENSORS];
-        at[X] = tile->move[X].bytes > 0 ? r->rows[0] + (n * c->in_blocks + in) * aligned(c->tile.move[X].bytes)
-                                        : plain_at(r, X, r->first + n, r->group, in, out);
-        at[Y] = tile->move[Y].bytes > 0 ? r->rows[1] + (n * c->out_blocks + out) * aligned(c->tile.move[Y].bytes)
-                                        : plain_at(r, Y, r->first + n, r->group, in, out);
-        at[W] = r->first == 0 ? sums : room;
-        if (!convolve_tile(r, tile, at, room + weights)) r->failed = true;
+        char *sums = r->weights + i * weights, *at[] = {rows_at(r, X, n, in), r->first == 0 ? sums : room, rows_at(r, Y, n, out)};
+        if (!convolve_tile(r, tile_at(c, r->first + n), at, room + weights)) r->failed = true;
         if (r->first > 0) add_floats((float *)sums, (const float *)room, weights / (int64_t)sizeof(float));
     }
 }

@@ -761,7 +761,7 @@ seed(unit("ops", "kernels", "kernels/planes*"),
      ("what no tap sees has the gradient 0", "tiles_part", "if (result == X && c->partial) clear_unseen(r, k, group);", ""),
      ("a tile's sums are added to those before it", "sums_part", "if (r->first > 0) add_floats", "if (false) add_floats"),
      ("sums of tiles at the same time are added up", "blocks_part", "n < c->together", "n < 1"),
-     ("a kernel's gradient begins with the first tap that sees something", "view", "c->first[Y] = first,", "c->first[Y] = 0,"),
+     ("a kernel's gradient begins with the first tap that sees something", "view", "at[0].first_tap * p->window[1].size + at[1].first_tap", "0"),
      ("the last tile may have fewer images", "tile_at", "i == c->tiles - 1 && c->rest.run ? &c->rest : &c->tile", "&c->tile"),
      ("a window sees the first of the elements that tie", "POOLING", "(row[l] > best[l])", "(row[l] >= best[l])"))
 seed(unit("ops", "kernels", "kernels/e*"),
