@@ -2,7 +2,8 @@
  *
  * All ranks at once gather along one digit of the rank number: from all of their node for the level `rank`, from those at the same place of
  * the other nodes for the level `node`. A step with a few bytes costs the latency of its rounds, a step with megabytes the latency and the
- * bytes. Kernels run on all ranks at once too: ranks may share cores and memory. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
+ * bytes. Between gathers ranks compute, as between communications of a net: those that share a core hand it to each other, and what is
+ * gathered has just been written. Kernels run on all ranks at once too: ranks may share cores and memory. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +18,7 @@
 #include "runtime/run.h"
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
-enum { WORK = 4096 };                              /* numbers that a rank goes through before each message of the latency */
+enum { WORK = 1 << 16, ROUNDS = 4 };               /* numbers that a rank goes through between messages, how often */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000, MAX_COPIES = 16 };
 static const int64_t LARGE_BYTES = 8 << 20, CACHED_BYTES = 512 << 10,
                      TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a node */
@@ -48,7 +49,7 @@ typedef struct Probe {
     CommRequest *request;
     char **source, **target; /* per driven rank */
     int64_t source_bytes, target_bytes, ncopies, turn;
-    float *work; /* WORK numbers; NULL: it computes nothing */
+    float *work; /* WORK numbers that it computes on */
     bool silent; /* it only computes */
 } Probe;
 
@@ -125,21 +126,24 @@ static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_el
     probe->target = calloc((size_t)comm->ndriven, sizeof *probe->target);
     if (!probe->source || !probe->target) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->ndriven);
     if (!buffers_take(probe, copies, error)) return false;
+    if (!(probe->work = calloc(WORK, sizeof *probe->work))) return error_set(error, EXIT_ENVIRONMENT, "no memory");
     probe->request = comm->table->prepare(comm, &probe->transfer, 1, error);
     return probe->request != NULL;
 }
 
-static void compute(float *work) {
-    for (int round = 0; round < 4; round++)
-        for (int i = 0; i < WORK; i++)
-            work[i] = work[i] * 0.999f + 0.001f;
+static void compute(float *numbers, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = numbers[i] * 0.999f + 0.001f;
 }
 
 static bool probe_step(Probe *probe, Error *error) {
     Comm *comm = probe->comm;
-    if (probe->work) compute(probe->work);
-    if (probe->silent) return true;
     const int64_t copy = probe->turn++ % probe->ncopies;
+    for (int round = 0; round < ROUNDS; round++)
+        compute(probe->work, WORK);
+    for (int i = 0; i < comm->ndriven; i++)
+        compute((float *)(probe->source[i] + copy * probe->source_bytes), probe->source_bytes / 4);
+    if (probe->silent) return true;
     for (int i = 0; i < comm->ndriven; i++) {
         const void *source = probe->source[i] + copy * probe->source_bytes;
         void *target = probe->target[i] + copy * probe->target_bytes;
@@ -160,7 +164,7 @@ static int compare_seconds(const void *a, const void *b) {
 
 /* The slowest rank's seconds, on all ranks. */
 static bool slowest(Comm *comm, double *seconds, Error *error) {
-    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), mine = (uint64_t)(*seconds * 1e12);
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), mine = *seconds > 0 ? (uint64_t)(*seconds * 1e12) : 0;
     bool ok = words ? comm->table->all_gather_words(comm, mine, words, error) : error_set(error, EXIT_ENVIRONMENT, "no memory");
     for (int i = 0; ok && i < comm->nprocesses; i++)
         if (words[i] > mine) mine = words[i];
@@ -169,7 +173,19 @@ static bool slowest(Comm *comm, double *seconds, Error *error) {
     return ok;
 }
 
-/* Median seconds of a step, of the slowest rank. Rank 0 decides how long it is measured. */
+/* Seconds of a step, in the mean of so many between two points where all ranks meet. */
+static bool probe_batch(Probe *probe, int64_t steps, double *seconds, Error *error) {
+    Comm *comm = probe->comm;
+    if (!comm->table->barrier(comm, error)) return false;
+    const double begin = now_seconds();
+    for (int64_t i = 0; i < steps; i++)
+        if (!probe_step(probe, error)) return false;
+    if (!comm->table->barrier(comm, error)) return false;
+    *seconds = (now_seconds() - begin) / (double)steps;
+    return true;
+}
+
+/* Median seconds of what is communicated in a step, of the slowest rank: without as many steps that only compute, each time. Rank 0 decides how long it is measured. */
 static bool probe_measure(Probe *probe, double *seconds, Error *error) {
     Comm *comm = probe->comm;
     double batch_s[MAX_BATCHES], begin = now_seconds();
@@ -185,13 +201,14 @@ static bool probe_measure(Probe *probe, double *seconds, Error *error) {
     int n = 0;
     double first = now_seconds();
     for (int64_t more = 1; more;) {
-        if (!comm->table->barrier(comm, error)) return false;
-        begin = now_seconds();
-        for (int64_t i = 0; i < steps; i++)
-            if (!probe_step(probe, error)) return false;
-        double end = now_seconds();
-        batch_s[n++] = (end - begin) / (double)steps;
-        more = n < MAX_BATCHES && (end - first < LEVEL_S || (n < MIN_BATCHES && end - first < 2 * LEVEL_S));
+        double computing_s = 0;
+        if (!probe_batch(probe, steps, &batch_s[n], error)) return false;
+        probe->silent = true;
+        if (!probe_batch(probe, steps, &computing_s, error)) return false;
+        probe->silent = false;
+        batch_s[n++] -= computing_s;
+        const double took = now_seconds() - first;
+        more = n < MAX_BATCHES && (took < LEVEL_S || (n < MIN_BATCHES && took < 2 * LEVEL_S));
         if (!comm->table->broadcast(comm, &more, sizeof more, error)) return false;
     }
     qsort(batch_s, (size_t)n, sizeof *batch_s, compare_seconds);
@@ -202,21 +219,6 @@ static bool probe_measure(Probe *probe, double *seconds, Error *error) {
 static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, int64_t copies, double *seconds, Error *error) {
     Probe probe;
     bool ok = probe_init(&probe, comm, digit, message_elements, copies, error) && probe_measure(&probe, seconds, error);
-    probe_finish(&probe);
-    return ok;
-}
-
-/* Of a gather of one element a rank, between computations as in a step: ranks that share a core then hand it to each other. */
-static bool measure_latency(Comm *comm, Digit digit, double *seconds, Error *error) {
-    Probe probe;
-    double alone_s = 0;
-    bool ok = probe_init(&probe, comm, digit, 1, 1, error);
-    if (ok && !(probe.work = calloc(WORK, sizeof *probe.work))) ok = error_set(error, EXIT_ENVIRONMENT, "no memory");
-    probe.silent = true;
-    ok = ok && probe_measure(&probe, &alone_s, error);
-    probe.silent = false;
-    ok = ok && probe_measure(&probe, seconds, error);
-    *seconds = *seconds > alone_s ? *seconds - alone_s : 0;
     probe_finish(&probe);
     return ok;
 }
@@ -235,7 +237,7 @@ static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
     while (1 << rounds < digit.size)
         rounds++;
     double small_s, large_s, cached_s = 0;
-    if (!measure_latency(comm, digit, &small_s, error) || !measure_size(comm, digit, elements, MAX_COPIES, &large_s, error) ||
+    if (!measure_size(comm, digit, 1, 1, &small_s, error) || !measure_size(comm, digit, elements, MAX_COPIES, &large_s, error) ||
         (cached > 0 && !measure_size(comm, digit, cached, 1, &cached_s, error)))
         return false;
     *level = (Level){.measured = true, .latency_s = small_s / rounds, .bytes_per_s = rate_of(elements * 4 * messages, large_s, small_s)};

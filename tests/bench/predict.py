@@ -22,12 +22,12 @@ from bench import Failed, Samples, arguments, begin, cores, figure, finish, goal
 RANKS = (1, 2, 4, 8)
 # name of the row: the net, what is edited in its text, flags of pcc, steps
 NETS = {
-    "mlp_small": ("mlp_small", (), (), 200),
+    "mlp_small": ("mlp_small", (), (), 2000),
     "mlp": ("mlp", (), (), 10),
     "gpt_tiny": ("gpt_tiny", (), (), 10),
-    "bert_tiny": ("bert_tiny", (), (), 10),
-    "resnet18": ("resnet18", (), ("-D", "batch=64", "-D", "side=32"), 10),
-    "wide": ("quickstart", ((" shard ((2, 4), (4, 1))", ""),), ("-D", "batch=1024", "-D", "in_dim=2048", "-D", "hidden_dim=1024", "-D", "out_dim=512"), 12),
+    "bert_tiny": ("bert_tiny", (), (), 30),
+    "resnet18": ("resnet18", (), ("-D", "batch=64", "-D", "side=32"), 30),
+    "wide": ("quickstart", ((" shard ((2, 4), (4, 1))", ""),), ("-D", "batch=1024", "-D", "in_dim=2048", "-D", "hidden_dim=1024", "-D", "out_dim=512"), 24),
 }
 # Plans of a net: flags of pcc; and hints where the net has some of its own.
 USUAL = "usual"
