@@ -162,17 +162,6 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The slowest rank's seconds, on all ranks. */
-static bool slowest(Comm *comm, double *seconds, Error *error) {
-    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), mine = *seconds > 0 ? (uint64_t)(*seconds * 1e12) : 0;
-    bool ok = words ? comm->table->all_gather_words(comm, mine, words, error) : error_set(error, EXIT_ENVIRONMENT, "no memory");
-    for (int i = 0; ok && i < comm->nprocesses; i++)
-        if (words[i] > mine) mine = words[i];
-    *seconds = (double)mine * 1e-12;
-    free(words);
-    return ok;
-}
-
 /* Seconds of a step, in the mean of so many between two points where all ranks meet. */
 static bool probe_batch(Probe *probe, int64_t steps, double *seconds, Error *error) {
     Comm *comm = probe->comm;
@@ -213,7 +202,7 @@ static bool probe_measure(Probe *probe, double *seconds, Error *error) {
     }
     qsort(batch_s, (size_t)n, sizeof *batch_s, compare_seconds);
     *seconds = batch_s[n / 2];
-    return slowest(comm, seconds, error);
+    return comm_longest(comm, seconds, error);
 }
 
 static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, int64_t copies, double *seconds, Error *error) {

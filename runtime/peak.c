@@ -154,14 +154,8 @@ static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64
         if ((i + 1) % turn == 0 && i + 1 < calls && !comm->table->barrier(comm, error)) return false;
     }
     if (!device->backend->sync(device->context, error) || !comm->table->barrier(comm, error)) return false;
-    uint64_t *picoseconds = calloc((size_t)comm->nprocesses, sizeof *picoseconds), most = 0;
-    bool ok = picoseconds ? comm->table->all_gather_words(comm, (uint64_t)((now_seconds() - begin) * 1e12), picoseconds, error)
-                          : error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    for (int p = 0; ok && p < comm->nprocesses; p++)
-        most = picoseconds[p] > most ? picoseconds[p] : most;
-    *seconds = (double)most * 1e-12;
-    free(picoseconds);
-    return ok;
+    *seconds = now_seconds() - begin;
+    return comm_longest(comm, seconds, error);
 }
 
 /* Seconds of a meeting of all ranks, the median of some. */

@@ -121,3 +121,10 @@ bool comm_most(Comm *comm, uint64_t *number, Error *error) {
     free(words);
     return ok;
 }
+
+bool comm_longest(Comm *comm, double *seconds, Error *error) {
+    uint64_t picoseconds = *seconds > 0 ? (uint64_t)(*seconds * 1e12) : 0;
+    if (!comm_most(comm, &picoseconds, error)) return false;
+    *seconds = (double)picoseconds * 1e-12;
+    return true;
+}

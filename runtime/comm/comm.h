@@ -126,6 +126,8 @@ bool comm_first_says(const Comm *comm, Error *error);
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */
 bool comm_most(Comm *comm, uint64_t *number, Error *error);
+/* *seconds becomes the longest of all processes', 0 where none took any. Collective. */
+bool comm_longest(Comm *comm, double *seconds, Error *error);
 /* Records that begin with a key: *all becomes those of all processes, each key once, as the first process that has it says; the same list on all, to be freed. bytes of a
  * record, of which the key has the first key_bytes. Collective; meant for little. */
 bool comm_union(Comm *comm, const void *mine, int64_t n, int64_t bytes, int64_t key_bytes, void **all, int64_t *nall, Error *error);

@@ -1192,3 +1192,5 @@ seed(script("profile", "runtime/prun", "Profile.test_operations_of_strided_windo
      ("what windows see is another size", "flops_of", "f < 0 || operand->global.dim[d] != call->rule->factor[f].size", "f < 0"))
 seed(unit("compiler", "hands"),
      ("operators side by side are tried split alike", "as_alike", "if (largest < 0 ||", "if (true ||"))
+seed(script("calibrate", "runtime/prun", "Calibrate.test_all_ranks_in_one_process"),
+     ("what is computed between messages is none of their latency", "probe_measure", "batch_s[n++] -= computing_s;", "n++;"))

@@ -57,6 +57,8 @@ class Calibrate(Case):
 
     def test_all_ranks_in_one_process(self):
         self.check(run([harness.prun, "--ranks", "6", "--calibrate=six.machine"], cwd=self.folder), "six.machine", 6, ["rank"])
+        latency, _ = machine(self.read("six.machine"))[2]
+        self.assertLess(latency, 3e-6, "what is computed between messages is a mebibyte, and not of the latency")
 
     def test_nodes_of_unequal_size_are_said_to_be(self):
         result = self.ok(self.calibrate(3, env={"PRUN_COMM": "nodes:2"}))
