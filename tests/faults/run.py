@@ -71,7 +71,7 @@ class Build:
                     command.append(word)
                 skip = not skip and word in ("-o", "-MF", "-MQ")
             objects.append(os.path.join(folder, f"{unit}.{len(objects)}.o"))
-            done = subprocess.run([given[0], "-I" + folder, "-iquote", os.path.join(ROOT, os.path.dirname(unit)), *command, "-O1", "-w", "-c", os.path.join(folder, unit), "-o", objects[-1]],
+            done = subprocess.run([given[0], "-I" + folder, "-idirafter", os.path.join(ROOT, os.path.dirname(unit)), *command, "-O1", "-w", "-c", os.path.join(folder, unit), "-o", objects[-1]],
                                   capture_output=True, text=True, cwd=self.folder)
             if done.returncode:
                 return objects, done.stderr
