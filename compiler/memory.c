@@ -137,6 +137,7 @@ static void place_states(Allocator *a) {
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
         if (a->def[value] < 0 || nwrites[value] > 1 || node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
+        if (b->placement.location[value].place == PLACE_ELSEWHERE) continue; /* it is sent to the ranks that have the state */
         const int operand = overwritten(g, maker, v->index);
         bool over = operand >= 0;
         if (over) {

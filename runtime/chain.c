@@ -218,7 +218,7 @@ bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *i
     for (int i = 0; i < n - reduces; i++)
         if (!(op_places(calls[i].op) ? add_placement : add_element)(&build, &calls[i], inner[i])) return false;
     if (reduces && !add_reduction(&build, &calls[n - 1])) return false;
-    if (reads_overwritten(chain)) return false;
+    if (chain->nsteps == 0 || reads_overwritten(chain)) return false; /* no step: what the calls place nobody reads */
     for (int s = 0; s < chain->nsteps; s++)
         for (int i = 0; i < chain->step[s].nin; i++)
             if (!chain->step[s].in[i].is_load) chain->step[chain->step[s].in[i].index].last_use = s;

@@ -44,7 +44,7 @@ typedef struct Chain {
  * slice, split, sum_grad, convert, ...), which become strides of the operands that are read through them. inner: as Backend.fuse has it. An
  * operand is the latest earlier result that lies at its address, or memory as it was before the step. The last call may be a reduction
  * (sum, mean, sum_to) of a member's result, which the program leaves to the backend. False where the calls are no such program: other
- * operators, results of different sizes, too many members, an operand that needs more than a stride a dimension, or one that is read through a view after
+ * operators, results that nobody stores, or of different sizes, too many members, an operand that needs more than a stride a dimension, or one that is read through a view after
  * a result was stored over it. */
 bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *inner);
 

@@ -54,6 +54,39 @@ class Stages(Case):
                 self.expect_equal(expected[name], trained[name])
             self.assertIn("verified: 4 steps", self.prun(8, staged, "--verify=" + one).out)
 
+    def check_against_one(self, name, text, ranks, *options):
+        """The net's plan is proved, and computes what one rank does."""
+        self.write(name + ".dsl", text)
+        one = self.plan(self.path(name + ".dsl"), name + ".one.plan", "--mode", "stand_alone")
+        staged = self.plan(self.path(name + ".dsl"), name + ".plan", "--ranks", ranks, *options)
+        self.assertIn("verified: 2 steps", self.prun(ranks, staged, "--verify=" + one).out)
+
+    def test_a_state_is_written_where_it_lies_and_not_where_its_new_value_is_computed(self):
+        net = """net kept(b = 4) {
+            input x : f32[b, 3]; input y : f32[b, 3];
+            param u : f32[3] = normal(0.3); param w : f32[3, 3] = normal(1); state kept : f32 = zeros;
+            c = sign(x) + u; d = matmul(c, w); e = mse(d, y);
+            kept <- 0.5 * kept + 0.5 * mean(c);
+            loss e + kept;
+        }
+        train { data = normal(seed = 3); optimizer = sgd(lr = 0.01); epochs = 1; steps = 2; accumulate = %d; }
+        """
+        for ranks, stages, chunks, accumulate in (8, 8, 1, 1), (2, 2, 4, 12), (3, 3, 3, 12):
+            self.check_against_one("kept", net % accumulate, ranks, "--stages", stages, "--chunks", chunks)
+
+    def test_results_that_no_rank_of_a_stage_reads_are_left_out(self):
+        """What is computed from inputs is computed on every rank: here a fused step of two results, and some ranks read neither."""
+        self.check_against_one("unread", """net unread {
+            input x : f32[12, 4]; input pass : bool[4, 12]; input label : i32[1];
+            param w : f32[12, 7] = uniform(-0.5, 0.5);
+            v1 = stop_gradient(x) recompute; v2 = softmax(v1) recompute; v4 = first(pass, axis = 0) recompute; v6 = 1 - v4 recompute;
+            v7 = pick(v2, v6) recompute; v8 = reshape(v7, shape = [1, 12]) recompute; v10 = matmul(v8, w) recompute;
+            v12 = cross_entropy(v10, label, reduction = mean) recompute;
+            loss v12;
+        }
+        train { accumulate = 2; data = uniform(seed = 341); optimizer = sgd(lr = 0.01); steps = 2; seed = 135; }
+        """, 8, "--stages", 8)
+
     def small(self, name, stages, ranks, train="", parallel=""):
         values = [((i * 7919) % 1000) / 500 - 1 for i in range(64 * 12)]
         self.write("x.npy", harness.npy(values, (64, 12), "f"))
