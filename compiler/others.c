@@ -40,16 +40,15 @@ static int by_cost(const void *a, const void *b) {
     return y->present - x->present;
 }
 
-/* Compiles each; those that cannot be are left out. */
-static void compile_others(Build *b, int id, Others *others) {
+/* Compiles each, with the measures that front.chosen has been given; those that cannot be are left out. */
+static void compile_others(Build *b, int id, Others *others, Error *error) {
     const Graph *g = &b->front.chosen;
     const Strategy **strategy = arena_alloc(b->arena, sizeof *strategy * (size_t)(g->nforward + 1));
     int n = 0;
     for (int k = 0; k < others->n; k++) {
         Other other = others->at[k];
-        Error none = {0};
         strategy[id] = other.strategy;
-        if (build_try(b, strategy, b->front.measures, &other.cost, &none)) others->at[n++] = other;
+        if (build_try(b, strategy, NULL, &other.cost, k == 0 ? error : &(Error){0})) others->at[n++] = other;
     }
     others->n = n;
 }
@@ -77,8 +76,12 @@ void others_print(Text *text, Build *b, int id, int nexplained, StrategyText nam
     }
     if (others.n > most) others.n = most;
     const int tried = others.n;
-    compile_others(b, id, &others);
-    if (others.n == 0 || !others.at[0].present) return;
+    Error error = {0};
+    compile_others(b, id, &others, &error);
+    if (others.n == 0 || !others.at[0].present) {
+        text_printf(text, "  others       none: the plan itself cannot be compiled with all else as it is: %s\n", error.text);
+        return;
+    }
     const BuildCost now = others.at[0].cost;
     qsort(others.at, (size_t)others.n, sizeof *others.at, by_cost);
     text_printf(text, "  others       %d of %d strategies compiled, all else as it is; a step of %.4g ms takes\n", tried, known,

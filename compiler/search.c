@@ -465,7 +465,6 @@ static void finish(Search *s, int best, double bound) {
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
     *result = (SearchResult){.how = found->how,
                              .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,
-                             .compiled = found->cost.step_s > 0,
                              .bound = bound,
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,

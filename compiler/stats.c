@@ -233,10 +233,13 @@ static void json_program(Json *json, const Build *b) {
 
 void search_print(Text *text, const SearchResult *result) {
     text_printf(text, "%.4g ms predicted", 1e3 * result->seconds);
-    if (result->bound > 0 && result->seconds < result->bound * 1.0005)
-        text_printf(text, result->compiled ? ", no more than the best of this model" : ", the best of this model");
+    const double above = result->bound > 0 ? 100 * (result->seconds / result->bound - 1) : 0;
+    if (above > 0.05)
+        text_printf(text, ", at most %.1f %% above the best of this model", above);
+    else if (above < -0.05) /* what runs as one, and what is deferred, the model does not know */
+        text_printf(text, ", %.1f %% below the best of this model", -above);
     else if (result->bound > 0)
-        text_printf(text, ", at most %.1f %% above the best of this model", 100 * (result->seconds / result->bound - 1));
+        text_printf(text, ", the best of this model");
     text_printf(text, ", by %s", result->how);
     for (int a = 0; a < result->mesh.naxes; a++)
         text_printf(text, "%s%d", a > 0 ? " x " : " on the mesh ", (int)result->mesh.axis[a].size);

@@ -10,6 +10,7 @@ enum {
     MOST_ENTRIES = 1 << 24, /* that it may look at, and hold in memory, at all */
     WINDOW = 16,            /* passes after which the bound must be better */
     WINDOW_PRICES = 64,     /* the same, while prices move */
+    LATE_WORK = 1 << 26,    /* of a bound where all else of the work is done */
 };
 #define ROUNDING 1e-12
 
@@ -272,10 +273,16 @@ static bool stage_branch(Stage *stage, int64_t work_end, SearchMode mode) {
 bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, SearchMode mode, double *bound) {
     core_reduce(core);
     if (core->impossible || core->constant >= cutoff(s)) return true;
-    if (s->work >= work_end) return false;
+    const bool late = s->work >= work_end;
+    if (late && (bound == NULL || core->outer != NULL)) return false;
     Stage stage;
     stage_init(&stage, s, core);
-    bool whole = true;
+    bool whole = !late;
+    if (late) { /* reducing the problem took all of the work: a bound there is nevertheless */
+        if (stage.n > 0) stage_bound(&stage, warm, s->work + LATE_WORK);
+        *bound = stage.n > 0 ? stage.dual->bound : core->constant;
+        goto done;
+    }
     if (stage.n == 0) {
         search_take(s, core, stage.choice, false);
         goto done;

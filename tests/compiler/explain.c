@@ -87,6 +87,15 @@ Test(explain, others_are_compiled_and_the_fastest_stands_first) {
     compiled_finish(&x);
 }
 
+/* They are compiled with the measures that the plan has: here its parameters are stored in parts. */
+Test(explain, others_of_a_plan_that_saves_memory) {
+    EXPECT("net n(batch = 512) { input x : f32[batch, 256]; param u : f32[256, 256] = normal(0.1); param v : f32[256, 256] = normal(0.1);\n"
+           "h = relu(matmul(x, u)); y = matmul(h, v); loss sum(y * y); }\n"
+           "train { data = uniform(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\n"
+           "parallel { memory = 1900 KiB; search = sharding_propagation; }\n",
+           4, "y", "others       10 of 10 strategies compiled", "->   +0          as much          as much");
+}
+
 Test(explain, what_is_predicted_of_a_kernel_and_a_conversion) {
     EXPECT(quickstart, 8, "h", "predicted    ", " ms of a step of ", "conversion   reduce_scatter", "predicted to keep a step of ",
            " ms waiting for ");
