@@ -1,15 +1,18 @@
-/* hinted: a warning where the strategies that the user wrote make a step take much longer than it would with none (strategies/costly.c: move much more).
+/* hinted: a warning where the strategies that the user wrote make a step take much longer than it would with none, or send much more in no less time (strategies/costly.c: than the batch split
+ * does, which is known before anything is compiled).
  *
  * What a step takes without them is what is compiled of what propagation finds, where that is the search; otherwise of what another one finds axis by axis: that bounds
  * nothing, and the search may be faster still. Where a plan without them would not fit, nothing is said. */
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/name.h"
 #include "compiler/search.h"
 
 enum { MAX_TRIED = 8, MAX_TRIED_NODES = 30000 };
 #define COSTLY 1.5
 #define WORTH_SAYING_S 2e-4 /* less is latencies, which the machine's figures say roughly */
+static const int64_t WORTH_SAYING_BYTES = 1 << 20;
 
 bool propagate_again(Graph *copy, Propagation *propagation) {
     Diags diags;
@@ -66,8 +69,19 @@ static bool cost_without(const Build *before, const Hint *hint, BuildCost *cost)
     return found;
 }
 
-/* Of the first few hints the operator of the one without which a step takes the least, that one alone left out. *ntried: how many. */
-static const Node *costliest(const Build *before, double *without_s, int *ntried) {
+/* What is compared: of two plans with as much of it none is better. */
+typedef enum { LONGER, MORE } Costlier;
+
+static double amount(const BuildCost *cost, Costlier what) {
+    return what == LONGER ? cost->step_s : (double)cost->sent_bytes;
+}
+
+static const char *amount_text(const Build *b, const BuildCost *cost, Costlier what) {
+    return what == LONGER ? arena_printf(b->arena, "%.3g ms", 1e3 * cost->step_s) : bytes_named(b->arena, cost->sent_bytes);
+}
+
+/* Of the first few hints the operator of the one without which a step costs the least, that one alone left out. *ntried: how many. */
+static const Node *costliest(const Build *before, Costlier what, BuildCost *without, int *ntried) {
     const Graph *g = &before->front.graph;
     const Node *tried[MAX_TRIED], *found = NULL;
     const int most = MAX_TRIED_NODES / g->nodes.n < MAX_TRIED ? MAX_TRIED_NODES / g->nodes.n : MAX_TRIED;
@@ -80,28 +94,33 @@ static const Node *costliest(const Build *before, double *without_s, int *ntried
             known = stands_at(tried[i], node->hint);
         if (known) continue;
         tried[(*ntried)++] = node;
-        if (!cost_without(before, node->hint, &cost) || (found != NULL && cost.step_s >= *without_s)) continue;
+        if (!cost_without(before, node->hint, &cost) || (found != NULL && amount(&cost, what) >= amount(without, what))) continue;
         found = node;
-        *without_s = cost.step_s;
+        *without = cost;
     }
     return found;
 }
 
 void warn_hinted(const Build *before, const BuildCost *with) {
     const int64_t limit = budget_limit(before);
-    BuildCost none;
-    double without_s = 0;
+    BuildCost none, without = {0};
     int nhints;
-    if (with->step_s < WORTH_SAYING_S || !cost_without(before, NULL, &none) || none.broken > with->broken) return;
-    if (with->step_s <= COSTLY * none.step_s || with->step_s < none.step_s + WORTH_SAYING_S) return;
+    if (with->step_s < WORTH_SAYING_S && with->sent_bytes < WORTH_SAYING_BYTES) return;
+    if (!cost_without(before, NULL, &none) || none.broken > with->broken) return;
+    const bool longer = with->step_s > COSTLY * none.step_s && with->step_s >= none.step_s + WORTH_SAYING_S,
+               more = (double)with->sent_bytes > COSTLY * (double)none.sent_bytes &&
+                      with->sent_bytes >= none.sent_bytes + WORTH_SAYING_BYTES && none.step_s <= with->step_s;
+    if (!longer && !more) return;
+    const Costlier what = longer ? LONGER : MORE;
     if (limit > 0 && memory_bytes(&none) > limit && memory_bytes(&none) > memory_bytes(with)) return;
-    const Node *node = costliest(before, &without_s, &nhints);
+    const Node *node = costliest(before, what, &without, &nhints);
     if (node == NULL) return;
     Text text = {0};
-    text_printf(&text, "with the strateg%s%s a step is predicted to take %.3g ms, without %s %.3g ms or less",
-                nhints == 1 ? "y of " : "ies", nhints == 1 ? node->name : "", 1e3 * with->step_s, nhints == 1 ? "it" : "any of them",
-                1e3 * none.step_s);
-    if (nhints > 1) text_printf(&text, "; that of %s costs most: without it %.3g ms", node->name, 1e3 * without_s);
+    text_printf(&text, "with the strateg%s%s %s %s, without %s %s%s", nhints == 1 ? "y of " : "ies", nhints == 1 ? node->name : "",
+                longer ? "a step is predicted to take" : "a rank sends", amount_text(before, with, what),
+                nhints == 1 ? "it" : "any of them", amount_text(before, &none, what),
+                longer ? " or less" : ", and a step is predicted to take no longer");
+    if (nhints > 1) text_printf(&text, "; that of %s costs most: without it %s", node->name, amount_text(before, &without, what));
     diag_warning(before->diags, WARN_COSTLY, node->hint->span, "%s", text.at);
     diag_hint(before->diags, "--explain %s shows what follows from it; -Wno-costly where it is there for memory", node->name);
     text_finish(&text);
