@@ -126,7 +126,14 @@ static bool stages_auto(Lower *lower) {
     const int64_t parts = stages_found(lower), chunks = graph->settings.chunks;
     const int64_t found = parts > 1 && chunks > 1 ? parts / chunks : parts;
     graph->settings.stages_auto = found == 0;
-    if (found > 0 && graph->nranks % found == 0 && graph->settings.stages == 0) divide_ranks(graph, found);
+    if (found == 0 || graph->nranks == 1 || graph->settings.stages != 0) return true;
+    if (graph->nranks % found != 0) {
+        diag_error(lower->diags, graph->settings.stages_span, "the hints name %lld stages, which do not divide %d ranks", (long long)found,
+                   graph->nranks);
+        diag_hint(lower->diags, "where a comment above them says `chunks`, the net needs that setting too: a stage has several of them then");
+        return false;
+    }
+    divide_ranks(graph, found);
     return true;
 }
 
