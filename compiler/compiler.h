@@ -91,6 +91,7 @@ typedef struct MicroBatches {
     const struct SearchTaken *decision; /* search.h: of a net with these parts; NULL: it is searched */
     int64_t aim;                        /* the bytes that it was to keep within; 0: the limit */
     int again;                          /* so often something else was chosen because not all parts held */
+    int below;                          /* so many lower limits have been looked at, since nothing fits */
     int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
     double whole_s;                     /* its step */
     bool whole_fits;
@@ -237,7 +238,7 @@ int64_t bytes_needed(const Compilation *c);
 /* micro.c: the parts in which batches are taken for a plan that fits where whole ones do not, or that is faster; NULL: whole ones are as good. needed: what these need. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
 /* Where the parts that were chosen by their first two batches do not fit as a whole: the same parts with a smaller aim, else whole batches where these fit, else more parts. NULL: nothing is left. */
-MicroBatches *micro_next(const Compilation *c, int64_t needed, int64_t limit);
+MicroBatches *micro_next(Compilation *c, int64_t needed, int64_t limit);
 /* Where nothing fits: the most parts that may be taken, if with them a rank needs less than the whole batches do; NULL otherwise. */
 MicroBatches *micro_least(Compilation *c, int64_t needed, int64_t limit);
 /* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the

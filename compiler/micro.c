@@ -9,6 +9,8 @@
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AIMS = 3 };
 #define NEARLY 1.03 /* times the limit: so much may be made up for by a search that keeps within less */
 #define CLOSE 1.01  /* times the limit: the least that is known is about the least there is */
+#define MARGIN 1.02 /* what is decided for two parts, and found to fit, is missed by less when all are compiled */
+#define BELOW 1.1   /* times the limit: what is found within lower ones is looked at */
 #define WORTH 1.005 /* measures that make a step longer by less are as good as none */
 
 static bool may_take(const Compilation *c, int parts) {
@@ -87,6 +89,24 @@ static const SearchTaken *decide_within(const Compilation *c, int parts, double 
     return least;
 }
 
+/* Nothing fits: looks at what searches find that keep within less. They take measures one after another, so that what they find within a limit may need more than what they find within a lower one. What is
+ * fastest of what fits within the first limit from micro->below on; micro->parts: 0: nothing does. */
+static void look_below(Compilation *c, int64_t limit, MicroBatches *micro) {
+    static const int sixteenths[] = {15, 13, 10};
+    double least_s = 0;
+    micro->parts = 0;
+    for (; micro->below < (int)(sizeof sixteenths / sizeof *sixteenths) && micro->parts == 0; micro->below++)
+        for (int parts = 1; parts <= micro->most_parts; parts *= 2) {
+            const SearchTaken *decision = parts_decide(c, parts, least_s, limit / 16 * sixteenths[micro->below]);
+            if (decision == NULL || MARGIN * (double)decided_bytes(c, decision) > (double)limit ||
+                (least_s > 0 && decision->cost.step_s >= least_s))
+                continue;
+            least_s = decision->cost.step_s;
+            micro->parts = parts;
+            micro->decision = decision;
+        }
+}
+
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Build *train = program_train(c);
     BuildCost now;
@@ -95,7 +115,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     if (!may_choose(c)) return NULL;
     const int most = most_parts(c);
     build_cost(train, &now);
-    MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit};
+    MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit, .most_parts = most};
     double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
     if (best.whole_fits && (now.step_s < WORTH * (now.step_s - measures_s(train)) || !may_gain(train, &now))) return NULL;
     for (int parts = 1; may_take(c, parts); parts *= 2) {
@@ -112,14 +132,14 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         best.parts = parts;
         best.decision = decision;
     }
+    if (best.parts == 0 && !best.whole_fits && (double)need <= BELOW * (double)limit) look_below(c, limit, &best);
     if (best.parts == 0) return NULL;
-    best.most_parts = most;
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
     *micro = best;
     return micro;
 }
 
-MicroBatches *micro_next(const Compilation *c, int64_t needed, int64_t limit) {
+MicroBatches *micro_next(Compilation *c, int64_t needed, int64_t limit) {
     const MicroBatches *now = c->micro;
     MicroBatches *next = arena_alloc(c->arena, sizeof *next);
     *next = *now;
@@ -130,7 +150,11 @@ MicroBatches *micro_next(const Compilation *c, int64_t needed, int64_t limit) {
     if (next->decision != NULL && decided_bytes(c, next->decision) <= limit) return next;
     next->aim = 0;
     next->parts = now->whole_fits ? 1 : 2 * now->parts;
-    if (now->parts == 1 || next->parts > now->most_parts) return NULL;
+    if (now->parts == 1 || next->parts > now->most_parts || now->below > 0) {
+        if (now->whole_fits || (double)needed > BELOW * (double)limit) return NULL;
+        look_below(c, limit, next);
+        return next->parts > 0 ? next : NULL;
+    }
     next->decision = next->parts > 1 ? parts_decide(c, next->parts, 0, 0) : NULL;
     return next->parts == 1 || next->decision != NULL ? next : NULL;
 }

@@ -130,7 +130,8 @@ static bool stages_auto(Lower *lower) {
     if (graph->nranks % found != 0) {
         diag_error(lower->diags, graph->settings.stages_span, "the hints name %lld stages, which do not divide %d ranks", (long long)found,
                    graph->nranks);
-        diag_hint(lower->diags, "where a comment above them says `chunks`, the net needs that setting too: a stage has several of them then");
+        diag_hint(lower->diags,
+                  "where a comment above them says `chunks`, the net needs that setting too: a stage has several of them then");
         return false;
     }
     divide_ranks(graph, found);
