@@ -155,11 +155,23 @@ static void no_such_path(Lower *lower, const char *pattern, bool states, Span sp
             "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them; pcc --list-paths shows all");
 }
 
+static bool covers_something(const Lower *lower, const char *pattern) {
+    for (int i = 0; i < lower->known.n; i++)
+        for (int k = 0; k < lower->known.at[i].nnames; k++)
+            if (pattern_covers(pattern, lower->known.at[i].name[k])) return true;
+    return false;
+}
+
 static bool unmatched(Lower *lower, int first, int end) {
     bool ok = true;
     for (int i = first; i < end && lower->diags->nerrors < DIAG_MAX_ERRORS; i++) {
         if (lower->hints.at[i].matched) continue;
-        no_such_path(lower, lower->hints.at[i].pattern, shard_is_at(lower->hints.at[i].given.shard), lower->hints.at[i].span);
+        const Shard *shard = lower->hints.at[i].given.shard;
+        const char *pattern = lower->hints.at[i].pattern;
+        if (shard->recompute && covers_something(lower, pattern))
+            diag_error(lower->diags, lower->hints.at[i].span, "%s is a parameter or an input: operators are recomputed", pattern);
+        else
+            no_such_path(lower, pattern, shard_is_at(shard), lower->hints.at[i].span);
         ok = false;
     }
     return ok;
@@ -173,13 +185,6 @@ bool hints_pop(Lower *lower, int n, bool check) {
 
 bool hints_matched(Lower *lower) {
     return unmatched(lower, 0, lower->hints.n);
-}
-
-static bool covers_something(const Lower *lower, const char *pattern) {
-    for (int i = 0; i < lower->known.n; i++)
-        for (int k = 0; k < lower->known.at[i].nnames; k++)
-            if (pattern_covers(pattern, lower->known.at[i].name[k])) return true;
-    return false;
 }
 
 bool forbids_matched(Lower *lower) {

@@ -439,7 +439,8 @@ seed(unit("compiler", "emit"),
      ("a wait is for the request of its value", "emit_step", "e->request[item.node];", "item.wait ? 0 : e->request[item.node];"))
 seed(unit("compiler", "warn"),
      ("hints are warned of in a pipeline that was found", "pass_search", "if (decided && !asked) return decide(b);", "if (decided) return decide(b);"),
-     ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s <= COSTLY * none.step_s", "with->step_s > 0"),
+     ("hints are warned of by the time that they cost", "warn_hinted", "with->step_s > COSTLY * none.step_s", "false"),
+     ("hints are warned of by the bytes that they cost", "warn_hinted", "with->sent_bytes >= none.sent_bytes + WORTH_SAYING_BYTES", "false"),
      ("a plan without hints that does not fit says nothing of them", "warn_hinted", "memory_bytes(&none) > limit && ", "false && "),
      ("splits that a search chose are not a person's", "warn_uneven", "node->from == STRATEGY_PROPAGATED || found_best(b, n)", "false"))
 seed(script("launch", "runtime/prun", "Launch.test_a_restart_goes_on_from_no_earlier_runs_checkpoints"),
@@ -487,6 +488,7 @@ seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
 seed(unit("compiler", "schedule"),
      ("no more than a layer or two is gathered ahead", "prefetch_starts", "keep_window(b, gathers.at, gathers.n, start);", ";"))
 seed(unit("compiler", "fits"),
+     ("what fits within a lower limit fits", "micro_next", "look_below(c, limit, next);", "next->parts = 0;"),
      ("more ranks are proposed where they help", "hint_help", "2 * (facts->rank_bytes - more) >= missing", "true"),
      ("work in parts that nobody asks for is not warned of", "compile", "c->micro != NULL && c->micro->too_large", "false"))
 seed(unit("compiler", "stages"),
@@ -634,7 +636,7 @@ seed(unit("runtime", "views"),
 seed(unit("runtime", "fused"),
      ("prun looks where a fused step's results lie", "runtime:may_overwrite", "k > member ? here : found && !goes_by_element(m, &m->step[k], operand)", "false"),
      ("prun lets no results of a fused step overlap", "fit_result", "stores(m, k, o) && overlap(m->executor, m->cursor, result, m->step[k].out[o])", "false"),
-     ("nothing is read through a view of what the step has overwritten", "chain_build", "if (reads_overwritten(chain)) return false;", ""),
+     ("nothing is read through a view of what the step has overwritten", "chain_build", " || reads_overwritten(chain)", ""),
      ("what a backend declines runs member by member", "fuse_step", "return error->text[0] ? -1 : 0", "return error->text[0] ? -1 : 1"),
      ("memory counts the room for inner values", "executor_memory", "+ inner_room(own, role, NULL)", ""))
 seed(PROVED,
@@ -1192,5 +1194,9 @@ seed(script("profile", "runtime/prun", "Profile.test_operations_of_strided_windo
      ("what windows see is another size", "flops_of", "f < 0 || operand->global.dim[d] != call->rule->factor[f].size", "f < 0"))
 seed(unit("compiler", "hands"),
      ("operators side by side are tried split alike", "as_alike", "if (largest < 0 ||", "if (true ||"))
+seed(script("stages", "compiler/pcc", "Stages.test_a_state_is_written_where_it_lies_and_not_where_its_new_value_is_computed"),
+     ("a new state lies in its storage where that is", "place_states", "b->placement.location[value].place == PLACE_ELSEWHERE", "false"))
+seed(script("stages", "runtime/prun", "Stages.test_results_that_no_rank_of_a_stage_reads_are_left_out"),
+     ("what nobody stores is no program", "chain_build", "chain->nsteps == 0 || ", ""))
 seed(script("calibrate", "runtime/prun", "Calibrate.test_all_ranks_in_one_process"),
      ("what is computed between messages is none of their latency", "probe_measure", "batch_s[n++] -= computing_s;", "n++;"))
