@@ -15,6 +15,23 @@ static bool has(Compiled *x, const char *what) {
     return found;
 }
 
+/* A compiled plan may take less than the best of the model, which knows no fused steps. */
+Test(stats, what_a_search_found_is_beside_the_models_best) {
+    static const struct {
+        double seconds, bound;
+        const char *said;
+    } at[] = {{1.02, 1, "1020 ms predicted, at most 2.0 % above the best of this model, by some"},
+              {1.0002, 1, "1000 ms predicted, the best of this model, by some"},
+              {0.97, 1, "970 ms predicted, 3.0 % below the best of this model, by some"},
+              {0.97, 0, "970 ms predicted, by some"}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        Text text = {0};
+        search_print(&text, &(SearchResult){.how = "some", .seconds = at[i].seconds, .bound = at[i].bound});
+        cr_expect_str_eq(text.at, at[i].said);
+        text_finish(&text);
+    }
+}
+
 Test(stats, counts_parameters_and_memory_by_hand) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
