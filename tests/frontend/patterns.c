@@ -176,6 +176,9 @@ Test(patterns, a_flag_may_end_as_a_hint_in_a_file_does) {
     compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"last = ((8, 1));"});
     expect_accepted(&c);
     compiled_finish(&c);
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"*=recompute"}); /* no operator of C's */
+    expect_accepted(&c);
+    compiled_finish(&c);
     compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"last = (8, 1); x = (8, 1)"});
     expect_error(&c, 1, 16, "expected the end of the hint, found 'x'");
     cr_expect_str_eq(c.diags.items.at[1].text, "each hint has a --shard of its own");
