@@ -89,12 +89,13 @@ static const SearchTaken *decide_within(const Compilation *c, int parts, double 
     return least;
 }
 
-/* Nothing fits: looks at what searches find that keep within less. They take measures one after another, so that what they find within a limit may need more than what they find within a lower one. What is
- * fastest of what fits within the first limit from micro->below on; micro->parts: 0: nothing does. */
-static void look_below(Compilation *c, int64_t limit, MicroBatches *micro) {
+/* Nothing fits, though not by much: looks at what searches find that keep within less. They take measures one after another, so that what they find within a limit may need more than what they find within a lower one. What is
+ * fastest of what fits within the first limit from micro->below on. False: nothing does. */
+static bool look_below(Compilation *c, int64_t needed, int64_t limit, MicroBatches *micro) {
     static const int sixteenths[] = {15, 13, 10};
     double least_s = 0;
     micro->parts = 0;
+    if (micro->whole_fits || (double)needed > BELOW * (double)limit) return false;
     for (; micro->below < (int)(sizeof sixteenths / sizeof *sixteenths) && micro->parts == 0; micro->below++)
         for (int parts = 1; parts <= micro->most_parts; parts *= 2) {
             const SearchTaken *decision = parts_decide(c, parts, least_s, limit / 16 * sixteenths[micro->below]);
@@ -105,6 +106,7 @@ static void look_below(Compilation *c, int64_t limit, MicroBatches *micro) {
             micro->parts = parts;
             micro->decision = decision;
         }
+    return micro->parts > 0;
 }
 
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
@@ -132,8 +134,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         best.parts = parts;
         best.decision = decision;
     }
-    if (best.parts == 0 && !best.whole_fits && (double)need <= BELOW * (double)limit) look_below(c, limit, &best);
-    if (best.parts == 0) return NULL;
+    if (best.parts == 0 && !look_below(c, need, limit, &best)) return NULL;
     MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
     *micro = best;
     return micro;
@@ -150,11 +151,7 @@ MicroBatches *micro_next(Compilation *c, int64_t needed, int64_t limit) {
     if (next->decision != NULL && decided_bytes(c, next->decision) <= limit) return next;
     next->aim = 0;
     next->parts = now->whole_fits ? 1 : 2 * now->parts;
-    if (now->parts == 1 || next->parts > now->most_parts || now->below > 0) {
-        if (now->whole_fits || (double)needed > BELOW * (double)limit) return NULL;
-        look_below(c, limit, next);
-        return next->parts > 0 ? next : NULL;
-    }
+    if (now->parts == 1 || next->parts > now->most_parts || now->below > 0) return look_below(c, needed, limit, next) ? next : NULL;
     next->decision = next->parts > 1 ? parts_decide(c, next->parts, 0, 0) : NULL;
     return next->parts == 1 || next->decision != NULL ? next : NULL;
 }

@@ -475,7 +475,7 @@ seed(script("micro", "compiler/pcc", "Micro.test_parts_draw_the_random_numbers_o
      ("parts are not taken for memory where they draw other numbers", "rows_part", "!rows_lead(&graph->inputs.at[i])", "false"),
      ("parts are taken for memory where they draw the same numbers", "rows_part", "!rows_lead(&graph->inputs.at[i])", "true"))
 seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
-     ("batches are taken in parts where nothing else fits", "micro_choose", "best.parts == 0) return NULL", "true) return NULL"),
+     ("batches are taken in parts where nothing else fits", "micro_choose", "best.parts == 0 && !look_below(c, need, limit, &best)", "true"),
      ("what the user says of parts stays", "may_choose", "settings->micro_span.line == 0 &&", ""))
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
@@ -488,7 +488,7 @@ seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
 seed(unit("compiler", "schedule"),
      ("no more than a layer or two is gathered ahead", "prefetch_starts", "keep_window(b, gathers.at, gathers.n, start);", ";"))
 seed(unit("compiler", "fits"),
-     ("what fits within a lower limit fits", "micro_next", "look_below(c, limit, next);", "next->parts = 0;"),
+     ("what fits within a lower limit fits", "micro_next", "look_below(c, needed, limit, next)", "false"),
      ("more ranks are proposed where they help", "hint_help", "2 * (facts->rank_bytes - more) >= missing", "true"),
      ("work in parts that nobody asks for is not warned of", "compile", "c->micro != NULL && c->micro->too_large", "false"))
 seed(unit("compiler", "stages"),
