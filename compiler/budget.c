@@ -43,8 +43,21 @@ static void regather_less(Settings *settings, double share) {
     settings->regather_share = share;
 }
 
-enum { GRADIENTS, KEEP_GATHERED, REGATHER, ALL_GATHERED, RECOMPUTE, NMEASURES };
+/* The cuts count what stages hold about as it is: by what is missing they aim at less. */
+static bool cut_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
+    const Settings *settings = &b->front.graph.settings;
+    const int64_t missing = memory_bytes(&with->cost) - limit;
+    int64_t now = settings->cut_bytes > 0 ? settings->cut_bytes : limit;
+    if (settings->stages < 2 || missing <= 0) return false;
+    for (int k = 0; k < measures->n; k++)
+        if (measures->taken[k].cut_bytes > 0) now = measures->taken[k].cut_bytes;
+    taken->cut_bytes = now - missing - limit / 256;
+    return taken->cut_bytes > 0;
+}
+
+enum { CUTS, GRADIENTS, KEEP_GATHERED, REGATHER, ALL_GATHERED, RECOMPUTE, NMEASURES };
 static const Measure table[NMEASURES] = {
+    [CUTS] = {"stages cut for memory", .choose = cut_choose},
     [GRADIENTS] = {"shard_states = gradients", shard_gradients, .faster = false},
     [KEEP_GATHERED] = {"shard_states = parameters, regather = none", keep_gathered, .faster = true},
     [REGATHER] = {"shard_states = parameters, regather = parameters", regather_parameters, .less = regather_less},
@@ -56,7 +69,8 @@ static const Measure table[NMEASURES] = {
 #define NEARLY 1.03
 
 static bool apply_setting(const Taken *taken, Settings *settings, int nranks) {
-    if (!table[taken->measure].apply(settings, nranks)) return false;
+    if (taken->cut_bytes > 0) settings->cut_bytes = taken->cut_bytes;
+    if (table[taken->measure].apply != NULL && !table[taken->measure].apply(settings, nranks)) return false;
     if (taken->share > 0) table[taken->measure].less(settings, taken->share);
     return true;
 }
@@ -114,11 +128,22 @@ int64_t budget_limit(const Build *b) {
     return asked > 0 ? asked : b->options->machine != NULL ? b->options->machine->memory_bytes : 0;
 }
 
-/* A plan with measures, and others that were tried on the way. */
-typedef struct Known {
-    Measures measures;
-    BuildCost cost;
-} Known;
+enum { OCTAVE = 8 };
+
+int64_t limit_at(int k) {
+    static const int64_t of_1024[OCTAVE] = {1024, 1117, 1218, 1328, 1448, 1579, 1722, 1878};
+    const int64_t bytes = of_1024[k % OCTAVE];
+    const int power = k / OCTAVE - 10;
+    return power >= 0 ? bytes << power : bytes >> -power;
+}
+
+int limit_from(int64_t bytes) {
+    int k = 0;
+    while (limit_at(k) < bytes)
+        k++;
+    return k;
+}
+
 struct Budget {
     const Build *b;
     const Strategy *const *strategy;
@@ -127,7 +152,7 @@ struct Budget {
     BuildCost cost;    /* with them */
     Tried *with;       /* the program with them, if it is there */
     Arena arena;
-    VEC(Known) known; /* compiled so far: none is compiled twice */
+    VEC(Budgeted) known; /* compiled so far, as it is first: none is compiled twice */
     int ncompiled;
 };
 
@@ -151,8 +176,8 @@ static bool equal(const Budget *s, const Measures *a, const Measures *b) {
     bool same = a->n == b->n;
     for (int k = 0; same && k < a->n; k++) {
         const Taken *x = &a->taken[k], *y = &b->taken[k];
-        same = x->measure == y->measure && x->share == y->share && (x->marks == NULL) == (y->marks == NULL) &&
-               (x->marks == NULL || memcmp(x->marks, y->marks, nmarks) == 0);
+        same = x->measure == y->measure && x->share == y->share && x->cut_bytes == y->cut_bytes &&
+               (x->marks == NULL) == (y->marks == NULL) && (x->marks == NULL || memcmp(x->marks, y->marks, nmarks) == 0);
     }
     return same;
 }
@@ -163,6 +188,13 @@ typedef struct Try {
     BuildCost cost;
     Tried *tried; /* NULL: it was compiled before */
 } Try;
+
+/* What the last of the measures brings. */
+static void note_last(const Budget *s, Try *try) {
+    Taken *last = &try->with.taken[try->with.n - 1];
+    last->saved_bytes = memory_bytes(&s->cost) - memory_bytes(&try->cost);
+    last->seconds = try->cost.step_s - s->cost.step_s;
+}
 
 /* False: it changes nothing, or cannot be compiled. limit: of what is chosen for it. */
 static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
@@ -178,20 +210,18 @@ static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
     }
     for (int k = 0; k < s->known.n; k++)
         if (equal(s, &s->known.at[k].measures, &try->with)) {
-            try->cost = s->known.at[k].cost;
+            *try = (Try){s->known.at[k].measures, s->known.at[k].cost, NULL};
             return true;
         }
     try->tried = try_with(s, &try->with);
     if (try->tried == NULL) return false;
     try->cost = try->tried->cost;
-    vec_push(&s->arena, &s->known, ((Known){try->with, try->cost}));
+    note_last(s, try);
+    vec_push(&s->arena, &s->known, ((Budgeted){try->with, try->cost}));
     return true;
 }
 
-static void take(Budget *s, Try *try) {
-    Taken *last = &try->with.taken[try->with.n - 1];
-    last->saved_bytes = memory_bytes(&s->cost) - memory_bytes(&try->cost);
-    last->seconds = try->cost.step_s - s->cost.step_s;
+static void take(Budget *s, const Try *try) {
     tried_finish(s->with);
     s->measures = try->with;
     s->cost = try->cost;
@@ -262,6 +292,7 @@ static bool take_smaller(Budget *s, int measure) {
 
 /* All that saves anything, whatever it costs; what is computed again until that is enough, since each time the arena is fullest elsewhere. */
 static void take_all(Budget *s) {
+    take_smaller(s, CUTS);
     take_smaller(s, REGATHER);
     take_smaller(s, ALL_GATHERED);
     while (memory_bytes(&s->cost) > s->limit && take_smaller(s, RECOMPUTE))
@@ -275,6 +306,7 @@ Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faste
     arena_init(&arena);
     Budget *s = arena_alloc(&arena, sizeof *s);
     *s = (Budget){.b = b, .strategy = strategy, .limit = budget_limit(b), .cost = with->cost, .with = with, .arena = arena, .ncompiled = 1};
+    vec_push(&s->arena, &s->known, ((Budgeted){{0}, s->cost}));
     if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(s);
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) { /* nobody looks at it */
         tried_finish(s->with);
@@ -292,6 +324,10 @@ int budget_compiled(const Budget *s) {
     return s->ncompiled;
 }
 
+const Budgeted *budget_known(const Budget *s, int k) {
+    return k < s->known.n ? &s->known.at[k] : NULL;
+}
+
 void budget_end(Budget *s) {
     if (s == NULL) return;
     Arena arena = s->arena;
@@ -299,11 +335,11 @@ void budget_end(Budget *s) {
     arena_finish(&arena);
 }
 
-static Known now(const Budget *s) {
-    return (Known){s->measures, s->cost};
+static Budgeted now(const Budget *s) {
+    return (Budgeted){s->measures, s->cost};
 }
 
-static void go_back(Budget *s, const Known *to) {
+static void go_back(Budget *s, const Budgeted *to) {
     tried_finish(s->with);
     s->with = NULL;
     s->measures = to->measures;
@@ -321,8 +357,8 @@ static bool fits_with_recompute(Budget *s) {
 
 /* Where much is missing, and computing again is not enough, all that there is is tried first: where that is not nearly enough it is over, else what is best is looked for, one after the other. */
 void budget_fit(Budget *s, double most) {
-    const Known begin = now(s);
-    Known all = begin;
+    const Budgeted begin = now(s);
+    Budgeted all = begin;
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit || s->cost.step_s >= most) return;
     const bool first = (double)memory_bytes(&s->cost) > MUCH * (double)s->limit && !fits_with_recompute(s);
     if (first) {
@@ -332,7 +368,7 @@ void budget_fit(Budget *s, double most) {
     }
     if (!first || (double)memory_bytes(&all.cost) <= NEARLY * (double)s->limit) take_best(s, most);
     if (!first && memory_bytes(&s->cost) > s->limit && s->cost.step_s < most) {
-        const Known best = now(s);
+        const Budgeted best = now(s);
         go_back(s, &begin);
         take_all(s);
         all = now(s);

@@ -20,6 +20,15 @@ bool recompute_choose(const Build *b, const Tried *with, const Measures *measure
 
 /* The bytes that a rank may need: `memory` or --memory, else what the machine has that --machine names; 0: no limit. */
 int64_t budget_limit(const Build *b);
+/* Limits that are looked at whatever the user's is, eight of them from each power of two to the next: the k-th, and the first that is no smaller than so many bytes. What searches find within them is the same for all limits, so
+ * that what fits into less fits into more. */
+int64_t limit_at(int k);
+int limit_from(int64_t bytes);
+/* A plan that was compiled with measures, and its cost. */
+typedef struct Budgeted {
+    Measures measures;
+    BuildCost cost;
+} Budgeted;
 /* A plan on its way into a limit. */
 typedef struct Budget Budget;
 /* What the net costs with these strategies (as build_try takes them), and, if `faster`, with measures with which it takes less time. b and strategy must outlive it. NULL with *error: it cannot be
@@ -31,7 +40,9 @@ void budget_fit(Budget *budget, double most);
 void budget_trim(Budget *budget);
 void budget_read(const Budget *budget, Measures *measures, BuildCost *cost);
 int budget_compiled(const Budget *budget); /* how many programs, so far */
-void budget_end(Budget *budget);           /* NULL: nothing is done */
+/* The k-th of them that is another plan; the first is the one without measures. NULL: there are no more. */
+const Budgeted *budget_known(const Budget *budget, int k);
+void budget_end(Budget *budget); /* NULL: nothing is done */
 /* Applies measures to the net itself. False with *error: one of them changes nothing. */
 bool measures_apply(Build *b, const Measures *measures, Error *error);
 /* "shard_states = parameters: 25.2 GiB less on a rank, 12.3 ms more a step" of each of those that the net was compiled with, between two texts. */

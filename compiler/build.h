@@ -48,6 +48,7 @@ typedef struct Taken {
     int64_t saved_bytes; /* of a rank */
     double seconds;      /* that a step is predicted to take more */
     const bool *marks;   /* recompute: per node of front.chosen, whether it is marked; else NULL */
+    int64_t cut_bytes;   /* cuts of stages: Settings; else 0 */
     const char *what;    /* recompute: the kinds of values, "layer.*.a, layer.*.b" */
 } Taken;
 typedef struct Measures {
@@ -69,7 +70,7 @@ typedef struct Front {
     const struct SearchTaken *decision;
     int64_t aim_bytes; /* pass search: what a rank may need; 0: the limit of memory */
     double most_s;   /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: as long as it may */
-    int64_t batches; /* of a step, where the graph has only the first two, to see what so many take (oracle.c); 0: it has all */
+    int64_t batches; /* of a step, where the graph has only the first few, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */
     const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
     StageWhy *stage_why;       /* per node of chosen; NULL: there are no stages, or the program follows another */

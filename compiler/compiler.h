@@ -84,25 +84,25 @@ static inline bool options_explain(const Options *options) {
 
 enum { MAX_PASSES = 48 };
 
-/* Batches in parts, as a measure for memory. */
+/* What searches within several limits of memory found (micro.c). */
+typedef struct Searches Searches;
+/* What was taken of it: strategies and measures, and the parts of batches. */
 typedef struct MicroBatches {
-    int parts;                          /* 1: they stay whole */
-    int most_parts;                     /* that may be taken */
+    int parts;                          /* 1: they stay whole; 0: they are what the net says */
     const struct SearchTaken *decision; /* search.h: of a net with these parts; NULL: it is searched */
-    int64_t aim;                        /* the bytes that it was to keep within; 0: the limit */
-    int again;                          /* so often something else was chosen because not all parts held */
-    int below;                          /* so many lower limits have been looked at, since nothing fits */
+    Searches *searches;                 /* among which that was chosen */
+    int again;                          /* so often something else was, which did not hold with all batches of a step */
     int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
     double whole_s;                     /* its step */
-    bool whole_fits;
-    bool too_large;      /* nothing fits: they are what the error is about */
-    int64_t saved_bytes; /* on a rank, once it is compiled */
-    double seconds;      /* that a step is predicted to take more */
+    bool too_large;                     /* nothing fits: they are what the error is about */
+    int64_t saved_bytes;                /* on a rank, once it is compiled */
+    double seconds;                     /* that a step is predicted to take more */
 } MicroBatches;
 
 /* A pipeline that `stages = auto` has tried, and what it costs. */
 typedef struct StageTried {
     int stages, chunks;
+    int64_t aim;        /* bytes that the search keeps within; 0: the limit */
     int parts, batches; /* in which each batch is taken, beside what the net says; batches of a step then */
     bool compiles;      /* else nothing more is known of it */
     const char *why;    /* of one that does not: the error, if there is one */
@@ -138,14 +138,14 @@ typedef struct Compilation {
         const char *name;
         double seconds;
     } pass[MAX_PASSES];
-    Source read;                           /* parse: the text */
-    MicroBatches *micro;                   /* taken for memory; NULL: not asked */
-    const struct SearchTaken *parts_tried; /* micro_choose: of the most parts of batches, where it came to these; NULL: it did not */
-    StageCount *stages;                    /* `stages = auto`: what was taken; NULL: not asked */
-    StageCount *stages_again;              /* it is compiled again, with so many; NULL: no */
-    MicroBatches *again;                   /* pass fits: it is compiled again, with these; NULL: no */
-    double seconds;                        /* of all of them */
-    double verify_seconds;                 /* of the verification after them */
+    Source read;              /* parse: the text */
+    MicroBatches *micro;      /* taken for memory; NULL: not asked */
+    Searches *searches;       /* micro_choose; NULL: it was not asked */
+    StageCount *stages;       /* `stages = auto`: what was taken; NULL: not asked */
+    StageCount *stages_again; /* it is compiled again, with so many; NULL: no */
+    MicroBatches *again;      /* pass fits: it is compiled again, with these; NULL: no */
+    double seconds;           /* of all of them */
+    double verify_seconds;    /* of the verification after them */
 } Compilation;
 
 static inline Build *program_train(const Compilation *c) {
@@ -235,13 +235,13 @@ void build_emit(Build *b);
 
 /* Of a rank that trains: an eval has the states and the arena of train, and inputs of its own. What generates runs alone, and counts for no limit. */
 int64_t bytes_needed(const Compilation *c);
-/* micro.c: the parts in which batches are taken for a plan that fits where whole ones do not, or that is faster; NULL: whole ones are as good. needed: what these need. */
+/* micro.c: what is faster than the plan that there is, which needs so much, or fits where that does not; NULL: nothing. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
-/* Where the parts that were chosen by their first two batches do not fit as a whole: the same parts with a smaller aim, else whole batches where these fit, else more parts. NULL: nothing is left. */
-MicroBatches *micro_next(Compilation *c, int64_t needed, int64_t limit);
-/* Where nothing fits: the most parts that may be taken, if with them a rank needs less than the whole batches do; NULL otherwise. */
-MicroBatches *micro_least(Compilation *c, int64_t needed, int64_t limit);
-/* pipeline.c: what pass search takes for the net with batches in so many parts, of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
+/* Where what was chosen by the first two parts of a batch needs so much with all of them: the next best. NULL: nothing is left. */
+MicroBatches *micro_next(Compilation *c, int64_t needed);
+/* Where nothing fits: what was found to need the least, if that is less than the plan that there is needs; NULL otherwise. */
+MicroBatches *micro_least(Compilation *c, int64_t needed);
+/* pipeline.c: what pass search takes for the net with batches in so many parts (0: as it says), of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
  * limit. NULL: it is none that may be taken so. */
 const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim);
 /* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */

@@ -8,6 +8,7 @@
 #include "compiler/compiler.h"
 #include "compiler/held.h"
 #include "compiler/name.h"
+#include "compiler/search.h"
 
 /* Of a rank that generates. generate uses the arena of prompt where that is large enough. */
 static int64_t generating_bytes(const Compilation *c) {
@@ -145,7 +146,7 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     micro->saved_bytes = micro->whole_bytes - needed;
     micro->seconds = cost.step_s - micro->whole_s;
     if (train->front.search != NULL && micro->decision != NULL) train->front.search->seconds = cost.step_s;
-    if (needed > limit && !micro->too_large) c->again = micro_next(c, needed, limit);
+    if (needed > limit && !micro->too_large) c->again = micro_next(c, needed);
     return c->again == NULL;
 }
 
@@ -167,7 +168,8 @@ bool pass_fits(Compilation *c) {
     const int64_t needed = bytes_needed(c), asked = settings->memory_bytes, there = machine != NULL ? machine->memory_bytes : INT64_MAX;
     const int64_t limit = asked > 0 ? asked : there;
     if (c->micro != NULL && !parts_hold(c, needed, limit)) return false;
-    if (c->micro == NULL && (needed > limit || train->front.measures != NULL)) c->again = micro_choose(c, needed, limit);
+    if (c->micro == NULL && (needed > limit || (train->front.decision != NULL && train->front.decision->limit_costs)))
+        c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
     if (needed <= limit) {
         warn_generating(c, limit);
@@ -175,7 +177,7 @@ bool pass_fits(Compilation *c) {
     }
     if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
-    if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed, limit);
+    if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed);
     if (c->again != NULL) return false; /* the error says what the least is */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",

@@ -260,7 +260,7 @@ static void print_stages(Text *text, const Graph *g) {
 /* Settings of the net that were found beside strategies. */
 static void print_beside(Text *text, const Compilation *c) {
     const StageTried *taken = c->stages != NULL ? &c->stages->taken : NULL;
-    const int parts = c->micro != NULL ? c->micro->parts : taken != NULL && c->stages->divides ? taken->parts : 1;
+    const int parts = c->micro != NULL && c->micro->parts > 0 ? c->micro->parts : taken != NULL && c->stages->divides ? taken->parts : 1;
     measures_print(text, program_train(c), "# Beside it: ", "\n");
     if (parts > 1) text_printf(text, "# Beside it: micro_batches = %d\n", parts);
     if (taken != NULL && taken->chunks > 1 && program_train(c)->front.graph.settings.chunks_span.line == 0)

@@ -1,17 +1,48 @@
-/* micro: batches in parts where a plan needs more memory than there is, or costs time to keep within it. For 2, 4, 8.. parts it is asked what the search takes then, with all other
- * measures, until one fits, and for more as long as that is faster: parts compete by predicted time with what is computed or gathered again. Nets that would compute something else
- * in parts (row_parts.c) are left as they are. */
+/* micro: a plan within the limit of memory, by more than one search. A search within a limit takes measures one after another, so that what it finds may need more, or take longer, than what it
+ * finds within a lower one; and batches in parts need less, but each part starts every kernel. Where a limit costs time, or nothing fits, the net is therefore searched again: with whole batches and
+ * in 2, 4, 8 .. parts, within the limit and within lower ones, which are the same for every limit that a user may give (rungs). The fastest of all that fit is taken. Nets that would
+ * compute something else in parts (row_parts.c) stay whole. Work is counted in nodes compiled, so that the plan does not depend on the load of the machine. */
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/search.h"
 #include "compiler/timeline.h"
 
-enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AIMS = 3 };
-#define NEARLY 1.03 /* times the limit: so much may be made up for by a search that keeps within less */
-#define CLOSE 1.01  /* times the limit: the least that is known is about the least there is */
-#define MARGIN 1.02 /* what is decided for two parts, and found to fit, is missed by less when all are compiled */
-#define BELOW 1.1   /* times the limit: what is found within lower ones is looked at */
+enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
+enum {
+    MOST_WORK = 100000,
+    MOST_WORK_REFUSED = 300000,
+    OCTAVE = 8,
+    IDLE = 4
+};                  /* nodes compiled; rungs from one power of two to the next; in a row that bring nothing */
+#define FAR 1.2     /* times the limit: so much is not made up for by a search that keeps within less */
+#define REACH 1.5   /* times the limit: where all that is known needs more, nothing fits */
 #define WORTH 1.005 /* measures that make a step longer by less are as good as none */
+
+/* A plan that a search found, or compiled on its way. */
+typedef struct Candidate {
+    int parts;     /* of a batch; 0: as the net says */
+    int64_t bytes; /* that a rank needs, by the first two parts */
+    double step_s;
+    const SearchTaken *decision; /* NULL: the plan that there is */
+    bool failed;                 /* compiled with all batches of a step it needs too much */
+} Candidate;
+
+/* A search that was done. */
+typedef struct Looked {
+    int parts;
+    int64_t aim, bytes; /* to keep within; what its plan needs */
+} Looked;
+
+struct Searches {
+    Compilation *c;
+    VEC(Candidate) plans;
+    VEC(Looked) looked;
+    int first_parts, most_parts;
+    int64_t limit, states; /* bytes of a rank; of its states at least */
+    int below;             /* the next lower limit to look at, a rung */
+    int64_t work, each;    /* done so far; of the first search */
+    int best;              /* of plans, the fastest that fits, -1: none does; 0: the plan that there is */
+};
 
 static bool may_take(const Compilation *c, int parts) {
     const Graph *g = &program_train(c)->front.lowered;
@@ -27,6 +58,7 @@ static int64_t eval_bytes(const Compilation *c, int64_t arena_bytes) {
     return eval->inputs + eval->constants + (eval->role->arena_bytes > arena_bytes ? eval->role->arena_bytes - arena_bytes : 0);
 }
 
+/* Whether parts of a batch are the compiler's to choose. */
 static bool may_choose(const Compilation *c) {
     const Settings *settings = &program_train(c)->front.graph.settings;
     return c->options->overrides.micro_batches == 0 && settings->micro_span.line == 0 && settings->optimizer != OPTIMIZER_NONE;
@@ -34,19 +66,9 @@ static bool may_choose(const Compilation *c) {
 
 static int most_parts(const Compilation *c) {
     int most = 1;
-    while (may_take(c, 2 * most))
+    while (may_choose(c) && may_take(c, 2 * most))
         most *= 2;
     return most;
-}
-
-static int64_t decided_bytes(const Compilation *c, const SearchTaken *decision) {
-    return memory_bytes(&decision->cost) + eval_bytes(c, decision->cost.arena_bytes);
-}
-
-/* Whether so many parts may fit where others, or one, with all measures need so much: if all but the states, in even parts, is as much smaller. */
-static bool may_fit(const Compilation *c, int parts, int others, int64_t needed, int64_t limit) {
-    const int64_t states = program_train(c)->facts->states_whole / program_train(c)->front.graph.nranks;
-    return needed < states || states + (needed - states) * others / parts <= limit;
 }
 
 /* The seconds that its measures add to a step. */
@@ -61,6 +83,7 @@ static double measures_s(const Build *b) {
 static bool may_gain(const Build *b, const BuildCost *now) {
     const Machine *machine = options_machine(b->options);
     int starts = 0;
+    if (now->step_s < WORTH * (now->step_s - measures_s(b))) return false;
     for (int e = 0; e < b->timeline->events.n; e++) {
         const Step *step = &b->facts->role->steps.at[b->timeline->events.at[e].step];
         starts += step->kind == STEP_KERNEL && op_table[step->op].op_class != OP_CLASS_UPDATE &&
@@ -69,113 +92,159 @@ static bool may_gain(const Build *b, const BuildCost *now) {
     return now->kernel_s - measures_s(b) + starts * machine->kernel_s < now->step_s;
 }
 
-/* What a search that keeps within less than `aim` may keep within the limit: what one finds is no smaller bit by bit as its limit is. 0: it is not worth trying. */
-static int64_t smaller_aim(int64_t aim, int64_t needed, int64_t limit) {
-    return needed > limit && (double)needed <= NEARLY * (double)limit ? aim - (needed - limit) - limit / 256 : 0;
+/* ---------------------------------------------------------------- one search */
+
+static bool fits(const Searches *s, const Candidate *plan) {
+    return plan->bytes <= s->limit && !plan->failed;
 }
 
-/* Of what is decided for so many parts within the limit, or a little less where that is missed by little and as long as that helps, the first that fits, or what needs least. NULL: they may not be taken
- * so. */
-static const SearchTaken *decide_within(const Compilation *c, int parts, double most_s, int64_t aim, int64_t limit) {
-    const SearchTaken *least = NULL;
-    for (int k = 0; k < MOST_AIMS && aim > 0; k++) {
-        const SearchTaken *decision = parts_decide(c, parts, most_s, aim);
-        if (decision == NULL) break;
-        const int64_t need = decided_bytes(c, decision);
-        if (least != NULL && need >= decided_bytes(c, least)) break;
-        least = decision;
-        aim = smaller_aim(aim, need, limit);
+static void note_plan(Searches *s, Candidate plan) {
+    vec_push(s->c->arena, &s->plans, plan);
+    if (fits(s, &plan) && (s->best < 0 || plan.step_s < s->plans.at[s->best].step_s)) s->best = s->plans.n - 1;
+}
+
+static void note_decision(Searches *s, int parts, const SearchTaken *decision) {
+    const BuildCost *cost = &decision->cost;
+    note_plan(s, (Candidate){.parts = parts,
+                             .bytes = memory_bytes(cost) + eval_bytes(s->c, cost->arena_bytes),
+                             .step_s = cost->step_s,
+                             .decision = decision});
+}
+
+static double best_s(const Searches *s) {
+    return s->best < 0 ? 0 : s->plans.at[s->best].step_s;
+}
+
+/* Searches within a limit. The same is not looked for twice. What its plan needs; 0: the net may not be taken so. */
+static int64_t look(Searches *s, int parts, int64_t aim) {
+    for (int k = 0; k < s->looked.n; k++)
+        if (s->looked.at[k].parts == parts && s->looked.at[k].aim == aim) return s->looked.at[k].bytes;
+    const SearchTaken *decision = parts_decide(s->c, parts, best_s(s), aim);
+    if (decision == NULL) return 0;
+    s->work += decision->work;
+    note_decision(s, parts, decision);
+    const int64_t bytes = s->plans.at[s->plans.n - 1].bytes;
+    for (int k = 0; k < decision->nfront; k++)
+        note_decision(s, parts, &decision->front[k]);
+    vec_push(s->c->arena, &s->looked, ((Looked){parts, aim, bytes}));
+    return bytes;
+}
+
+/* Whether so many parts may fit: if all but the states, in even parts, is as much smaller as there are more parts than in a plan that is known, or the same parts in one come close. */
+static bool may_fit(const Searches *s, int parts) {
+    for (int k = 0; k < s->plans.n; k++) {
+        const int64_t bytes = s->plans.at[k].bytes;
+        const int others = s->plans.at[k].parts;
+        if (others > parts) continue;
+        if (others == parts ? (double)bytes <= FAR * (double)s->limit : s->states + (bytes - s->states) * others / parts <= s->limit)
+            return true;
     }
+    return false;
+}
+
+/* Batches in more and more parts, until one fits, and then as long as that is faster; within lower limits in no more parts than what fits. */
+static void look_within(Searches *s, int64_t aim) {
+    for (int parts = s->first_parts; parts <= s->most_parts; parts = parts > 0 ? 2 * parts : 2) {
+        const int best = s->best;
+        if (!may_fit(s, parts)) continue;
+        if (look(s, parts, aim) == 0) break;
+        if (s->best >= 0 && s->best == best && parts + (aim < s->limit) > s->plans.at[best].parts) break;
+    }
+}
+
+/* ---------------------------------------------------------------- several limits */
+
+/* The plan that needs the least. */
+static int least_plan(const Searches *s) {
+    int least = 0;
+    for (int k = 1; k < s->plans.n; k++)
+        if (s->plans.at[k].bytes < s->plans.at[least].bytes) least = k;
     return least;
 }
 
-/* Nothing fits, though not by much: looks at what searches find that keep within less. They take measures one after another, so that what they find within a limit may need more than what they find within a lower one. What is
- * fastest of what fits within the first limit from micro->below on. False: nothing does. */
-static bool look_below(Compilation *c, int64_t needed, int64_t limit, MicroBatches *micro) {
-    static const int sixteenths[] = {15, 13, 10};
-    double least_s = 0;
-    micro->parts = 0;
-    if (micro->whole_fits || (double)needed > BELOW * (double)limit) return false;
-    for (; micro->below < (int)(sizeof sixteenths / sizeof *sixteenths) && micro->parts == 0; micro->below++)
-        for (int parts = 1; parts <= micro->most_parts; parts *= 2) {
-            const SearchTaken *decision = parts_decide(c, parts, least_s, limit / 16 * sixteenths[micro->below]);
-            if (decision == NULL || MARGIN * (double)decided_bytes(c, decision) > (double)limit ||
-                (least_s > 0 && decision->cost.step_s >= least_s))
-                continue;
-            least_s = decision->cost.step_s;
-            micro->parts = parts;
-            micro->decision = decision;
-        }
-    return micro->parts > 0;
+/* Whether there is work left for about another search of whole batches, and the limit is not out of reach. */
+static bool may_work(const Searches *s) {
+    const bool near = (double)s->plans.at[least_plan(s)].bytes <= REACH * (double)s->limit;
+    return near && s->work + s->each <= (s->best < 0 ? MOST_WORK_REFUSED : MOST_WORK);
+}
+
+/* Lower limits, the nearest first, as long as they bring something, and all that may be reached where nothing fits. */
+static void look_below(Searches *s) {
+    for (int idle = 0; idle < IDLE && s->below >= 0 && limit_at(s->below) > s->states && may_work(s); s->below--) {
+        const int best = s->best;
+        look_within(s, limit_at(s->below));
+        idle = s->best != best ? 0 : s->best >= 0 ? idle + 1 : 0;
+    }
+}
+
+/* Nothing fits: limits that are higher, but not enough for what is there. What is found within one may need less. */
+static void look_above(Searches *s, int64_t needed) {
+    for (int k = limit_from(s->limit + 1); limit_at(k) < needed && s->best < 0 && may_work(s); k++)
+        look_within(s, limit_at(k));
+}
+
+static MicroBatches *taken(Searches *s, int plan, const MicroBatches *of) {
+    MicroBatches *micro = arena_alloc(s->c->arena, sizeof *micro);
+    *micro = *of;
+    micro->parts = s->plans.at[plan].parts;
+    micro->decision = s->plans.at[plan].decision;
+    micro->searches = s;
+    return micro;
 }
 
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Build *train = program_train(c);
     BuildCost now;
-    int others = 1; /* parts that do not fit, and need so much */
-    int64_t need = needed;
-    if (!may_choose(c)) return NULL;
-    const int most = most_parts(c);
     build_cost(train, &now);
-    MicroBatches best = {.whole_bytes = needed, .whole_s = now.step_s, .whole_fits = needed <= limit, .most_parts = most};
-    double least_s = best.whole_fits ? now.step_s : 0; /* of what fits; 0: nothing */
-    if (best.whole_fits && (now.step_s < WORTH * (now.step_s - measures_s(train)) || !may_gain(train, &now))) return NULL;
-    for (int parts = 1; may_take(c, parts); parts *= 2) {
-        const int64_t aim = parts > 1 ? limit : smaller_aim(limit, needed, limit);
-        if (aim == 0 || (least_s == 0 && !may_fit(c, parts, others, need, limit) && parts > 1)) continue;
-        const SearchTaken *decision = decide_within(c, parts, least_s, aim, limit);
-        if (decision == NULL) break;
-        need = decided_bytes(c, decision);
-        others = parts;
-        if (parts == most && parts > 1) c->parts_tried = decision;
-        if (need > limit && least_s == 0) continue;
-        if (need > limit || (least_s > 0 && decision->cost.step_s >= least_s)) break;
-        least_s = decision->cost.step_s;
-        best.parts = parts;
-        best.decision = decision;
+    Searches *s = arena_alloc(c->arena, sizeof *s);
+    *s = (Searches){.c = c,
+                    .first_parts = may_choose(c) ? 1 : 0,
+                    .most_parts = needed > limit || may_gain(train, &now) ? most_parts(c) : 1,
+                    .limit = limit,
+                    .states = train->facts->states_whole / train->front.graph.nranks,
+                    .below = limit_from(limit) - 1,
+                    .best = -1};
+    const SearchTaken *decision = train->front.decision;
+    c->searches = s;
+    note_plan(s, (Candidate){.parts = s->first_parts, .bytes = needed, .step_s = now.step_s});
+    for (int k = 0; decision != NULL && k < decision->nfront; k++)
+        note_decision(s, s->first_parts, &decision->front[k]);
+    s->each = s->work = decision != NULL ? decision->work : 0;
+    vec_push(c->arena, &s->looked, ((Looked){s->first_parts, limit, needed}));
+    look_within(s, limit);
+    look_below(s);
+    if (s->best < 0) look_above(s, needed);
+    return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
+}
+
+MicroBatches *micro_next(Compilation *c, int64_t needed) {
+    Searches *s = c->micro->searches;
+    const int failed = s->best, parts = s->plans.at[failed].parts, again = c->micro->again + 1;
+    const int64_t beyond = needed - s->plans.at[failed].bytes;
+    s->plans.at[failed].failed = true;
+    s->best = -1;
+    for (int k = 0; k < s->plans.n; k++) {
+        Candidate *plan = &s->plans.at[k];
+        if (plan->decision != NULL && plan->parts == parts) plan->bytes += beyond; /* batches that were not seen need about as much */
+        if (fits(s, plan) && (s->best < 0 || plan->step_s < s->plans.at[s->best].step_s)) s->best = k;
     }
-    if (best.parts == 0 && !look_below(c, need, limit, &best)) return NULL;
-    MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
-    *micro = best;
+    if (again == 1 && 2 * parts <= s->most_parts)
+        look(s, 2 * parts, s->limit - s->limit / 256); /* they were left out as slower than this */
+    if (again <= MOST_AGAIN) look(s, parts, s->limit - again * (needed - s->limit) - s->limit / 256);
+    if (s->best < 0) look_below(s);
+    if (s->best < 0) return NULL;
+    MicroBatches *micro = taken(s, s->best, c->micro);
+    micro->again = again;
     return micro;
 }
 
-MicroBatches *micro_next(Compilation *c, int64_t needed, int64_t limit) {
-    const MicroBatches *now = c->micro;
-    MicroBatches *next = arena_alloc(c->arena, sizeof *next);
-    *next = *now;
-    next->decision = NULL;
-    next->aim = now->decision != NULL && now->again < MOST_AIMS ? smaller_aim(now->aim > 0 ? now->aim : limit, needed, limit) : 0;
-    next->again++;
-    if (next->aim > 0) next->decision = parts_decide(c, now->parts, now->whole_fits ? now->whole_s : 0, next->aim);
-    if (next->decision != NULL && decided_bytes(c, next->decision) <= limit) return next;
-    next->aim = 0;
-    next->parts = now->whole_fits ? 1 : 2 * now->parts;
-    if (now->parts == 1 || next->parts > now->most_parts || now->below > 0) return look_below(c, needed, limit, next) ? next : NULL;
-    next->decision = next->parts > 1 ? parts_decide(c, next->parts, 0, 0) : NULL;
-    return next->parts == 1 || next->decision != NULL ? next : NULL;
-}
-
-MicroBatches *micro_least(Compilation *c, int64_t needed, int64_t limit) {
-    enum { MOST_LEAST = 2 };
-    const int parts = may_choose(c) ? most_parts(c) : 1;
-    const SearchTaken *least = c->parts_tried != NULL ? c->parts_tried : parts > 1 ? parts_decide(c, parts, 0, 0) : NULL;
-    const SearchTaken *last = NULL;
-    int64_t aim = limit;
-    for (int k = 0; k < MOST_LEAST && least != NULL && last != least;
-         k++) { /* more than the limit, which is out of reach, and less than what is needed so far */
-        const int64_t need = decided_bytes(c, least);
-        if ((double)need <= CLOSE * (double)limit) break;
-        aim += (need - aim) / (k == 0 ? 4 : 2);
-        last = parts_decide(c, parts, 0, aim);
-        if (last == NULL || decided_bytes(c, last) == need) break; /* it depends little on the limit */
-        if (decided_bytes(c, last) < need) least = last;
-    }
-    if (least == NULL || decided_bytes(c, least) >= needed) return NULL;
+MicroBatches *micro_least(Compilation *c, int64_t needed) {
+    Searches *s = c->searches;
     BuildCost now;
+    if (s == NULL) return NULL;
+    look(s, s->most_parts > 1 ? s->most_parts : s->first_parts, limit_at(limit_from(s->states)));
+    const int least = least_plan(s);
+    if (s->plans.at[least].bytes >= needed) return NULL;
     build_cost(program_train(c), &now);
-    MicroBatches *micro = arena_alloc(c->arena, sizeof *micro);
-    *micro = (MicroBatches){
-        .parts = parts, .most_parts = parts, .decision = least, .whole_bytes = needed, .whole_s = now.step_s, .too_large = true};
-    return micro;
+    return taken(s, least, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s, .too_large = s->plans.at[least].bytes > s->limit});
 }

@@ -51,9 +51,20 @@ static Batch batch_between(const Build *b) {
     return batch;
 }
 
-/* The graph has two batches of a step: what all of them take. The arena is as full with more. */
+/* Of a pipeline a step of m batches in p stages takes as long as m + p - 1 batches one after another on one of them; what else there is belongs to the batches. */
+static void scale_pipeline(const Build *b, double seen, BuildCost *cost) {
+    const double batches = (double)b->front.batches, fill = b->nroles - 1, times = batches / seen;
+    cost->step_s *= (batches + fill) / (seen + fill);
+    cost->exposed_s *= (batches + fill) / (seen + fill);
+    cost->kernel_s *= times;
+    cost->communication_s *= times;
+    cost->sent_bytes = (int64_t)((double)cost->sent_bytes * times);
+    cost->received_bytes = (int64_t)((double)cost->received_bytes * times);
+}
+
+/* The graph has two batches of a step. */
 static void add_batches(const Build *b, BuildCost *cost) {
-    const double two = 2, more = (double)b->front.batches - two, times = (double)b->front.batches / two;
+    const double more = (double)b->front.batches - 2;
     const Batch batch = batch_between(b);
     cost->step_s += more * batch.seconds;
     cost->kernel_s += more * batch.kernel_s;
@@ -61,6 +72,15 @@ static void add_batches(const Build *b, BuildCost *cost) {
     cost->exposed_s += more * batch.exposed_s;
     cost->sent_bytes += (b->front.batches - 2) * batch.sent_bytes;
     cost->received_bytes += (b->front.batches - 2) * batch.received_bytes;
+}
+
+/* The graph has the first few batches of a step: what all of them take. The arena is as full with more. */
+static void see_all(const Build *b, BuildCost *cost) {
+    const double seen = (double)b->front.graph.settings.accumulate, times = (double)b->front.batches / seen;
+    if (b->nroles > 1)
+        scale_pipeline(b, seen, cost);
+    else
+        add_batches(b, cost);
     cost->input_bytes = (int64_t)((double)cost->input_bytes * times);
     cost->flops *= times;
 }
@@ -85,7 +105,7 @@ void build_cost(Build *b, BuildCost *cost) {
     cost->communication_s = b->timeline->communication_s;
     cost->exposed_s = b->timeline->exposed_s;
     cost->kernel_s = b->timeline->kernel_s;
-    if (b->front.batches > 0) add_batches(b, cost);
+    if (b->front.batches > 0) see_all(b, cost);
     cost->broken = build_broken(b, cost);
 }
 

@@ -237,13 +237,13 @@ static void say_stages(Overrides *said, const StageTried *as, bool divides) {
     if (divides) said->micro_batches = as->parts;
 }
 
-/* What all batches of a step take follows from the first two. */
+/* What all batches of a step take follows from the first two, of a pipeline from as many as fill it twice, where these are not held all at once. */
 static void see_few(Build *b) {
-    enum { SEEN = 2 };
     Settings *settings = &b->front.graph.settings;
-    if (settings->accumulate <= SEEN) return;
+    const int stages = settings_stages(settings), seen = 2 * stages;
+    if (settings->accumulate <= seen || (stages > 1 && settings->pipeline == PIPELINE_GPIPE)) return;
     b->front.batches = settings->accumulate;
-    settings->accumulate = SEEN;
+    settings->accumulate = seen;
 }
 
 bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
@@ -253,6 +253,7 @@ bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     say_stages(&said, as, as->parts > 1);
     Build *b = read_again(c, &said, c->arena, &done);
     if (as->stages == 1) see_few(b);
+    b->front.aim_bytes = as->aim;
     done = done && pass_rows(b) && build_run(b, NULL, pass_expand);
     as->decision = done ? b->front.decision : NULL;
     as->why = b->diags->items.n > 0 ? b->diags->items.at[0].text : NULL;
@@ -282,7 +283,7 @@ bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, do
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
     Overrides said = c->options->overrides;
-    said.micro_batches = parts;
+    if (parts > 0) said.micro_batches = parts;
     bool read;
     Build *b = read_again(c, &said, c->arena, &read);
     if (!read) return NULL;
@@ -380,7 +381,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
         with_stages = c->stages_again != NULL ? c->stages_again : c->stages;
         Options *again = arena_alloc(arena, sizeof *again);
         *again = *options;
-        if (micro != NULL) again->overrides.micro_batches = micro->parts;
+        if (micro != NULL && micro->parts > 0) again->overrides.micro_batches = micro->parts;
         if (with_stages != NULL) say_stages(&again->overrides, &with_stages->taken, with_stages->divides);
         options = again;
         diags->items.n = nitems;

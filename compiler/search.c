@@ -6,7 +6,6 @@
  * - recursive_programming: the best solution for one axis after another, those between nodes first;
  * - auto: what of all these, and of what propagate left, is predicted to be fastest once it is compiled (oracle.h).
  * A program that follows another keeps what it has. */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +78,7 @@ static void compile_found(Search *s, Found *found) {
     found->budget = budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL, &error);
     found->cost.step_s = INFINITY;
     if (found->budget == NULL) return;
-    vec_push(&s->arena, &s->all, found->budget);
+    vec_push(&s->arena, &s->all, ((Compiled){found->budget, found->how, found->mesh, found->chosen}));
     budget_read(found->budget, &found->measures, &found->cost);
 }
 
@@ -112,7 +111,7 @@ static void search_open(Search *s) {
 }
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
-        budget_end(s->all.at[k]);
+        budget_end(s->all.at[k].budget);
     arena_finish(&s->arena);
 }
 
@@ -374,41 +373,6 @@ static int within_memory(Search *s, int best, bool axes) {
 
 /* ---- the pass */
 
-static void apply(Build *b, const Found *found) {
-    Graph *g = &b->front.graph;
-    Propagation *propagation = &b->front.propagation;
-    for (int n = 0; found->chosen.strategy != NULL && n < g->nforward; n++) {
-        Node *node = &g->nodes.at[n];
-        if (found->chosen.strategy[n] == NULL || node->from == STRATEGY_USER) continue;
-        node->strategy = found->chosen.strategy[n];
-        node->from = STRATEGY_PROPAGATED;
-        if (propagation->decision != NULL) propagation->decision[n] = (Decision){.hint = -1, .from = -1, .by_search = true};
-    }
-    for (int k = 0; found->chosen.state != NULL && k < g->states.n; k++)
-        if (found->chosen.state[k] != NULL) g->states.at[k].layout = found->chosen.state[k];
-    for (int k = 0; found->chosen.input != NULL && k < g->inputs.n; k++)
-        if (found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
-}
-
-static void say(Build *b) {
-    if (!b->diags->verbose) return;
-    Text text = {0};
-    search_print(&text, b->front.search);
-    diag_note(b->diags, (Span){0}, "search: %s", text.at);
-    text_finish(&text);
-}
-
-/* The net itself changes as its fork did. */
-static void take(Build *b, const Measures *measures) {
-    Error never = {0};
-    if (measures->n == 0) return;
-    b->front.measures = arena_alloc(b->arena, sizeof *measures);
-    *b->front.measures = *measures;
-    const bool applied = measures_apply(b, measures, &never);
-    assert(applied);
-    (void)applied;
-}
-
 /* Of the meshes that dynamic_programming tried. */
 static double least_bound(const Search *s) {
     double bound = INFINITY;
@@ -436,26 +400,6 @@ static double bound_of(Search *s, int best, double bound) {
     return isfinite(least) ? least : 0;
 }
 
-static int compiled_so_far(const Search *s) {
-    int n = 0;
-    for (int k = 0; k < s->all.n; k++)
-        n += budget_compiled(s->all.at[k]);
-    return n;
-}
-
-/* For another compilation of the net. */
-static void note_decision(Build *b, const Found *found) {
-    SearchTaken *decision = arena_alloc(b->arena, sizeof *decision);
-    *decision = (SearchTaken){.chosen = found->chosen,
-                              .nforward = b->front.graph.nforward,
-                              .nstates = b->front.graph.states.n,
-                              .ninputs = b->front.graph.inputs.n,
-                              .measures = found->measures,
-                              .result = b->front.search,
-                              .cost = found->cost};
-    b->front.decision = decision;
-}
-
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
     const bool piped =
@@ -469,44 +413,11 @@ static void finish(Search *s, int best, double bound) {
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,
                              .ntried = s->found.n,
-                             .ncompiled = compiled_so_far(s),
+                             .ncompiled = taken_compiled(s),
                              .work = s->work,
                              .nmoves = moves_planned(s->moves)};
-    apply(b, found);
-    b->front.search = result;
-    take(b, &found->measures);
-    note_decision(b, found);
-    say(b);
-}
-
-/* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. */
-static bool decide(Build *b) {
-    const SearchTaken *decision = b->front.decision;
-    Graph *g = &b->front.graph;
-    Found found = {0};
-    if (decision->nforward != g->nforward || decision->nstates != g->states.n)
-        return error_set(&b->error, EXIT_INTERNAL, "a decision of another net");
-    if (decision->chosen.strategy != NULL) {
-        found.chosen.strategy = arena_alloc(b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
-        found.chosen.state = arena_alloc(b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
-        found.chosen.input = arena_alloc(b->arena, ((size_t)g->inputs.n + 1) * sizeof *found.chosen.input);
-        for (int n = 0; n < g->nforward; n++)
-            if (decision->chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, decision->chosen.strategy[n]);
-        for (int k = 0; k < g->states.n; k++)
-            if (decision->chosen.state[k] != NULL)
-                found.chosen.state[k] = graph_layout(g, decision->chosen.state[k], &g->states.at[k].type.shape);
-        for (int k = 0; k < decision->ninputs && k < g->inputs.n; k++)
-            if (decision->chosen.input[k] != NULL)
-                found.chosen.input[k] = graph_layout(g, decision->chosen.input[k], &g->inputs.at[k].type.shape);
-    }
-    apply(b, &found);
-    if (decision->result != NULL) {
-        b->front.search = arena_alloc(b->arena, sizeof *b->front.search);
-        *b->front.search = *decision->result;
-        say(b);
-    }
-    take(b, &decision->measures);
-    return true;
+    taken_apply(b, &found->chosen, result, &found->measures);
+    taken_note(s, found);
 }
 
 /* The last that was found, which is taken off; its `how` is NULL where nothing is behind the first so many. */
@@ -564,8 +475,8 @@ static const BuildCost *fit_present(Search *s, bool asked) {
     compile_found(s, present);
     fit_found(s, present, INFINITY);
     trim_found(present);
-    take(s->b, &present->measures);
-    note_decision(s->b, present);
+    taken_apply(s->b, &present->chosen, NULL, &present->measures);
+    taken_note(s, present);
     return &present->cost;
 }
 
@@ -627,12 +538,12 @@ static const BuildCost *cost_of_decided(Search *s) {
 bool pass_search(Build *b) {
     if (b->follows != NULL) return true;
     const bool asked = hinted_asks(b), decided = b->front.decision != NULL;
-    if (decided && !asked) return decide(b);
+    if (decided && !asked) return taken_again(b);
     Search s = {.b = b, .behind = BEHIND_HALF};
     Build before = *b;
     search_open(&s);
     if (asked) graph_fork(&before.front.graph, &b->front.graph, &s.arena);
-    const bool done = !decided || decide(b);
+    const bool done = !decided || taken_again(b);
     const BuildCost *cost = !done ? NULL : decided ? cost_of_decided(&s) : search_any(&s, asked);
     if (asked && cost != NULL && isfinite(cost->step_s)) warn_hinted(&before, cost);
     search_close(&s);

@@ -9,6 +9,11 @@ typedef struct SearchTaken {
     Measures measures;
     const SearchResult *result; /* NULL: it did not look */
     BuildCost cost;
+    int64_t limit;             /* bytes of a rank, to keep within; 0: none */
+    bool limit_costs;          /* something that does not fit was faster */
+    int64_t work;              /* nodes compiled to see what plans cost */
+    struct SearchTaken *front; /* what else was compiled, each faster than all that needs no more memory; the least memory first */
+    int nfront;
 } SearchTaken;
 
 /* What a step costs with the strategies that one search finds, axis by axis, for a net that has been through propagate: compiled, with measures that it needs. The graph

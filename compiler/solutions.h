@@ -18,11 +18,19 @@ typedef struct Found {
     bool twin;          /* but another one costs the same, and has them */
 } Found;
 
+/* What was compiled of it. */
+typedef struct Compiled {
+    Budget *budget;
+    const char *how;
+    Mesh mesh;
+    Chosen chosen;
+} Compiled;
+
 typedef struct Search {
     Build *b;
     Arena arena;
     VEC(Found) found;
-    VEC(Budget *) all;            /* of what was compiled */
+    VEC(Compiled) all;
     const Machine *machine;       /* of the model */
     Moves *moves;                 /* on it */
     const Strategy *const *fixed; /* ModelInput */
@@ -55,3 +63,13 @@ void solve_with_pairs(Search *s);
 const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh);
 /* For qsort: by seconds. */
 int found_compare(const void *a, const void *b);
+
+/* ---- taken.c */
+
+/* Gives the net strategies, layouts and measures, and b->front.search; result NULL: it is left. */
+void taken_apply(Build *b, const Chosen *chosen, const SearchResult *result, const Measures *measures);
+/* Notes in b->front.decision what is taken, for another compilation of the net. */
+void taken_note(const Search *s, const Found *found);
+/* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. False with b->error. */
+bool taken_again(Build *b);
+int taken_compiled(const Search *s); /* how many programs were compiled, so far */

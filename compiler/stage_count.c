@@ -13,8 +13,8 @@
 #include "compiler/search.h"
 #include "compiler/tasks.h"
 
-/* Stages; batches of a step; chunks; nodes of a net for which it is asked though it does not ask; forward operators times batches of all that is tried. */
-enum { MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
+/* Limits below the one that there is; stages; batches of a step; chunks; nodes of a net for which it is asked though it does not ask; forward operators times batches of all that is tried. */
+enum { BELOW = 2, MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
 
 #define NEARLY 1.2 /* times the limit */
 
@@ -78,14 +78,30 @@ static bool nearly_fits(const Counting *k, StageTried *tried) {
     return !tried->compiles || (double)tried->bytes <= NEARLY * (double)k->limit;
 }
 
+/* What keeps within less than the limit may fit where this does not, or be faster: a search takes measures one after another. */
+static void search_below(Counting *k, StageTried *tried) {
+    const int64_t work = (int64_t)k->operators * tried->batches * SEARCHED;
+    StageTried below = *tried;
+    below.searched = false;
+    for (int limit = limit_from(k->limit) - 1, n = 0; limit >= 0 && n < BELOW && work <= k->work; limit--, n++) {
+        below.aim = limit_at(limit);
+        below.compiles = stages_decide(k->c, &below, NULL);
+        k->work -= work;
+        if (!below.compiles) return;
+        try_one(k, &below);
+        if (better_than(&below, tried)) *tried = below;
+    }
+}
+
 /* With the strategies that a search finds. */
-static void search_one(const Counting *k, StageTried *tried) {
+static void search_one(Counting *k, StageTried *tried) {
     const bool quick = k->settings->memory_bytes > 0 && k->settings->mode == MODE_AUTO && strcmp(k->settings->search, "auto") == 0 &&
                        tried->stages * tried->parts > 1 && tried->stages < k->c->options->overrides.nranks;
     tried->searched = true;
     if (quick && !nearly_fits(k, tried)) return;
     tried->compiles = stages_decide(k->c, tried, NULL);
     if (tried->compiles) try_one(k, tried);
+    if (tried->compiles && tried->decision != NULL && tried->decision->limit_costs) search_below(k, tried);
 }
 
 /* Makes *best what is better. False: it is not, or there is no room for it. */

@@ -9,7 +9,7 @@
  * Hints hold: what they contradict is an error. Between them the cuts are where the slowest stage takes the least time: its kernels, forward and backward, and what it exchanges with its neighbours; of
  * equal ones where the fewest bytes cross. Where a rank may need so much memory and no more, first of all no stage holds more than that, as far as states and what gradients take say so
  * (search/chain.h). Gradients are computed where their operators are, parameters and their slots lie where their first user is. */
-#include "compiler/budget.h"
+#include "compiler/search.h"
 #include "compiler/sharded.h"
 #include "compiler/tasks.h"
 #include "search/chain.h"
@@ -326,6 +326,8 @@ static bool cut_line(Build *b, Line *line) {
     double *crossing = arena_alloc(line->g->arena, sizeof *crossing * (size_t)line->ncuts);
     int *place = arena_alloc(line->g->arena, sizeof *place * (size_t)(line->nstages + 1));
     const int nstages = settings_stages(&line->g->settings); /* each has as many parts */
+    const int64_t most = b->front.decision != NULL ? b->front.decision->limit : budget_limit(b);
+    const int64_t limit = line->g->settings.cut_bytes > 0 ? line->g->settings.cut_bytes : most;
     for (int i = 0; i < line->ncuts; i++)
         crossing[i] = line->bytes[line->cut[i]];
     const Chain chain = {.nplaces = line->ncuts,
@@ -333,7 +335,7 @@ static bool cut_line(Build *b, Line *line) {
                          .run = stage_run,
                          .context = line,
                          .crossing = crossing,
-                         .limit_bytes = (double)budget_limit(b) * nstages / line->nstages};
+                         .limit_bytes = (double)limit * nstages / line->nstages};
     if (!chain_cut(&chain, line->g->arena, place)) return no_cuts(line);
     b->front.stage_why = arena_alloc(b->arena, sizeof *b->front.stage_why * (size_t)(b->front.chosen.nodes.n + 1));
     for (int k = 0; k < line->nstages; k++) {

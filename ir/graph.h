@@ -447,6 +447,7 @@ typedef struct Settings {
     bool shard_states_given, regather_given; /* by the user: they stay */
     Regather regather;                       /* not in texts */
     double regather_share;                   /* of the parameters, those first in the net; 0: all */
+    int64_t cut_bytes;                       /* of a rank: that the cuts of stages keep to, as far as they count them; 0: the limit */
     int64_t stages;                          /* of the ranks, one behind the other; 0, 1: one. Not in texts: roles and layouts say it */
     bool stages_auto;                        /* they are to be found. Not in texts */
     int64_t chunks;                          /* parts of the net that each stage has; 0, 1: one. Not in texts */

@@ -1,5 +1,6 @@
 #include "compile.h"
 #include "compiler/facts.h"
+#include "compiler/oracle.h"
 #include "ir/workspace.h"
 
 #define NET(memory)                                                                                                                        \
@@ -222,4 +223,54 @@ Test(fits, what_fits_within_less_fits, .timeout = 120) {
         cr_expect(compiled_run(&x, blocks), "%s: %s", memory[i], compiled_said(&x));
         compiled_finish(&x);
     }
+}
+
+/* A search within a limit takes measures one after another: of several limits the fastest that fits is taken. Layers in two stages, whose cuts are a measure too, and blocks on four ranks. */
+static void expect_no_slower(const char *net, int nranks, const int64_t *limits, int n) {
+    double bytes[8], seconds[8];
+    for (int i = 0; i < n; i++) {
+        Compiled x;
+        BuildCost cost;
+        char memory[32];
+        snprintf(memory, sizeof memory, "%lld", (long long)limits[i]);
+        compiled_look(&x, nranks, NULL);
+        x.options.overrides.search = "auto";
+        x.options.overrides.memory = memory;
+        bytes[i] = 0;
+        if (compiled_run(&x, net)) {
+            build_cost(x.b, &cost);
+            bytes[i] = (double)memory_bytes(&cost);
+            seconds[i] = cost.step_s;
+            cr_expect_leq(bytes[i], (double)limits[i]);
+        }
+        compiled_finish(&x);
+        for (int k = 0; k < i; k++) {
+            if (bytes[k] == 0) continue;
+            cr_expect_gt(bytes[i], 0, "nothing fits into %lld B, but %lld are enough", (long long)limits[i], (long long)limits[k]);
+            cr_expect_leq(seconds[i], 1.05 * seconds[k], "%g ms within %lld B, %g within %lld", 1e3 * seconds[i], (long long)limits[i],
+                          1e3 * seconds[k], (long long)limits[k]);
+        }
+    }
+}
+static const char six[] =
+    "net n(batch = 32, dim = 48) { input x : f32[batch, dim]; input label : f32[batch, dim]; h = x;\n"
+    "  for i in 0..6 { param w : f32[dim, dim] = normal(0.15); param b : f32[dim] = zeros; h = tanh(matmul(h, w) + b); }\n"
+    "  loss mse(h, label); }\n"
+    "train { data = normal(seed = 1); optimizer = adam(lr = 0.01); steps = 8; }\nparallel { shard_from = 0 B; stages = 2; }\n";
+Test(fits, more_memory_makes_no_plan_slower, .timeout = 120) {
+    expect_no_slower(six, 4, (int64_t[]){86000, 92500, 102500, 105000, 115000, 120000, 125000, 130000}, 8);
+    expect_no_slower(blocks, 4, (int64_t[]){302000, 318821, 325423, 334047}, 4);
+}
+
+/* What is compiled on the way to a lower limit may fit into this one and be faster than what either search takes: 4.9 ms without. */
+Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
+    Compiled x;
+    BuildCost cost;
+    compiled_look(&x, 4, NULL);
+    x.options.overrides.search = "auto";
+    x.options.overrides.memory = "325423";
+    cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
+    build_cost(x.b, &cost);
+    cr_expect_leq(cost.step_s, 3.8e-3, "%g s", cost.step_s);
+    compiled_finish(&x);
 }
