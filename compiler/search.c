@@ -4,13 +4,14 @@
  * After: as the setting `search` says, the others have the strategies, and states and inputs that several operators use the layouts, of
  * - dynamic_programming: the best solution of the model on any mesh of one or two axes, within a node of three, and on the net's own of three;
  * - recursive_programming: the best solution for one axis after another, those between nodes first;
- * - auto: what of all these, and of what propagate left, is predicted to be fastest once it is compiled (oracle.h).
+ * - auto: what of all these, of what propagate left, and of what is near the best of them, is predicted to be fastest once it is compiled (oracle.h).
  * A program that follows another keeps what it has. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/improve.h"
 #include "compiler/search.h"
 #include "compiler/sharded.h"
 #include "compiler/sides.h"
@@ -20,7 +21,6 @@
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
 enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
-#define ABOUT 1.0225 /* predictions that differ by less are taken to be equal */
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */
@@ -54,8 +54,7 @@ static void batch_split(Search *s) {
     if (!same) vec_push(&s->arena, &s->found, found);
 }
 
-/* The build with a solution's layouts, for what is tried with its strategies. */
-static const Build *with_layouts(Search *s, const Found *found) {
+const Build *with_layouts(Search *s, const Found *found) {
     Build *b = arena_alloc(&s->arena, sizeof *b);
     Graph *g = &b->front.chosen;
     *b = *s->b;
@@ -108,7 +107,7 @@ static void trim_found(Found *found) {
 static void search_open(Search *s) {
     arena_init(&s->arena);
     s->machine = s->b->options->machine;
-    s->moves = moves_create(&s->arena, s->machine, s->b->front.graph.nranks);
+    s->moves = s->moves_as_is = moves_create(&s->arena, s->machine, s->b->front.graph.nranks);
 }
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
@@ -116,7 +115,7 @@ static void search_close(Search *s) {
     arena_finish(&s->arena);
 }
 
-static bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
+bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
     return a->strategy != NULL && b->strategy != NULL && memcmp(a->strategy, b->strategy, (size_t)g->nforward * sizeof *a->strategy) == 0 &&
            memcmp(a->state, b->state, (size_t)g->states.n * sizeof *a->state) == 0 &&
            memcmp(a->input, b->input, (size_t)g->inputs.n * sizeof *a->input) == 0;
@@ -164,8 +163,7 @@ static bool is_twin(const Search *s, const Found *found) {
     return false;
 }
 
-/* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
-static int compare_demands(const Search *s, const Found *a, const Found *b) {
+int compare_demands(const Search *s, const Found *a, const Found *b) {
     const int64_t over = excess(s, a), other = excess(s, b);
     const int broken = a->cost.broken + (over > 0) - b->cost.broken - (other > 0);
     return broken != 0 ? broken : (over > other) - (over < other);
@@ -468,6 +466,7 @@ static void finish(Search *s, int best, double bound) {
                              .bound = bound,
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,
+                             .nchanges = found->nchanges,
                              .ntried = s->found.n,
                              .ncompiled = compiled_so_far(s),
                              .work = s->work,
@@ -549,7 +548,7 @@ static const BuildCost *best_of_all(Search *s) {
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);
-    const int best = within_memory(s, with_joined(s, best_compiled(s)), false);
+    const int best = improve(s, within_memory(s, with_joined(s, best_compiled(s)), false));
     if (best < 0) return NULL;
     trim_found(&s->found.at[best]);
     finish(s, best, bound);
