@@ -20,7 +20,7 @@
 /* Solutions on meshes that auto compiles; nodes that it compiles, about. */
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
-enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
+enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12 };
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */
@@ -265,23 +265,36 @@ static int as_joined(Search *s, int joined) {
     return best_with(s, first, MAX_JOINED);
 }
 
-/* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
- * cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
+/* Adds what is best on a mesh where operators that stand side by side have one factor split along some of its axes, and no other. */
+static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, int side, int factor, const Mesh *split, const Mesh *mesh) {
+    Graph *g = &s->b->front.graph;
+    for (int n = 0; n < g->nforward; n++)
+        if (sides->of[n] == side) fixed[n] = strategy_along(g, &g->nodes.at[n], factor, split);
+    s->fixed = fixed;
+    if (mesh->naxes > 0) solve_along(s, mesh);
+    s->fixed = NULL;
+}
+
+/* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, within a node by some of them too, or not at all: whose conversions run as
+ * one the model cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on others; not of nets of which only a few solutions are compiled. The
+ * best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     Graph *g = &s->b->front.graph;
-    const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
+    const Mesh of_best = s->found.at[best].mesh, all = {1, {{g->nranks, 1}}};
     const int first = s->found.n;
     const int largest = sides_largest(sides, JOINED);
     if (largest < 0 || COMPILED_NODES / (g->nodes.n + 1) < s->found.n + MAX_ALIKE) return best;
+    const int nfactors = sides->at.at[largest].node->rule->nfactors;
     const Strategy **fixed = arena_alloc(&s->arena, sizeof *fixed * ((size_t)g->nforward + 1));
-    s->fixed = fixed;
-    for (int f = 0; f <= sides->at.at[largest].node->rule->nfactors; f++)
-        for (int m = 0; m < 2; m++) {
-            for (int n = 0; n < g->nforward; n++)
-                if (sides->of[n] == largest) fixed[n] = strategy_along(g, &g->nodes.at[n], f, &meshes[m]);
-            if (meshes[m].naxes > 0) solve_along(s, &meshes[m]);
-        }
-    s->fixed = NULL;
+    Meshes meshes = {0};
+    if (g->nranks <= options_machine(s->b->options)->ranks_per_node) meshes_of_two(s, &meshes);
+    for (int f = 0; f <= nfactors; f++) {
+        solve_alike(s, fixed, sides, largest, f, &of_best, &of_best);
+        solve_alike(s, fixed, sides, largest, f, &all, &all);
+        for (int m = 0; m < meshes.n && f < nfactors; m++)
+            for (int a = 0; a < 2; a++)
+                solve_alike(s, fixed, sides, largest, f, &(Mesh){1, {meshes.at[m].axis[a]}}, &meshes.at[m]);
+    }
     return best_with(s, first, MAX_ALIKE);
 }
 
