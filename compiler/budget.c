@@ -315,6 +315,34 @@ Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faste
     return s;
 }
 
+Budget *budget_again(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error) {
+    Arena arena;
+    Tried *with = build_keep(b, &(Trial){.strategy = strategy, .measures = measures}, error);
+    if (with == NULL) return NULL;
+    arena_init(&arena);
+    Budget *s = arena_alloc(&arena, sizeof *s);
+    *s = (Budget){
+        .b = b, .strategy = strategy, .limit = budget_limit(b), .measures = *measures, .cost = with->cost, .arena = arena, .ncompiled = 1};
+    vec_push(&s->arena, &s->known, ((Budgeted){s->measures, s->cost}));
+    tried_finish(with);
+    return s;
+}
+
+void budget_weigh(Budget *s) {
+    Measures with = {0};
+    BuildCost before;
+    for (int k = 0; k <= s->measures.n; k++) {
+        Tried *tried = k < s->measures.n ? try_with(s, &with) : NULL;
+        if (tried == NULL && k < s->measures.n) return;
+        const BuildCost after = tried != NULL ? tried->cost : s->cost;
+        tried_finish(tried);
+        if (k > 0) s->measures.taken[k - 1].saved_bytes = memory_bytes(&before) - memory_bytes(&after);
+        if (k > 0) s->measures.taken[k - 1].seconds = after.step_s - before.step_s;
+        before = after;
+        if (k < s->measures.n) with.taken[with.n++] = s->measures.taken[k];
+    }
+}
+
 void budget_read(const Budget *s, Measures *measures, BuildCost *cost) {
     *measures = s->measures;
     *cost = s->cost;

@@ -34,13 +34,17 @@ typedef struct Budget Budget;
 /* What the net costs with these strategies (as build_try takes them), and, if `faster`, with measures with which it takes less time. b and strategy must outlive it. NULL with *error: it cannot be
  * compiled. */
 Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faster, Error *error);
+/* The same with measures that are known, of the net with other strategies. */
+Budget *budget_again(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error);
 /* Adds measures with which it is within the limit, and then takes less than `most` seconds. Where there are none: those with which it needs the least, or, where it takes as long, some. */
 void budget_fit(Budget *budget, double most);
 /* No more of its last measure than the limit asks for. */
 void budget_trim(Budget *budget);
+/* What each of its measures saves and costs, once more: of strategies that another plan's measures are taken with. */
+void budget_weigh(Budget *budget);
 void budget_read(const Budget *budget, Measures *measures, BuildCost *cost);
 int budget_compiled(const Budget *budget); /* how many programs, so far */
-/* The k-th of them that is another plan; the first is the one without measures. NULL: there are no more. */
+/* The k-th of them that is another plan; the first is the one that it began with. NULL: there are no more. */
 const Budgeted *budget_known(const Budget *budget, int k);
 void budget_end(Budget *budget); /* NULL: nothing is done */
 /* Applies measures to the net itself. False with *error: one of them changes nothing. */

@@ -34,6 +34,7 @@ typedef struct SearchResult {
     double bound;    /* no choice on the meshes tried takes less in the model, though a plan of one may; 0: none is known */
     Mesh mesh;       /* on which that is; no axes: on none */
     int nmeshes;     /* on which dynamic_programming solved the model */
+    int nchanges;    /* taken near the best of these */
     int ntried;      /* solutions that were compared */
     int64_t work;    /* entries of tables looked at */
     int nmoves;      /* conversions planned for the model */

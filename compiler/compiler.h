@@ -6,7 +6,7 @@
  *   rows.h         losses row by row, where a last batch is filled up, and what an eval reports
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
- *   search.c       strategies that solvers find for the whole net, compared; solutions.h: what they find; pairs.h: products of Megatron's pairs; sides.h: operators side by side; budget.h: measures that keep a plan within a rank's memory
+ *   search.c       strategies that solvers find for the whole net, compared; solutions.h: what they find; pairs.h: products of Megatron's pairs; sides.h: operators side by side; improve.h, changes.h: what is near the best; budget.h: measures that keep a plan within a rank's memory
  *   stages.c       which stage of a pipeline runs each operator; stage_count.c: how many stages
  *   expand.c       operators along rows that are split, in operators that can be split so
  *   build.h        one program on its way: front, sharded, spmd, placement

@@ -4,12 +4,13 @@
  * After: as the setting `search` says, the others have the strategies, and states and inputs that several operators use the layouts, of
  * - dynamic_programming: the best solution of the model on any mesh of one or two axes, within a node of three, and on the net's own of three;
  * - recursive_programming: the best solution for one axis after another, those between nodes first;
- * - auto: what of all these, and of what propagate left, is predicted to be fastest once it is compiled (oracle.h).
+ * - auto: what of all these, of what propagate left, and of what is near the best of them, is predicted to be fastest once it is compiled (oracle.h).
  * A program that follows another keeps what it has. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/improve.h"
 #include "compiler/search.h"
 #include "compiler/sharded.h"
 #include "compiler/sides.h"
@@ -18,8 +19,7 @@
 /* Solutions on meshes that auto compiles; nodes that it compiles, about. */
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
-enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 8 };
-#define ABOUT 1.0225 /* predictions that differ by less are taken to be equal */
+enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12 };
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */
@@ -53,8 +53,7 @@ static void batch_split(Search *s) {
     if (!same) vec_push(&s->arena, &s->found, found);
 }
 
-/* The build with a solution's layouts, for what is tried with its strategies. */
-static const Build *with_layouts(Search *s, const Found *found) {
+const Build *with_layouts(Search *s, const Found *found) {
     Build *b = arena_alloc(&s->arena, sizeof *b);
     Graph *g = &b->front.chosen;
     *b = *s->b;
@@ -107,7 +106,7 @@ static void trim_found(Found *found) {
 static void search_open(Search *s) {
     arena_init(&s->arena);
     s->machine = s->b->options->machine;
-    s->moves = moves_create(&s->arena, s->machine, s->b->front.graph.nranks);
+    s->moves = s->moves_as_is = moves_create(&s->arena, s->machine, s->b->front.graph.nranks);
 }
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
@@ -115,7 +114,7 @@ static void search_close(Search *s) {
     arena_finish(&s->arena);
 }
 
-static bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
+bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
     return a->strategy != NULL && b->strategy != NULL && memcmp(a->strategy, b->strategy, (size_t)g->nforward * sizeof *a->strategy) == 0 &&
            memcmp(a->state, b->state, (size_t)g->states.n * sizeof *a->state) == 0 &&
            memcmp(a->input, b->input, (size_t)g->inputs.n * sizeof *a->input) == 0;
@@ -163,8 +162,7 @@ static bool is_twin(const Search *s, const Found *found) {
     return false;
 }
 
-/* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
-static int compare_demands(const Search *s, const Found *a, const Found *b) {
+int compare_demands(const Search *s, const Found *a, const Found *b) {
     const int64_t over = excess(s, a), other = excess(s, b);
     const int broken = a->cost.broken + (over > 0) - b->cost.broken - (other > 0);
     return broken != 0 ? broken : (over > other) - (over < other);
@@ -266,23 +264,36 @@ static int as_joined(Search *s, int joined) {
     return best_with(s, first, MAX_JOINED);
 }
 
-/* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, or not at all: whose conversions run as one the model
- * cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on one axis; not of nets of which only a few solutions are compiled. The best of all. */
+/* Adds what is best on a mesh where operators that stand side by side have one factor split along some of its axes, and no other. */
+static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, int side, int factor, const Mesh *split, const Mesh *mesh) {
+    Graph *g = &s->b->front.graph;
+    for (int n = 0; n < g->nforward; n++)
+        if (sides->of[n] == side) fixed[n] = strategy_along(g, &g->nodes.at[n], factor, split);
+    s->fixed = fixed;
+    if (mesh->naxes > 0) solve_along(s, mesh);
+    s->fixed = NULL;
+}
+
+/* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, within a node by some of them too, or not at all: whose conversions run as
+ * one the model cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on others; not of nets of which only a few solutions are compiled. The
+ * best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     Graph *g = &s->b->front.graph;
-    const Mesh meshes[] = {s->found.at[best].mesh, {1, {{g->nranks, 1}}}};
+    const Mesh of_best = s->found.at[best].mesh, all = {1, {{g->nranks, 1}}};
     const int first = s->found.n;
     const int largest = sides_largest(sides, JOINED);
     if (largest < 0 || COMPILED_NODES / (g->nodes.n + 1) < s->found.n + MAX_ALIKE) return best;
+    const int nfactors = sides->at.at[largest].node->rule->nfactors;
     const Strategy **fixed = arena_alloc(&s->arena, sizeof *fixed * ((size_t)g->nforward + 1));
-    s->fixed = fixed;
-    for (int f = 0; f <= sides->at.at[largest].node->rule->nfactors; f++)
-        for (int m = 0; m < 2; m++) {
-            for (int n = 0; n < g->nforward; n++)
-                if (sides->of[n] == largest) fixed[n] = strategy_along(g, &g->nodes.at[n], f, &meshes[m]);
-            if (meshes[m].naxes > 0) solve_along(s, &meshes[m]);
-        }
-    s->fixed = NULL;
+    Meshes meshes = {0};
+    if (g->nranks <= options_machine(s->b->options)->ranks_per_node) meshes_of_two(s, &meshes);
+    for (int f = 0; f <= nfactors; f++) {
+        solve_alike(s, fixed, sides, largest, f, &of_best, &of_best);
+        solve_alike(s, fixed, sides, largest, f, &all, &all);
+        for (int m = 0; m < meshes.n && f < nfactors; m++)
+            for (int a = 0; a < 2; a++)
+                solve_alike(s, fixed, sides, largest, f, &(Mesh){1, {meshes.at[m].axis[a]}}, &meshes.at[m]);
+    }
     return best_with(s, first, MAX_ALIKE);
 }
 
@@ -412,6 +423,7 @@ static void finish(Search *s, int best, double bound) {
                              .bound = bound,
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,
+                             .nchanges = found->nchanges,
                              .ntried = s->found.n,
                              .ncompiled = taken_compiled(s),
                              .work = s->work,
@@ -460,7 +472,7 @@ static const BuildCost *best_of_all(Search *s) {
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);
-    const int best = within_memory(s, with_joined(s, best_compiled(s)), false);
+    const int best = improve(s, within_memory(s, with_joined(s, best_compiled(s)), false));
     if (best < 0) return NULL;
     trim_found(&s->found.at[best]);
     finish(s, best, bound);

@@ -50,6 +50,22 @@ static void solve_within(Search *s, Model *model, const char *how, const Mesh *m
     }
 }
 
+static void model_of(const Search *s, Model *model, const Mesh *mesh, const Strategy *const *base, Arena *arena) {
+    model_init(model,
+               &(ModelInput){.graph = &s->b->front.graph,
+                             .out_layout = s->b->front.propagation.out_layout,
+                             .machine = s->machine,
+                             .mesh = *mesh,
+                             .base = base,
+                             .fixed = s->fixed,
+                             .also = s->also,
+                             .moves = s->moves,
+                             .batches = s->b->front.batches,
+                             .behind = s->behind,
+                             .most = s->most},
+               arena);
+}
+
 /* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
 static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *const *base) {
     Arena arena;
@@ -57,18 +73,7 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
     Solution solution;
     const int before = s->found.n;
     arena_init(&arena);
-    model_init(&model,
-               &(ModelInput){.graph = &s->b->front.graph,
-                             .out_layout = s->b->front.propagation.out_layout,
-                             .machine = s->machine,
-                             .mesh = *mesh,
-                             .base = base,
-                             .fixed = s->fixed,
-                             .moves = s->moves,
-                             .batches = s->b->front.batches,
-                             .behind = s->behind,
-                             .most = s->most},
-               &arena);
+    model_of(s, &model, mesh, base, &arena);
     if (s->least > 0) {
         solve_within(s, &model, how, mesh, &arena);
     } else {
@@ -84,11 +89,55 @@ bool solve_on(Search *s, const Mesh *mesh, const Strategy *const *base) {
     return solve(s, "dynamic_programming", mesh, base);
 }
 
+static int64_t parts_of(const Strategy *strategy) {
+    int64_t parts = 1;
+    for (int f = 0; f < strategy->nfactors; f++)
+        parts *= strategy_split(strategy, f);
+    return parts;
+}
+
+double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seconds) {
+    Arena arena;
+    Model model;
+    Solution solution;
+    arena_init(&arena);
+    s->fixed = strategy;
+    model_of(s, &model, &(Mesh){0}, NULL, &arena);
+    s->fixed = NULL;
+    problem_solve(&model.problem, 0, &arena, &solution);
+    for (int v = 0; solution.fits && v < model.choosers.n; v++) {
+        const int n = model.choosers.at[v].node;
+        if (n < 0) continue;
+        const double alike = 1 - (double)parts_of(strategy[n]) / s->b->front.graph.nranks;
+        seconds[n] = alike * model.problem.variables.at[v].cost[solution.choice[v]];
+    }
+    for (int e = 0; solution.fits && e < model.problem.edges.n; e++) {
+        const Edge *edge = &model.problem.edges.at[e];
+        const int from = model.choosers.at[edge->from].node, to = model.choosers.at[edge->to].node;
+        const double spent = edge->table->at[solution.choice[edge->from] * edge->table->ncolumns + solution.choice[edge->to]];
+        if (from >= 0) seconds[from] += spent;
+        if (to >= 0) seconds[to] += spent;
+    }
+    const double all = solution.fits ? solution.cost : INFINITY;
+    arena_finish(&arena);
+    return all;
+}
+
 /* ---- dynamic_programming */
 
 /* Of two times the shorter one; of the first 0 says nothing. */
 static double least_of(double a, double b) {
     return a > 0 && a < b ? a : b;
+}
+
+void meshes_of_two(Search *s, Meshes *meshes) {
+    const int32_t nranks = s->b->front.graph.nranks;
+    for (int32_t size = 2; size <= nranks / size; size++) {
+        if (nranks % size != 0) continue;
+        Mesh mesh = {.naxes = 2};
+        mesh_digits((int32_t[]){size, nranks / size}, 2, 1, mesh.axis);
+        vec_push(&s->arena, meshes, mesh);
+    }
 }
 
 /* Solves on all meshes of so many ranks with up to naxes axes behind sizes. Within a node the order of axes says nothing: one is enough. */

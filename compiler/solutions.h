@@ -14,6 +14,7 @@ typedef struct Found {
     BuildCost cost;     /* auto: with them; step_s 0: not compiled yet */
     Budget *budget;     /* auto: on the way there; NULL: not compiled yet, or it cannot be */
     BuildCost bare;     /* auto: before measures for memory */
+    int nchanges;       /* auto: that were taken near it (improve.h) */
     bool fitted;        /* auto: they are there, */
     bool twin;          /* but another one costs the same, and has them */
 } Found;
@@ -26,6 +27,8 @@ typedef struct Compiled {
     Chosen chosen;
 } Compiled;
 
+typedef VEC(Mesh) Meshes;
+
 typedef struct Search {
     Build *b;
     Arena arena;
@@ -33,7 +36,9 @@ typedef struct Search {
     VEC(Compiled) all;
     const Machine *machine;       /* of the model */
     Moves *moves;                 /* on it */
+    Moves *moves_as_is;           /* on the machine of the build */
     const Strategy *const *fixed; /* ModelInput */
+    const Strategy *const *also;  /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
     int nmeshes;                  /* on which dynamic_programming solved it */
@@ -48,6 +53,8 @@ typedef struct Search {
 
 /* The best on a mesh, with base as in model_init. False: there is none. */
 bool solve_on(Search *s, const Mesh *mesh, const Strategy *const *base);
+/* Of a net with these strategies, per forward node: the model's seconds of conversions to and from it, and of the part of its kernels that several ranks compute. Returns what all of it takes. */
+double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seconds);
 /* dynamic_programming: the best on each mesh of up to two axes, and of three where that is asked for. */
 void solve_on_meshes(Search *s);
 /* recursive_programming: the best choice along one axis after another, where those before it are fixed; with a peak of at most limit (0: any). */
@@ -61,6 +68,8 @@ void solve_by_axis_within(Search *s, int64_t most);
 void solve_with_pairs(Search *s);
 /* A strategy that splits this factor by all axes of a mesh, and no other; the number behind the last factor: none. NULL: it cannot be. */
 const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh);
+/* The meshes of two axes, the smaller one outside, that the ranks make. */
+void meshes_of_two(Search *s, Meshes *meshes);
 /* For qsort: by seconds. */
 int found_compare(const void *a, const void *b);
 
@@ -73,3 +82,12 @@ void taken_note(const Search *s, const Found *found);
 /* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. False with b->error. */
 bool taken_again(Build *b);
 int taken_compiled(const Search *s); /* how many programs were compiled, so far */
+
+/* ---- search.c */
+
+#define ABOUT 1.0225 /* predictions that differ by less are taken to be equal */
+/* The build with a solution's layouts, for what is tried with its strategies. */
+const Build *with_layouts(Search *s, const Found *found);
+bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b);
+/* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
+int compare_demands(const Search *s, const Found *a, const Found *b);

@@ -243,6 +243,7 @@ void search_print(Text *text, const SearchResult *result) {
     text_printf(text, ", by %s", result->how);
     for (int a = 0; a < result->mesh.naxes; a++)
         text_printf(text, "%s%d", a > 0 ? " x " : " on the mesh ", (int)result->mesh.axis[a].size);
+    if (result->nchanges > 0) text_printf(text, " and %d change%s near it", result->nchanges, result->nchanges > 1 ? "s" : "");
 }
 
 void stats_print(Text *text, Compilation *c) {
@@ -552,6 +553,7 @@ void stats_json(Text *text, Compilation *c) {
             json_int(&json, NULL, found->mesh.axis[a].size);
         json_end(&json);
         json_int(&json, "meshes", found->nmeshes);
+        json_int(&json, "changes", found->nchanges);
         json_int(&json, "solutions", found->ntried);
         json_int(&json, "conversions", found->nmoves);
         json_int(&json, "work", found->work);

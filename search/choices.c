@@ -95,6 +95,14 @@ static void keep_near(Enumeration *all, const Strategy *near) {
     all->found.n = kept;
 }
 
+static void add_once(Enumeration *all, const Strategy *strategy) {
+    for (int k = 0; k < all->found.n; k++)
+        if (memcmp(all->found.at[k].start, strategy->start, sizeof strategy->start) == 0 &&
+            memcmp(all->found.at[k].digit, strategy->digit, strategy->start[strategy->nfactors] * sizeof *strategy->digit) == 0)
+            return;
+    vec_push(all->choices->arena, &all->found, *strategy);
+}
+
 /* ---- what they cost */
 
 static int number(const Choices *choices, const TensorType *type, const Layout *layout) {
@@ -269,6 +277,7 @@ static void class_make(Choices *choices, NodeClass *class) {
             enumerate(&all, 0);
         }
     }
+    if (class->key.also != NULL) add_once(&all, class->key.also);
     class->n = all.found.n;
     class->strategy = all.found.at;
     Columns *columns = arena_alloc(choices->arena, (size_t) class->n * sizeof *columns);

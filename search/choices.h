@@ -32,6 +32,7 @@ typedef struct ClassKey {
     const Strategy *fixed; /* NULL: free */
     const Strategy *base;  /* what choices add axes to, behind those of each factor; NULL: nothing */
     const Strategy *near;  /* choices are those that have at most one axis elsewhere than this; NULL: all */
+    const Strategy *also;  /* a choice beside those; NULL: none */
     uint64_t kernels;      /* kernels_hash */
     int op;
     int8_t kind[MAX_IN];    /* OperandKind */

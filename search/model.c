@@ -35,6 +35,7 @@ typedef struct Builder {
     const Strategy *const *base;
     bool near;
     const Strategy *const *fixed;
+    const Strategy *const *also;
     Arena *arena;
     int nnodes;
     int *source_of; /* per value */
@@ -222,6 +223,7 @@ static void add_node(Builder *b, int id) {
         key.base = b->base[id];
     else if (b->near)
         key.near = node->strategy;
+    if (key.fixed == NULL && b->also != NULL) key.also = b->also[id];
     const NodeClass *class = choices_of(&b->model->choices, node, &key);
     b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
                                       list_once(b, class->seconds, class->n), class->bytes);
@@ -437,6 +439,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
                  .base = input->base,
                  .near = input->near,
                  .fixed = input->fixed,
+                 .also = input->also,
                  .arena = arena,
                  .nnodes = graph_nforward(graph)};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);

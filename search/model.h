@@ -43,6 +43,7 @@ typedef struct ModelInput {
     const Strategy *const *base;  /* per node: what its choices add axes to, equal ones one pointer; NULL: of none */
     bool near;                    /* of a node that has a strategy, only those that have at most one axis elsewhere */
     const Strategy *const *fixed; /* per node: the strategy that it has, as if the user had said so; NULL, for all or for one: it is free */
+    const Strategy *const *also;  /* per node: a strategy that is a choice beside those of the mesh; NULL, for all or for one: none */
     Moves *moves;                 /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
     int64_t batches;              /* of a step, where the graph has fewer of them; 0: it has all */
     double behind; /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */

@@ -420,6 +420,12 @@ seed(unit("compiler", "memory"),
      ("a view is not copied", "place_views", "if (!op_table[node->op].view || b->placement.view[node->out[0]] >= 0) continue", "continue"),
      ("a source lasts until the wait", "lifetimes", "a->last[v] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[v] = a->end[i]"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
+seed(unit("compiler", "search"),
+     ("what is near the best plan is tried", "try_change", "if (!is_better(l, &found)) return;", "return;"),
+     ("what the model takes to be best is tried first", "solve_changes", "if (n > 0) qsort", "if (false) qsort"),
+     ("layers that are alike change alike", "kind_with_neighbours", "return hash_mix(kind_of(", "return (uint64_t)n + hash_mix(kind_of("),
+     ("what is around a change follows", "change_solve", "if (far[n] < 0) fixed[n] = also[n];", "fixed[n] = also[n];"),
+     ("operators side by side are split by some ranks too", "as_alike", "if (g->nranks <= options_machine(s->b->options)->ranks_per_node) meshes_of_two", "if (false) meshes_of_two"))
 seed(unit("compiler", "budget"),
      ("a value that is computed again takes its own kernel's time", "add_seconds", "kernel ? operator_seconds", "false ? operator_seconds"),
      ("a plan with more that does not fit in time is not wanted", "compile_all", "kept_fits ? ABOUT * kept->cost.step_s : INFINITY", "INFINITY"),

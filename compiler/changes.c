@@ -1,0 +1,197 @@
+#include "compiler/changes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+enum { AROUND = 2 }; /* operators this far from those that change follow */
+
+static bool may_change(const Graph *g, const bool *varies, int n) {
+    const Node *node = &g->nodes.at[n];
+    return !node_is_leaf(node) && varies[n] && node->from != STRATEGY_USER && node->rule->nfactors > 0;
+}
+
+static const Strategy *present(Graph *g, const Found *base, int n) {
+    const Strategy *chosen = base->chosen.strategy != NULL ? base->chosen.strategy[n] : NULL;
+    return chosen != NULL ? chosen : graph_strategy(g, g->nodes.at[n].strategy);
+}
+
+/* ---- what is beside what */
+
+static void add_beside(Changes *c, const Graph *g, int *at) {
+    for (int user = 0; user < g->nforward; user++)
+        for (int i = 0; i < g->nodes.at[user].nin; i++) {
+            const int maker = g->values.at[g->nodes.at[user].in[i]].node;
+            if (node_is_leaf(&g->nodes.at[maker])) continue;
+            if (c->beside != NULL) c->beside[at[maker]] = user, c->beside[at[user]] = maker;
+            at[maker]++, at[user]++;
+        }
+}
+
+static void find_beside(Changes *c, const Graph *g) {
+    const size_t n = (size_t)g->nforward, bytes = (n + 2) * sizeof(int);
+    int *at = arena_alloc(&c->s->arena, bytes);
+    c->first = arena_alloc(&c->s->arena, bytes);
+    add_beside(c, g, c->first + 1);
+    for (size_t k = 0; k < n; k++)
+        c->first[k + 1] += c->first[k];
+    c->beside = arena_alloc(&c->s->arena, ((size_t)c->first[n] + 1) * sizeof *c->beside);
+    memcpy(at, c->first, bytes);
+    add_beside(c, g, at);
+}
+
+/* ---- which are alike */
+
+/* exact: of one rule too. */
+static uint64_t kind_of(const Node *node, bool exact) {
+    const uint64_t hash = hash_mix(hash_mix(0, (uint64_t)node->op), (uint64_t)node->rule->nfactors);
+    return exact ? hash_mix(hash, (uint64_t)(uintptr_t)node->rule) : hash;
+}
+
+static uint64_t kind_with_neighbours(const Changes *c, const Graph *g, int n, bool exact) {
+    uint64_t around = 0;
+    for (int k = c->first[n]; k < c->first[n + 1]; k++)
+        around += hash_mix(c->beside[k] < n, kind_of(&g->nodes.at[c->beside[k]], exact));
+    return hash_mix(kind_of(&g->nodes.at[n], exact), around);
+}
+
+static bool is_known(const Changes *c, const int *members) {
+    for (int k = 0; k < c->members.n; k++) {
+        int i = 0;
+        while (c->members.at[k][i] == members[i] && members[i] >= 0)
+            i++;
+        if (c->members.at[k][i] == members[i]) return true;
+    }
+    return false;
+}
+
+/* Adds the groups of operators that are of one kind and beside such of one kind, as far as they are new. */
+static void add_groups(Changes *c, const Graph *g, bool exact) {
+    Arena *arena = &c->s->arena;
+    const bool *varies = graph_varies(g);
+    VEC(uint64_t) kinds = {0};
+    Map map = {0};
+    int *of = arena_alloc(arena, ((size_t)g->nforward + 1) * sizeof *of),
+        *count = arena_alloc(arena, ((size_t)g->nforward + 1) * sizeof *count);
+    for (int n = 0; n < g->nforward; n++) {
+        of[n] = -1;
+        if (!may_change(g, varies, n)) continue;
+        const uint64_t kind = kind_with_neighbours(c, g, n, exact);
+        map_each(&map, kind, k) if (kinds.at[k] == kind) of[n] = k;
+        if (of[n] < 0) {
+            of[n] = kinds.n;
+            vec_push(arena, &kinds, kind);
+            map_add(arena, &map, kind, of[n]);
+        }
+        count[of[n]]++;
+    }
+    int **members = arena_alloc(arena, ((size_t)kinds.n + 1) * sizeof *members);
+    for (int k = 0; k < kinds.n; k++)
+        members[k] = arena_alloc(arena, ((size_t)count[k] + 1) * sizeof **members), count[k] = 0;
+    for (int n = 0; n < g->nforward; n++)
+        if (of[n] >= 0) members[of[n]][count[of[n]]++] = n;
+    for (int k = 0; k < kinds.n; k++) {
+        members[k][count[k]] = -1;
+        if (!is_known(c, members[k])) vec_push(arena, &c->members, members[k]);
+    }
+}
+
+/* ---- how they can change */
+
+static void add_change(Changes *c, int group, int factor, const Mesh *split, const Mesh *mesh, double worth) {
+    Graph *g = &c->s->b->front.graph;
+    const int *members = c->members.at[group];
+    bool can = false;
+    for (int k = 0; members[k] >= 0 && !can; k++)
+        can = strategy_along(g, &g->nodes.at[members[k]], factor, split) != NULL;
+    if (!can) return;
+    vec_push(&c->s->arena, &c->list,
+             ((Change){.group = group, .factor = factor, .split = *split, .mesh = *mesh, .worth = worth, .number = c->list.n}));
+}
+
+/* Along all ranks, or along an axis of a mesh of two; not split at all. */
+static void add_changes(Changes *c, int group, double worth) {
+    const Graph *g = &c->s->b->front.graph;
+    const Mesh all = {1, {{g->nranks, 1}}}, none = {0};
+    const int nfactors = g->nodes.at[c->members.at[group][0]].rule->nfactors;
+    add_change(c, group, nfactors, &none, &all, worth);
+    for (int f = 0; f < nfactors; f++) {
+        add_change(c, group, f, &all, &all, worth);
+        for (int m = 0; m < c->meshes.n; m++)
+            for (int a = 0; a < 2; a++)
+                add_change(c, group, f, &(Mesh){1, {c->meshes.at[m].axis[a]}}, &c->meshes.at[m], worth);
+    }
+}
+
+static int by_worth(const void *a, const void *b) {
+    const Change *x = a, *y = b;
+    return x->worth != y->worth ? (x->worth < y->worth) - (x->worth > y->worth) : x->number - y->number;
+}
+
+double changes_find(Changes *c, Search *s, const Found *base) {
+    Graph *g = &s->b->front.graph;
+    *c = (Changes){.s = s};
+    meshes_of_two(s, &c->meshes);
+    find_beside(c, g);
+    add_groups(c, g, false);
+    add_groups(c, g, true);
+    const Strategy **now = arena_alloc(&s->arena, sizeof *now * ((size_t)g->nforward + 1));
+    double *spent = arena_alloc(&s->arena, sizeof *spent * ((size_t)g->nforward + 1));
+    for (int n = 0; n < g->nforward; n++)
+        if (!node_is_leaf(&g->nodes.at[n])) now[n] = present(g, base, n);
+    const double seconds = seconds_of_nodes(s, now, spent);
+    for (int k = 0; k < c->members.n; k++) {
+        double worth = 0;
+        for (const int *n = c->members.at[k]; *n >= 0; n++)
+            worth += spent[*n];
+        add_changes(c, k, worth);
+    }
+    if (c->list.n > 0) qsort(c->list.at, (size_t)c->list.n, sizeof *c->list.at, by_worth);
+    return seconds;
+}
+
+/* ---- one of them */
+
+/* Per node how far it is from those that change, up to AROUND; -1: it is farther. */
+static int *distances(const Changes *c, const int *members, Arena *arena) {
+    const int n = c->s->b->front.graph.nforward;
+    int *far = arena_alloc(arena, sizeof *far * ((size_t)n + 1)), *queue = arena_alloc(arena, sizeof *queue * ((size_t)n + 1)), end = 0;
+    memset(far, -1, sizeof *far * ((size_t)n + 1));
+    for (int k = 0; members[k] >= 0; k++)
+        far[queue[end++] = members[k]] = 0;
+    for (int at = 0; at < end; at++)
+        for (int k = c->first[queue[at]]; k < c->first[queue[at] + 1] && far[queue[at]] < AROUND; k++) {
+            const int next = c->beside[k];
+            if (far[next] >= 0) continue;
+            far[next] = far[queue[at]] + 1;
+            queue[end++] = next;
+        }
+    return far;
+}
+
+bool change_solve(const Changes *c, Change *change, const Found *base) {
+    Search *s = c->s;
+    Graph *g = &s->b->front.graph;
+    Arena arena;
+    arena_init(&arena);
+    const Strategy **fixed = arena_alloc(&arena, sizeof *fixed * ((size_t)g->nforward + 1)),
+                   **also = arena_alloc(&arena, sizeof *also * ((size_t)g->nforward + 1));
+    const int *far = distances(c, c->members.at[change->group], &arena), before = s->found.n;
+    bool same = true;
+    for (int n = 0; n < g->nforward; n++) {
+        if (node_is_leaf(&g->nodes.at[n])) continue;
+        also[n] = present(g, base, n);
+        if (far[n] < 0) fixed[n] = also[n];
+        if (far[n] != 0) continue;
+        fixed[n] = strategy_along(g, &g->nodes.at[n], change->factor, &change->split);
+        same = same && (fixed[n] == NULL || fixed[n] == also[n]);
+    }
+    s->fixed = fixed, s->also = also;
+    if (!same) solve_on(s, &change->mesh, NULL);
+    s->fixed = s->also = NULL;
+    change->found = s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
+    change->found.bound = 0; /* of what is near alone */
+    arena_finish(&arena);
+    return change->found.how != NULL;
+}

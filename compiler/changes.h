@@ -1,0 +1,28 @@
+/* changes: solutions near one that is compiled, for a local search. Some operators that are alike get another strategy, and those around them what is then best in the model. */
+#pragma once
+#include "compiler/solutions.h"
+
+/* One factor of all operators of a group is split along these axes. */
+typedef struct Change {
+    int group;
+    int factor; /* the number behind the last one: none is split */
+    Mesh split;
+    Mesh mesh;    /* on which the operators around them may be split */
+    double worth; /* seconds of the model that may be saved: conversions of the group, and what several ranks compute of it */
+    int number;   /* of two with as much worth the first is tried first */
+    int beside;   /* how many changes had been taken when it was solved */
+    Found found;  /* with it, of the model */
+} Change;
+
+typedef struct Changes {
+    Search *s;
+    VEC(int *) members;  /* per group: nodes, ascending, -1 behind the last */
+    int *first, *beside; /* per node: those that it reads and that read it, beside[first[n]] .. beside[first[n + 1] - 1] */
+    Meshes meshes;       /* of two axes */
+    VEC(Change) list;
+} Changes;
+
+/* All changes of a net, those of operators first that have to do with most of what a solution spends on conversions, and on what several ranks compute. Returns what the solution takes in the model. */
+double changes_find(Changes *changes, Search *s, const Found *base);
+/* Solves the model around a change, all else being as in a solution. False: it changes nothing, or cannot be. */
+bool change_solve(const Changes *changes, Change *change, const Found *base);

@@ -1,0 +1,145 @@
+/* improve: what the model does not know, that is what runs behind what and what is fused, decides between solutions that it takes to be about as good. So strategies near the best
+ * plan are compiled too (changes.c). What is done is bounded by nodes and numbers of tries, and so is the same on any machine. */
+#include "compiler/improve.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "compiler/changes.h"
+#include "compiler/compiler.h"
+
+/* Nodes of all that is solved, and of all that is compiled; of small nets so many. */
+enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
+#define WORTH_COMPILING 1.03 /* times the model's seconds of the best */
+
+typedef struct Local {
+    Search *s;
+    Changes changes;
+    Found base;     /* the best so far */
+    double seconds; /* of it in the model */
+    double fastest; /* of a step, of all that keep to as much as it does */
+    int nbetter;    /* how often a change was taken */
+    int nsolved, ncompiled;
+    int most_solved, most_compiled;
+} Local;
+
+static double both(const BuildCost *cost) {
+    return cost->step_s * ((double)cost->sent_bytes + 1);
+}
+
+/* Whether a solution of auto takes no more and sends no more. */
+static bool is_dominated(const Search *s, const Found *found) {
+    for (int k = 0; k < s->found.n; k++) {
+        const Found *other = &s->found.at[k];
+        if (compare_demands(s, other, found) <= 0 && other->cost.step_s <= found->cost.step_s &&
+            other->cost.sent_bytes <= found->cost.sent_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Whether it is better than the best so far: much faster; or about as fast as the fastest, where seconds and bytes together are less. */
+static bool is_better(const Local *l, const Found *found) {
+    const BuildCost *cost = &found->cost, *base = &l->base.cost;
+    const int order = compare_demands(l->s, found, &l->base);
+    if (!isfinite(cost->step_s) || order != 0) return isfinite(cost->step_s) && order < 0;
+    if (cost->step_s * ABOUT < base->step_s) return true;
+    return cost->step_s <= l->fastest * ABOUT && both(cost) < both(base) && !is_dominated(l->s, found);
+}
+
+static bool is_known(const Search *s, const Found *found) {
+    for (int k = 0; k < s->found.n; k++)
+        if (chosen_equal(&s->b->front.graph, &s->found.at[k].chosen, &found->chosen)) return true;
+    return false;
+}
+
+/* With the measures of the one that it is near to. */
+static void compile_near(Local *l, Found *found) {
+    Search *s = l->s;
+    Error error = {0};
+    found->budget = budget_again(with_layouts(s, found), found->chosen.strategy, &l->base.measures, &error);
+    found->cost.step_s = INFINITY;
+    found->fitted = true;
+    l->ncompiled++;
+    if (found->budget == NULL) return;
+    vec_push(&s->arena, &s->all, ((Compiled){found->budget, l->base.how, l->base.mesh, found->chosen}));
+    budget_read(found->budget, &found->measures, &found->cost);
+    if (compare_demands(s, found, &l->base) <= 0) l->fastest = fmin(l->fastest, found->cost.step_s);
+}
+
+static bool solve_change(Local *l, Change *change) {
+    change->beside = l->nbetter;
+    if (l->nsolved == l->most_solved) return false;
+    l->nsolved++;
+    return change_solve(&l->changes, change, &l->base);
+}
+
+static int by_model(const void *a, const void *b) {
+    const Change *x = a, *y = b;
+    return x->found.seconds != y->found.seconds ? (x->found.seconds > y->found.seconds) - (x->found.seconds < y->found.seconds)
+                                                : x->number - y->number;
+}
+
+/* Those that can be, as many as there is work for: the best of the model first. */
+static void solve_changes(Local *l) {
+    int n = 0;
+    for (int k = 0; k < l->changes.list.n; k++)
+        if (solve_change(l, &l->changes.list.at[k])) l->changes.list.at[n++] = l->changes.list.at[k];
+    l->changes.list.n = n;
+    if (n > 0) qsort(l->changes.list.at, (size_t)n, sizeof *l->changes.list.at, by_model);
+    l->most_solved += l->most_solved / 2; /* beside what is better by then */
+}
+
+static void try_change(Local *l, Change *change) {
+    if (change->found.seconds > WORTH_COMPILING * l->seconds) return;
+    if (change->beside < l->nbetter && !solve_change(l, change)) return;
+    if (change->found.seconds > WORTH_COMPILING * l->seconds || is_known(l->s, &change->found)) return;
+    Found found = change->found;
+    compile_near(l, &found);
+    if (!is_better(l, &found)) return;
+    found.how = l->base.how, found.mesh = l->base.mesh;
+    l->base = found;
+    l->seconds = found.seconds;
+    l->base.nchanges = ++l->nbetter;
+}
+
+static void local_search(Local *l) {
+    l->seconds = changes_find(&l->changes, l->s, &l->base);
+    solve_changes(l);
+    for (int k = 0; k < l->changes.list.n && l->ncompiled < l->most_compiled; k++)
+        try_change(l, &l->changes.list.at[k]);
+}
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Not of a pipeline, whose stages the cuts make behind the search, nor where nothing fits, nor of one search of many (micro.c). */
+static bool is_asked(const Search *s, int best) {
+    const int64_t limit = budget_limit(s->b);
+    if (best < 0 || s->b->front.graph.settings.stages > 1 || s->b->front.aim_bytes > 0) return false;
+    return limit == 0 || memory_bytes(&s->found.at[best].cost) <= limit;
+}
+
+int improve(Search *s, int best) {
+    if (!is_asked(s, best)) return best;
+    const Search before = *s;
+    const int nodes = s->b->front.graph.nodes.n + 1;
+    Local l = {.s = s,
+               .base = s->found.at[best],
+               .fastest = INFINITY,
+               .most_solved = least(MAX_SOLVED, SOLVED_NODES / nodes),
+               .most_compiled = least(MAX_COMPILED, COMPILED_NODES / nodes)};
+    for (int k = 0; k < s->found.n; k++)
+        if (compare_demands(s, &s->found.at[k], &l.base) <= 0) l.fastest = fmin(l.fastest, s->found.at[k].cost.step_s);
+    s->machine = s->b->options->machine, s->moves = s->moves_as_is; /* not of those that are joined */
+    s->behind = BEHIND_HALF;
+    s->most = WORTH * l.base.cost.step_s;
+    local_search(&l);
+    s->machine = before.machine, s->moves = before.moves, s->behind = before.behind, s->most = before.most;
+    if (l.nbetter == 0) return best;
+    budget_weigh(l.base.budget);
+    budget_read(l.base.budget, &l.base.measures, &l.base.cost);
+    vec_push(&s->arena, &s->found, l.base);
+    return s->found.n - 1;
+}

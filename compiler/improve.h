@@ -1,0 +1,6 @@
+/* improve: a local search around the best solution of auto. */
+#pragma once
+#include "compiler/solutions.h"
+
+/* Changes of the solution at `best` of s->found (changes.h), those that the model takes to cost the least first, are compiled; what is better is added, and changed further. The place of the best. */
+int improve(Search *s, int best);
