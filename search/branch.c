@@ -277,14 +277,14 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
     if (late && (bound == NULL || core->outer != NULL)) return false;
     Stage stage;
     stage_init(&stage, s, core);
-    bool whole = !late;
-    if (late) { /* reducing the problem took all of the work: a bound there is nevertheless */
-        if (stage.n > 0) stage_bound(&stage, warm, s->work + LATE_WORK);
-        *bound = stage.n > 0 ? stage.dual->bound : core->constant;
-        goto done;
-    }
+    bool whole = !late || stage.n == 0;
     if (stage.n == 0) {
         search_take(s, core, stage.choice, false);
+        goto done;
+    }
+    if (late) { /* reducing the problem took all of the work: a bound there is nevertheless */
+        stage_bound(&stage, warm, s->work + LATE_WORK);
+        *bound = stage.dual->bound;
         goto done;
     }
     if (stage_eliminate(&stage, work_end, 4) || stage_bound(&stage, warm, work_end)) goto done;
