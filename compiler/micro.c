@@ -8,12 +8,8 @@
 #include "compiler/timeline.h"
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
-enum {
-    MOST_WORK = 100000,
-    MOST_WORK_REFUSED = 300000,
-    OCTAVE = 8,
-    IDLE = 4
-};                  /* nodes compiled; rungs from one power of two to the next; in a row that bring nothing */
+enum { MOST_WORK = 100000, MOST_WORK_REFUSED = 300000 }; /* nodes compiled; where nothing fits */
+enum { IDLE = 4, CLOSER = 2 };                           /* limits: in a row that bring nothing; below the least that is known */
 #define FAR 1.2     /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5   /* times the limit: where all that is known needs more, nothing fits */
 #define WORTH 1.005 /* measures that make a step longer by less are as good as none */
@@ -25,6 +21,7 @@ typedef struct Candidate {
     double step_s;
     const SearchTaken *decision; /* NULL: the plan that there is */
     bool failed;                 /* compiled with all batches of a step it needs too much */
+    int64_t told;                /* bytes, as it was found */
 } Candidate;
 
 /* A search that was done. */
@@ -98,7 +95,18 @@ static bool fits(const Searches *s, const Candidate *plan) {
     return plan->bytes <= s->limit && !plan->failed;
 }
 
+/* Whether another one, which costs the same, needs too much with all batches. */
+static bool has_failed(const Searches *s, const Candidate *plan) {
+    for (int k = 0; k < s->plans.n; k++) {
+        const Candidate *other = &s->plans.at[k];
+        if (other->failed && other->parts == plan->parts && other->told == plan->told && other->step_s == plan->step_s) return true;
+    }
+    return false;
+}
+
 static void note_plan(Searches *s, Candidate plan) {
+    plan.told = plan.bytes;
+    plan.failed = has_failed(s, &plan);
     vec_push(s->c->arena, &s->plans, plan);
     if (fits(s, &plan) && (s->best < 0 || plan.step_s < s->plans.at[s->best].step_s)) s->best = s->plans.n - 1;
 }
@@ -230,7 +238,7 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
     }
     if (again == 1 && 2 * parts <= s->most_parts)
         look(s, 2 * parts, s->limit - s->limit / 256); /* they were left out as slower than this */
-    if (again <= MOST_AGAIN) look(s, parts, s->limit - again * (needed - s->limit) - s->limit / 256);
+    if (again <= MOST_AGAIN) look(s, parts, s->limit - again * (beyond > 0 ? beyond : needed - s->limit) / 2 - s->limit / 256);
     if (s->best < 0) look_below(s);
     if (s->best < 0) return NULL;
     MicroBatches *micro = taken(s, s->best, c->micro);
@@ -238,11 +246,23 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
     return micro;
 }
 
+/* What is needed at least: within a limit that no plan reaches by each number of parts, the most first, then within what is closer to the least so far, as long as that helps. */
+static void look_least(Searches *s) {
+    const int64_t aim = limit_at(limit_from(s->states)), most = s->work + MOST_WORK;
+    for (int parts = s->most_parts > 1 ? s->most_parts : s->first_parts;
+         parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
+        look(s, parts, aim);
+    for (int before = -1, least = least_plan(s); least != before && s->work < most; least = least_plan(s)) {
+        before = least;
+        look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes) - CLOSER));
+    }
+}
+
 MicroBatches *micro_least(Compilation *c, int64_t needed) {
     Searches *s = c->searches;
     BuildCost now;
     if (s == NULL) return NULL;
-    look(s, s->most_parts > 1 ? s->most_parts : s->first_parts, limit_at(limit_from(s->states)));
+    look_least(s);
     const int least = least_plan(s);
     if (s->plans.at[least].bytes >= needed) return NULL;
     build_cost(program_train(c), &now);

