@@ -1,7 +1,8 @@
 /* found: --write-hints, the strategies of a plan as a `hints found` block with named axes, which gives the same plan again.
  *
  * Before: a whole compilation. Every operator that strategies are chosen for has a line, and every input and state whose layout is a choice. Names that differ by the numbers
- * of loops share a line; where a few of them differ, their lines stand behind it, since the last that matches counts. */
+ * of loops share a line; where a few of them differ, their lines stand behind it, since the last that matches counts. Settings that a search took for memory or time have lines
+ * too, and operators that it lets be computed again. */
 #include <assert.h>
 #include <string.h>
 
@@ -257,14 +258,36 @@ static void print_stages(Text *text, const Graph *g) {
     if (last != said) text_printf(text, "%s = stage %d;\n", last->name, last->stage - 1);
 }
 
-/* Settings of the net that were found beside strategies. */
-static void print_beside(Text *text, const Compilation *c) {
-    const StageTried *taken = c->stages != NULL ? &c->stages->taken : NULL;
-    const int parts = c->micro != NULL && c->micro->parts > 0 ? c->micro->parts : taken != NULL && c->stages->divides ? taken->parts : 1;
-    measures_print(text, program_train(c), "# Beside it: ", "\n");
-    if (parts > 1) text_printf(text, "# Beside it: micro_batches = %d\n", parts);
-    if (taken != NULL && taken->chunks > 1 && program_train(c)->front.graph.settings.chunks_span.line == 0)
-        text_printf(text, "# Beside it: chunks = %d\n", taken->chunks);
+/* Settings of the net that were found beside strategies: where the user says none. */
+static void print_settings(Text *text, const Settings *s) {
+    const bool states = !s->shard_states_given && s->shard_states != SHARD_OPTIMIZER;
+    const Regather usual = s->shard_states_given && s->shard_states == SHARD_PARAMETERS ? REGATHER_PARAMETERS : REGATHER_NONE;
+    if (states) text_printf(text, "shard_states = %s;\n", shard_states_name[s->shard_states]);
+    if (!s->regather_given && (states || s->regather != usual)) text_printf(text, "regather = %s;\n", regather_name[s->regather]);
+    if (s->regather_share > 0) text_printf(text, "regather_share = %.17g;\n", s->regather_share);
+    if (s->micro_batches > 1 && (s->micro_span.line == 0 || s->micro_found))
+        text_printf(text, "micro_batches = %lld;\n", (long long)s->micro_batches);
+    if (s->chunks > 1 && (s->chunks_span.line == 0 || s->chunks_found)) text_printf(text, "chunks = %lld;\n", (long long)s->chunks);
+}
+
+/* Whether recompute was found, by the search or by the hints that were given. */
+static bool recompute_found(const Build *b) {
+    const Measures *measures = b->front.measures;
+    const Settings *settings = &b->front.graph.settings;
+    bool found = false;
+    for (int k = 0; measures != NULL && k < measures->n; k++)
+        found = found || measures->taken[k].marks != NULL;
+    for (int i = 0; i < settings->found.n; i++)
+        found = found || settings->found.at[i].recompute;
+    return found;
+}
+
+/* What is computed again: where that is so of all operators of a pattern one line. */
+static void print_recompute(Text *text, Found *f) {
+    f->lines.n = 0;
+    for (int n = 0; n < f->g->nforward; n++)
+        if (!node_is_leaf(&f->g->nodes.at[n])) add_line(f, f->g->nodes.at[n].name, f->g->nodes.at[n].recompute ? "recompute" : NULL);
+    print_lines(text, f);
 }
 
 bool hints_print(Text *text, Compilation *c) {
@@ -272,14 +295,16 @@ bool hints_print(Text *text, Compilation *c) {
     Found f = {.g = &b->front.chosen, .arena = c->arena};
     Text lines = {0};
     if (f.g->settings.mode == MODE_AUTO || f.g->settings.mode == MODE_SEMI_AUTO) find_lines(&f); /* the others look at no strategies */
-    print_beside(&lines, c);
-    const char *settings = lines.n > 0 ? " and the settings above" : "";
+    measures_print(&lines, b, "# With ", "\n");
     text_printf(&lines, "# Net %s on %d ranks", f.g->name, b->front.graph.nranks);
     if (b->nroles > 1) text_printf(&lines, " in %d stages", b->nroles);
-    text_printf(&lines, ": --hints with this file%s gives the plan that it is of.\nhints found {\n%s\n", settings,
+    text_printf(&lines, ": --hints with this file gives the plan that it is of.\nhints found {\n%s",
                 f.meshes.at != NULL ? f.meshes.at : "");
+    print_settings(&lines, &b->front.graph.settings);
+    text_printf(&lines, "\n");
     print_lines(&lines, &f);
     print_stages(&lines, f.g);
+    if (recompute_found(b)) print_recompute(&lines, &f);
     text_printf(&lines, "}\n");
     const bool done = frontend_format(c->options->hints_file, lines.at, lines.n, text, c->arena, c->diags);
     text_finish(&lines);

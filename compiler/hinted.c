@@ -1,5 +1,5 @@
-/* hinted: a warning where the strategies that the user wrote make a step take much longer than it would with none, or send much more in no less time (strategies/costly.c: than the batch split
- * does, which is known before anything is compiled).
+/* hinted: a warning where the hints that the user wrote, strategies of operators and layouts of states and inputs, make a step take much longer than it would with none,
+ * or send much more in no less time (strategies/costly.c: where strategies move more than the batch split does, which is known before anything is compiled).
  *
  * What a step takes without them is what is compiled of what propagation finds, where that is the search; otherwise of what another one finds axis by axis: that bounds
  * nothing, and the search may be faster still. Where a plan without them would not fit, nothing is said. */
@@ -26,19 +26,86 @@ bool propagate_again(Graph *copy, Propagation *propagation) {
     return propagate(copy, propagation, &diags);
 }
 
-bool hinted_asks(const Build *b) {
-    const Graph *g = &b->front.graph;
-    if (b->diags->silenced & 1u << WARN_COSTLY || b->follows != NULL || b->front.propagation.costly || g->nranks == 1) return false;
-    if (g->settings.mode != MODE_AUTO || g->settings.found.n > 0 || g->nodes.n > MAX_TRIED_NODES) return false;
-    for (int n = 0; n < g->nforward; n++)
-        if (g->nodes.at[n].hint != NULL && g->nodes.at[n].from == STRATEGY_USER) return true;
-    return false;
+/* ---- hints: of operators, and layouts of states and inputs that the user gave */
+
+static const Hint *node_hint(const Node *node) {
+    return node->from == STRATEGY_USER ? node->hint : NULL;
+}
+static const Hint *input_hint(const Input *input) {
+    return input->type.hidden ? NULL : input->hint;
 }
 
-static bool stands_at(const Node *node, const Hint *hint) {
-    return node->hint != NULL && node->hint->span.file == hint->span.file && node->hint->span.line == hint->span.line &&
-           node->hint->span.column == hint->span.column;
+static bool same_place(const Hint *a, const Hint *b) {
+    return a->span.file == b->span.file && a->span.line == b->span.line && a->span.column == b->span.column;
 }
+
+/* A hint, where it stands. */
+typedef struct Written {
+    const Hint *hint;
+    const char *name; /* of the first thing that it is for */
+    bool strategy;    /* that is an operator */
+} Written;
+typedef VEC(Written) WrittenHints;
+
+/* Each place once, whatever a pattern names. */
+static void add_written(WrittenHints *written, Arena *arena, const Hint *hint, const char *name, bool strategy) {
+    bool known = hint == NULL;
+    for (int i = 0; i < written->n && !known; i++)
+        known = same_place(written->at[i].hint, hint);
+    if (!known) vec_push(arena, written, ((Written){.hint = hint, .name = name, .strategy = strategy}));
+}
+
+/* Of at most so many. */
+static void find_written(WrittenHints *written, const Graph *g, int most, Arena *arena) {
+    for (int n = 0; n < g->nforward && written->n < most; n++)
+        add_written(written, arena, node_hint(&g->nodes.at[n]), g->nodes.at[n].name, true);
+    for (int s = 0; s < g->states.n && written->n < most; s++)
+        add_written(written, arena, g->states.at[s].hint, g->states.at[s].name, false);
+    for (int i = 0; i < g->inputs.n && written->n < most; i++)
+        add_written(written, arena, input_hint(&g->inputs.at[i]), g->inputs.at[i].name, false);
+}
+
+bool hinted_asks(const Build *b) {
+    const Graph *g = &b->front.graph;
+    WrittenHints written = {0};
+    if (b->diags->silenced & 1u << WARN_COSTLY || b->follows != NULL || b->front.propagation.costly || g->nranks == 1) return false;
+    if (g->settings.mode != MODE_AUTO || g->settings.found.n > 0 || g->nodes.n > MAX_TRIED_NODES) return false;
+    find_written(&written, g, 1, b->arena);
+    return written.n > 0;
+}
+
+static bool is_without(const Hint *hint, const Hint *without) {
+    return hint != NULL && (without == NULL || same_place(hint, without));
+}
+
+/* Leaves a hint out, wherever that pattern is met (NULL: all). Says nothing. */
+static void leave_out(Build *t, const Hint *without) {
+    Graph *g = &t->front.graph;
+    Diags diags;
+    diags_init(&diags, t->arena);
+    diags.silenced = ~0u;
+    for (int n = 0; n < g->nforward; n++) {
+        Node *node = &g->nodes.at[n];
+        if (!is_without(node_hint(node), without)) continue;
+        node->from = STRATEGY_NONE;
+        node->hint = NULL;
+        t->front.propagation.out_layout[n] = NULL;
+    }
+    for (int s = 0; s < g->states.n; s++) {
+        State *state = &g->states.at[s];
+        if (is_without(state->hint, without)) state->hint = NULL, state->layout = NULL;
+    }
+    for (int i = 0; i < g->inputs.n; i++) {
+        Input *input = &g->inputs.at[i];
+        Layout layout;
+        bool given;
+        if (!is_without(input_hint(input), without)) continue;
+        input->hint = NULL; /* and it lies as the dataset says */
+        input->layout = input_layout(g, i, &layout, &given, &diags) && given ? graph_layout(g, &layout, &input->type.shape) : NULL;
+    }
+}
+
+/* ---- what they cost */
 
 static bool propagate_and_compile(Build *t, BuildCost *cost) {
     Error ignored;
@@ -57,13 +124,7 @@ static bool cost_without(const Build *before, const Hint *hint, BuildCost *cost)
     const size_t n = (size_t)t.front.graph.nodes.n + 1;
     t.front.propagation.out_layout = arena_alloc(&arena, n * sizeof *t.front.propagation.out_layout);
     memcpy(t.front.propagation.out_layout, before->front.propagation.out_layout, (n - 1) * sizeof *t.front.propagation.out_layout);
-    for (int id = 0; id < t.front.graph.nforward; id++) {
-        Node *node = &t.front.graph.nodes.at[id];
-        if (node->from != STRATEGY_USER || node->hint == NULL || (hint != NULL && !stands_at(node, hint))) continue;
-        node->from = STRATEGY_NONE;
-        node->hint = NULL;
-        t.front.propagation.out_layout[id] = NULL;
-    }
+    leave_out(&t, hint);
     const bool found = searches(&t) ? search_axis_by_axis(&t, cost) : propagate_and_compile(&t, cost);
     arena_finish(&arena);
     return found;
@@ -80,31 +141,32 @@ static const char *amount_text(const Build *b, const BuildCost *cost, Costlier w
     return what == LONGER ? arena_printf(b->arena, "%.3g ms", 1e3 * cost->step_s) : bytes_named(b->arena, cost->sent_bytes);
 }
 
-/* Of the first few hints the operator of the one without which a step costs the least, that one alone left out. *ntried: how many. */
-static const Node *costliest(const Build *before, Costlier what, BuildCost *without, int *ntried) {
+/* Of the first few hints the one without which a step costs the least, it alone left out. tried: all of them. */
+static const Written *costliest(const Build *before, Costlier what, BuildCost *without, WrittenHints *tried) {
     const Graph *g = &before->front.graph;
-    const Node *tried[MAX_TRIED], *found = NULL;
-    const int most = MAX_TRIED_NODES / g->nodes.n < MAX_TRIED ? MAX_TRIED_NODES / g->nodes.n : MAX_TRIED;
-    *ntried = 0;
-    for (int n = 0; n < g->nforward && *ntried < most; n++) {
-        const Node *node = &g->nodes.at[n];
+    const Written *found = NULL;
+    find_written(tried, g, MAX_TRIED_NODES / g->nodes.n < MAX_TRIED ? MAX_TRIED_NODES / g->nodes.n : MAX_TRIED, before->arena);
+    for (int i = 0; i < tried->n; i++) {
         BuildCost cost;
-        bool known = node->from != STRATEGY_USER || node->hint == NULL;
-        for (int i = 0; i < *ntried && !known; i++)
-            known = stands_at(tried[i], node->hint);
-        if (known) continue;
-        tried[(*ntried)++] = node;
-        if (!cost_without(before, node->hint, &cost) || (found != NULL && amount(&cost, what) >= amount(without, what))) continue;
-        found = node;
+        if (!cost_without(before, tried->at[i].hint, &cost) || (found != NULL && amount(&cost, what) >= amount(without, what))) continue;
+        found = &tried->at[i];
         *without = cost;
     }
     return found;
 }
 
+/* "strategies", "layouts", or both. */
+static const char *kinds_of(const WrittenHints *written) {
+    bool strategies = false, layouts = false;
+    for (int i = 0; i < written->n; i++)
+        written->at[i].strategy ? (strategies = true) : (layouts = true);
+    return !layouts ? "strategies" : !strategies ? "layouts" : "strategies and layouts";
+}
+
 void warn_hinted(const Build *before, const BuildCost *with) {
     const int64_t limit = budget_limit(before);
     BuildCost none, without = {0};
-    int nhints;
+    WrittenHints written = {0};
     if (with->step_s < WORTH_SAYING_S && with->sent_bytes < WORTH_SAYING_BYTES) return;
     if (!cost_without(before, NULL, &none) || none.broken > with->broken) return;
     const bool longer = with->step_s > COSTLY * none.step_s && with->step_s >= none.step_s + WORTH_SAYING_S,
@@ -113,15 +175,17 @@ void warn_hinted(const Build *before, const BuildCost *with) {
     if (!longer && !more) return;
     const Costlier what = longer ? LONGER : MORE;
     if (limit > 0 && memory_bytes(&none) > limit && memory_bytes(&none) > memory_bytes(with)) return;
-    const Node *node = costliest(before, what, &without, &nhints);
-    if (node == NULL) return;
+    const Written *worst = costliest(before, what, &without, &written);
+    if (worst == NULL) return;
+    const bool one = written.n == 1;
+    const char *of =
+        one ? arena_printf(before->arena, "%s of %s", worst->strategy ? "strategy" : "layout", worst->name) : kinds_of(&written);
     Text text = {0};
-    text_printf(&text, "with the strateg%s%s %s %s, without %s %s%s", nhints == 1 ? "y of " : "ies", nhints == 1 ? node->name : "",
-                longer ? "a step is predicted to take" : "a rank sends", amount_text(before, with, what),
-                nhints == 1 ? "it" : "any of them", amount_text(before, &none, what),
+    text_printf(&text, "with the %s %s %s, without %s %s%s", of, longer ? "a step is predicted to take" : "a rank sends",
+                amount_text(before, with, what), one ? "it" : "any of them", amount_text(before, &none, what),
                 longer ? " or less" : ", and a step is predicted to take no longer");
-    if (nhints > 1) text_printf(&text, "; that of %s costs most: without it %s", node->name, amount_text(before, &without, what));
-    diag_warning(before->diags, WARN_COSTLY, node->hint->span, "%s", text.at);
-    diag_hint(before->diags, "--explain %s shows what follows from it; -Wno-costly where it is there for memory", node->name);
+    if (!one) text_printf(&text, "; that of %s costs most: without it %s", worst->name, amount_text(before, &without, what));
+    diag_warning(before->diags, WARN_COSTLY, worst->hint->span, "%s", text.at);
+    diag_hint(before->diags, "--explain %s shows what follows from it; -Wno-costly where it is there for memory", worst->name);
     text_finish(&text);
 }

@@ -246,16 +246,16 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
     return micro;
 }
 
-/* What is needed at least: within a limit that no plan reaches by each number of parts, the most first, then within what is closer to the least so far, as long as that helps. */
+/* What is needed at least: within what is less than the least so far, as long as that helps, and within a limit that no plan reaches by each number of parts, the most first. */
 static void look_least(Searches *s) {
-    const int64_t aim = limit_at(limit_from(s->states)), most = s->work + MOST_WORK;
-    for (int parts = s->most_parts > 1 ? s->most_parts : s->first_parts;
-         parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
-        look(s, parts, aim);
+    const int64_t aim = limit_at(limit_from(s->states)), most = s->work + 2 * MOST_WORK;
+    if (s->most_parts > 1) look(s, s->most_parts, aim);
     for (int before = -1, least = least_plan(s); least != before && s->work < most; least = least_plan(s)) {
         before = least;
         look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes) - CLOSER));
     }
+    for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
+        look(s, parts, aim);
 }
 
 MicroBatches *micro_least(Compilation *c, int64_t needed) {

@@ -116,6 +116,7 @@ static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *aren
     t->tried = true;
     t->front.propagation = b->front.propagation;
     t->front.batches = b->front.batches;
+    t->front.aim_bytes = b->front.aim_bytes;
     graph_fork(&t->front.graph, &b->front.chosen, arena);
     for (int n = 0; n < t->front.graph.nodes.n; n++) {
         Node *node = &t->front.graph.nodes.at[n];

@@ -29,5 +29,5 @@ bool searches(const Build *b);
 bool propagate_again(Graph *copy, Propagation *propagation);
 /* Whether warn_hinted has something to ask of a net that has been through propagate. */
 bool hinted_asks(const Build *b);
-/* Warns where the user's strategies make a step take much longer than none. before: the net behind propagate; with: what its plan costs. */
+/* Warns where the user's strategies and layouts make a step take much longer than none. before: the net behind propagate; with: what its plan costs. */
 void warn_hinted(const Build *before, const BuildCost *with);

@@ -28,6 +28,20 @@ void what_if_print(Text *text, const Compilation *c, const char *hint, const Bui
     rows(text, hint, &now, then);
 }
 
+/* Warnings that stand at the hint itself; the net's own are said of the net. */
+static void print_warnings(const Diags *diags, Arena *arena) {
+    Diags own = *diags;
+    bool kept = false;
+    memset(&own.items, 0, sizeof own.items);
+    own.nwarnings = 0;
+    for (int i = 0; i < diags->items.n; i++) {
+        const Diag *diag = &diags->items.at[i];
+        if (diag->kind == DIAG_WARNING) kept = diag->span.line > 0 && strcmp(diags->files.at[diag->span.file].name, "--what-if") == 0;
+        if (kept) vec_push(arena, &own.items, *diag);
+    }
+    diags_print(&own, stderr);
+}
+
 bool what_if(const Options *given, const char *hint, const char *source, size_t n, BuildCost *then, Error *error) {
     Arena arena;
     Diags diags;
@@ -40,9 +54,11 @@ bool what_if(const Options *given, const char *hint, const char *source, size_t 
     options.dump = false;
     options.timeline = NULL;
     options.hints_file = NULL;
+    options.silenced |= 1u << WARN_COSTLY; /* what it costs is what is printed */
     const bool done = compile(&other, &arena, &options, &diags, source, n);
     if (done) {
         build_cost(program_train(&other), then);
+        print_warnings(&diags, &arena);
     } else {
         diags_print(&diags, stderr);
         *error = other.error;

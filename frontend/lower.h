@@ -327,6 +327,11 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
 /* einsum("bthd,bshd->bhts", q, k): the operators that it stands for, of which the last has the outcome. */
 bool einsum_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out);
 
+/* A line of a `hints found` block that holds a setting: `shard_states = parameters;`. */
+bool found_is_setting(const Pattern *line);
+/* Reads the setting of the last such line of this name, in its own file. *found: there is one. False after a diagnostic. */
+bool found_setting(Lower *lower, const char *name, bool (*eval)(Lower *lower, const Expr *value), bool *found);
+
 /* ---------------------------------------------------------------- manual.c: mode manual; in the other modes these do nothing */
 
 bool is_manual_call(const Lower *lower, const Expr *call); /* all_reduce(x, sum) */

@@ -10,14 +10,17 @@ static Span span_of_setting(const Lower *lower) {
     return lower->graph->settings.micro_span;
 }
 
+static bool eval_parts(Lower *lower, const Expr *value) {
+    lower->graph->settings.micro_span = lower_span(lower, value->loc);
+    return integer_eval(lower, value, "micro_batches", 1, MOST, &lower->micro);
+}
+
 bool micro_find(Lower *lower, const Block *train) {
     Settings *settings = &lower->graph->settings;
-    for (const Entry *entry = train->entries; entry; entry = entry->next) {
-        if (strcmp(entry->name, "micro_batches") != 0 || !entry->value) continue;
-        settings->micro_span = lower_span(lower, entry->value->loc);
-        if (!integer_eval(lower, entry->value, "micro_batches", 1, MOST, &lower->micro)) return false;
-        break;
-    }
+    const Expr *value = NULL;
+    for (const Entry *entry = train->entries; entry && !value; entry = entry->next)
+        if (strcmp(entry->name, "micro_batches") == 0) value = entry->value;
+    if (value ? !eval_parts(lower, value) : !found_setting(lower, "micro_batches", eval_parts, &settings->micro_found)) return false;
     if (lower->overrides->micro_batches > 0) lower->micro = lower->overrides->micro_batches;
     settings->micro_batches = lower->micro;
     if (lower->micro == 1 || lower->batch) return true;

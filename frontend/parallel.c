@@ -99,6 +99,54 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
     return which >= 0;
 }
 
+static bool eval_regather_share(Lower *lower, const Expr *value) {
+    return real_eval(lower, value, "regather_share", 0, 1, &lower->graph->settings.regather_share);
+}
+
+/* ---- settings that a search has found: lines of a `hints found` block, which go behind what the user says */
+
+bool found_is_setting(const Pattern *line) {
+    static const char *const names[] = {"shard_states", "regather", "regather_share", "chunks", "micro_batches"};
+    const Expr *value = line->shard ? line->shard->in : NULL;
+    if (!value || value->kind == EXPR_TUPLE || value->kind == EXPR_LIST || value->kind == EXPR_CALL) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], line->path)) return true;
+    return false;
+}
+
+bool found_setting(Lower *lower, const char *name, bool (*eval)(Lower *lower, const Expr *value), bool *found) {
+    const Block *in = NULL;
+    const Expr *value = NULL;
+    for (const Block *block = lower->blocks; block; block = block->next)
+        for (const Pattern *line = block->kind == BLOCK_HINTS && block->name ? block->patterns : NULL; line; line = line->next)
+            if (!strcmp(line->path, name) && found_is_setting(line)) in = block, value = line->shard->in;
+    *found = value != NULL;
+    if (!value) return true;
+    SourcePlace place = lower_enter(lower, in->file, in->directory);
+    const bool ok = eval(lower, value);
+    lower_leave(lower, place);
+    return ok;
+}
+
+static bool says(const Block *block, const char *name) {
+    for (const Entry *entry = block ? block->entries : NULL; entry; entry = entry->next)
+        if (!strcmp(entry->name, name)) return true;
+    return false;
+}
+
+/* Of states, as a measure for memory leaves them: no request, so that they count as not given. */
+static bool found_states(Lower *lower) {
+    Settings *settings = &lower->graph->settings;
+    const bool states = settings->shard_states_given, regather = settings->regather_given;
+    bool found = false, ok = states || found_setting(lower, "shard_states", eval_shard_states, &found);
+    ok = (regather || (found_setting(lower, "regather", eval_regather, &found) &&
+                       found_setting(lower, "regather_share", eval_regather_share, &found))) &&
+         ok;
+    settings->shard_states_given = states;
+    settings->regather_given = regather;
+    return ok;
+}
+
 /* All else is said of the ranks of one stage: strategies divide these, and meshes name them. */
 static void divide_ranks(Graph *graph, int64_t stages) {
     if (graph->nranks == 1) stages = 1; /* the same text runs on one rank */
@@ -130,8 +178,7 @@ static bool stages_auto(Lower *lower) {
     if (graph->nranks % found != 0) {
         diag_error(lower->diags, graph->settings.stages_span, "the hints name %lld stages, which do not divide %d ranks", (long long)found,
                    graph->nranks);
-        diag_hint(lower->diags,
-                  "where a comment above them says `chunks`, the net needs that setting too: a stage has several of them then");
+        diag_hint(lower->diags, "where a stage has several of them, a line of the hints says how many: chunks = 2;");
         return false;
     }
     divide_ranks(graph, found);
@@ -470,6 +517,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->chunks = flags->auto_chunks;
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
     ok &= flag_lower(lower, "--chunks", flags->chunks, eval_chunks);
+    if (!flags->chunks && !says(block, "chunks")) ok &= found_setting(lower, "chunks", eval_chunks, &settings->chunks_found);
     ok &= flag_lower(lower, "--stages", flags->stages, eval_stages);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
     ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
@@ -482,6 +530,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
     ok &= flag_lower(lower, "--batch-norm", flags->batch_norm, eval_batch_norm);
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
+    ok &= found_states(lower);
     if (ok) warn_search(lower);
     if (ok && block) warn_manual(lower, block);
     ok = ok && stages_check(lower) && chunks_check(lower);

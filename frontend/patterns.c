@@ -64,23 +64,25 @@ static bool read_meshes(Lower *lower, const Block *blocks) {
     return ok;
 }
 
-/* What a `hints found` block says is for pass propagate, which knows the names. It says nothing of one rank, and of modes that look at no strategy. */
+/* What a `hints found` block says is for pass propagate, which knows the names. It says no strategy of one rank, and of modes that look at none. */
 static bool read_found(Lower *lower, const Block *block) {
+    Settings *settings = &lower->graph->settings;
     bool ok = true;
     for (const Pattern *pattern = block->patterns; pattern && ok; pattern = pattern->next) {
         const Given given = {.shard = pattern->shard, .file = block->file, .names = lower->names};
         const Span span = span_of(block->file, pattern->loc);
-        if (pattern->mesh || !shard_counts(lower, span)) continue;
+        if (pattern->mesh || found_is_setting(pattern)) continue;
         if (pattern->shard->recompute) {
-            diag_error(lower->diags, span, "recompute is a request, not found: it stands in a block hints { ... }");
-            return false;
+            if (!settings->recompute_none)
+                vec_push(lower->arena, &settings->found, ((FoundHint){.path = pattern->path, .recompute = true, .span = span}));
+            continue;
         }
+        if (!shard_counts(lower, span)) continue;
         const StageHint *stage = NULL;
         const Hint *hint = NULL;
         ok = pattern->shard->stage ? pattern_stage(lower, pattern, block->file, &stage) : (hint = hint_given(lower, &given, 0, "")) != NULL;
         if (ok && (stage || hint) && (stage || lower->graph->nranks > 1))
-            vec_push(lower->arena, &lower->graph->settings.found,
-                     ((FoundHint){.path = pattern->path, .hint = hint, .stage = stage, .span = span}));
+            vec_push(lower->arena, &settings->found, ((FoundHint){.path = pattern->path, .hint = hint, .stage = stage, .span = span}));
     }
     return ok;
 }

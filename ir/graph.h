@@ -356,8 +356,9 @@ typedef struct Forbidden {
  * are those of the net that strategies are chosen for, parts of composite operators too. */
 typedef struct FoundHint {
     const char *path;
-    const Hint *hint;       /* NULL: it says a stage, */
+    const Hint *hint;       /* or NULL */
     const StageHint *stage; /* of an operator; else NULL */
+    bool recompute;         /* of an operator: its results are not kept */
     Span span;
 } FoundHint;
 
@@ -456,8 +457,9 @@ typedef struct Settings {
     bool recompute_none;                          /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                       /* not in texts */
     VEC(Forbidden) forbids;
-    MeshAxes hint_axes;   /* of the meshes of hints blocks. Not in texts */
-    VEC(FoundHint) found; /* of `hints found` blocks, in their order. Not in texts */
+    MeshAxes hint_axes;             /* of the meshes of hints blocks. Not in texts */
+    VEC(FoundHint) found;           /* of `hints found` blocks, in their order. Not in texts */
+    bool micro_found, chunks_found; /* micro_batches and chunks are said by a `hints found` block. Not in texts */
 } Settings;
 
 /* Parts of the ranks, and of the net; 1 where there is no pipeline. */

@@ -44,11 +44,18 @@ bool read_hints(Propagator *p) {
 
 /* ---- `hints found` */
 
-/* The last line whose pattern matches, of those that say a strategy or layout, or those that say a stage; -1: none. */
-static int found_line(const Settings *settings, const char *name, bool stage, bool *matched) {
+/* What a line says: a strategy or layout, a stage, or that an operator is computed again. */
+typedef enum { SAYS_STRATEGY, SAYS_STAGE, SAYS_RECOMPUTE } Says;
+
+static Says found_says(const FoundHint *found) {
+    return found->recompute ? SAYS_RECOMPUTE : found->stage ? SAYS_STAGE : SAYS_STRATEGY;
+}
+
+/* The last line whose pattern matches, of those that say this; -1: none. */
+static int found_line(const Settings *settings, const char *name, Says says, bool *matched) {
     for (int i = settings->found.n - 1; i >= 0; i--) {
         const char *path = settings->found.at[i].path;
-        if (stage != (settings->found.at[i].stage != NULL)) continue;
+        if (found_says(&settings->found.at[i]) != says) continue;
         if ((path[0] != '*' && path[0] != name[0]) || !pattern_matches(path, name, NULL)) continue;
         for (int k = 0; k <= i; k++) /* those before it may be meant for others too */
             matched[k] = matched[k] || k == i ||
@@ -115,14 +122,18 @@ bool read_found(Propagator *p) {
     p->diags->silenced |= 1u << WARN_UNEVEN; /* said of them as of all operators without a hint */
     for (int id = 0; id < p->nnodes && ok; id++) {
         Node *node = &graph->nodes.at[id];
-        const int line = node_is_leaf(node) ? -1 : found_line(settings, node->name, false, matched),
-                  stage = node_is_leaf(node) ? -1 : found_line(settings, node->name, true, matched);
+        if (node_is_leaf(node)) continue;
+        const int line = found_line(settings, node->name, SAYS_STRATEGY, matched),
+                  stage = found_line(settings, node->name, SAYS_STAGE, matched);
         if (stage >= 0 && !node->asked) node->asked = settings->found.at[stage].stage;
+        if (found_line(settings, node->name, SAYS_RECOMPUTE, matched) >= 0) node->recompute = true;
         if (line >= 0 && !node->strategy) ok = found_strategy(p, node, &settings->found.at[line]);
     }
+    for (int id = p->nnodes; id < graph->nodes.n; id++) /* of all batches of a step alike */
+        if (graph->nodes.at[id].micro > 0 && graph->nodes.at[graph->nodes.at[id].origin].recompute) graph->nodes.at[id].recompute = true;
     for (int s = 0; s < graph->states.n && ok; s++) {
         State *state = &graph->states.at[s];
-        const int line = found_line(settings, state->name, false, matched);
+        const int line = found_line(settings, state->name, SAYS_STRATEGY, matched);
         if (line < 0 || state->layout) continue;
         Layout layout;
         ok = state_from_hint(p, state, settings->found.at[line].hint, &layout);
@@ -132,7 +143,7 @@ bool read_found(Propagator *p) {
     }
     for (int i = 0; i < graph->inputs.n && ok; i++) {
         Input *input = &graph->inputs.at[i];
-        const int line = found_line(settings, input->name, false, matched);
+        const int line = found_line(settings, input->name, SAYS_STRATEGY, matched);
         if (line >= 0 && !input->layout) ok = found_layout(p, input->name, &input->type, &settings->found.at[line], &input->layout);
     }
     for (int i = 0; i < settings->found.n && ok; i++)

@@ -1,6 +1,6 @@
 #include "compile.h"
 #include "compiler/facts.h"
-#include "compiler/oracle.h"
+#include "compiler/search.h"
 #include "ir/workspace.h"
 
 #define NET(memory)                                                                                                                        \
@@ -244,6 +244,8 @@ static void expect_no_slower(const char *net, int nranks, const int64_t *limits,
             bytes[i] = (double)memory_bytes(&cost);
             seconds[i] = cost.step_s;
             cr_expect_leq(bytes[i], (double)limits[i]);
+            if (x.c.micro != NULL && x.c.micro->parts == 1 && x.c.micro->decision != NULL) /* of whole batches all was seen */
+                cr_expect_eq(memory_bytes(&cost), memory_bytes(&x.c.micro->decision->cost), "within %lld B", (long long)limits[i]);
         }
         compiled_finish(&x);
         for (int k = 0; k < i; k++) {
@@ -260,7 +262,7 @@ static const char six[] =
     "  loss mse(h, label); }\n"
     "train { data = normal(seed = 1); optimizer = adam(lr = 0.01); steps = 8; }\nparallel { shard_from = 0 B; stages = 2; }\n";
 Test(fits, more_memory_makes_no_plan_slower, .timeout = 120) {
-    expect_no_slower(six, 4, (int64_t[]){86000, 92500, 102500, 105000, 115000, 120000, 125000, 130000}, 8);
+    expect_no_slower(six, 4, (int64_t[]){86000, 92500, 101735, 105000, 114434, 120351, 125000, 130000}, 8);
     expect_no_slower(blocks, 4, (int64_t[]){302000, 318821, 325423, 334047}, 4);
 }
 
@@ -275,4 +277,26 @@ Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
     build_cost(x.b, &cost);
     cr_expect_leq(cost.step_s, 3.8e-3, "%g s", cost.step_s);
     compiled_finish(&x);
+}
+
+/* What is found within a lower limit is the same whatever the user's is: else more memory could bring less. */
+Test(fits, what_is_found_within_a_limit_depends_on_it_alone) {
+    static const char *const memory[] = {"100000", "140000"};
+    int64_t bytes[2];
+    double seconds[2];
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        compiled_look(&x, 4, NULL);
+        x.options.overrides.search = "auto";
+        x.options.overrides.memory = memory[i];
+        cr_assert(compiled_run(&x, six), "%s", compiled_said(&x));
+        const SearchTaken *decision = parts_decide(&x.c, 1, 0, 92672);
+        cr_assert_not_null(decision);
+        cr_expect_eq(decision->limit, 92672);
+        bytes[i] = memory_bytes(&decision->cost);
+        seconds[i] = decision->cost.step_s;
+        compiled_finish(&x);
+    }
+    cr_expect_eq(bytes[0], bytes[1], "%lld and %lld B", (long long)bytes[0], (long long)bytes[1]);
+    cr_expect_eq(seconds[0], seconds[1]);
 }

@@ -109,9 +109,82 @@ Test(found, what_fits_nothing_is_an_error) {
     expect_error("hints found { mesh (a = 2, b = 2); mesh (c = 2); h.0 = ((a.c, -), (-, -)); }", "overlap");
     expect_error("hints found { mesh (a = 4); mesh (a = 4); h.0 = ((a, -), (-, -)); }", "has an axis 'a' already");
     expect_error("hints found { mesh (a = 3); h.0 = ((a, -), (-, -)); }", "does not divide the 4 ranks");
-    expect_error("hints found { h.0 = recompute; }", "recompute is a request");
+    expect_error("hints found { gone = recompute; }", "has the name gone");
+    expect_error("hints found { shard_states = most; }", "unknown shard_states 'most'");
+    expect_error("hints found { memory = 100; }", "a strategy is one tuple an operand");
+    expect_error("hints { shard_states = parameters; }", "has the path shard_states");
     expect_error("hints lost { h.0 = ((1, 1), (1, 1)); }", "found 'lost'");
     expect_error("hints found { mush (a = 4); }", "expected '=', found '('");
+}
+
+/* What a search took for memory or time, beside strategies. */
+Test(found, settings_and_what_is_computed_again_are_those_of_the_net) {
+    Compiled x;
+    run(&x,
+        "hints found { shard_states = optimizer; } hints found { shard_states = parameters; regather = parameters; regather_share = 0.25; h.* = recompute; }");
+    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
+    const Settings *settings = &x.b->front.graph.settings;
+    cr_expect(settings->shard_states == SHARD_PARAMETERS && settings->regather == REGATHER_PARAMETERS);
+    cr_expect_eq(settings->regather_share, 0.25);
+    cr_expect(node_named(&x, "h.0")->recompute && node_named(&x, "h.2")->recompute && !node_named(&x, "y")->recompute);
+    compiled_finish(&x);
+}
+
+Test(found, settings_that_users_say_go_before) {
+    Compiled x;
+    run(&x, "hints found { shard_states = parameters; regather = none; h.* = recompute; }\n"
+            "parallel { shard_states = none; recompute = none; }");
+    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
+    cr_expect(x.b->front.graph.settings.shard_states == SHARD_NONE && !node_named(&x, "h.0")->recompute);
+    compiled_finish(&x);
+    compiled_init(&x, 4, 2);
+    x.options.overrides.shard_states = "gradients";
+    x.options.overrides.regather = "all";
+    char text[2048];
+    snprintf(text, sizeof text, NET, "hints found { shard_states = parameters; regather = none; }");
+    cr_assert(compiled_run(&x, text));
+    cr_expect(x.b->front.graph.settings.shard_states == SHARD_GRADIENTS && x.b->front.graph.settings.regather == REGATHER_ALL);
+    compiled_finish(&x);
+}
+
+/* One batch in parts, and two batches of a step: marks are of all parts and batches. */
+static void run_batches(Compiled *x, const char *train, const char *hints) {
+    char text[2048];
+    snprintf(text, sizeof text,
+             "net n(batch = 16) { input x : f32[batch, 8]; param w : f32[8, 8] = normal(0.1); h = tanh(matmul(x, w));\n"
+             "  loss mean(h * h); }\n" /* the line of the hints is 4, as in NET */
+             "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; %s }\n%s\n",
+             train, hints);
+    compiled_init(x, 4, 2);
+    compiled_run(x, text);
+}
+
+static int64_t parts_of(const char *train, const char *hints) {
+    Compiled x;
+    run_batches(&x, train, hints);
+    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
+    const int64_t parts = x.b->front.graph.settings.micro_batches;
+    compiled_finish(&x);
+    return parts;
+}
+
+Test(found, batches_are_taken_in_parts) {
+    cr_expect_eq(parts_of("", "hints found { micro_batches = 4; }"), 4);
+    cr_expect_eq(parts_of("micro_batches = 2;", "hints found { micro_batches = 4; }"), 2);
+    cr_expect_eq(parts_of("micro_batches = 1;", "hints found { micro_batches = 4; }"), 1);
+    Compiled x;
+    run_batches(&x, "", "hints found { micro_batches = 5; }");
+    cr_assert(!x.done);
+    cr_expect_not_null(strstr(x.diags.items.at[0].text, "a batch of 16 is not 5 equal parts"), "%s", x.diags.items.at[0].text);
+    cr_expect_eq(x.diags.items.at[0].span.line, 4);
+    compiled_finish(&x);
+    run_batches(&x, "accumulate = 2;", "hints found { micro_batches = 2; h = recompute; }");
+    cr_assert(x.done);
+    int marked = 0;
+    for (int n = 0; n < x.b->front.graph.nodes.n; n++)
+        marked += x.b->front.graph.nodes.at[n].recompute && graph_is_forward(&x.b->front.graph, n);
+    cr_expect_eq(marked, 4, "%d", marked);
+    compiled_finish(&x);
 }
 
 Test(found, one_rank_has_no_use_for_it) {

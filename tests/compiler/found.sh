@@ -16,9 +16,7 @@ same() {
     shift 2
     "$pcc" "$net" -o net.plan --write-hints found.dsl --no-proof "$@" >out 2>said
     mv net.plan first.plan
-    if grep -q '^# Beside it: micro_batches' found.dsl; then return; fi # the net itself says it: stages.c
-    settings=$(sed -n -e 's/^# Beside it: chunks = /--chunks /p' -e 's/^# Beside it: shard_states = \([a-z]*\), regather = \([a-z]*\):.*/--shard-states \1 --regather \2/p' found.dsl)
-    "$pcc" "$net" -o net.plan --hints found.dsl --no-proof $settings "$@" >out 2>said_again || {
+    "$pcc" "$net" -o net.plan --hints found.dsl --no-proof "$@" >out 2>said_again || {
         echo "found.sh: $name: $(cat said_again)" >&2
         exit 1
     }
@@ -48,8 +46,35 @@ for search in dynamic_programming recursive_programming; do # which split what n
     grep -q 'added .*-> (' found.dsl
 done
 same "parameters in parts" "$samples/gpt2.dsl" --ranks 8 --machine gpu8
-grep -q '^# Beside it: shard_states = parameters' found.dsl
-grep -q 'with this file and the settings above gives' found.dsl
+grep -q '^    shard_states *= parameters;' found.dsl
+grep -q 'with this file gives' found.dsl
+# Measures that a limit asks for: the file says them, and no limit is needed beside it.
+limited() {
+    limit=$1
+    shift
+    "$pcc" "$samples/gpt2.dsl" -o net.plan --write-hints limited.dsl --no-proof --memory "$limit" "$@" >out 2>said
+    grep -v '^file \|^import \|^checksum ' net.plan >limited.text
+    "$pcc" "$samples/gpt2.dsl" -o net.plan --hints limited.dsl --write-hints again.dsl --no-proof "$@" >out 2>said
+    grep -v '^file \|^import \|^checksum ' net.plan >net.text
+    diff limited.text net.text >&2
+    "$pcc" "$samples/gpt2.dsl" -o net.plan --hints again.dsl --no-proof "$@" >out 2>said
+    grep -v '^file \|^import \|^checksum ' net.plan >net.text
+    diff limited.text net.text >&2
+    "$pcc" fmt --check limited.dsl >out
+    same "a limit of $limit" "$samples/gpt2.dsl" --memory "$limit" "$@"
+}
+limited '900 MiB' --ranks 8 --machine gpu8 --search sharding_propagation
+grep -q '^    regather *= parameters;' limited.dsl
+grep -q ' = recompute;' limited.dsl
+limited '500 MiB' --ranks 8 --machine gpu8
+grep -q '^    micro_batches *= 8;' limited.dsl
+limited '600 MiB' --ranks 8 --machine gpu8
+grep -q '^    regather *= all;' limited.dsl
+limited '1 GiB' --ranks 8 --machine gpu8 --stages 2 -D batch=32
+grep -q '^    micro_batches *= 16;' limited.dsl
+same "stages cut for memory" "$samples/gpt2.dsl" --ranks 8 --machine gpu8 --stages 2 -D batch=32 --memory '860 MiB'
+same "a part of the parameters is gathered again" "$samples/llama.dsl" --ranks 8 --machine gpu8 --memory '60 GiB' --search sharding_propagation
+grep -q '^    regather_share *= 0.09' found.dsl
 for seed in $(seq 30); do
     "$pcc" fuzz-net --seed $seed >net.dsl
     ranks=$(sed -n '2s/.*--ranks \([0-9]*\).*/\1/p' net.dsl) # of all stages

@@ -358,34 +358,36 @@ static const char *plan_body(Compiled *x) {
     return arena_copy(&x->arena, at, (size_t)(end - at));
 }
 
-/* Compiles a net with a hint beside it, and without it but with what was written. */
-static void expect_same_plan(const char *marks[3], const char *hint, const char *stages) {
-    Compiled first, second;
+/* Writes the hints that a compilation found, and compiles the net with them. */
+static void expect_same_again(Compiled *first, Compiled *second, const char *net, const char *path) {
     Text text = {0};
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
-    const char *hints = path;
-    compiled_init(&first, 4, 2);
-    first.options.hints_file = path;
-    first.options.overrides.stages = stages;
-    first.options.overrides.shard = &hint;
-    first.options.overrides.nshards = hint != NULL;
-    const char *net = arena_printf(&first.arena, CELLS, marks[0], marks[1], marks[2]);
-    cr_assert(compiled_run(&first, net), "%s", compiled_said(&first));
-    cr_assert(hints_print(&text, &first.c));
+    cr_assert(compiled_run(first, net), "%s", compiled_said(first));
+    cr_assert(hints_print(&text, &first->c));
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
     fwrite(text.at, 1, text.n, file);
     fclose(file);
-    compiled_init(&second, 4, 2);
-    second.options.overrides.nhint_files = 1;
-    second.options.overrides.hint_file = &hints;
-    second.options.overrides.stages = stages;
-    cr_assert(compiled_run(&second, net), "%s", compiled_said(&second));
-    cr_expect_null(second.c.stages);
-    cr_expect_str_eq(plan_body(&first), plan_body(&second));
+    second->options.overrides.nhint_files = 1;
+    second->options.overrides.hint_file = &path;
+    cr_assert(compiled_run(second, net), "%s", compiled_said(second));
+    cr_expect_null(second->c.stages);
+    cr_expect_str_eq(plan_body(first), plan_body(second));
     unlink(path);
     text_finish(&text);
+}
+
+/* Compiles a net with a hint beside it, and without it but with what was written. */
+static void expect_same_plan(const char *marks[3], const char *hint, const char *stages) {
+    Compiled first, second;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
+    compiled_init(&first, 4, 2);
+    compiled_init(&second, 4, 2);
+    first.options.hints_file = path;
+    first.options.overrides.stages = second.options.overrides.stages = stages;
+    first.options.overrides.shard = &hint;
+    first.options.overrides.nshards = hint != NULL;
+    expect_same_again(&first, &second, arena_printf(&first.arena, CELLS, marks[0], marks[1], marks[2]), path);
     compiled_finish(&first);
     compiled_finish(&second);
 }
@@ -396,6 +398,26 @@ Test(stages, written_hints_give_the_same_stages) {
     expect_same_plan((const char *[]){"", "", ""}, "b = stage 0", "2");
     expect_same_plan((const char *[]){"stage i", "stage 1", "stage 2"}, NULL, NULL);
     expect_same_plan((const char *[]){"", "", ""}, NULL, "auto");
+}
+
+/* Batches and chunks that were found are in what is written. */
+Test(stages, written_hints_hold_batches_and_chunks) {
+    Compiled first, second;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
+    compiled_init(&first, 4, 2);
+    compiled_init(&second, 4, 2);
+    first.options.hints_file = path;
+    expect_same_again(&first, &second,
+                      "net n(batch = 64, d = 1024) { input data : f32[batch, d]; x = data;\n"
+                      "  for i in 0..8 { param w : f32[d, d] = normal(0.1); x = tanh(matmul(x, w)); } loss mean(x * x); }\n"
+                      "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.01); }\nparallel { stages = auto; }\n",
+                      path);
+    const StageTried *taken = &first.c.stages->taken;
+    cr_expect(taken->stages == 4 && taken->parts == 4 && taken->chunks == 2, "%d stages, %d parts, %d chunks", taken->stages, taken->parts,
+              taken->chunks);
+    compiled_finish(&first);
+    compiled_finish(&second);
 }
 
 /* What a pipeline costs that the net asks for. */

@@ -332,6 +332,61 @@ Test(warn, hints_with_which_ranks_send_more_in_no_less_time_are_named) {
     }
 }
 
+/* The gradient of b, 16 MiB, is summed where b is whole everywhere, and b brought to all ranks where it lies on one; activations of 4 MiB are sent otherwise. */
+#define STORED(hints, b)                                                                                                                   \
+    "net n() { input x : f32[512, 784]; param a : f32[784, 2048] = ones; param b : f32[2048, 2048] = ones" b ";\n"                         \
+    "p = relu(matmul(x, a)); q = matmul(p, b);\n"                                                                                          \
+    "loss mean(square(q)); }\n" hints TRAIN AUTO
+Test(warn, layouts_of_parameters_that_cost_more_than_none_are_named) {
+    static const char *const searches[] = {"auto", "dynamic_programming", "recursive_programming"},
+                             *const nets[] = {STORED("", " shard (1, 1)"), STORED("hints { b = (1, 1); }\n", ""),
+                                              STORED("hints { b = at(1); }\n", "")},
+                             *const shard[] = {"b=(1, 1)"};
+    Compiled x;
+    for (int i = 0; i < 9; i++) {
+        const char *text = costly_on(&x, &machine_gpu8, searches[i % 3], nets[i / 3]);
+        cr_expect(strstr(text, "with the layout of b a ") == text && strstr(text, ", without it ") != NULL, "%s, %s: %s", searches[i % 3],
+                  nets[i / 3], text);
+        cr_expect_eq(x.diags.nwarnings, 1);
+        compiled_finish(&x);
+    }
+    compiled_init(&x, 8, 2);
+    x.options.machine = &machine_gpu8;
+    x.options.overrides.search = "auto";
+    x.options.overrides.nshards = 1;
+    x.options.overrides.shard = shard;
+    cr_assert(compiled_run(&x, STORED("", "")));
+    cr_assert_eq(x.diags.nwarnings, 1);
+    cr_expect(strstr(x.diags.items.at[0].text, "with the layout of b a rank sends ") == x.diags.items.at[0].text);
+    compiled_finish(&x);
+    cr_expect_str_empty(costly_on(&x, &machine_gpu8, "auto", STORED("", " shard (8, 1)")));
+    compiled_finish(&x);
+}
+
+/* An input of 16 MiB whose columns are delivered, where rows would do. */
+#define DELIVERED(hints, x)                                                                                                                \
+    "net n() { input x : f32[65536, 64]" x "; param a : f32[64, 64] = ones; param b : f32[64, 64] = ones;\n"                               \
+    "q = matmul(tanh(matmul(x, a)), b); loss mean(square(q)); }\n" hints TRAIN AUTO
+Test(warn, layouts_of_inputs_that_cost_more_than_none_are_named) {
+    static const char *const searches[] = {"auto", "sharding_propagation", "dynamic_programming"};
+    Compiled x;
+    for (int i = 0; i < 3; i++) {
+        const char *text = costly_on(&x, &machine_gpu8, searches[i], DELIVERED("", " shard (1, 8)"));
+        cr_expect(strstr(text, "with the layout of x a rank sends ") == text && strstr(text, " MiB, without it ") != NULL, "%s: %s",
+                  searches[i], text);
+        compiled_finish(&x);
+        text = costly_on(&x, &machine_gpu8, searches[i], DELIVERED("", " shard (8, 1)"));
+        cr_expect_str_empty(text, "%s: %s", searches[i], text);
+        compiled_finish(&x);
+    }
+    const char *text = costly_on(&x, &machine_gpu8, "auto", DELIVERED("hints { x = (1, 8); b = (1, 1); }\n", ""));
+    cr_expect(strstr(text, "with the layouts a rank sends ") == text && strstr(text, "; that of x costs most: ") != NULL, "%s", text);
+    compiled_finish(&x);
+    text = costly_on(&x, &machine_gpu8, "auto", DELIVERED("hints { x = (1, 8); q.matmul = ((8, 1), (1, 1)); }\n", ""));
+    cr_expect(strstr(text, "with the strategies and layouts a rank sends ") == text, "%s", text);
+    compiled_finish(&x);
+}
+
 /* As SLOW, with data that can be taken in parts. */
 #define PIPED(hint, data)                                                                                                                  \
     "net n(batch = 4096) { input x : f32[batch, 1024]; param a : f32[1024, 1024] = ones; param b : f32[1024, 1024] = ones;\n"              \

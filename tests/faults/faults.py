@@ -496,6 +496,7 @@ seed(unit("compiler", "fits"),
      ("what lower limits bring is taken", "look_below", "limit_at(s->below) > s->states", "false"),
      ("what is compiled on the way is taken", "note_front", "taken->nfront = n", "taken->nfront = 0"),
      ("stages are cut for memory", "cut_choose", "settings->stages < 2 ||", "true ||"),
+     ("what is tried has the cuts of the limit that it is for", "fork_build", "t->front.aim_bytes = b->front.aim_bytes", "(void)0"),
      ("a decision has the cuts of its limit", "cut_line", "b->front.decision->limit", "2 * budget_limit(b)"),
      ("more ranks are proposed where they help", "hint_help", "2 * (facts->rank_bytes - more) >= missing", "true"),
      ("work in parts that nobody asks for is not warned of", "compile", "c->micro != NULL && c->micro->too_large", "false"))
