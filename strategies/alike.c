@@ -156,29 +156,10 @@ Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strateg
     return made_of;
 }
 
-Candidate *candidate_from_splits(Propagator *p, const Node *node, const int32_t *splits) {
-    Strategy strategy;
-    strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, &strategy);
-    return candidate_of(p, node, &strategy);
-}
+/* ---- the order of digits: ranks could be numbered so that the digits of hints are in the order of their factors; what is split in that order then has these digits */
 
-static void offer(Propagator *p, Alike *alike, Candidate *candidate) {
-    if (candidate->offered) return;
-    candidate->offered = true;
-    if (alike->offered.n == 0 || candidate->flops < alike->least_flops) alike->least_flops = candidate->flops;
-    vec_push(&p->arena, &alike->offered, candidate);
-}
-
-void offer_all(Propagator *p, Alike *alike, const Node *node) {
-    if (alike->offered.n > 0) return;
-    const Splits splits = candidate_splits(node->rule, p->graph->nranks, p->graph->settings.strict_divide, &p->arena);
-    for (int i = 0; i < splits.n; i++)
-        offer(p, alike, candidate_from_splits(p, node, splits.at + (size_t)i * (size_t)splits.nfactors));
-}
-
-/* ---- candidates from the neighbours' layouts, where hints have digits in another order than that of the factors, as on a mesh (tp, dp) */
-
-bool strategy_in_order(const Propagator *p, const Strategy *strategy) {
+/* Whether the digits are those of the strategy's tuple. */
+static bool strategy_in_order(const Propagator *p, const Strategy *strategy) {
     int32_t splits[MAX_FACTORS];
     Strategy ordered;
     for (int f = 0; f < strategy->nfactors; f++)
@@ -190,6 +171,93 @@ bool strategy_in_order(const Propagator *p, const Strategy *strategy) {
             return false;
     return true;
 }
+
+/* Its digits, factor after factor, and then what it leaves of the ranks. */
+static void order_of(Propagator *p, const Strategy *strategy) {
+    Digit chain[MAX_DIGITS];
+    const int n = strategy->start[MAX_FACTORS], nchain = digits_chain(strategy->digit, n, NULL, 0, p->graph->nranks, chain);
+    if (nchain < 0) return;
+    memcpy(p->order, strategy->digit, (size_t)n * sizeof *p->order);
+    p->norder = n;
+    for (int i = 0; i < nchain; i++) {
+        bool left = true;
+        for (int k = 0; k < n && left; k++)
+            left = !digit_within(chain[i], strategy->digit[k]);
+        if (left && p->norder < MAX_DIGITS) p->order[p->norder++] = chain[i];
+    }
+}
+
+void order_find(Propagator *p) {
+    int64_t most = 0;
+    for (int id = 0; id < p->nnodes; id++) {
+        const Strategy *given = p->given[id];
+        int64_t ranks = 1;
+        if (!given || strategy_in_order(p, given)) continue;
+        for (int f = 0; f < given->nfactors; f++)
+            ranks *= strategy_split(given, f);
+        if (ranks > most) order_of(p, given);
+        most = ranks > most ? ranks : most;
+    }
+}
+
+/* Appends the digits that in p->order stand where this one stands in the natural order. False: it is no product of such. */
+static bool append_in_order(const Propagator *p, Strategy *strategy, int factor, Digit digit) {
+    int64_t high = p->graph->nranks; /* the digit of the order stands between low and high */
+    for (int i = 0; i < p->norder; i++) {
+        const int64_t low = high / p->order[i].size, end = (int64_t)digit.stride * digit.size;
+        const int64_t from = low > digit.stride ? low : digit.stride, to = high < end ? high : end;
+        if (from < to) {
+            if (from % low != 0 || to % from != 0) return false;
+            const Digit part = {.size = (int32_t)(to / from), .stride = (int32_t)(p->order[i].stride * (from / low))};
+            if (!strategy_append(strategy, factor, part)) return false;
+        }
+        high = low;
+    }
+    return true;
+}
+
+/* The strategy with these splits in p->order; NULL: there is none. */
+static Candidate *candidate_in_order(Propagator *p, const Node *node, const int32_t *splits) {
+    Strategy natural, strategy = {.nfactors = node->rule->nfactors};
+    strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, &natural);
+    for (int f = 0; f < natural.nfactors; f++)
+        for (int i = 0; i < strategy_count(&natural, f); i++)
+            if (!append_in_order(p, &strategy, f, strategy_digits(&natural, f)[i])) return NULL;
+    return candidate_of(p, node, &strategy);
+}
+
+Candidate *candidate_from_splits(Propagator *p, const Node *node, const int32_t *splits) {
+    Strategy strategy;
+    Candidate *ordered = p->as_ordered ? candidate_in_order(p, node, splits) : NULL;
+    if (ordered) return ordered;
+    strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, &strategy);
+    return candidate_of(p, node, &strategy);
+}
+
+static void offer(Propagator *p, Alike *alike, Candidate *candidate, bool as_ordered) {
+    candidate->as_ordered = as_ordered && (candidate->as_ordered || !candidate->offered);
+    if (candidate->offered) return;
+    candidate->offered = true;
+    if (alike->offered.n == 0 || candidate->flops < alike->least_flops) alike->least_flops = candidate->flops;
+    vec_push(&p->arena, &alike->offered, candidate);
+}
+
+void offer_all(Propagator *p, Alike *alike, const Node *node) {
+    if (alike->offered.n > 0) return;
+    const Splits splits = candidate_splits(node->rule, p->graph->nranks, p->graph->settings.strict_divide, &p->arena);
+    for (int i = 0; i < splits.n; i++) {
+        const int32_t *row = splits.at + (size_t)i * (size_t)splits.nfactors;
+        Strategy strategy;
+        strategy_from_splits(row, splits.nfactors, p->graph->nranks, &strategy);
+        offer(p, alike, candidate_of(p, node, &strategy), false);
+    }
+    for (int i = 0; i < splits.n && p->norder > 0; i++) {
+        Candidate *ordered = candidate_in_order(p, node, splits.at + (size_t)i * (size_t)splits.nfactors);
+        if (ordered) offer(p, alike, ordered, true);
+    }
+}
+
+/* ---- candidates from the neighbours' layouts, where hints have digits in another order than that of the factors, as on a mesh (tp, dp) */
 
 typedef struct Derive {
     Propagator *p;
@@ -208,7 +276,7 @@ static bool may_split(const Derive *derive, int factor, int32_t by) {
 /* Gives each digit that is left over to any factor, and offers what comes of it. Whether there was a way. */
 static bool derive_rest(Derive *derive, int i) {
     if (i == derive->nleft) {
-        offer(derive->p, alike_of(derive->p, derive->node), candidate_of(derive->p, derive->node, &derive->strategy));
+        offer(derive->p, alike_of(derive->p, derive->node), candidate_of(derive->p, derive->node, &derive->strategy), false);
         return true;
     }
     bool any = false;
@@ -224,12 +292,13 @@ static bool derive_rest(Derive *derive, int i) {
 enum { MAX_LEFT = 3 }; /* digits that are tried with every factor */
 
 void offer_from(Propagator *p, Alike *alike, const Node *node, int column, int number) {
-    if (p->ordered) return;
+    if (p->norder == 0) return;
     for (int i = 0; i < alike->derived.n; i++)
         if (alike->derived.at[i].column == column && alike->derived.at[i].number == number) return;
     vec_push(&p->arena, &alike->derived, ((Derived){column, number}));
     for (int i = 0; i < alike->offered.n; i++) {
         const Candidate *candidate = alike->offered.at[i];
+        if (candidate->as_ordered) continue;
         if ((column < node->nin ? candidate->need[column] : candidate->home[column - node->nin]) == number) return;
     }
     const Layout *layout = cost_layout_at(p->memo, number);

@@ -122,6 +122,7 @@ static int compare(Propagator *p, const Question *question, const Candidate *a, 
 
 /* Without a hint no rank is left idle for fewer bytes. */
 static bool acceptable(const Propagator *p, const Alike *alike, const Candidate *candidate) {
+    if (candidate->as_ordered && !p->as_ordered) return false;
     return p->hinted || candidate->flops <= 1.1 * alike->least_flops;
 }
 
@@ -149,7 +150,7 @@ static int question_key(const Propagator *p, const Question *question, int key[M
     key[n++] = question->batch;
     key[n++] = question->alike->offered.n;
     key[n++] = had ? had->number : -1;
-    key[n++] = p->hinted;
+    key[n++] = p->hinted + 2 * p->as_ordered;
     for (int i = 0; i < question->node->nin; i++)
         key[n++] = p->active[question->node->in[i]] + 2 * p->by_rows[question->node->in[i]];
     for (const Part *part = question->part; part < question->part + question->nparts; part++) {

@@ -2,8 +2,9 @@
  *
  * Before: a verified graph with composites expanded; hints on nodes, inputs, states, the dataset. After: see strategies.h.
  *
- * There are two beginnings: the hints spread to all operators that are connected with them; or every operator without a hint splits its batch. From either, operator
- * by operator takes what costs least beside its neighbours, until none improves. The better end is taken. */
+ * There are two beginnings: the hints spread to all operators that are connected with them; or every operator without a hint splits its batch. Where hints have their digits in another order than
+ * that of the letters, two more: the same with what is split in their order. From each, operator by operator takes what costs least beside its neighbours, until none improves. The best end is
+ * taken. */
 #include <string.h>
 
 #include "strategies/propagator.h"
@@ -210,10 +211,14 @@ static void forget(Propagator *p) {
     }
 }
 
-static Moved fill_from(Propagator *p, bool hints) {
+/* Open operators split their batch, or hints spread to all that is connected with them; both also with what is split in the order in which hints have their digits. */
+typedef enum { FROM_BATCH, FROM_HINTS, FROM_BATCH_ORDERED, FROM_HINTS_ORDERED } Beginning;
+
+static Moved fill_from(Propagator *p, Beginning from) {
     const bool searched = is_auto(p->graph);
+    p->as_ordered = from >= FROM_BATCH_ORDERED;
     forget(p);
-    if (hints && searched) sweep_from_hints(p, DECIDE);
+    if ((from == FROM_HINTS || from == FROM_HINTS_ORDERED) && searched) sweep_from_hints(p, DECIDE);
     split_batches(p);
     if (searched && (p->hinted || !batch_fills(p->graph))) improve(p);
     if (searched) {
@@ -224,10 +229,14 @@ static Moved fill_from(Propagator *p, bool hints) {
 }
 
 Moved fill(Propagator *p) {
-    const Moved batch = fill_from(p, false);
-    if (!p->hinted || !is_auto(p->graph)) return batch;
-    const Moved hints = fill_from(p, true);
-    return moved_cost(p, hints) <= moved_cost(p, batch) ? hints : fill_from(p, false);
+    Moved best = fill_from(p, FROM_BATCH);
+    if (!p->hinted || !is_auto(p->graph)) return best;
+    Beginning taken = FROM_BATCH, last = FROM_BATCH;
+    for (Beginning from = FROM_HINTS; from <= (p->norder > 0 ? FROM_HINTS_ORDERED : FROM_HINTS); from++) {
+        const Moved moved = fill_from(p, last = from);
+        if (moved_cost(p, moved) <= moved_cost(p, best)) best = moved, taken = from;
+    }
+    return taken == last ? best : fill_from(p, taken);
 }
 
 /* Remembers what is given. Whether any strategy is. */
@@ -236,13 +245,12 @@ static void remember(Propagator *p) {
     p->given = arena_alloc(&p->arena, n * sizeof *p->given);
     p->given_from = arena_alloc(&p->arena, n * sizeof *p->given_from);
     p->left_out = arena_alloc(&p->arena, n * sizeof *p->left_out);
-    p->ordered = true;
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &p->graph->nodes.at[id];
-        p->ordered = p->ordered && (!node->strategy || strategy_in_order(p, node->strategy));
         p->given[id] = node->strategy;
         p->given_from[id] = node->from;
     }
+    order_find(p);
 }
 
 static bool propagate_all(Propagator *p) {

@@ -33,6 +33,7 @@ typedef struct Candidate {
     const int *made, *home;   /* per result: as the operator leaves it, partial sums included; complete */
     int number;               /* of those of the alike */
     bool offered;             /* hints may be strategies that no operator chooses */
+    bool as_ordered;          /* it is offered where p->as_ordered says so, and not else */
 } Candidate;
 
 /* Where candidates were derived from: column i is operand i, then results. */
@@ -85,7 +86,11 @@ typedef struct Propagator {
     StrategyFrom *given_from;
     bool *left_out; /* per node: its hint does not count */
     bool hinted;    /* a strategy is given, and not left out */
-    bool ordered;   /* those that are given have their digits in the order of the factors */
+    /* Those that are given have their digits in the order of the factors: 0. Else all ranks as digits, major first, in the order in which the largest one that has another order has them: that of
+     * its factors. */
+    int norder;
+    Digit order[MAX_DIGITS];
+    bool as_ordered; /* open operators split their batch in that order, and strategies in it are offered */
 } Propagator;
 
 static inline const TensorType *value_type(const Propagator *p, int value) {
@@ -124,10 +129,10 @@ Alike *alike_of(Propagator *p, const Node *node);
 /* The candidate that this strategy is, offered or not. */
 Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strategy);
 Candidate *candidate_from_splits(Propagator *p, const Node *node, const int32_t *splits);
-/* Offers all strategies with their digits in the order of the factors. */
+/* Offers all strategies with their digits in the order of the factors, and all in p->order. */
 void offer_all(Propagator *p, Alike *alike, const Node *node);
-/* Whether the digits are those of the strategy's tuple. */
-bool strategy_in_order(const Propagator *p, const Strategy *strategy);
+/* Where a strategy that is given has its digits in another order than that of its factors, p->order is that of the one that splits the most. */
+void order_find(Propagator *p);
 /* Offers, where hints have digits in another order than that of the factors, those in which an operand, or result, lies in this layout: other digits go to any factors. */
 void offer_from(Propagator *p, Alike *alike, const Node *node, int column, int number);
 

@@ -247,7 +247,31 @@ Test(hands, propagation_from_few_hints_sends_about_what_all_would) {
     for (int i = 0; i < 2; i++) {
         snprintf(hints, sizeof hints, "%s } parallel { mesh (%s);", named, meshes[i]);
         expect_mib(&separate, "sharding_propagation", hints, &machine_gpu8, 1030, 0);
+        snprintf(hints, sizeof hints, "**.c_attn = ((dp, -, -), (-, tp)); **.c_fc = ((dp, -, -), (-, tp)); } parallel { mesh (%s);",
+                 meshes[i]);
+        expect_mib(&gpt, "sharding_propagation", hints, &machine_gpu8, 1015, 0);
     }
+}
+
+/* One split, on a mesh with its axes in one order and in the other: of 8 ranks, of 12, and where the mesh is of a part of the ranks. */
+Test(hands, the_order_of_the_axes_of_a_mesh_costs_propagation_next_to_nothing) {
+    static const struct { int nranks, dp, tp; } meshes[] = {{8, 4, 2}, {8, 2, 4}, {8, 2, 2}, {12, 6, 2}, {12, 3, 4}, {12, 2, 3}};
+    static const char *const hints[] = {"**.query.linear.y = ((dp, -, -), (tp, -));", "**.output.y = ((dp, -, tp), (-, tp));",
+                                        "**.up.y = ((dp, -, -), (tp, -)); **.down.y = ((dp, -, tp), (-, tp));"};
+    for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
+        for (size_t h = 0; h < sizeof hints / sizeof *hints; h++) {
+            const Case separate = {"GPT-2 with three projections", "../tests/compiler/gpt2_separate", NULL, meshes[m].nranks, {NULL}};
+            BuildCost cost[2];
+            for (int swapped = 0; swapped < 2; swapped++) {
+                char text[256];
+                snprintf(text, sizeof text, "%s } parallel { mesh (%s = %d, %s = %d);", hints[h], swapped ? "tp" : "dp",
+                         swapped ? meshes[m].tp : meshes[m].dp, swapped ? "dp" : "tp", swapped ? meshes[m].dp : meshes[m].tp);
+                cost_of(&separate, NULL, "sharding_propagation", text, &machine_gpu8, &cost[swapped]);
+            }
+            cr_expect_leq((double)cost[1].sent_bytes, 1.02 * (double)cost[0].sent_bytes, "%d x %d of %d, %s: %lld bytes, and swapped %lld",
+                          meshes[m].dp, meshes[m].tp, meshes[m].nranks, hints[h], (long long)cost[0].sent_bytes,
+                          (long long)cost[1].sent_bytes);
+        }
 }
 
 /* Where messages and kernels cost nothing beside their bytes and FLOPs, and nothing is hidden: what an exhaustive search finds. */
