@@ -100,12 +100,13 @@ static bool nothing_found(Propagator *p, const FoundHint *found) {
     VEC(const char *) names = {0};
     for (int id = 0; id < p->nnodes; id++)
         if (!node_is_leaf(&graph->nodes.at[id])) vec_push(&p->arena, &names, graph->nodes.at[id].name);
-    for (int s = 0; s < graph->states.n; s++)
+    for (int s = 0; s < graph->states.n && !found->recompute; s++) /* operators alone are computed again */
         vec_push(&p->arena, &names, graph->states.at[s].name);
-    for (int i = 0; i < graph->inputs.n; i++)
+    for (int i = 0; i < graph->inputs.n && !found->recompute; i++)
         vec_push(&p->arena, &names, graph->inputs.at[i].name);
     const char *nearest = name_nearest(found->path, names.at, names.n);
-    diag_error(p->diags, found->span, "nothing that strategies are chosen for has the name %s", found->path);
+    diag_error(p->diags, found->span, "%s has the name %s",
+               found->recompute ? "no operator, which could be computed again," : "nothing that strategies are chosen for", found->path);
     if (nearest)
         diag_hint(p->diags, "did you mean %s?", nearest);
     else

@@ -187,6 +187,15 @@ Test(found, batches_are_taken_in_parts) {
     compiled_finish(&x);
 }
 
+Test(found, an_input_is_not_computed_again) {
+    Compiled x;
+    run(&x, "hints found { x = recompute; }");
+    cr_assert(!x.done);
+    cr_expect_not_null(strstr(compiled_said(&x), "no operator, which could be computed again, has the name x"), "%s", compiled_said(&x));
+    cr_expect_null(strstr(compiled_said(&x), "did you mean x?"), "%s", compiled_said(&x));
+    compiled_finish(&x);
+}
+
 Test(found, one_rank_has_no_use_for_it) {
     Compiled x;
     char text[2048];
