@@ -298,10 +298,12 @@ uint64_t layout_hash(const Layout *layout) {
     for (int list = 0; list < list_count(layout); list++)
         for (int i = layout->start[list]; i < layout->start[list + 1]; i++)
             hash = hash_mix(hash + (uint64_t)list, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
-    for (int i = 0; i < HALO_DIMS; i++)
-        if (layout->halo[i].kind != HALO_NONE)
-            hash = hash_mix(hash + (uint64_t)layout->halo[i].kind, (uint64_t)(layout->halo[i].of ^ layout->halo[i].stride << 20 ^
-                                                                              layout->halo[i].low << 30 ^ layout->halo[i].high << 40));
+    for (int i = 0; i < HALO_DIMS; i++) {
+        const Halo *halo = &layout->halo[i];
+        if (halo->kind != HALO_NONE)
+            hash = hash_mix(hash + (uint64_t)halo->kind, (uint64_t)halo->of ^ (uint64_t)halo->stride << 20 ^ (uint64_t)halo->low << 30 ^
+                                                             (uint64_t)halo->high << 40); /* what goes before may be negative */
+    }
     if (layout_is_pinned(layout))
         hash = hash_mix(hash + (uint64_t)layout->pin.value, (uint64_t)layout->pin.digit.size << 32 | (uint32_t)layout->pin.digit.stride);
     for (int i = 0; layout->order && i < layout->order->nranks; i++)
