@@ -75,6 +75,11 @@ static int64_t small_bytes(const Graph *g) {
     return bytes;
 }
 
+/* What evals need beside train: their inputs, and what their arenas are larger. */
+static int64_t evals_bytes(const Compilation *c) {
+    return bytes_needed(c) - program_train(c)->facts->rank_bytes;
+}
+
 /* What is cheapest to change first. */
 static void hint_help(const Compilation *c, const Facts *facts, const Held *held, int64_t missing) {
     const Graph *g = facts->graph;
@@ -102,15 +107,26 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
                     bytes_named(arena, activations / 2), bytes_named(arena, activations));
     const int nranks = c->options->overrides.nranks > 1 ? c->options->overrides.nranks : 1;
     const int64_t more = 2 * nranks <= MAX_RANKS ? ranks_bytes(c, 2 * nranks) : 0;
+    const char *evals = evals_bytes(c) > 0 ? " to train" : "";
     const bool helps = more > 0 && 2 * (facts->rank_bytes - more) >=
                                        missing; /* what ranks divide is halved by twice as many: that is all that ever more of them save */
     if (helps)
-        text_printf(&text, "%smore ranks than %d: each of %d needs %s", text.n > 0 ? "or " : "", nranks, 2 * nranks,
-                    bytes_named(arena, more));
+        text_printf(&text, "%smore ranks than %d: each of %d needs %s%s", text.n > 0 ? "or " : "", nranks, 2 * nranks,
+                    bytes_named(arena, more), evals);
     else if (more > 0)
-        text_printf(&text, "more ranks alone are not enough: each of %d needs %s", 2 * nranks, bytes_named(arena, more));
+        text_printf(&text, "more ranks alone are not enough: each of %d needs %s%s", 2 * nranks, bytes_named(arena, more), evals);
     if (text.n > 0) diag_hint(c->diags, "%s", text.at);
     text_finish(&text);
+}
+
+static void explain_evals(const Compilation *c) {
+    const Facts *train = program_train(c)->facts;
+    if (program_eval(c) == NULL || evals_bytes(c) <= 0) return;
+    const Facts *eval = program_eval(c)->facts;
+    diag_note(c->diags, (Span){0},
+              "evals need %s beside that: inputs %s, and an arena of %s where train's is %s; a smaller batch in the eval block needs less",
+              bytes_named(c->arena, evals_bytes(c)), bytes_named(c->arena, eval->inputs), bytes_named(c->arena, eval->role->arena_bytes),
+              bytes_named(c->arena, train->role->arena_bytes));
 }
 
 void explain_need(const Compilation *c, int64_t missing) {
@@ -126,6 +142,7 @@ void explain_need(const Compilation *c, int64_t missing) {
               bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->role->arena_bytes),
               bytes_named(arena, facts->role->arena_bytes - held->bytes), facts->workspace > 0 ? ", the workspace of kernels " : "",
               facts->workspace > 0 ? bytes_named(arena, facts->workspace) : "");
+    explain_evals(c);
     Text taken = {0};
     measures_print(&taken, program_train(c), "; ", "");
     if (c->micro != NULL && c->micro->parts > 1) {

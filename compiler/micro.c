@@ -209,7 +209,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
                     .first_parts = may_choose(c) ? 1 : 0,
                     .most_parts = needed > limit || may_gain(train, &now) ? most_parts(c) : 1,
                     .limit = limit,
-                    .states = train->facts->states_whole / train->front.graph.nranks,
+                    .states = train->facts->states_whole / train->front.graph.nranks + train->facts->workspace,
                     .below = limit_from(limit) - 1,
                     .best = -1};
     const SearchTaken *decision = train->front.decision;

@@ -227,6 +227,19 @@ Test(fits, what_fits_within_less_fits, .timeout = 120) {
     }
 }
 
+/* An eval has inputs and an arena of its own: what it needs beside train is said. */
+Test(fits, what_evals_need_is_said) {
+    static const char net[] =
+        "net n(batch = 16) { input x : f32[batch, 64]; param w : f32[64, 64] = normal(0.1); h = tanh(matmul(x, w)); loss mean(h * h); }\n"
+        "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\neval { data = normal(seed = 2); batch = 4096; steps = 1; }\n";
+    Compiled x;
+    cr_expect_not(run(&x, net, "64 KiB", NULL));
+    cr_expect_not_null(strstr(compiled_said(&x), "evals need "), "%s", compiled_said(&x));
+    cr_expect_not_null(strstr(compiled_said(&x), "a smaller batch in the eval block needs less"), "%s", compiled_said(&x));
+    cr_expect_not_null(strstr(compiled_said(&x), " to train"), "%s", compiled_said(&x));
+    compiled_finish(&x);
+}
+
 /* A search within a limit takes measures one after another: of several limits the fastest that fits is taken. Layers in two stages, whose cuts are a measure too, and blocks on four ranks. */
 static void expect_no_slower(const char *net, int nranks, const int64_t *limits, int n) {
     double bytes[8], seconds[8];
