@@ -91,8 +91,11 @@ static bool may_gain(const Build *b, const BuildCost *now) {
 
 /* ---------------------------------------------------------------- one search */
 
-static bool fits(const Searches *s, const Candidate *plan) {
-    return plan->bytes <= s->limit && !plan->failed;
+/* Makes a plan the best, if it fits and is faster. */
+static void compete(Searches *s, int k) {
+    const Candidate *plan = &s->plans.at[k];
+    if (plan->bytes > s->limit || plan->failed) return;
+    if (s->best < 0 || plan->step_s < s->plans.at[s->best].step_s) s->best = k;
 }
 
 /* Whether another one, which costs the same, needs too much with all batches. */
@@ -108,7 +111,7 @@ static void note_plan(Searches *s, Candidate plan) {
     plan.told = plan.bytes;
     plan.failed = has_failed(s, &plan);
     vec_push(s->c->arena, &s->plans, plan);
-    if (fits(s, &plan) && (s->best < 0 || plan.step_s < s->plans.at[s->best].step_s)) s->best = s->plans.n - 1;
+    compete(s, s->plans.n - 1);
 }
 
 static void note_decision(Searches *s, int parts, const SearchTaken *decision) {
@@ -234,7 +237,7 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
     for (int k = 0; k < s->plans.n; k++) {
         Candidate *plan = &s->plans.at[k];
         if (plan->decision != NULL && plan->parts == parts) plan->bytes += beyond; /* batches that were not seen need about as much */
-        if (fits(s, plan) && (s->best < 0 || plan->step_s < s->plans.at[s->best].step_s)) s->best = k;
+        compete(s, k);
     }
     if (again == 1 && 2 * parts <= s->most_parts)
         look(s, 2 * parts, s->limit - s->limit / 256); /* they were left out as slower than this */

@@ -376,14 +376,19 @@ static void expect_same_again(Compiled *first, Compiled *second, const char *net
     text_finish(&text);
 }
 
+/* Of two compilations on 4 ranks the first writes its hints to a file of this process. */
+static void begin_written(Compiled *first, Compiled *second, char *path, size_t n) {
+    snprintf(path, n, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
+    compiled_init(first, 4, 2);
+    compiled_init(second, 4, 2);
+    first->options.hints_file = path;
+}
+
 /* Compiles a net with a hint beside it, and without it but with what was written. */
 static void expect_same_plan(const char *marks[3], const char *hint, const char *stages) {
     Compiled first, second;
     char path[64];
-    snprintf(path, sizeof path, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
-    compiled_init(&first, 4, 2);
-    compiled_init(&second, 4, 2);
-    first.options.hints_file = path;
+    begin_written(&first, &second, path, sizeof path);
     first.options.overrides.stages = second.options.overrides.stages = stages;
     first.options.overrides.shard = &hint;
     first.options.overrides.nshards = hint != NULL;
@@ -404,10 +409,7 @@ Test(stages, written_hints_give_the_same_stages) {
 Test(stages, written_hints_hold_batches_and_chunks) {
     Compiled first, second;
     char path[64];
-    snprintf(path, sizeof path, "/tmp/pcc-test-%ld.hints.dsl", (long)getpid());
-    compiled_init(&first, 4, 2);
-    compiled_init(&second, 4, 2);
-    first.options.hints_file = path;
+    begin_written(&first, &second, path, sizeof path);
     expect_same_again(&first, &second,
                       "net n(batch = 64, d = 1024) { input data : f32[batch, d]; x = data;\n"
                       "  for i in 0..8 { param w : f32[d, d] = normal(0.1); x = tanh(matmul(x, w)); } loss mean(x * x); }\n"
