@@ -149,6 +149,7 @@ typedef struct Build {
     Diags *diags;
     Error error;                 /* of a pass that returns false without diagnostics */
     const struct Build *follows; /* whose strategies and layouts of states this program takes over; NULL: none */
+    struct Build *eval;          /* of train, where memory counts (eval_count): its eval as it is before pass follow; NULL: there is none */
     bool tried;                  /* compiled for what it costs: where it is taken, it is compiled again, and verified between passes then */
     const char *dump_directory;
     Front front;

@@ -103,6 +103,7 @@ typedef struct MicroBatches {
 typedef struct StageTried {
     int stages, chunks;
     int64_t aim;        /* bytes that the search keeps within; 0: the limit */
+    bool below;         /* lower limits were looked at */
     int parts, batches; /* in which each batch is taken, beside what the net says; batches of a step then */
     bool compiles;      /* else nothing more is known of it */
     const char *why;    /* of one that does not: the error, if there is one */
@@ -235,12 +236,16 @@ void build_emit(Build *b);
 
 /* Of a rank that trains: an eval has the states and the arena of train, and inputs of its own. What generates runs alone, and counts for no limit. */
 int64_t bytes_needed(const Compilation *c);
+/* Of them, what evals, and programs for shorter texts, need beside train: their inputs, and what their arenas are larger. */
+int64_t evals_bytes(const Compilation *c);
 /* micro.c: what is faster than the plan that there is, which needs so much, or fits where that does not; NULL: nothing. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
 /* Where what was chosen by the first two parts of a batch needs so much with all of them: the next best. NULL: nothing is left. */
 MicroBatches *micro_next(Compilation *c, int64_t needed);
 /* Where nothing fits: what was found to need the least, if that is less than the plan that there is needs; NULL otherwise. */
 MicroBatches *micro_least(Compilation *c, int64_t needed);
+/* eval.c: has what is tried for train compiled with its eval too, where a limit or an assertion counts memory. The eval, after pass rows, stays as it is. False: it does not compile. */
+bool eval_count(Build *train, const Build *eval);
 /* pipeline.c: what pass search takes for the net with batches in so many parts (0: as it says), of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
  * limit. NULL: it is none that may be taken so. */
 const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim);

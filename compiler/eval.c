@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/budget.h"
 #include "compiler/compiler.h"
+#include "compiler/facts.h"
 
 static int find_state(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->states.n; i++)
@@ -260,4 +262,69 @@ bool pass_follow(Build *b) {
         return error_set(&b->error, EXIT_INTERNAL, "its optimizer has other states than that of train");
     follow_states(g, train);
     return true;
+}
+
+/* ---------------------------------------------------------------- what it needs beside train */
+
+#define UNLIMITED (INT64_MAX / 4) /* bytes of an eval that does not compile: nothing is enough */
+
+static bool counts_memory(const Build *b) {
+    const Settings *settings = &b->front.graph.settings;
+    bool asserts = false;
+    for (int k = 0; k < settings->asserts.n; k++)
+        asserts = asserts || settings->asserts.at[k].what == ASSERT_MEMORY;
+    return asserts || budget_limit(b) > 0;
+}
+
+/* A program for the same, as far as it is now, in an arena; nothing is said of it. */
+static Build *fork_eval(const Build *eval, Arena *arena) {
+    Build *e = arena_alloc(arena, sizeof *e);
+    Diags *diags = arena_alloc(arena, sizeof *diags);
+    Options *options = arena_alloc(arena, sizeof *options);
+    *options = *eval->options;
+    options->dump = options->verbose = options->warnings_are_errors = false;
+    diags_init(diags, arena);
+    diags->silenced = ~0u;
+    build_init(e, eval->name, arena, options, diags);
+    e->kind = eval->kind;
+    e->tried = true;
+    e->front.rows = eval->front.rows;
+    graph_fork(&e->front.graph, &eval->front.graph, arena);
+    return e;
+}
+
+bool eval_count(Build *train, const Build *eval) {
+    if (!counts_memory(train)) return true;
+    train->eval = fork_eval(eval, train->arena);
+    return build_run(train->eval, NULL, pass_follow);
+}
+
+/* Bytes that its arena cannot need more than, by much. */
+static int64_t whole_bytes(const Graph *g) {
+    int64_t bytes = 0;
+    for (int v = 0; v < g->values.n; v++)
+        bytes += shape_elements(&g->values.at[v].type.shape) * dtype_bytes[g->values.at[v].type.dtype];
+    return 2 * bytes; /* in another layout too */
+}
+
+static int64_t larger(int64_t bytes, int64_t than) {
+    return bytes > than ? bytes - than : 0;
+}
+
+int64_t eval_bytes(const Build *train) {
+    const Facts *trains = train->facts;
+    int64_t bytes = UNLIMITED;
+    Arena arena;
+    if (train->eval == NULL) return 0;
+    if (trains->rank_bytes + whole_bytes(&train->eval->front.graph) <= budget_limit(train)) return 0; /* it fits whatever it is */
+    arena_init(&arena);
+    Build *e = fork_eval(train->eval, &arena);
+    e->follows = train;
+    if (build_run(e, pass_follow, NULL)) {
+        build_emit(e);
+        bytes = e->facts->inputs + e->facts->constants + larger(e->facts->role->arena_bytes, trains->role->arena_bytes) +
+                larger(e->facts->workspace, trains->workspace);
+    }
+    arena_finish(&arena);
+    return bytes;
 }

@@ -75,8 +75,7 @@ static int64_t small_bytes(const Graph *g) {
     return bytes;
 }
 
-/* What evals need beside train: their inputs, and what their arenas are larger. */
-static int64_t evals_bytes(const Compilation *c) {
+int64_t evals_bytes(const Compilation *c) {
     return bytes_needed(c) - program_train(c)->facts->rank_bytes;
 }
 
@@ -107,14 +106,13 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
                     bytes_named(arena, activations / 2), bytes_named(arena, activations));
     const int nranks = c->options->overrides.nranks > 1 ? c->options->overrides.nranks : 1;
     const int64_t more = 2 * nranks <= MAX_RANKS ? ranks_bytes(c, 2 * nranks) : 0;
-    const char *evals = evals_bytes(c) > 0 ? " to train" : "";
-    const bool helps = more > 0 && 2 * (facts->rank_bytes - more) >=
+    const bool helps = more > 0 && 2 * (bytes_needed(c) - more) >=
                                        missing; /* what ranks divide is halved by twice as many: that is all that ever more of them save */
     if (helps)
-        text_printf(&text, "%smore ranks than %d: each of %d needs %s%s", text.n > 0 ? "or " : "", nranks, 2 * nranks,
-                    bytes_named(arena, more), evals);
+        text_printf(&text, "%smore ranks than %d: each of %d needs %s", text.n > 0 ? "or " : "", nranks, 2 * nranks,
+                    bytes_named(arena, more));
     else if (more > 0)
-        text_printf(&text, "more ranks alone are not enough: each of %d needs %s%s", 2 * nranks, bytes_named(arena, more), evals);
+        text_printf(&text, "more ranks alone are not enough: each of %d needs %s", 2 * nranks, bytes_named(arena, more));
     if (text.n > 0) diag_hint(c->diags, "%s", text.at);
     text_finish(&text);
 }

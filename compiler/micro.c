@@ -8,7 +8,7 @@
 #include "compiler/timeline.h"
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
-enum { MOST_WORK = 100000, MOST_WORK_REFUSED = 300000 }; /* nodes compiled; where nothing fits */
+enum { MOST_WORK = 150000, MOST_WORK_REFUSED = 300000 }; /* SearchTaken.work; where nothing fits */
 enum { IDLE = 4, CLOSER = 2 };                           /* limits: in a row that bring nothing; below the least that is known */
 #define FAR 1.2     /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5   /* times the limit: where all that is known needs more, nothing fits */
@@ -18,6 +18,7 @@ enum { IDLE = 4, CLOSER = 2 };                           /* limits: in a row tha
 typedef struct Candidate {
     int parts;     /* of a batch; 0: as the net says */
     int64_t bytes; /* that a rank needs, by the first two parts */
+    int64_t evals; /* of them, what parts do not divide */
     double step_s;
     const SearchTaken *decision; /* NULL: the plan that there is */
     bool failed;                 /* compiled with all batches of a step it needs too much */
@@ -46,13 +47,6 @@ static bool may_take(const Compilation *c, int parts) {
     const int64_t rows = graph_batch_rows(g), accumulate = g->settings.accumulate > 1 ? g->settings.accumulate : 1;
     return rows % parts == 0 && rows >= parts && accumulate * parts <= MOST_PARTS &&
            (int64_t)program_train(c)->front.graph.nodes.n * parts <= MOST_NODES;
-}
-
-/* What an eval, of whole batches, needs beside a plan of train with such an arena. */
-static int64_t eval_bytes(const Compilation *c, int64_t arena_bytes) {
-    if (program_eval(c) == NULL) return 0;
-    const Facts *eval = program_eval(c)->facts;
-    return eval->inputs + eval->constants + (eval->role->arena_bytes > arena_bytes ? eval->role->arena_bytes - arena_bytes : 0);
 }
 
 /* Whether parts of a batch are the compiler's to choose. */
@@ -116,10 +110,8 @@ static void note_plan(Searches *s, Candidate plan) {
 
 static void note_decision(Searches *s, int parts, const SearchTaken *decision) {
     const BuildCost *cost = &decision->cost;
-    note_plan(s, (Candidate){.parts = parts,
-                             .bytes = memory_bytes(cost) + eval_bytes(s->c, cost->arena_bytes),
-                             .step_s = cost->step_s,
-                             .decision = decision});
+    note_plan(s, (Candidate){
+                     .parts = parts, .bytes = memory_bytes(cost), .evals = cost->eval_bytes, .step_s = cost->step_s, .decision = decision});
 }
 
 static double best_s(const Searches *s) {
@@ -141,13 +133,14 @@ static int64_t look(Searches *s, int parts, int64_t aim) {
     return bytes;
 }
 
-/* Whether so many parts may fit: if all but the states, in even parts, is as much smaller as there are more parts than in a plan that is known, or the same parts in one come close. */
+/* Whether so many parts may fit: if all but the states, in even parts, and what evals need is as much smaller as there are more parts than in a plan that is known, or the same parts in one come close. */
 static bool may_fit(const Searches *s, int parts) {
     for (int k = 0; k < s->plans.n; k++) {
-        const int64_t bytes = s->plans.at[k].bytes;
-        const int others = s->plans.at[k].parts;
+        const Candidate *plan = &s->plans.at[k];
+        const int64_t stays = s->states + plan->evals;
+        const int others = plan->parts;
         if (others > parts) continue;
-        if (others == parts ? (double)bytes <= FAR * (double)s->limit : s->states + (bytes - s->states) * others / parts <= s->limit)
+        if (others == parts ? (double)plan->bytes <= FAR * (double)s->limit : stays + (plan->bytes - stays) * others / parts <= s->limit)
             return true;
     }
     return false;
@@ -217,7 +210,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
                     .best = -1};
     const SearchTaken *decision = train->front.decision;
     c->searches = s;
-    note_plan(s, (Candidate){.parts = s->first_parts, .bytes = needed, .step_s = now.step_s});
+    note_plan(s, (Candidate){.parts = s->first_parts, .bytes = needed, .evals = now.eval_bytes, .step_s = now.step_s});
     for (int k = 0; decision != NULL && k < decision->nfront; k++)
         note_decision(s, s->first_parts, &decision->front[k]);
     s->each = s->work = decision != NULL ? decision->work : 0;

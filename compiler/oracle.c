@@ -94,7 +94,8 @@ void build_cost(Build *b, BuildCost *cost) {
                         .state_bytes = facts->states,
                         .input_bytes = facts->inputs,
                         .constant_bytes = facts->constants,
-                        .workspace_bytes = facts->workspace};
+                        .workspace_bytes = facts->workspace,
+                        .eval_bytes = eval_bytes(b)};
     for (int r = 0; r < b->nroles; r++) {
         const Facts *role = &b->role_facts[r];
         if (role->all.received > cost->received_bytes) cost->received_bytes = role->all.received;
@@ -113,6 +114,7 @@ void build_cost(Build *b, BuildCost *cost) {
 static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena, const Options *options, Diags *diags) {
     build_init(t, b->name, arena, options, diags);
     t->follows = b->follows;
+    t->eval = b->eval;
     t->tried = true;
     t->front.propagation = b->front.propagation;
     t->front.batches = b->front.batches;

@@ -13,13 +13,18 @@ typedef struct BuildCost {
     int64_t inner_bytes;                /* the room for inner values of fused steps */
     int64_t state_bytes, input_bytes, constant_bytes;
     int64_t workspace_bytes; /* of kernels on GPUs */
-    double flops;            /* of the largest part of every operator */
-    int broken;              /* assertions and prohibitions of the parallel block that it does not keep to */
+    int64_t
+        eval_bytes; /* what an eval needs beside it, where memory counts: inputs, constants, and what its arena and workspace are larger */
+    double flops;   /* of the largest part of every operator */
+    int broken;     /* assertions and prohibitions of the parallel block that it does not keep to */
 } BuildCost;
 static inline int64_t memory_bytes(const BuildCost *cost) {
-    return cost->arena_bytes + cost->inner_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes + cost->workspace_bytes;
+    return cost->arena_bytes + cost->inner_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes + cost->workspace_bytes +
+           cost->eval_bytes;
 }
 
+/* eval.c: bytes that train's eval needs beside a program for train that went through all passes. */
+int64_t eval_bytes(const Build *train);
 /* Of a program whose steps are there: b->timeline, once. */
 void build_time(Build *b);
 /* asserts.c: how many assertions and prohibitions a program does not keep to that costs this. */

@@ -139,19 +139,25 @@ void build_init(Build *b, const char *name, Arena *arena, const Options *options
 /* ---------------------------------------------------------------- from the text to programs */
 
 /* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
-static bool parse_eval(Compilation *c, const Build *train, const Source *source) {
+static Build *parse_eval(const Build *train, const Source *source, const Overrides *of) {
     Graph graph;
-    unsigned silenced = c->diags->silenced;
-    c->diags->silenced = ~0u;
+    unsigned silenced = train->diags->silenced;
+    train->diags->silenced = ~0u;
     LossRows rows;
-    Overrides overrides = c->options->overrides;
+    Overrides overrides = *of;
     overrides.rows = &rows;
-    bool ok = frontend_eval(source, &overrides, &graph, c->arena, c->diags);
-    c->diags->silenced = silenced;
-    Build *eval = arena_alloc(c->arena, sizeof *eval);
-    if (!ok || !eval_create(eval, train, &graph, &rows)) return false;
+    overrides.paths = NULL;
+    const bool ok = frontend_eval(source, &overrides, &graph, train->arena, train->diags);
+    train->diags->silenced = silenced;
+    Build *eval = arena_alloc(train->arena, sizeof *eval);
+    return ok && eval_create(eval, train, &graph, &rows) ? eval : NULL;
+}
+
+static bool parse_evals(Compilation *c, const Build *train, const Overrides *of) {
+    Build *eval = parse_eval(train, &c->read, of);
+    if (eval == NULL) return false;
     vec_push(c->arena, &c->programs, eval);
-    return shorter_parse(c, eval, &overrides);
+    return shorter_parse(c, eval, of);
 }
 
 /* The same of its generate block. In mode manual a net is one rank's: it has nothing to generate with others. */
@@ -173,6 +179,11 @@ static bool parse_generate(Compilation *c, const Build *train, const Source *sou
     if (!prompt_create(prompt, generate, &graph, &generation, &none)) return false;
     if (!none) vec_push(c->arena, &c->programs, prompt);
     return true;
+}
+
+static bool count_eval(Build *train, const Source *source) {
+    Build *eval = parse_eval(train, source, &train->options->overrides);
+    return eval != NULL && pass_rows(eval) && eval_count(train, eval);
 }
 
 bool parse_whole(Build *b, const Source *source, const Overrides *of) {
@@ -206,12 +217,22 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     }
     if (!parse_whole(train, &c->read, &overrides)) return error_set(&c->error, EXIT_INTERNAL, "the net of a whole batch was rejected");
     const Settings *settings = &front->graph.settings;
-    return shorter_parse(c, train, &overrides) && (!settings->has_eval || parse_eval(c, train, &c->read)) &&
+    return shorter_parse(c, train, &overrides) && (!settings->has_eval || parse_evals(c, train, &c->options->overrides)) &&
            (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
-/* The program train of the net once more, said otherwise, to see what it costs; nothing is said of it. *read: whether it is accepted; b->diags says why not. */
-static Build *read_again(const Compilation *c, const Overrides *said, Arena *arena, bool *read) {
+/* What all batches of a step take follows from the first two, of a pipeline from as many as fill it twice, where these are not held all at once. */
+static void see_few(Build *b) {
+    Settings *settings = &b->front.graph.settings;
+    const int stages = settings_stages(settings), seen = 2 * stages;
+    if (settings->accumulate <= seen || (stages > 1 && settings->pipeline == PIPELINE_GPIPE)) return;
+    b->front.batches = settings->accumulate;
+    settings->accumulate = seen;
+}
+
+/* The net once more, said otherwise, to see what it costs, after pass rows: its program train, with its eval; nothing is said of it. few: as few batches as say what all of a step take. *read: whether it is
+ * accepted; b->diags says why not. */
+static Build *read_again(const Compilation *c, const Overrides *said, bool few, Arena *arena, bool *read) {
     Options *options = arena_alloc(arena, sizeof *options);
     Diags *diags = arena_alloc(arena, sizeof *diags);
     Build *b = arena_alloc(arena, sizeof *b);
@@ -228,6 +249,8 @@ static Build *read_again(const Compilation *c, const Overrides *said, Arena *are
     Overrides overrides = options->overrides;
     overrides.rows = &b->front.rows;
     *read = frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides);
+    if (*read && few) see_few(b);
+    *read = *read && pass_rows(b) && (!b->front.graph.settings.has_eval || count_eval(b, &c->read));
     return b;
 }
 
@@ -237,24 +260,14 @@ static void say_stages(Overrides *said, const StageTried *as, bool divides) {
     if (divides) said->micro_batches = as->parts;
 }
 
-/* What all batches of a step take follows from the first two, of a pipeline from as many as fill it twice, where these are not held all at once. */
-static void see_few(Build *b) {
-    Settings *settings = &b->front.graph.settings;
-    const int stages = settings_stages(settings), seen = 2 * stages;
-    if (settings->accumulate <= seen || (stages > 1 && settings->pipeline == PIPELINE_GPIPE)) return;
-    b->front.batches = settings->accumulate;
-    settings->accumulate = seen;
-}
-
 bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     Overrides said = c->options->overrides;
     bool done;
     if (search != NULL) said.search = search;
     say_stages(&said, as, as->parts > 1);
-    Build *b = read_again(c, &said, c->arena, &done);
-    if (as->stages == 1) see_few(b);
+    Build *b = read_again(c, &said, true, c->arena, &done);
     b->front.aim_bytes = as->aim;
-    done = done && pass_rows(b) && build_run(b, NULL, pass_expand);
+    done = done && build_run(b, NULL, pass_expand);
     as->decision = done ? b->front.decision : NULL;
     as->why = b->diags->items.n > 0 ? b->diags->items.at[0].text : NULL;
     return done;
@@ -265,10 +278,9 @@ static bool cost_again(const Compilation *c, const Overrides *said, const Search
     Arena arena;
     bool done;
     arena_init(&arena);
-    Build *b = read_again(c, said, &arena, &done);
+    Build *b = read_again(c, said, few, &arena, &done);
     b->front.decision = decision;
-    if (few) see_few(b);
-    done = done && pass_rows(b) && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
+    done = done && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
     if (done) build_cost(b, cost);
     if (done && idle != NULL) *idle = timelines_idle(b->role_timelines, b->nroles);
     arena_finish(&arena);
@@ -285,12 +297,10 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, 
     Overrides said = c->options->overrides;
     if (parts > 0) said.micro_batches = parts;
     bool read;
-    Build *b = read_again(c, &said, c->arena, &read);
-    if (!read) return NULL;
+    Build *b = read_again(c, &said, true, c->arena, &read);
     b->front.most_s = most_s;
     b->front.aim_bytes = aim;
-    see_few(b);
-    return pass_rows(b) && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
+    return read && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
 }
 
 int64_t ranks_bytes(const Compilation *c, int nranks) {
@@ -316,6 +326,8 @@ static bool run_first(Compilation *c) {
         return false;
     }
     Build *train = program_train(c);
+    if (program_eval(c) != NULL && !eval_count(train, program_eval(c)))
+        return error_set(&c->error, EXIT_INTERNAL, "program eval, as it is before that of train is known: %s", train->eval->error.text);
     c->net_hash = graph_hash(&train->front.graph);
     for (int i = 1; i < c->programs.n; i++) /* prompt does nothing that generate would not do */
         if (c->programs.at[i]->kind != PROGRAM_PROMPT)

@@ -11,7 +11,7 @@ typedef struct SearchTaken {
     BuildCost cost;
     int64_t limit;             /* bytes of a rank, to keep within; 0: none */
     bool limit_costs;          /* something that does not fit was faster */
-    int64_t work;              /* nodes compiled to see what plans cost */
+    int64_t work;              /* nodes compiled to see what plans cost, and what solving takes in the same unit */
     struct SearchTaken *front; /* what else was compiled, each faster than all that needs no more memory; the least memory first */
     int nfront;
 } SearchTaken;

@@ -6,6 +6,7 @@
  * times batches, a search for SEARCHED of them; what would be more than there is room for is left out.
  *
  * So it is where a net says nothing of stages, and nothing else fits into the memory that it may need. */
+#include <math.h>
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -16,7 +17,7 @@
 /* Limits below the one that there is; stages; batches of a step; chunks; nodes of a net for which it is asked though it does not ask; forward operators times batches of all that is tried. */
 enum { BELOW = 2, MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
 
-#define NEARLY 1.2 /* times the limit */
+#define NEARLY 1.2 /* times the limit, or what the fastest takes */
 
 bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
@@ -32,6 +33,7 @@ typedef struct Counting {
     int64_t states;              /* of these at least, in even parts */
     int64_t work;                /* that is left; */
     int operators;               /* a batch takes so much */
+    double fastest;              /* step of what fits, seconds */
     const SearchTaken *decision; /* what was found for these stages; NULL: nothing yet, or it depends on the memory */
 } Counting;
 
@@ -60,6 +62,10 @@ static void try_one(const Counting *k, StageTried *tried) {
     tried->broken = cost.broken;
 }
 
+static bool holds(const StageTried *tried) {
+    return tried->compiles && tried->over_bytes == 0 && tried->broken == 0;
+}
+
 static bool takes_measures(const StageTried *tried) {
     return tried->decision != NULL && tried->decision->measures.n > 0;
 }
@@ -71,37 +77,21 @@ static bool may_fit(const Counting *k, const StageTried *others, int64_t parts) 
     return stays + (parts > others->parts ? rest * others->parts / parts : rest / 2) <= k->limit;
 }
 
-/* Whether a quick search finds strategies that nearly fit, where what fits is all that is asked: a whole one finds what holds less, but not much less. */
-static bool nearly_fits(const Counting *k, StageTried *tried) {
+/* Whether a quick search finds strategies that nearly fit, and are nearly as fast as what fits: a whole one finds what holds less and is faster, but not by much. */
+static bool comes_near(const Counting *k, StageTried *tried) {
     tried->compiles = stages_decide(k->c, tried, "recursive_programming");
     if (tried->compiles) try_one(k, tried);
-    return !tried->compiles || (double)tried->bytes <= NEARLY * (double)k->limit;
-}
-
-/* What keeps within less than the limit may fit where this does not, or be faster: a search takes measures one after another. */
-static void search_below(Counting *k, StageTried *tried) {
-    const int64_t work = (int64_t)k->operators * tried->batches * SEARCHED;
-    StageTried below = *tried;
-    below.searched = false;
-    for (int limit = limit_from(k->limit) - 1, n = 0; limit >= 0 && n < BELOW && work <= k->work; limit--, n++) {
-        below.aim = limit_at(limit);
-        below.compiles = stages_decide(k->c, &below, NULL);
-        k->work -= work;
-        if (!below.compiles) return;
-        try_one(k, &below);
-        if (better_than(&below, tried)) *tried = below;
-    }
+    return !tried->compiles || ((double)tried->bytes <= NEARLY * (double)k->limit && tried->step_s <= NEARLY * k->fastest);
 }
 
 /* With the strategies that a search finds. */
 static void search_one(Counting *k, StageTried *tried) {
     const bool quick = k->settings->memory_bytes > 0 && k->settings->mode == MODE_AUTO && strcmp(k->settings->search, "auto") == 0 &&
                        tried->stages * tried->parts > 1 && tried->stages < k->c->options->overrides.nranks;
+    if (quick && !comes_near(k, tried)) return;
     tried->searched = true;
-    if (quick && !nearly_fits(k, tried)) return;
     tried->compiles = stages_decide(k->c, tried, NULL);
     if (tried->compiles) try_one(k, tried);
-    if (tried->compiles && tried->decision != NULL && tried->decision->limit_costs) search_below(k, tried);
 }
 
 /* Makes *best what is better. False: it is not, or there is no room for it. */
@@ -120,6 +110,7 @@ static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t pa
         if (!takes_measures(&tried)) k->decision = tried.decision;
     }
     k->work -= work;
+    if (holds(&tried) && tried.step_s < k->fastest) k->fastest = tried.step_s;
     vec_push(k->c->arena, &k->count->tried, tried);
     if (best->stages > 0 && !better_than(&tried, best)) return false;
     *best = tried;
@@ -170,7 +161,51 @@ static void try_count(Counting *k, int stages) {
     vec_push(k->c->arena, &k->count->best, best);
 }
 
-/* Strategies that were found for other batches: what they take now, of which nothing bounds the best. */
+/* Searches once more, to keep within less than the limit. False: there is no room for it, or nothing is found. */
+static bool search_within(Counting *k, StageTried *tried, int64_t aim) {
+    const int64_t work = (int64_t)k->operators * tried->batches * SEARCHED;
+    StageTried below = *tried;
+    if (work > k->work || aim <= k->states) return false;
+    k->work -= work;
+    below.searched = false;
+    below.aim = aim;
+    below.compiles = stages_decide(k->c, &below, NULL);
+    if (!below.compiles) return false;
+    try_one(k, &below);
+    if (better_than(&below, tried)) *tried = below;
+    return true;
+}
+
+/* What keeps within less than the limit may fit where this does not, or be faster: a search takes measures one after another, and sees the first few batches of a step. */
+static void search_below(Counting *k, StageTried *tried) {
+    const int first = limit_from(k->limit) - 1;
+    tried->below = true;
+    if (tried->over_bytes > 0 && !search_within(k, tried, k->limit - tried->over_bytes - k->limit / 256)) return;
+    for (int n = 0; n < BELOW && first >= n; n++)
+        if (!search_within(k, tried, limit_at(first - n))) return;
+}
+
+static const StageTried *best_tried(const StageCount *count) {
+    const StageTried *best = &count->best.at[0];
+    for (int i = 1; i < count->best.n; i++)
+        if (better_than(&count->best.at[i], best)) best = &count->best.at[i];
+    return best;
+}
+
+/* The fastest of which lower limits are not known and may bring something; NULL: that is the best of all already. */
+static StageTried *next_below(const Counting *k) {
+    const StageTried *taken = best_tried(k->count);
+    StageTried *next = NULL;
+    for (int i = 0; i < k->count->best.n; i++) {
+        StageTried *tried = &k->count->best.at[i];
+        const bool costs = tried->compiles && tried->decision != NULL && (tried->decision->limit_costs || tried->over_bytes > 0);
+        if (tried->below || !costs || (double)tried->bytes > NEARLY * (double)k->limit) continue;
+        if (next == NULL || tried->step_s < next->step_s) next = tried;
+    }
+    return next == taken || taken->over_bytes > 0 || (next != NULL && next->step_s < taken->step_s) ? next : NULL;
+}
+
+/* What was found, with what it takes; of other batches, or less than the limit, nothing bounds the best. */
 static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
     SearchTaken *decision = arena_alloc(arena, sizeof *decision);
     *decision = *taken->decision;
@@ -178,7 +213,7 @@ static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
     SearchResult *result = arena_alloc(arena, sizeof *result);
     *result = *decision->result;
     result->seconds = taken->step_s;
-    result->bound = 0;
+    if (!taken->searched) result->bound = 0;
     decision->result = result;
     return decision;
 }
@@ -206,18 +241,16 @@ static StageCount *best_from(Compilation *c, int first) {
                   .limit = budget_limit(train),
                   .states = states_bytes(&train->front.graph) / nranks,
                   .work = MOST_WORK,
+                  .fastest = INFINITY,
                   .operators = graph_nforward(&train->front.graph)};
     if (k.rows < 1) k.rows = 1;
     for (int stages = first; stages <= nranks && stages <= MOST_STAGES; stages++)
         if (nranks % stages == 0) try_count(&k, stages);
     if (count->best.n == 0) return count;
-    count->taken = count->best.at[0];
-    for (int i = 1; i < count->best.n; i++)
-        if (better_than(&count->best.at[i], &count->taken)) count->taken = count->best.at[i];
-    if (count->taken.searched)
-        count->taken.decision = NULL; /* it is found again, and what there is to say of hints with it */
-    else
-        count->taken.decision = decision_of(c->arena, &count->taken);
+    for (StageTried *next = next_below(&k); next != NULL; next = next_below(&k))
+        search_below(&k, next);
+    count->taken = *best_tried(count);
+    if (count->taken.decision != NULL) count->taken.decision = decision_of(c->arena, &count->taken);
     count->divides = parts_open && count->taken.compiles && (count->taken.stages > 1 || count->taken.parts > 1);
     return count;
 }

@@ -100,13 +100,16 @@ static void print_communication(Text *text, const Facts *facts, Arena *arena) {
                 ratio_of(facts->received.total, facts->bound.total));
 }
 
-static void print_memory(Text *text, const Facts *facts, Arena *arena) {
+static void print_memory(Text *text, const Compilation *c) {
+    const Facts *facts = program_train(c)->facts;
+    Arena *arena = c->arena;
     text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)facts->parameters,
                 facts->nparameters, bytes_named(arena, facts->states_whole), bytes_named(arena, facts->states));
     text_printf(text, "memory a rank  %s: arena %s (peak), inner values of fused steps %s, states %s, inputs %s, constants %s",
-                bytes_named(arena, facts->rank_bytes), bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->inner),
+                bytes_named(arena, bytes_needed(c)), bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->inner),
                 bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->constants));
     if (facts->workspace > 0) text_printf(text, ", workspace of kernels %s", bytes_named(arena, facts->workspace));
+    if (evals_bytes(c) > 0) text_printf(text, ", evals %s more", bytes_named(arena, evals_bytes(c)));
     text_printf(text, "\n");
 }
 
@@ -250,7 +253,7 @@ void stats_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
     facts_bounds(train->facts, c->arena);
     print_communication(text, train->facts, c->arena);
-    print_memory(text, train->facts, c->arena);
+    print_memory(text, c);
     print_held(text, train->facts, c->diags, c->arena);
     print_saved(text, train, c->arena);
     text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels,
@@ -536,6 +539,7 @@ void stats_json(Text *text, Compilation *c) {
     json_communications(&json, train->facts);
     json_totals(&json, train->facts);
     json_figures(&json, train->facts, json_object);
+    json_int(&json, "needed", bytes_needed(c));
     json_held(&json, train->facts, c->diags, c->arena);
     json_saved(&json, train, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);

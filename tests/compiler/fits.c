@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "compile.h"
 #include "compiler/facts.h"
 #include "compiler/search.h"
@@ -236,8 +238,35 @@ Test(fits, what_evals_need_is_said) {
     cr_expect_not(run(&x, net, "64 KiB", NULL));
     cr_expect_not_null(strstr(compiled_said(&x), "evals need "), "%s", compiled_said(&x));
     cr_expect_not_null(strstr(compiled_said(&x), "a smaller batch in the eval block needs less"), "%s", compiled_said(&x));
-    cr_expect_not_null(strstr(compiled_said(&x), " to train"), "%s", compiled_said(&x));
+    cr_expect_not_null(strstr(compiled_said(&x), "each of 8 needs 438.6 KiB"), "%s",
+                       compiled_said(&x)); /* with its eval: 85.5 KiB to train */
     compiled_finish(&x);
+}
+
+/* What is compiled to see what it costs has its eval: of 37 rows, which no number of ranks divides, and of 16 to train. What fits is as fast as what fits into less, and the figure of the search is that of the plan. */
+Test(fits, plans_are_tried_with_their_eval) {
+    static const char net[] =
+        "net n(batch = 16, dim = 12, hidden = 24) { input x : f32[batch, dim]; input label : f32[batch, 4]; param w : f32[dim, hidden] = normal(0.3);\n"
+        "  param b : f32[hidden] = zeros; param w2 : f32[hidden, 4] = normal(0.3); y = matmul(tanh(matmul(x, w) + b), w2); loss mse(y, label); }\n"
+        "train { data = normal(seed = 1); optimizer = momentum(lr = 0.05, momentum = 0.9); steps = 4; }\n"
+        "eval { batch = 37; data = normal(seed = 2); steps = 8; }\n";
+    static const char *const memory[] = {"7400", "10000", "12200", "12400", "14000"};
+    double before = INFINITY;
+    for (int i = 0; i < 5; i++) {
+        Compiled x;
+        BuildCost cost;
+        compiled_look(&x, 4, NULL);
+        x.options.overrides.search = "auto";
+        x.options.overrides.memory = memory[i];
+        cr_assert(compiled_run(&x, net), "%s B: %s", memory[i], compiled_said(&x));
+        build_cost(x.b, &cost);
+        cr_expect_gt(cost.eval_bytes, 0);
+        cr_expect_eq(memory_bytes(&cost), bytes_needed(&x.c), "%lld and %lld B", (long long)memory_bytes(&cost),
+                     (long long)bytes_needed(&x.c));
+        cr_expect_leq(cost.step_s, before, "%g s within %s B", cost.step_s, memory[i]);
+        before = cost.step_s;
+        compiled_finish(&x);
+    }
 }
 
 /* A search within a limit takes measures one after another: of several limits the fastest that fits is taken. Layers in two stages, whose cuts are a measure too, and blocks on four ranks. */
