@@ -120,7 +120,9 @@ typedef struct StageCount {
     bool divides;                /* its parts of batches are no one else's to choose */
     VEC(StageTried) best, tried; /* of each number of stages; all */
     int nleft;                   /* that were left out: too much work */
+    struct Counting *open;       /* one stage is compiled first; then others are tried. NULL: they were */
 } StageCount;
+typedef struct Counting Counting; /* stage_count.c */
 
 /* From a net to a plan; everything lives in the arena. */
 typedef struct Compilation {
@@ -251,8 +253,11 @@ bool eval_count(Build *train, const Build *eval);
 const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim);
 /* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */
 bool stage_count_asked(const Compilation *c);
-/* The pipeline with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. Where the net cannot be compiled with any, one stage, which says why. */
-StageCount *stage_count_choose(Compilation *c);
+struct BuildCost; /* oracle.h */
+/* One stage, which such a net is compiled with first. */
+StageCount *stage_count_one(Compilation *c);
+/* Then, beside what that costs (NULL: it does not compile) and needs: the pipeline with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. NULL: one stage is the best. */
+StageCount *stage_count_more(Compilation *c, const struct BuildCost *cost, int64_t needed);
 /* The same of a net that says nothing of stages and does not fit: NULL where no number of them does. */
 StageCount *stage_count_fitting(Compilation *c);
 void stage_count_say(Compilation *c); /* -v */
@@ -262,7 +267,6 @@ void stage_count_print(Text *text, Compilation *c);
  * as->why. */
 bool stages_decide(const Compilation *c, StageTried *as, const char *search);
 /* What the program costs in such a pipeline, with its decision, and how much of a step its ranks compute nothing. False: it cannot be compiled so. */
-struct BuildCost;
 bool stages_cost(const Compilation *c, const StageTried *as, struct BuildCost *cost, double *idle);
 /* pipeline.c: what a rank of so many would need to train, with strategies that are soon found and all measures; 0: it cannot be compiled so. */
 int64_t ranks_bytes(const Compilation *c, int nranks);

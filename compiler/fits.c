@@ -186,6 +186,12 @@ bool pass_fits(Compilation *c) {
     if (c->micro == NULL && (needed > limit || (train->front.decision != NULL && train->front.decision->limit_costs)))
         c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
+    if (c->stages != NULL && c->stages->open != NULL) {
+        BuildCost cost;
+        build_cost(program_train(c), &cost);
+        c->stages_again = stage_count_more(c, &cost, needed);
+        if (c->stages_again != NULL) return false;
+    }
     if (needed <= limit) {
         warn_generating(c, limit);
         return true;

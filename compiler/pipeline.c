@@ -361,10 +361,14 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
     bool done = parse(c, text, n);
     note_time(c, "parse", now_seconds() - begin);
     if (!done || c->diags->nerrors > 0 || !outputs_check(c, stages, NSTAGES) || !run_first(c)) return false;
-    if (stage_count_asked(c) && (c->stages_again = stage_count_choose(c)) != NULL) return false; /* compile() begins again with it */
+    if (stage_count_asked(c)) c->stages_again = stage_count_one(c);
+    if (c->stages_again != NULL) return false; /* compile() begins again with it */
     stage_count_say(c);
-    for (int i = 0; i < c->programs.n; i++)
-        if (!run_program(c, c->programs.at[i])) return false;
+    for (int i = 0; i < c->programs.n; i++) {
+        if (run_program(c, c->programs.at[i])) continue;
+        if (c->stages != NULL && c->stages->open != NULL) c->stages_again = stage_count_more(c, NULL, 0);
+        return false;
+    }
     for (int p = 0; p < NPLAN_PASSES; p++) {
         begin = now_seconds();
         done = plan_passes[p].run(c);
@@ -376,6 +380,7 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
 
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n) {
     const int nitems = diags->items.n, nwarnings = diags->nwarnings, nfiles = diags->files.n;
+    const Options *asked = options;
     StageCount *with_stages = NULL;
     memset(c, 0, sizeof *c);
     for (;;) {
@@ -392,9 +397,9 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
         MicroBatches *micro = c->again;
         with_stages = c->stages_again != NULL ? c->stages_again : c->stages;
         Options *again = arena_alloc(arena, sizeof *again);
-        *again = *options;
+        *again = c->stages_again != NULL ? *asked : *options;
         if (micro != NULL && micro->parts > 0) again->overrides.micro_batches = micro->parts;
-        if (with_stages != NULL) say_stages(&again->overrides, &with_stages->taken, with_stages->divides);
+        if (with_stages != NULL) say_stages(&again->overrides, &with_stages->taken, with_stages->taken.stages > 1 && with_stages->divides);
         options = again;
         diags->items.n = nitems;
         diags->files.n = nfiles; /* they are read again, and have the same numbers */

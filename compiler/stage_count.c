@@ -2,8 +2,8 @@
  *
  * What is tried is compiled, with what the search finds for the ranks of a stage, and with its cuts: what a step then takes is what the plan is predicted to take (oracle.h). Of each divisor of the ranks first as many
  * parts as keep all stages busy, then twice as many, and so on as long as that is better, else half as many; then 2 and 4 chunks. All of these have the strategies that were found for the first, but where measures for
- * memory depend on it. One stage takes whole batches, or what it needs for the memory. One stage with whole batches is always among them, so that nothing is taken that is worse. Work is counted in forward operators
- * times batches, a search for SEARCHED of them; what would be more than there is room for is left out.
+ * memory depend on it. One stage, which the net has without, is compiled first, whole, with all that its memory takes (micro.c), and is what the others are compared with, so that nothing is taken that is worse.
+ * Work is counted in forward operators times batches, a search for SEARCHED of them; what would be more than there is room for is left out.
  *
  * So it is where a net says nothing of stages, and nothing else fits into the memory that it may need. */
 #include <math.h>
@@ -23,8 +23,8 @@ bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
 }
 
-typedef struct Counting {
-    Compilation *c;
+struct Counting {
+    Compilation *c; /* with the options that the user gave: a pipeline is none of the parts that were found for one stage */
     StageCount *count;
     const Settings *settings;
     int64_t rows;                /* of a batch; 1: it is not divided */
@@ -35,7 +35,7 @@ typedef struct Counting {
     int operators;               /* a batch takes so much */
     double fastest;              /* step of what fits, seconds */
     const SearchTaken *decision; /* what was found for these stages; NULL: nothing yet, or it depends on the memory */
-} Counting;
+};
 
 static bool better_than(const StageTried *a, const StageTried *b) {
     if (a->compiles != b->compiles) return a->compiles;
@@ -47,7 +47,7 @@ static bool better_than(const StageTried *a, const StageTried *b) {
 /* Whether so many stages can take so many batches: interleaved takes as many of them as there are stages at a time. */
 static bool may_take(const Counting *k, int64_t stages, int64_t parts, int64_t chunks) {
     const int64_t batches = k->batches * parts;
-    return parts >= 1 && k->rows % parts == 0 && batches <= MOST_BATCHES && (chunks == 1 || (stages > 1 && batches % stages == 0));
+    return parts >= 1 && k->rows % parts == 0 && batches <= MOST_BATCHES && (chunks == 1 || batches % stages == 0);
 }
 
 /* Compiles it with strategies that are there, or those that a search finds. */
@@ -87,7 +87,7 @@ static bool comes_near(const Counting *k, StageTried *tried) {
 /* With the strategies that a search finds. */
 static void search_one(Counting *k, StageTried *tried) {
     const bool quick = k->settings->memory_bytes > 0 && k->settings->mode == MODE_AUTO && strcmp(k->settings->search, "auto") == 0 &&
-                       tried->stages * tried->parts > 1 && tried->stages < k->c->options->overrides.nranks;
+                       tried->stages < k->c->options->overrides.nranks;
     if (quick && !comes_near(k, tried)) return;
     tried->searched = true;
     tried->compiles = stages_decide(k->c, tried, NULL);
@@ -129,7 +129,6 @@ static int64_t parts_from(const Counting *k, int64_t stages, int64_t least) {
 static void try_parts(Counting *k, StageTried *best) {
     const int64_t stages = best->stages, first = best->parts;
     int64_t parts = first;
-    if (stages == 1 && best->over_bytes == 0 && !takes_measures(best)) return;
     do
         parts = parts_from(k, stages, 2 * parts);
     while (parts > 0 && (!may_fit(k, best, parts) || try_stages(k, best, stages, parts, best->chunks)));
@@ -143,7 +142,7 @@ static void try_parts(Counting *k, StageTried *best) {
 
 static void try_count(Counting *k, int stages) {
     const bool chunks_said = k->settings->chunks_span.line > 0;
-    const int64_t chunks = chunks_said && stages > 1 && k->settings->chunks > 1 ? k->settings->chunks : 1;
+    const int64_t chunks = chunks_said && k->settings->chunks > 1 ? k->settings->chunks : 1;
     const int64_t busy = parts_from(k, stages, (stages + k->batches - 1) / k->batches);
     StageTried best = {0};
     const bool fits = busy > 0 && busy * k->batches * k->operators * SEARCHED <= k->work;
@@ -225,38 +224,70 @@ static int64_t states_bytes(const Graph *g) {
     return bytes;
 }
 
-/* Of numbers of stages from this one on. */
-static StageCount *best_from(Compilation *c, int first) {
-    const int nranks = c->options->overrides.nranks;
+static Counting *count_begin(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
     const bool parts_open =
         settings->micro_span.line == 0 && c->options->overrides.micro_batches == 0 && settings->optimizer != OPTIMIZER_NONE;
-    StageCount *count = arena_alloc(c->arena, sizeof *count);
-    Counting k = {.c = c,
-                  .count = count,
-                  .settings = settings,
-                  .rows = parts_open ? graph_batch_rows(&train->front.graph) : 1,
-                  .batches = settings->accumulate > 1 ? settings->accumulate : 1,
-                  .limit = budget_limit(train),
-                  .states = states_bytes(&train->front.graph) / nranks,
-                  .work = MOST_WORK,
-                  .fastest = INFINITY,
-                  .operators = graph_nforward(&train->front.graph)};
-    if (k.rows < 1) k.rows = 1;
-    for (int stages = first; stages <= nranks && stages <= MOST_STAGES; stages++)
-        if (nranks % stages == 0) try_count(&k, stages);
-    if (count->best.n == 0) return count;
-    for (StageTried *next = next_below(&k); next != NULL; next = next_below(&k))
-        search_below(&k, next);
-    count->taken = *best_tried(count);
-    if (count->taken.decision != NULL) count->taken.decision = decision_of(c->arena, &count->taken);
-    count->divides = parts_open && count->taken.compiles && (count->taken.stages > 1 || count->taken.parts > 1);
-    return count;
+    Counting *k = arena_alloc(c->arena, sizeof *k);
+    *k = (Counting){.c = arena_alloc(c->arena, sizeof *k->c),
+                    .count = arena_alloc(c->arena, sizeof *k->count),
+                    .settings = settings,
+                    .rows = parts_open ? graph_batch_rows(&train->front.graph) : 1,
+                    .batches = settings->accumulate > 1 ? settings->accumulate : 1,
+                    .limit = budget_limit(train),
+                    .states = states_bytes(&train->front.graph) / c->options->overrides.nranks,
+                    .work = MOST_WORK,
+                    .fastest = INFINITY,
+                    .operators = graph_nforward(&train->front.graph)};
+    *k->c = *c;
+    if (k->rows < 1) k->rows = 1;
+    k->count->divides = parts_open;
+    return k;
 }
 
-StageCount *stage_count_choose(Compilation *c) {
-    return best_from(c, 1);
+/* Of two stages, and more. What is best of these and what is known; NULL: nothing else compiles. */
+static StageCount *count_more(Counting *k) {
+    StageCount *count = k->count;
+    const int nranks = k->c->options->overrides.nranks;
+    for (int stages = 2; stages <= nranks && stages <= MOST_STAGES; stages++)
+        if (nranks % stages == 0) try_count(k, stages);
+    if (count->best.n == 0) return NULL;
+    for (StageTried *next = next_below(k); next != NULL; next = next_below(k))
+        search_below(k, next);
+    count->taken = *best_tried(count);
+    if (count->taken.decision != NULL) count->taken.decision = decision_of(k->c->arena, &count->taken);
+    return count->taken.compiles && count->taken.stages > 1 ? count : NULL;
+}
+
+StageCount *stage_count_one(Compilation *c) {
+    Counting *k = count_begin(c);
+    k->count->open = k;
+    k->count->taken = (StageTried){.stages = 1, .chunks = 1, .parts = 1, .batches = (int)k->batches};
+    return k->count;
+}
+
+StageCount *stage_count_more(Compilation *c, const BuildCost *cost, int64_t needed) {
+    Counting *k = c->stages->open;
+    StageTried one = c->stages->taken;
+    c->stages->open = NULL;
+    if (c->micro != NULL && c->micro->parts > 1) one.parts = c->micro->parts;
+    one.batches *= one.parts;
+    one.below = true; /* micro_choose has looked */
+    one.compiles = cost != NULL;
+    if (cost == NULL && c->diags->items.n > 0) one.why = c->diags->items.at[0].text;
+    if (cost != NULL) {
+        one.step_s = cost->step_s;
+        one.bytes = needed;
+        one.broken = cost->broken;
+        one.over_bytes = k->limit > 0 && needed > k->limit ? needed - k->limit : 0;
+        if (holds(&one)) k->fastest = one.step_s;
+    }
+    vec_push(c->arena, &k->count->tried, one);
+    vec_push(c->arena, &k->count->best, one);
+    StageCount *count = count_more(k);
+    if (count == NULL) stage_count_say(c);
+    return count;
 }
 
 StageCount *stage_count_fitting(Compilation *c) {
@@ -265,9 +296,9 @@ StageCount *stage_count_fitting(Compilation *c) {
         settings->mode == MODE_AUTO && strcmp(settings->search, "auto") == 0 && settings->stages_span.line == 0 && settings->found.n == 0;
     if (!open || c->stages != NULL || c->options->overrides.nranks == 1 || settings->optimizer == OPTIMIZER_NONE) return NULL;
     if (program_train(c)->front.graph.nodes.n > MOST_NODES) return NULL;
-    if (settings->lengths.n > 1) return NULL; /* a net in stages takes texts of one length */
-    StageCount *count = best_from(c, 2);      /* one does not fit: micro_choose has tried its parts */
-    return count->taken.compiles && count->taken.over_bytes == 0 ? count : NULL;
+    if (settings->lengths.n > 1) return NULL;       /* a net in stages takes texts of one length */
+    StageCount *count = count_more(count_begin(c)); /* one does not fit: micro_choose has tried its parts */
+    return count != NULL && count->taken.over_bytes == 0 ? count : NULL;
 }
 
 /* "4 of 16 batches in 2 chunks" */
@@ -301,7 +332,7 @@ void stage_count_print(Text *text, Compilation *c) {
 
 void stage_count_say(Compilation *c) {
     Text text = {0};
-    if (c->stages == NULL || !c->diags->verbose) return;
+    if (c->stages == NULL || c->stages->open != NULL || !c->diags->verbose) return;
     stage_count_print(&text, c);
     diag_note(c->diags, (Span){0}, "stages: %s", text.at);
     text_finish(&text);
