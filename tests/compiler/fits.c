@@ -269,6 +269,26 @@ Test(fits, plans_are_tried_with_their_eval) {
     }
 }
 
+/* An eval that is small beside the states counts where the limit is close to what is needed, and need not be compiled where it is not. */
+Test(fits, a_small_eval_counts_where_memory_is_tight) {
+    static const char net[] =
+        "net n(batch = 16) { input x : f32[batch, 256]; param w : f32[256, 256] = normal(0.1); loss mean(square(matmul(x, w))); }\n"
+        "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\neval { data = normal(seed = 2); batch = 8; steps = 1; }\n";
+    char memory[32] = "1 GiB";
+    for (int tight = 0; tight < 2; tight++) {
+        Compiled x;
+        BuildCost cost;
+        compiled_look(&x, 1, NULL);
+        x.options.overrides.memory = memory;
+        cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+        build_cost(x.b, &cost);
+        cr_expect_eq(cost.eval_bytes > 0, tight, "%lld bytes", (long long)cost.eval_bytes);
+        cr_expect(!tight || memory_bytes(&cost) == bytes_needed(&x.c));
+        snprintf(memory, sizeof memory, "%lld", (long long)bytes_needed(&x.c));
+        compiled_finish(&x);
+    }
+}
+
 /* A search within a limit takes measures one after another: of several limits the fastest that fits is taken. Layers in two stages, whose cuts are a measure too, and blocks on four ranks. */
 static void expect_no_slower(const char *net, int nranks, const int64_t *limits, int n) {
     double bytes[8], seconds[8];

@@ -305,8 +305,8 @@ Test(hands, tables_are_split_as_with_the_best_hint) {
 
 /* What stands side by side is split alike along the axes of the best solution: of many axes one after the other. And where conversions run as one, the bound is of a model in which they do. */
 Test(hands, of_many_tables_the_work_and_the_bound_hold) {
-    static const int nranks[] = {8, 32};
-    for (int i = 0; i < 2; i++) {
+    static const int nranks[] = {8, 24, 32};
+    for (int i = 0; i < 3; i++) {
         Compiled x;
         compiled_look(&x, nranks[i], &machine_gpu8);
         x.options.overrides.search = "auto";

@@ -158,11 +158,9 @@ class Stop(Case):
         command = [harness.prun, plan]
         job = harness.started(command, self, cwd=self.folder)
         lines = harness.until(job, b"loss is")
-        for _ in range(300):
-            if job.poll() is not None:
-                break
+        while job.poll() is None:
             job.send_signal(signal.SIGUSR1)
-            time.sleep(0.002)
+            time.sleep(0.001)
         out, err = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 0, err)
         losses = lambda text: re.findall(rb"loss is (\S+)", text)
