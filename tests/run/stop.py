@@ -158,9 +158,11 @@ class Stop(Case):
         command = [harness.prun, plan]
         job = harness.started(command, self, cwd=self.folder)
         lines = harness.until(job, b"loss is")
-        while job.poll() is None:
-            job.send_signal(signal.SIGUSR1)
-            time.sleep(0.001)
+        for step in range(2, 19):  # none at the end, where handlers are taken away
+            lines += harness.until(job, b"step: %d," % step)
+            for _ in range(30):
+                job.send_signal(signal.SIGUSR1)
+                time.sleep(0.001)
         out, err = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 0, err)
         losses = lambda text: re.findall(rb"loss is (\S+)", text)
