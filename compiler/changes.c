@@ -170,6 +170,43 @@ static int *distances(const Changes *c, const int *members, Arena *arena) {
     return far;
 }
 
+/* The strategy with one axis where it has the other; NULL: it cannot be. */
+static const Strategy *exchanged(Graph *g, const Node *node, const Strategy *now, const Mesh *mesh) {
+    Strategy strategy = {.nfactors = now->nfactors, .pin = now->pin};
+    for (int f = 0; f < now->nfactors; f++) {
+        for (int d = 0; d < strategy_count(now, f); d++) {
+            const Digit digit = strategy_digits(now, f)[d];
+            const bool first = digit.size == mesh->axis[0].size && digit.stride == mesh->axis[0].stride,
+                       second = digit.size == mesh->axis[1].size && digit.stride == mesh->axis[1].stride;
+            strategy_append(&strategy, f, first ? mesh->axis[1] : second ? mesh->axis[0] : digit);
+        }
+        const int64_t parts = strategy_split(&strategy, f);
+        if (parts > 1 && !may_split(g, node, f, parts)) return NULL;
+    }
+    return graph_strategy(g, &strategy);
+}
+
+/* The last of what was solved is taken off: it is near another one, and its bound one of what was left open. */
+static bool take_near(Search *s, int before, Found *found) {
+    *found = s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
+    found->bound = 0;
+    return found->how != NULL;
+}
+
+bool changes_exchange(const Changes *c, const Found *base, Found *found) {
+    Search *s = c->s;
+    Graph *g = &s->b->front.graph;
+    const int before = s->found.n;
+    if (base->mesh.naxes != 2) return false;
+    const Strategy **fixed = arena_alloc(&s->arena, sizeof *fixed * ((size_t)g->nforward + 1));
+    for (int n = 0; n < g->nforward; n++)
+        if (!node_is_leaf(&g->nodes.at[n])) fixed[n] = exchanged(g, &g->nodes.at[n], present(g, base, n), &base->mesh);
+    s->fixed = fixed;
+    solve_on(s, &base->mesh, NULL);
+    s->fixed = NULL;
+    return take_near(s, before, found);
+}
+
 bool change_solve(const Changes *c, Change *change, const Found *base) {
     Search *s = c->s;
     Graph *g = &s->b->front.graph;
@@ -190,8 +227,6 @@ bool change_solve(const Changes *c, Change *change, const Found *base) {
     s->fixed = fixed, s->also = also;
     if (!same) solve_on(s, &change->mesh, NULL);
     s->fixed = s->also = NULL;
-    change->found = s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
-    change->found.bound = 0; /* of what is near alone */
     arena_finish(&arena);
-    return change->found.how != NULL;
+    return take_near(s, before, &change->found);
 }

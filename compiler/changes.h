@@ -24,5 +24,7 @@ typedef struct Changes {
 
 /* All changes of a net, those of operators first that have to do with most of what a solution spends on conversions, and on what several ranks compute. Returns what the solution takes in the model. */
 double changes_find(Changes *changes, Search *s, const Found *base);
+/* The solution with the two axes of its mesh exchanged. False: it has not two, or there is none. */
+bool changes_exchange(const Changes *changes, const Found *base, Found *found);
 /* Solves the model around a change, all else being as in a solution. False: it changes nothing, or cannot be. */
 bool change_solve(const Changes *changes, Change *change, const Found *base);

@@ -90,21 +90,34 @@ static void solve_changes(Local *l) {
     l->most_solved += l->most_solved / 2; /* beside what is better by then */
 }
 
-static void try_change(Local *l, Change *change) {
-    if (change->found.seconds > WORTH_COMPILING * l->seconds) return;
-    if (change->beside < l->nbetter && !solve_change(l, change)) return;
-    if (change->found.seconds > WORTH_COMPILING * l->seconds || is_known(l->s, &change->found)) return;
-    Found found = change->found;
+/* Compiles it. Whether it is better than the best so far, and is that now. */
+static bool take_better(Local *l, Found found) {
     compile_near(l, &found);
-    if (!is_better(l, &found)) return;
+    if (!is_better(l, &found)) return false;
     found.how = l->base.how, found.mesh = l->base.mesh;
     l->base = found;
     l->seconds = found.seconds;
     l->base.nchanges = ++l->nbetter;
+    return true;
+}
+
+static void try_change(Local *l, Change *change) {
+    if (change->found.seconds > WORTH_COMPILING * l->seconds) return;
+    if (change->beside < l->nbetter && !solve_change(l, change)) return;
+    if (change->found.seconds > WORTH_COMPILING * l->seconds || is_known(l->s, &change->found)) return;
+    take_better(l, change->found);
+}
+
+/* The model takes both to be about as good, and no change leads from one to the other. */
+static void try_exchange(Local *l) {
+    Found found;
+    if (!changes_exchange(&l->changes, &l->base, &found) || found.seconds > WORTH * l->seconds || is_known(l->s, &found)) return;
+    if (take_better(l, found)) l->seconds = changes_find(&l->changes, l->s, &l->base);
 }
 
 static void local_search(Local *l) {
     l->seconds = changes_find(&l->changes, l->s, &l->base);
+    try_exchange(l);
     solve_changes(l);
     for (int k = 0; k < l->changes.list.n && l->ncompiled < l->most_compiled; k++)
         try_change(l, &l->changes.list.at[k]);

@@ -238,6 +238,11 @@ void solve_by_axis_within(Search *s, int64_t most) {
 
 /* ---- pairs of products */
 
+bool may_split(const Graph *g, const Node *node, int factor, int64_t parts) {
+    const Factor *split = &node->rule->factor[factor];
+    return !split->whole && factor_splits(split, parts) && (!g->settings.strict_divide || split->size % parts == 0);
+}
+
 const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh) {
     Strategy strategy = {.nfactors = node->rule->nfactors};
     int64_t parts = 1;
@@ -245,9 +250,7 @@ const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mes
         if (!strategy_append(&strategy, factor, mesh->axis[a])) return NULL;
         parts *= mesh->axis[a].size;
     }
-    const Factor *split = &node->rule->factor[parts > 1 ? factor : 0];
-    if (parts > 1 && (split->whole || !factor_splits(split, parts) || (g->settings.strict_divide && split->size % parts != 0))) return NULL;
-    return graph_strategy(g, &strategy);
+    return parts == 1 || may_split(g, node, factor, parts) ? graph_strategy(g, &strategy) : NULL;
 }
 
 /* The pairs' strategies with the rows along the first so many axes. A product that cannot be split so is free. */

@@ -68,6 +68,8 @@ void solve_by_axis_within(Search *s, int64_t most);
 void solve_with_pairs(Search *s);
 /* A strategy that splits this factor by all axes of a mesh, and no other; the number behind the last factor: none. NULL: it cannot be. */
 const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh);
+/* Whether a factor can be split in so many parts, 2 or more. */
+bool may_split(const Graph *g, const Node *node, int factor, int64_t parts);
 /* The meshes of two axes, the smaller one outside, that the ranks make. */
 void meshes_of_two(Search *s, Meshes *meshes);
 /* For qsort: by seconds. */
