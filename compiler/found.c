@@ -298,8 +298,10 @@ bool hints_print(Text *text, Compilation *c) {
     measures_print(&lines, b, "# With ", "\n");
     text_printf(&lines, "# Net %s on %d ranks", f.g->name, b->front.graph.nranks);
     if (b->nroles > 1) text_printf(&lines, " in %d stages", b->nroles);
-    text_printf(&lines, ": --hints with this file gives the plan that it is of.\nhints found {\n%s",
-                f.meshes.at != NULL ? f.meshes.at : "");
+    for (int i = 0; i < c->options->overrides.nhint_files; i++) /* axes and strategies of the user's are not said again */
+        text_printf(&lines, "%s--hints %s", i == 0 ? ", with " : " ", c->options->overrides.hint_file[i]);
+    text_printf(&lines, ": --hints with this file%s gives the plan that it is of.\nhints found {\n%s",
+                c->options->overrides.nhint_files > 0 ? " beside that" : "", f.meshes.at != NULL ? f.meshes.at : "");
     print_settings(&lines, &b->front.graph.settings);
     text_printf(&lines, "\n");
     print_lines(&lines, &f);

@@ -48,6 +48,13 @@ done
 same "parameters in parts" "$samples/gpt2.dsl" --ranks 8 --machine gpu8
 grep -q '^    shard_states *= parameters;' found.dsl
 grep -q 'with this file gives' found.dsl
+# Hints of a file, its mesh and its results' layouts go beside what is written, which says so.
+"$pcc" "$samples/transformer.dsl" --ranks 8 --hints "$samples/transformer_hints.dsl" -o net.plan --write-hints found.dsl --no-proof >out 2>said
+grep -q "with --hints $samples/transformer_hints.dsl: --hints with this file beside that gives" found.dsl
+grep -v '^file \|^import \|^checksum ' net.plan >first.text
+"$pcc" "$samples/transformer.dsl" --ranks 8 --hints "$samples/transformer_hints.dsl" --hints found.dsl -o net.plan --no-proof >out 2>said
+grep -v '^file \|^import \|^checksum ' net.plan >net.text
+diff first.text net.text >&2
 # Measures that a limit asks for: the file says them, and no limit is needed beside it.
 limited() {
     limit=$1
