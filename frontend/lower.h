@@ -329,6 +329,8 @@ bool einsum_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operan
 
 /* A line of a `hints found` block that holds a setting: `shard_states = parameters;`. */
 bool found_is_setting(const Pattern *line);
+/* Whether a line that is none says a strategy, a layout, a stage, or recompute; diagnosed. */
+bool found_is_strategy(Lower *lower, const Block *block, const Pattern *line);
 /* Reads the setting of the last such line of this name, in its own file. *found: there is one. False after a diagnostic. */
 bool found_setting(Lower *lower, const char *name, bool (*eval)(Lower *lower, const Expr *value), bool *found);
 

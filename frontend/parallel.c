@@ -100,17 +100,30 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
 }
 
 static bool eval_regather_share(Lower *lower, const Expr *value) {
+    if (lower->graph->settings.regather == REGATHER_NONE)
+        diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, value->loc), "regather_share has no effect: nothing is gathered again");
     return real_eval(lower, value, "regather_share", 0, 1, &lower->graph->settings.regather_share);
 }
 
 /* ---- settings that a search has found: lines of a `hints found` block, which go behind what the user says */
 
+/* Whether it says a value, and no strategy, layout or stage. */
+static bool is_value(const Expr *value) {
+    return value && value->kind != EXPR_TUPLE && value->kind != EXPR_LIST && value->kind != EXPR_CALL;
+}
+
 bool found_is_setting(const Pattern *line) {
     static const char *const names[] = {"shard_states", "regather", "regather_share", "chunks", "micro_batches"};
-    const Expr *value = line->shard ? line->shard->in : NULL;
-    if (!value || value->kind == EXPR_TUPLE || value->kind == EXPR_LIST || value->kind == EXPR_CALL) return false;
+    if (!line->shard || !is_value(line->shard->in)) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i], line->path)) return true;
+    return false;
+}
+
+bool found_is_strategy(Lower *lower, const Block *block, const Pattern *line) {
+    if (!line->shard || line->shard->stage || line->shard->recompute || !is_value(line->shard->in)) return true;
+    diag_error(lower->diags, span_of(block->file, line->loc), "%s is no setting that a search finds", line->path);
+    diag_hint(lower->diags, "shard_states, regather, regather_share, micro_batches and chunks are; others go into a parallel block");
     return false;
 }
 
@@ -236,8 +249,9 @@ static void warn_stage(Lower *lower, Span span) {
                      mode_name[settings->mode]);
         return;
     }
+    const int64_t named = stages_found(lower), stages = named > 2 ? named : 2;
     diag_warning(lower->diags, WARN_NO_EFFECT, span, "stage has no effect: the net has no stages");
-    diag_hint(lower->diags, "parallel { stages = 2; } or --stages 2");
+    diag_hint(lower->diags, "parallel { stages = %lld; } or --stages %lld", (long long)stages, (long long)stages);
 }
 
 bool stage_eval(Lower *lower, const Expr *number, const StageHint **hint) {

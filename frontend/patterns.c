@@ -78,6 +78,7 @@ static bool read_found(Lower *lower, const Block *block) {
             continue;
         }
         if (!shard_counts(lower, span)) continue;
+        if (!found_is_strategy(lower, block, pattern)) return false;
         const StageHint *stage = NULL;
         const Hint *hint = NULL;
         ok = pattern->shard->stage ? pattern_stage(lower, pattern, block->file, &stage) : (hint = hint_given(lower, &given, 0, "")) != NULL;
