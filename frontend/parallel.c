@@ -101,7 +101,8 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
 
 static bool eval_regather_share(Lower *lower, const Expr *value) {
     if (lower->graph->settings.regather == REGATHER_NONE)
-        diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, value->loc), "regather_share has no effect: nothing is gathered again");
+        diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, value->loc),
+                     "regather_share has no effect: nothing is gathered again");
     return real_eval(lower, value, "regather_share", 0, 1, &lower->graph->settings.regather_share);
 }
 

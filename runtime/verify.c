@@ -66,6 +66,22 @@ static bool match_states(Verifier *verifier, Error *error) {
     return true;
 }
 
+/* Why it is none of the same net: batches in parts, which a search may have taken for memory, are another one. */
+static bool other_net(const Verifier *verifier, Error *error) {
+    const Plan *plan = verifier->plan, *reference = &verifier->reference_plan;
+    const int64_t batches = plan->graph.settings.accumulate > 1 ? plan->graph.settings.accumulate : 1,
+                  others = reference->graph.settings.accumulate > 1 ? reference->graph.settings.accumulate : 1;
+    if (batches > others && batches % others == 0)
+        return error_set(
+            error, EXIT_REJECTED,
+            "--verify: this plan does a step in %lld batches, %s in %lld: if those are parts that were taken for memory, compile the same "
+            "source with --ranks 1 and train { micro_batches = %lld; }",
+            (long long)batches, verifier->path, (long long)others, (long long)(batches / others));
+    return error_set(error, EXIT_REJECTED,
+                     "--verify: %s is of another net (hash %016llx, this plan's is %016llx): compile the same source with --ranks 1",
+                     verifier->path, (unsigned long long)reference->net_hash, (unsigned long long)plan->net_hash);
+}
+
 static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     Plan *plan = &verifier->reference_plan;
     PlanFiles files;
@@ -74,10 +90,7 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     if (plan->graph.nranks != 1)
         return error_set(error, EXIT_REJECTED, "--verify: %s is for %d ranks: compile the net with --ranks 1", verifier->path,
                          plan->graph.nranks);
-    if (plan->net_hash != verifier->plan->net_hash)
-        return error_set(error, EXIT_REJECTED,
-                         "--verify: %s is of another net (hash %016llx, this plan's is %016llx): compile the same source with --ranks 1",
-                         verifier->path, (unsigned long long)plan->net_hash, (unsigned long long)verifier->plan->net_hash);
+    if (plan->net_hash != verifier->plan->net_hash) return other_net(verifier, error);
     if (!match_states(verifier, error)) return false;
     const char *slash = strrchr(verifier->path, '/');
     const char *directory = slash ? arena_copy(&verifier->arena, verifier->path, (size_t)(slash - verifier->path)) : ".";

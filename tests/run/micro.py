@@ -57,6 +57,17 @@ class Micro(Case):
         for a, b in zip(one, other):
             self.assertAlmostEqual(a, b, delta=1e-5 * abs(a))
 
+    def test_verify_says_which_parts_are_missing(self):
+        data = "normal(seed = 1)"
+        for ranks, parts, name in ((2, "micro_batches = 4;", "parts"), (1, "", "whole"), (1, "micro_batches = 4;", "same")):
+            self.losses(data, parts, "", ranks, name)
+        verify = lambda one: run([harness.prun, "--ranks", 2, self.path("parts.plan"), "--verify=" + self.path(one)])
+        said = verify("whole.plan")
+        self.assertEqual(said.code, 1, str(said))
+        self.assertIn("this plan does a step in 4 batches, %s in 1" % self.path("whole.plan"), said.err)
+        self.assertIn("train { micro_batches = 4; }", said.err)
+        self.assertIn("verified: 5 steps", verify("same.plan").out)
+
     def test_parts_train_as_the_batch_does(self):
         for data in ("normal(seed = 1)", "uniform(seed = 2)"):
             whole, _ = self.losses(data, "", "", 1, "whole")
