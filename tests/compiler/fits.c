@@ -341,6 +341,32 @@ Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
     compiled_finish(&x);
 }
 
+/* Three blocks on six ranks, `stages = auto`: of three stages what a search finds within the limit needs too much with all batches of a step, within a lower one it fits. Without 3.4 ms, of one stage, which is compiled first. */
+Test(fits, lower_limits_are_looked_at_for_pipelines, .timeout = 60) {
+    static const char *const name[] = {"layers"};
+    static const int64_t value[] = {3};
+    static const char *const memory[] = {"220000", "800000"};
+    static const double most_s[] = {2.1e-3, 0.6e-3};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        BuildCost cost;
+        compiled_look(&x, 6, NULL);
+        x.options.overrides.search = "auto";
+        x.options.overrides.stages = "auto";
+        x.options.overrides.memory = memory[i];
+        x.options.overrides.ndefines = 1;
+        x.options.overrides.define_name = name;
+        x.options.overrides.define_value = value;
+        cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
+        build_cost(x.b, &cost);
+        cr_expect_leq(cost.step_s, most_s[i], "%g s within %s B", cost.step_s, memory[i]);
+        cr_expect_leq(bytes_needed(&x.c), (int64_t)atoll(memory[i]));
+        cr_expect(x.c.stages->best.n == 4 && x.c.stages->best.at[0].stages == 1 && x.c.stages->best.at[0].compiles);
+        cr_expect_eq(x.c.stages->taken.stages > 1, i == 0, "%d stages", x.c.stages->taken.stages);
+        compiled_finish(&x);
+    }
+}
+
 /* What is found within a lower limit is the same whatever the user's is: else more memory could bring less. */
 Test(fits, what_is_found_within_a_limit_depends_on_it_alone) {
     static const char *const memory[] = {"100000", "140000"};
