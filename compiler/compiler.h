@@ -95,6 +95,7 @@ typedef struct MicroBatches {
     int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
     double whole_s;                     /* its step */
     bool too_large;                     /* nothing fits: they are what the error is about */
+    int64_t bytes;                      /* that a rank needs, as it was found */
     int64_t saved_bytes;                /* on a rank, once it is compiled */
     double seconds;                     /* that a step is predicted to take more */
 } MicroBatches;

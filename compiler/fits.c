@@ -176,6 +176,24 @@ static void warn_generating(const Compilation *c, int64_t limit) {
               "a smaller chunk in the generate block needs less; a plan with other strategies generates with the same parameters");
 }
 
+/* `stages = auto`, one of which is compiled: whether others, or, where nothing fits, another plan in one that needs less than all of them, are taken instead. */
+static bool more_stages(Compilation *c, int64_t needed) {
+    BuildCost cost;
+    build_cost(program_train(c), &cost);
+    StageCount *count = stage_count_more(c, &cost, needed);
+    if (count == NULL) return false;
+    if (count->taken.over_bytes > 0 && program_train(c)->front.graph.settings.memory_bytes > 0 && c->micro == NULL)
+        c->again = micro_least(c, needed);
+    const int64_t least = c->again != NULL ? c->again->bytes : needed;
+    if (count->taken.over_bytes > 0 && least <= count->taken.bytes) {
+        count->taken = count->best.at[0];
+        return c->again != NULL;
+    }
+    c->again = NULL;
+    c->stages_again = count;
+    return true;
+}
+
 bool pass_fits(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
@@ -186,12 +204,7 @@ bool pass_fits(Compilation *c) {
     if (c->micro == NULL && (needed > limit || (train->front.decision != NULL && train->front.decision->limit_costs)))
         c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
-    if (c->stages != NULL && c->stages->open != NULL) {
-        BuildCost cost;
-        build_cost(program_train(c), &cost);
-        c->stages_again = stage_count_more(c, &cost, needed);
-        if (c->stages_again != NULL) return false;
-    }
+    if (c->stages != NULL && c->stages->open != NULL && more_stages(c, needed)) return false;
     if (needed <= limit) {
         warn_generating(c, limit);
         return true;

@@ -192,6 +192,7 @@ static MicroBatches *taken(Searches *s, int plan, const MicroBatches *of) {
     *micro = *of;
     micro->parts = s->plans.at[plan].parts;
     micro->decision = s->plans.at[plan].decision;
+    micro->bytes = s->plans.at[plan].bytes;
     micro->searches = s;
     return micro;
 }

@@ -341,28 +341,46 @@ Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
     compiled_finish(&x);
 }
 
+/* blocks, so many of them, on so many ranks. */
+static void some_blocks(Compiled *x, int64_t layers, int nranks, const char *stages, const char *memory) {
+    static const char *const name[] = {"layers"};
+    static int64_t value[1];
+    value[0] = layers;
+    compiled_look(x, nranks, NULL);
+    x->options.overrides.search = "auto";
+    x->options.overrides.stages = stages;
+    x->options.overrides.memory = memory;
+    x->options.overrides.ndefines = 1;
+    x->options.overrides.define_name = name;
+    x->options.overrides.define_value = value;
+    compiled_run(x, blocks);
+}
+
 /* Three blocks on six ranks, `stages = auto`: of three stages what a search finds within the limit needs too much with all batches of a step, within a lower one it fits. Without 3.4 ms, of one stage, which is compiled first. */
 Test(fits, lower_limits_are_looked_at_for_pipelines, .timeout = 60) {
-    static const char *const name[] = {"layers"};
-    static const int64_t value[] = {3};
     static const char *const memory[] = {"220000", "800000"};
     static const double most_s[] = {2.1e-3, 0.6e-3};
     for (int i = 0; i < 2; i++) {
         Compiled x;
         BuildCost cost;
-        compiled_look(&x, 6, NULL);
-        x.options.overrides.search = "auto";
-        x.options.overrides.stages = "auto";
-        x.options.overrides.memory = memory[i];
-        x.options.overrides.ndefines = 1;
-        x.options.overrides.define_name = name;
-        x.options.overrides.define_value = value;
-        cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
+        some_blocks(&x, 3, 6, "auto", memory[i]);
+        cr_assert(x.done, "%s", compiled_said(&x));
         build_cost(x.b, &cost);
         cr_expect_leq(cost.step_s, most_s[i], "%g s within %s B", cost.step_s, memory[i]);
         cr_expect_leq(bytes_needed(&x.c), (int64_t)atoll(memory[i]));
         cr_expect(x.c.stages->best.n == 4 && x.c.stages->best.at[0].stages == 1 && x.c.stages->best.at[0].compiles);
         cr_expect_eq(x.c.stages->taken.stages > 1, i == 0, "%d stages", x.c.stages->taken.stages);
+        compiled_finish(&x);
+    }
+}
+
+/* Where nothing fits the error is about the plan that needs the least, in one stage or in several: here one of one stage needs 150.9 KiB, pipelines more. */
+Test(fits, stages_auto_is_refused_with_the_least_of_all, .timeout = 60) {
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        some_blocks(&x, 2, 4, i > 0 ? "auto" : NULL, "140000");
+        cr_expect_not(x.done);
+        cr_expect_not_null(strstr(compiled_said(&x), "this plan needs 150.9 KiB of memory on a rank"), "%s", compiled_said(&x));
         compiled_finish(&x);
     }
 }
