@@ -44,7 +44,7 @@ struct Searches {
 
 static bool may_take(const Compilation *c, int parts) {
     const Graph *g = &program_train(c)->front.lowered;
-    const int64_t rows = graph_batch_rows(g), accumulate = g->settings.accumulate > 1 ? g->settings.accumulate : 1;
+    const int64_t rows = graph_batch_rows(g), accumulate = settings_batches(&g->settings);
     return rows % parts == 0 && rows >= parts && accumulate * parts <= MOST_PARTS &&
            (int64_t)program_train(c)->front.graph.nodes.n * parts <= MOST_NODES;
 }

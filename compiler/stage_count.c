@@ -234,7 +234,7 @@ static Counting *count_begin(Compilation *c) {
                     .count = arena_alloc(c->arena, sizeof *k->count),
                     .settings = settings,
                     .rows = parts_open ? graph_batch_rows(&train->front.graph) : 1,
-                    .batches = settings->accumulate > 1 ? settings->accumulate : 1,
+                    .batches = settings_batches(settings),
                     .limit = budget_limit(train),
                     .states = states_bytes(&train->front.graph) / c->options->overrides.nranks,
                     .work = MOST_WORK,

@@ -270,7 +270,7 @@ static void line_cuts(Line *line) {
 
 /* Batches whose values a stage holds at once. */
 static double batches_held(const Settings *settings, int nstages, int stage) {
-    const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    const int64_t batches = settings_batches(settings);
     const int p = settings_stages(settings);
     const Turns turns = {settings->pipeline, .nstages = p, .nchunks = nstages / p, .nbatches = (int)batches, .backward = true};
     return turns_held(&turns, stage);

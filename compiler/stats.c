@@ -136,7 +136,7 @@ static int stage_chunks(const Build *b) {
 
 static double bubble_of(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
-    return pipe_bubble(b->nroles, stage_chunks(b), settings->accumulate > 1 ? (int)settings->accumulate : 1);
+    return pipe_bubble(b->nroles, stage_chunks(b), (int)settings_batches(settings));
 }
 
 /* Of a pipeline: each stage, and for how much of a step it computes nothing. */
@@ -152,7 +152,7 @@ static void print_stages(Text *text, Build *b, Arena *arena) {
                     bytes_named(arena, facts->states), bytes_named(arena, facts->role->arena_bytes), 1e3 * timeline->kernel_s,
                     1e3 * timeline->exposed_s);
     }
-    const int64_t chunks = stage_chunks(b), batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    const int64_t chunks = stage_chunks(b), batches = settings_batches(settings);
     text_printf(text, "bubble         %.3g %% of the step no kernel runs, on average of the stages; %d equal stages",
                 100 * timelines_idle(b->role_timelines, b->nroles), b->nroles);
     if (chunks > 1) text_printf(text, " of %lld chunks", (long long)chunks);

@@ -60,6 +60,6 @@ bool micro_complete(Lower *lower) {
     if (settings->data == DATA_NUMPY_RAND || settings->data == DATA_PER_RANK)
         return fail(lower, "data that is drawn for a whole batch is not taken in parts", "data = normal(seed = 1); or files of rows");
     if (settings->last != LAST_DROP) return fail(lower, "a batch that is filled up is not taken in parts", "last = drop;");
-    settings->accumulate = (settings->accumulate > 1 ? settings->accumulate : 1) * lower->micro;
+    settings->accumulate = settings_batches(settings) * lower->micro;
     return settings->accumulate <= MOST || fail(lower, "accumulate times micro_batches is more than 256", "a step has at most 256 batches");
 }

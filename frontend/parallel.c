@@ -326,7 +326,7 @@ static bool chunks_check(Lower *lower) {
 bool batches_check(Lower *lower) {
     const Settings *settings = &lower->graph->settings;
     const int stages = settings_stages(settings);
-    const int64_t batches = settings->accumulate > 1 ? settings->accumulate : 1;
+    const int64_t batches = settings_batches(settings);
     const int64_t others = batches / (settings->micro_batches > 1 ? settings->micro_batches : 1);
     if (settings_parts(settings) == stages || batches % stages == 0 || lower->overrides->micro_batches > 0)
         return true; /* parts of batches that fit do too */

@@ -462,6 +462,10 @@ typedef struct Settings {
     bool micro_found, chunks_found; /* micro_batches and chunks are said by a `hints found` block. Not in texts */
 } Settings;
 
+/* Batches of a step. */
+static inline int64_t settings_batches(const Settings *settings) {
+    return settings->accumulate > 1 ? settings->accumulate : 1;
+}
 /* Parts of the ranks, and of the net; 1 where there is no pipeline. */
 static inline int settings_stages(const Settings *settings) {
     return settings->stages > 1 ? (int)settings->stages : 1;

@@ -372,7 +372,7 @@ static bool has_node(const Graph *graph, int input) {
 
 /* accumulate=k: of each input that is used there are k, and the loss is their mean. */
 static bool batches_agree(const Graph *graph, Error *error) {
-    const int64_t k = graph->settings.accumulate > 1 ? graph->settings.accumulate : 1;
+    const int64_t k = settings_batches(&graph->settings);
     bool several = false;
     for (int i = 0; i < graph->inputs.n; i++)
         several = several || graph->inputs.at[i].micro > 0;

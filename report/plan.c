@@ -145,7 +145,7 @@ static void write_settings(Json *json, const Graph *graph) {
     json_real(json, "lr", settings->lr);
     json_int(json, "epochs", settings->epochs);
     json_int(json, "steps", settings->steps);
-    json_int(json, "accumulate", settings->accumulate > 1 ? settings->accumulate : 1);
+    json_int(json, "accumulate", settings_batches(settings));
     json_int(json, "batch", graph_batch_rows(graph));
     json_end(json);
 }

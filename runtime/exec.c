@@ -271,8 +271,7 @@ int64_t executor_steps(const Executor *executor) {
 }
 
 int64_t executor_batch(const Executor *executor) {
-    const int64_t accumulate = executor->plan->graph.settings.accumulate;
-    return data_batch(executor->data) * (accumulate > 1 ? accumulate : 1);
+    return data_batch(executor->data) * settings_batches(&executor->plan->graph.settings);
 }
 
 double executor_scheduled(const Executor *executor, int64_t update) {

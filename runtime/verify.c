@@ -69,8 +69,7 @@ static bool match_states(Verifier *verifier, Error *error) {
 /* Why it is none of the same net: batches in parts, which a search may have taken for memory, are another one. */
 static bool other_net(const Verifier *verifier, Error *error) {
     const Plan *plan = verifier->plan, *reference = &verifier->reference_plan;
-    const int64_t batches = plan->graph.settings.accumulate > 1 ? plan->graph.settings.accumulate : 1,
-                  others = reference->graph.settings.accumulate > 1 ? reference->graph.settings.accumulate : 1;
+    const int64_t batches = settings_batches(&plan->graph.settings), others = settings_batches(&reference->graph.settings);
     if (batches > others && batches % others == 0)
         return error_set(
             error, EXIT_REJECTED,

@@ -26,8 +26,7 @@ static int source_of(const Graph *graph, int input) {
 
 /* Batches of a step. */
 static int64_t batches_of_step(const DataSource *data) {
-    int64_t accumulate = data->graph->settings.accumulate;
-    return accumulate > 1 ? accumulate : 1;
+    return settings_batches(&data->graph->settings);
 }
 
 /* The shape without the hidden dimension. */
