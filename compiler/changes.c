@@ -176,8 +176,7 @@ static const Strategy *exchanged(Graph *g, const Node *node, const Strategy *now
     for (int f = 0; f < now->nfactors; f++) {
         for (int d = 0; d < strategy_count(now, f); d++) {
             const Digit digit = strategy_digits(now, f)[d];
-            const bool first = digit.size == mesh->axis[0].size && digit.stride == mesh->axis[0].stride,
-                       second = digit.size == mesh->axis[1].size && digit.stride == mesh->axis[1].stride;
+            const bool first = digit_equal(digit, mesh->axis[0]), second = digit_equal(digit, mesh->axis[1]);
             strategy_append(&strategy, f, first ? mesh->axis[1] : second ? mesh->axis[0] : digit);
         }
         const int64_t parts = strategy_split(&strategy, f);

@@ -204,6 +204,8 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
 void compilation_finish(Compilation *c); /* frees the plan's text */
 /* A program whose graph the frontend made. */
 void build_init(Build *b, const char *name, Arena *arena, const Options *options, Diags *diags);
+/* One that is tried: nothing is dumped, and what there is to say of it is in diagnostics of its own, without warnings. Its options, a copy of these. */
+Options *build_init_tried(Build *b, const char *name, Arena *arena, const Options *options);
 /* The passes of one program from `begin` (NULL: simplify) to the last before `end` (NULL: all), verified, without dumps. For tests, and for what tries a program. */
 bool build_run(Build *b, bool (*begin)(Build *b), bool (*end)(Build *b));
 
@@ -241,13 +243,17 @@ void build_emit(Build *b);
 int64_t bytes_needed(const Compilation *c);
 /* Of them, what evals, and programs for shorter texts, need beside train: their inputs, and what their arenas are larger. */
 int64_t evals_bytes(const Compilation *c);
-/* micro.c: what is faster than the plan that there is, which needs so much, or fits where that does not; NULL: nothing. */
+/* micro.c: whether parts of a batch are the compiler's to choose. */
+bool parts_open(const Compilation *c);
+/* What is faster than the plan that there is, which needs so much, or fits where that does not; NULL: nothing. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
 /* Where what was chosen by the first two parts of a batch needs so much with all of them: the next best. NULL: nothing is left. */
 MicroBatches *micro_next(Compilation *c, int64_t needed);
 /* Where nothing fits: what was found to need the least, if that is less than the plan that there is needs; NULL otherwise. */
 MicroBatches *micro_least(Compilation *c, int64_t needed);
-/* eval.c: has what is tried for train compiled with its eval too, where a limit or an assertion counts memory. The eval, after pass rows, stays as it is. False: it does not compile. */
+/* eval.c: whether a limit or an assertion asks how much memory a program needs. */
+bool counts_memory(const Build *train);
+/* Has what is tried for train compiled with its eval too. The eval, after pass rows, stays as it is. False: it does not compile. */
 bool eval_count(Build *train, const Build *eval);
 /* pipeline.c: what pass search takes for the net with batches in so many parts (0: as it says), of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
  * limit. NULL: it is none that may be taken so. */

@@ -268,7 +268,7 @@ bool pass_follow(Build *b) {
 
 #define UNLIMITED (INT64_MAX / 4) /* bytes of an eval that does not compile: nothing is enough */
 
-static bool counts_memory(const Build *b) {
+bool counts_memory(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
     bool asserts = false;
     for (int k = 0; k < settings->asserts.n; k++)
@@ -276,25 +276,17 @@ static bool counts_memory(const Build *b) {
     return asserts || budget_limit(b) > 0;
 }
 
-/* A program for the same, as far as it is now, in an arena; nothing is said of it. */
+/* A program for the same, as far as it is now, in an arena. */
 static Build *fork_eval(const Build *eval, Arena *arena) {
     Build *e = arena_alloc(arena, sizeof *e);
-    Diags *diags = arena_alloc(arena, sizeof *diags);
-    Options *options = arena_alloc(arena, sizeof *options);
-    *options = *eval->options;
-    options->dump = options->verbose = options->warnings_are_errors = false;
-    diags_init(diags, arena);
-    diags->silenced = ~0u;
-    build_init(e, eval->name, arena, options, diags);
+    build_init_tried(e, eval->name, arena, eval->options);
     e->kind = eval->kind;
-    e->tried = true;
     e->front.rows = eval->front.rows;
     graph_fork(&e->front.graph, &eval->front.graph, arena);
     return e;
 }
 
 bool eval_count(Build *train, const Build *eval) {
-    if (!counts_memory(train)) return true;
     train->eval = fork_eval(eval, train->arena);
     return build_run(train->eval, NULL, pass_follow);
 }

@@ -176,14 +176,19 @@ static void warn_generating(const Compilation *c, int64_t limit) {
               "a smaller chunk in the generate block needs less; a plan with other strategies generates with the same parameters");
 }
 
+/* Where the user's limit is too low, what is found to need the least: the error is about that. */
+static MicroBatches *least_asked(Compilation *c, int64_t needed) {
+    const bool asked = program_train(c)->front.graph.settings.memory_bytes > 0;
+    return asked && c->micro == NULL ? micro_least(c, needed) : NULL;
+}
+
 /* `stages = auto`, one of which is compiled: whether others, or, where nothing fits, another plan in one that needs less than all of them, are taken instead. */
 static bool more_stages(Compilation *c, int64_t needed) {
     BuildCost cost;
     build_cost(program_train(c), &cost);
     StageCount *count = stage_count_more(c, &cost, needed);
     if (count == NULL) return false;
-    if (count->taken.over_bytes > 0 && program_train(c)->front.graph.settings.memory_bytes > 0 && c->micro == NULL)
-        c->again = micro_least(c, needed);
+    if (count->taken.over_bytes > 0) c->again = least_asked(c, needed);
     const int64_t least = c->again != NULL ? c->again->bytes : needed;
     if (count->taken.over_bytes > 0 && least <= count->taken.bytes) {
         count->taken = count->best.at[0];
@@ -211,7 +216,7 @@ bool pass_fits(Compilation *c) {
     }
     if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
-    if (asked > 0 && c->micro == NULL) c->again = micro_least(c, needed);
+    c->again = least_asked(c, needed);
     if (c->again != NULL) return false; /* the error says what the least is */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",

@@ -49,15 +49,14 @@ static bool may_take(const Compilation *c, int parts) {
            (int64_t)program_train(c)->front.graph.nodes.n * parts <= MOST_NODES;
 }
 
-/* Whether parts of a batch are the compiler's to choose. */
-static bool may_choose(const Compilation *c) {
+bool parts_open(const Compilation *c) {
     const Settings *settings = &program_train(c)->front.graph.settings;
     return c->options->overrides.micro_batches == 0 && settings->micro_span.line == 0 && settings->optimizer != OPTIMIZER_NONE;
 }
 
 static int most_parts(const Compilation *c) {
     int most = 1;
-    while (may_choose(c) && may_take(c, 2 * most))
+    while (parts_open(c) && may_take(c, 2 * most))
         most *= 2;
     return most;
 }
@@ -203,7 +202,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     build_cost(train, &now);
     Searches *s = arena_alloc(c->arena, sizeof *s);
     *s = (Searches){.c = c,
-                    .first_parts = may_choose(c) ? 1 : 0,
+                    .first_parts = parts_open(c) ? 1 : 0,
                     .most_parts = needed > limit || may_gain(train, &now) ? most_parts(c) : 1,
                     .limit = limit,
                     .states = train->facts->states_whole / train->front.graph.nranks + train->facts->workspace,

@@ -111,11 +111,10 @@ void build_cost(Build *b, BuildCost *cost) {
 }
 
 /* A program like b, as it was before expand, but for what is tried. */
-static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena, const Options *options, Diags *diags) {
-    build_init(t, b->name, arena, options, diags);
+static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena) {
+    build_init_tried(t, b->name, arena, b->options);
     t->follows = b->follows;
     t->eval = b->eval;
-    t->tried = true;
     t->front.propagation = b->front.propagation;
     t->front.batches = b->front.batches;
     t->front.aim_bytes = b->front.aim_bytes;
@@ -132,14 +131,8 @@ Tried *build_keep(const Build *b, const Trial *trial, Error *error) {
     arena_init(&arena);
     Tried *tried = arena_alloc(&arena, sizeof *tried);
     tried->arena = arena;
-    Options *options = arena_alloc(&tried->arena, sizeof *options);
-    Diags *diags = arena_alloc(&tried->arena, sizeof *diags);
     Build *t = tried->build = arena_alloc(&tried->arena, sizeof *t);
-    *options = *b->options;
-    options->dump = false;
-    diags_init(diags, &tried->arena);
-    diags->silenced = ~0u;
-    fork_build(t, b, trial, &tried->arena, options, diags);
+    fork_build(t, b, trial, &tried->arena);
     if (measures_apply(t, trial->measures, &t->error) && graph_verify(&t->front.graph, "try", &t->error) &&
         build_run(t, pass_expand, NULL)) {
         build_cost(t, &tried->cost);
@@ -148,7 +141,7 @@ Tried *build_keep(const Build *b, const Trial *trial, Error *error) {
     if (t->error.code != 0)
         *error = t->error;
     else
-        error_set(error, EXIT_REJECTED, "%s", diags->items.n > 0 ? diags->items.at[0].text : "no reason");
+        error_set(error, EXIT_REJECTED, "%s", t->diags->items.n > 0 ? t->diags->items.at[0].text : "no reason");
     tried_finish(tried);
     return NULL;
 }

@@ -136,6 +136,18 @@ void build_init(Build *b, const char *name, Arena *arena, const Options *options
     *b = (Build){.name = name, .arena = arena, .options = options, .diags = diags, .dump_directory = options->dump_directory};
 }
 
+Options *build_init_tried(Build *b, const char *name, Arena *arena, const Options *options) {
+    Options *own = arena_alloc(arena, sizeof *own);
+    Diags *diags = arena_alloc(arena, sizeof *diags);
+    *own = *options;
+    own->dump = own->verbose = own->warnings_are_errors = false;
+    diags_init(diags, arena);
+    diags->silenced = ~0u;
+    build_init(b, name, arena, own, diags);
+    b->tried = true;
+    return own;
+}
+
 /* ---------------------------------------------------------------- from the text to programs */
 
 /* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
@@ -181,7 +193,9 @@ static bool parse_generate(Compilation *c, const Build *train, const Source *sou
     return true;
 }
 
+/* Of a net that is read again its eval, as far as it is looked at. */
 static bool count_eval(Build *train, const Source *source) {
+    if (!counts_memory(train)) return true;
     Build *eval = parse_eval(train, source, &train->options->overrides);
     return eval != NULL && pass_rows(eval) && eval_count(train, eval);
 }
@@ -233,22 +247,15 @@ static void see_few(Build *b) {
 /* The net once more, said otherwise, to see what it costs, after pass rows: its program train, with its eval; nothing is said of it. few: as few batches as say what all of a step take. *read: whether it is
  * accepted; b->diags says why not. */
 static Build *read_again(const Compilation *c, const Overrides *said, bool few, Arena *arena, bool *read) {
-    Options *options = arena_alloc(arena, sizeof *options);
-    Diags *diags = arena_alloc(arena, sizeof *diags);
     Build *b = arena_alloc(arena, sizeof *b);
-    *options = *c->options;
-    options->dump = options->verbose = options->warnings_are_errors = false;
+    Options *options = build_init_tried(b, "train", arena, c->options);
     options->overrides = *said;
     options->overrides.paths = NULL;
-    diags_init(diags, arena);
-    diags->silenced = ~0u;
     for (int f = 0; f < c->diags->files.n; f++)
-        vec_push(arena, &diags->files, c->diags->files.at[f]);
-    build_init(b, "train", arena, options, diags);
-    b->tried = true;
+        vec_push(arena, &b->diags->files, c->diags->files.at[f]);
     Overrides overrides = options->overrides;
     overrides.rows = &b->front.rows;
-    *read = frontend_train(&c->read, &overrides, &b->front.graph, arena, diags) && parse_whole(b, &c->read, &overrides);
+    *read = frontend_train(&c->read, &overrides, &b->front.graph, arena, b->diags) && parse_whole(b, &c->read, &overrides);
     if (*read && few) see_few(b);
     *read = *read && pass_rows(b) && (!b->front.graph.settings.has_eval || count_eval(b, &c->read));
     return b;
@@ -326,7 +333,7 @@ static bool run_first(Compilation *c) {
         return false;
     }
     Build *train = program_train(c);
-    if (program_eval(c) != NULL && !eval_count(train, program_eval(c)))
+    if (program_eval(c) != NULL && counts_memory(train) && !eval_count(train, program_eval(c)))
         return error_set(&c->error, EXIT_INTERNAL, "program eval, as it is before that of train is known: %s", train->eval->error.text);
     c->net_hash = graph_hash(&train->front.graph);
     for (int i = 1; i < c->programs.n; i++) /* prompt does nothing that generate would not do */

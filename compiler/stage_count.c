@@ -227,13 +227,12 @@ static int64_t states_bytes(const Graph *g) {
 static Counting *count_begin(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
-    const bool parts_open =
-        settings->micro_span.line == 0 && c->options->overrides.micro_batches == 0 && settings->optimizer != OPTIMIZER_NONE;
+    const bool open = parts_open(c);
     Counting *k = arena_alloc(c->arena, sizeof *k);
     *k = (Counting){.c = arena_alloc(c->arena, sizeof *k->c),
                     .count = arena_alloc(c->arena, sizeof *k->count),
                     .settings = settings,
-                    .rows = parts_open ? graph_batch_rows(&train->front.graph) : 1,
+                    .rows = open ? graph_batch_rows(&train->front.graph) : 1,
                     .batches = settings_batches(settings),
                     .limit = budget_limit(train),
                     .states = states_bytes(&train->front.graph) / c->options->overrides.nranks,
@@ -242,7 +241,7 @@ static Counting *count_begin(Compilation *c) {
                     .operators = graph_nforward(&train->front.graph)};
     *k->c = *c;
     if (k->rows < 1) k->rows = 1;
-    k->count->divides = parts_open;
+    k->count->divides = open;
     return k;
 }
 

@@ -176,6 +176,13 @@ Test(fits, generating_beyond_the_limit_is_a_warning) {
     compiled_finish(&x);
 }
 
+/* Begins a compilation by search = auto within a limit. */
+static void auto_within(Compiled *x, int nranks, const char *memory) {
+    compiled_look(x, nranks, NULL);
+    x->options.overrides.search = "auto";
+    x->options.overrides.memory = memory;
+}
+
 /* Within 284 KiB a plan is found, whose measures are others than those that come first within 313.7 KiB, where 314.1 are then needed. */
 static const char blocks[] =
     "cell block(x) {\n"
@@ -221,9 +228,7 @@ Test(fits, what_fits_within_less_fits, .timeout = 120) {
     static const char *const memory[] = {"290833", "321250"};
     for (int i = 0; i < 2; i++) {
         Compiled x;
-        compiled_look(&x, 4, NULL);
-        x.options.overrides.search = "auto";
-        x.options.overrides.memory = memory[i];
+        auto_within(&x, 4, memory[i]);
         cr_expect(compiled_run(&x, blocks), "%s: %s", memory[i], compiled_said(&x));
         compiled_finish(&x);
     }
@@ -255,9 +260,7 @@ Test(fits, plans_are_tried_with_their_eval) {
     for (int i = 0; i < 5; i++) {
         Compiled x;
         BuildCost cost;
-        compiled_look(&x, 4, NULL);
-        x.options.overrides.search = "auto";
-        x.options.overrides.memory = memory[i];
+        auto_within(&x, 4, memory[i]);
         cr_assert(compiled_run(&x, net), "%s B: %s", memory[i], compiled_said(&x));
         build_cost(x.b, &cost);
         cr_expect_gt(cost.eval_bytes, 0);
@@ -297,9 +300,7 @@ static void expect_no_slower(const char *net, int nranks, const int64_t *limits,
         BuildCost cost;
         char memory[32];
         snprintf(memory, sizeof memory, "%lld", (long long)limits[i]);
-        compiled_look(&x, nranks, NULL);
-        x.options.overrides.search = "auto";
-        x.options.overrides.memory = memory;
+        auto_within(&x, nranks, memory);
         bytes[i] = 0;
         if (compiled_run(&x, net)) {
             build_cost(x.b, &cost);
@@ -332,9 +333,7 @@ Test(fits, more_memory_makes_no_plan_slower, .timeout = 120) {
 Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
     Compiled x;
     BuildCost cost;
-    compiled_look(&x, 4, NULL);
-    x.options.overrides.search = "auto";
-    x.options.overrides.memory = "325423";
+    auto_within(&x, 4, "325423");
     cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
     build_cost(x.b, &cost);
     cr_expect_leq(cost.step_s, 3.8e-3, "%g s", cost.step_s);
@@ -346,10 +345,8 @@ static void some_blocks(Compiled *x, int64_t layers, int nranks, const char *sta
     static const char *const name[] = {"layers"};
     static int64_t value[1];
     value[0] = layers;
-    compiled_look(x, nranks, NULL);
-    x->options.overrides.search = "auto";
+    auto_within(x, nranks, memory);
     x->options.overrides.stages = stages;
-    x->options.overrides.memory = memory;
     x->options.overrides.ndefines = 1;
     x->options.overrides.define_name = name;
     x->options.overrides.define_value = value;
@@ -392,9 +389,7 @@ Test(fits, what_is_found_within_a_limit_depends_on_it_alone) {
     double seconds[2];
     for (int i = 0; i < 2; i++) {
         Compiled x;
-        compiled_look(&x, 4, NULL);
-        x.options.overrides.search = "auto";
-        x.options.overrides.memory = memory[i];
+        auto_within(&x, 4, memory[i]);
         cr_assert(compiled_run(&x, six), "%s", compiled_said(&x));
         const SearchTaken *decision = parts_decide(&x.c, 1, 0, 92672);
         cr_assert_not_null(decision);

@@ -481,7 +481,7 @@ seed(script("micro", "compiler/pcc", "Micro.test_parts_draw_the_random_numbers_o
      ("parts are taken for memory where they draw the same numbers", "rows_part", "!rows_lead(&graph->inputs.at[i])", "true"))
 seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_else_fits"),
      ("batches are taken in parts where nothing else fits", "micro_choose", "s->best > 0 ?", "false ?"),
-     ("what the user says of parts stays", "may_choose", "settings->micro_span.line == 0 &&", ""))
+     ("what the user says of parts stays", "parts_open", "settings->micro_span.line == 0 &&", ""))
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),
