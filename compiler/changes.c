@@ -5,7 +5,7 @@
 
 #include "compiler/compiler.h"
 
-enum { AROUND = 2 }; /* operators this far from those that change follow */
+enum { AROUND = 3 }; /* operators this far from those that change follow */
 
 static bool may_change(const Graph *g, const bool *varies, int n) {
     const Node *node = &g->nodes.at[n];
@@ -99,33 +99,42 @@ static void add_groups(Changes *c, const Graph *g, bool exact) {
 
 /* ---- how they can change */
 
-static void add_change(Changes *c, int group, int factor, const Mesh *split, const Mesh *mesh, double worth) {
+static void add_change(Changes *c, int group, const Split *split, const Mesh *mesh, double worth) {
     Graph *g = &c->s->b->front.graph;
     const int *members = c->members.at[group];
     bool can = false;
     for (int k = 0; members[k] >= 0 && !can; k++)
-        can = strategy_along(g, &g->nodes.at[members[k]], factor, split) != NULL;
+        can = strategy_of_split(g, &g->nodes.at[members[k]], split) != NULL;
     if (!can) return;
-    vec_push(&c->s->arena, &c->list,
-             ((Change){.group = group, .factor = factor, .split = *split, .mesh = *mesh, .worth = worth, .number = c->list.n}));
+    vec_push(&c->s->arena, &c->list, ((Change){.group = group, .split = *split, .mesh = *mesh, .worth = worth, .number = c->list.n}));
 }
 
-/* Along all ranks, or along an axis of a mesh of two; not split at all. */
+/* One factor along an axis of a mesh of two; two factors along one each. */
+static void add_changes_on(Changes *c, int group, const Mesh *mesh, double worth) {
+    const int nfactors = c->s->b->front.graph.nodes.at[c->members.at[group][0]].rule->nfactors;
+    const Mesh first = {1, {mesh->axis[0]}}, second = {1, {mesh->axis[1]}};
+    for (int f = 0; f < nfactors; f++) {
+        add_change(c, group, &(Split){1, {f}, {first}}, mesh, worth);
+        add_change(c, group, &(Split){1, {f}, {second}}, mesh, worth);
+        for (int other = 0; other < nfactors; other++)
+            if (other != f) add_change(c, group, &(Split){2, {f, other}, {first, second}}, mesh, worth);
+    }
+}
+
+/* Along all ranks, or on meshes of two axes; not split at all. */
 static void add_changes(Changes *c, int group, double worth) {
     const Graph *g = &c->s->b->front.graph;
-    const Mesh all = {1, {{g->nranks, 1}}}, none = {0};
-    const int nfactors = g->nodes.at[c->members.at[group][0]].rule->nfactors;
-    add_change(c, group, nfactors, &none, &all, worth);
-    for (int f = 0; f < nfactors; f++) {
-        add_change(c, group, f, &all, &all, worth);
-        for (int m = 0; m < c->meshes.n; m++)
-            for (int a = 0; a < 2; a++)
-                add_change(c, group, f, &(Mesh){1, {c->meshes.at[m].axis[a]}}, &c->meshes.at[m], worth);
-    }
+    const Mesh all = {1, {{g->nranks, 1}}};
+    add_change(c, group, &(Split){0}, &all, worth);
+    for (int f = 0; f < g->nodes.at[c->members.at[group][0]].rule->nfactors; f++)
+        add_change(c, group, &(Split){1, {f}, {all}}, &all, worth);
+    for (int m = 0; m < c->meshes.n; m++)
+        add_changes_on(c, group, &c->meshes.at[m], worth);
 }
 
 static int by_worth(const void *a, const void *b) {
     const Change *x = a, *y = b;
+    if ((x->split.n == 2) != (y->split.n == 2)) return (x->split.n == 2) - (y->split.n == 2);
     return x->worth != y->worth ? (x->worth < y->worth) - (x->worth > y->worth) : x->number - y->number;
 }
 
@@ -220,7 +229,7 @@ bool change_solve(const Changes *c, Change *change, const Found *base) {
         also[n] = present(g, base, n);
         if (far[n] < 0) fixed[n] = also[n];
         if (far[n] != 0) continue;
-        fixed[n] = strategy_along(g, &g->nodes.at[n], change->factor, &change->split);
+        fixed[n] = strategy_of_split(g, &g->nodes.at[n], &change->split);
         same = same && (fixed[n] == NULL || fixed[n] == also[n]);
     }
     s->fixed = fixed, s->also = also;

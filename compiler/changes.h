@@ -2,11 +2,10 @@
 #pragma once
 #include "compiler/solutions.h"
 
-/* One factor of all operators of a group is split along these axes. */
+/* All operators of a group are split alike. */
 typedef struct Change {
     int group;
-    int factor; /* the number behind the last one: none is split */
-    Mesh split;
+    Split split;
     Mesh mesh;    /* on which the operators around them may be split */
     double worth; /* seconds of the model that may be saved: conversions of the group, and what several ranks compute of it */
     int number;   /* of two with as much worth the first is tried first */

@@ -8,8 +8,9 @@
 #include "compiler/changes.h"
 #include "compiler/compiler.h"
 
-/* Nodes of all that is solved, and of all that is compiled; of small nets so many. */
+/* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many, from one on. */
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
+#define NEXT_BEST 1.15       /* times the seconds of the best: of a solution from which on it is worth going, too */
 #define WORTH_COMPILING 1.03 /* times the model's seconds of the best */
 
 typedef struct Local {
@@ -134,25 +135,61 @@ static bool is_asked(const Search *s, int best) {
     return limit == 0 || memory_bytes(&s->found.at[best].cost) <= limit;
 }
 
+static double fastest_of(const Search *s, const Found *base) {
+    double fastest = INFINITY;
+    for (int k = 0; k < s->found.n; k++)
+        if (compare_demands(s, &s->found.at[k], base) <= 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
+    return fastest;
+}
+
+/* Goes on from a solution, with so many changes to solve. How many it solved. */
+static int improve_from(Search *s, const Found *found, int most_solved, Local *l) {
+    *l = (Local){.s = s,
+                 .base = *found,
+                 .fastest = fastest_of(s, found),
+                 .most_solved = least(MAX_SOLVED, most_solved),
+                 .most_compiled = least(MAX_COMPILED, COMPILED_NODES / (s->b->front.graph.nodes.n + 1))};
+    local_search(l);
+    return l->nsolved;
+}
+
+/* The fastest of the others that keep to as much as the best and cost something else; NULL: none is nearly as fast. */
+static const Found *next_best(const Search *s, int best) {
+    const Found *first = &s->found.at[best], *next = NULL;
+    for (int k = 0; k < s->found.n; k++) {
+        const Found *found = &s->found.at[k];
+        if (compare_demands(s, found, first) > 0 || both(&found->cost) == both(&first->cost)) continue;
+        if (found->cost.step_s <= NEXT_BEST * first->cost.step_s && (next == NULL || found->cost.step_s < next->cost.step_s)) next = found;
+    }
+    return next;
+}
+
+/* From the best on, and, where there is work left, from the next best: of small nets what is near one is often better than all that is near the other. */
+static Found improve_both(Search *s, int best) {
+    const int most = SOLVED_NODES / (s->b->front.graph.nodes.n + 1);
+    Local first, second;
+    const int left = most - improve_from(s, &s->found.at[best], most, &first);
+    const Found *next = left > 0 ? next_best(s, best) : NULL;
+    if (next == NULL) return first.base;
+    const Found from = *next;
+    improve_from(s, &from, left, &second);
+    first.fastest = fmin(first.fastest, second.base.cost.step_s);
+    return second.nbetter > 0 && is_better(&first, &second.base) ? second.base : first.base;
+}
+
 int improve(Search *s, int best) {
     if (!is_asked(s, best)) return best;
     const Search before = *s;
-    const int nodes = s->b->front.graph.nodes.n + 1;
-    Local l = {.s = s,
-               .base = s->found.at[best],
-               .fastest = INFINITY,
-               .most_solved = least(MAX_SOLVED, SOLVED_NODES / nodes),
-               .most_compiled = least(MAX_COMPILED, COMPILED_NODES / nodes)};
-    for (int k = 0; k < s->found.n; k++)
-        if (compare_demands(s, &s->found.at[k], &l.base) <= 0) l.fastest = fmin(l.fastest, s->found.at[k].cost.step_s);
     s->machine = s->b->options->machine, s->moves = s->moves_as_is; /* not of those that are joined */
     s->behind = BEHIND_HALF;
-    s->most = WORTH * l.base.cost.step_s;
-    local_search(&l);
+    s->most = WORTH * s->found.at[best].cost.step_s;
+    s->shares_models = true;
+    Found found = improve_both(s, best);
+    s->shares_models = false;
     s->machine = before.machine, s->moves = before.moves, s->behind = before.behind, s->most = before.most;
-    if (l.nbetter == 0) return best;
-    budget_weigh(l.base.budget);
-    budget_read(l.base.budget, &l.base.measures, &l.base.cost);
-    vec_push(&s->arena, &s->found, l.base);
+    if (found.nchanges == 0) return best;
+    budget_weigh(found.budget);
+    budget_read(found.budget, &found.measures, &found.cost);
+    vec_push(&s->arena, &s->found, found);
     return s->found.n - 1;
 }

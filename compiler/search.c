@@ -19,7 +19,7 @@
 /* Solutions on meshes that auto compiles; nodes that it compiles, about. */
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
-enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12 };
+enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MANY = 50 };
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */
@@ -264,11 +264,12 @@ static int as_joined(Search *s, int joined) {
     return best_with(s, first, MAX_JOINED);
 }
 
-/* Adds what is best on a mesh where operators that stand side by side have one factor split along some of its axes, and no other. */
-static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, int side, int factor, const Mesh *split, const Mesh *mesh) {
+/* Adds what is best on a mesh where operators that stand side by side have one factor split along some of its axes, and no other; nfactors: none. */
+static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, int side, int factor, const Mesh *along, const Mesh *mesh) {
     Graph *g = &s->b->front.graph;
     for (int n = 0; n < g->nforward; n++)
-        if (sides->of[n] == side) fixed[n] = strategy_along(g, &g->nodes.at[n], factor, split);
+        if (sides->of[n] == side)
+            fixed[n] = strategy_of_split(g, &g->nodes.at[n], &(Split){factor < g->nodes.at[n].rule->nfactors, {factor}, {*along}});
     s->fixed = fixed;
     if (mesh->naxes > 0) solve_along(s, mesh);
     s->fixed = NULL;
@@ -437,14 +438,10 @@ static Found take_last(Search *s, int before) {
     return s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
 }
 
-/* Those that are known one axis after the other, and with pairs: for s->behind. */
-static void add_by_axis(Search *s, const Found *by_axes, bool pairs) {
-    if (by_axes->how != NULL) vec_push(&s->arena, &s->found, *by_axes);
-    if (pairs) solve_with_pairs(s);
-}
-
 /* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. Of the meshes those that may be worth it. */
-static void solutions(Search *s, double *bound, bool many) {
+static void solutions(Search *s, double *bound) {
+    const int nodes = s->b->front.graph.nodes.n + 1;
+    const bool many = nodes * (3 + MAX_TRIED) <= COMPILED_NODES;
     const int room = many ? MAX_TRIED : 1;
     solve_by_axis(s, 0);
     Found by_axes = take_last(s, 0);
@@ -454,21 +451,24 @@ static void solutions(Search *s, double *bound, bool many) {
     while (s->found.n > 1 && (s->found.n > room || s->found.at[s->found.n - 1].seconds > WORTH * s->found.at[0].seconds))
         s->found.n--;
     const int n = s->found.n;
-    add_by_axis(s, &by_axes, many);
-    if (n == 0 || !many) return;
+    if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
+    if (!many) return;
+    solve_with_pairs(s, nodes * MANY <= COMPILED_NODES);
+    if (n == 0) return;
     s->behind = 0;
     const int before = s->found.n;
     solve_by_axis(s, 0);
     by_axes = take_last(s, before);
     solve_on(s, &s->found.at[0].mesh, NULL);
-    add_by_axis(s, &by_axes, true);
+    if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
+    solve_with_pairs(s, false);
 }
 
 /* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
 static const BuildCost *best_of_all(Search *s) {
     double bound;
     s->faster = true;
-    solutions(s, &bound, COMPILED_NODES / (s->b->front.graph.nodes.n + 1) >= 3 + MAX_TRIED);
+    solutions(s, &bound);
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);

@@ -50,20 +50,35 @@ static void solve_within(Search *s, Model *model, const char *how, const Mesh *m
     }
 }
 
-static void model_of(const Search *s, Model *model, const Mesh *mesh, const Strategy *const *base, Arena *arena) {
-    model_init(model,
-               &(ModelInput){.graph = &s->b->front.graph,
-                             .out_layout = s->b->front.propagation.out_layout,
-                             .machine = s->machine,
-                             .mesh = *mesh,
-                             .base = base,
-                             .fixed = s->fixed,
-                             .also = s->also,
-                             .moves = s->moves,
-                             .batches = s->b->front.batches,
-                             .behind = s->behind,
-                             .most = s->most},
-               arena);
+static ModelInput input_of(const Search *s, const Mesh *mesh) {
+    return (ModelInput){.graph = &s->b->front.graph,
+                        .out_layout = s->b->front.propagation.out_layout,
+                        .machine = s->machine,
+                        .mesh = *mesh,
+                        .moves = s->moves,
+                        .batches = s->b->front.batches,
+                        .behind = s->behind,
+                        .most = s->most};
+}
+
+static bool mesh_equal(const Mesh *a, const Mesh *b) {
+    return a->naxes == b->naxes && memcmp(a->axis, b->axis, (size_t)a->naxes * sizeof *a->axis) == 0;
+}
+
+/* Made once for each mesh. */
+static ModelShared *shared_on(Search *s, const Mesh *mesh) {
+    for (int k = 0; k < s->shares.n; k++)
+        if (mesh_equal(&s->shares.at[k].mesh, mesh)) return s->shares.at[k].shared;
+    const ModelInput input = input_of(s, mesh);
+    vec_push(&s->arena, &s->shares, ((Share){*mesh, model_share(&input, &s->arena)}));
+    return s->shares.at[s->shares.n - 1].shared;
+}
+
+static void model_of(Search *s, Model *model, const Mesh *mesh, const Strategy *const *base, Arena *arena) {
+    ModelInput input = input_of(s, mesh);
+    input.base = base, input.fixed = s->fixed, input.also = s->also;
+    if (s->shares_models) input.shared = shared_on(s, mesh);
+    model_init(model, &input, arena);
 }
 
 /* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
@@ -243,14 +258,18 @@ bool may_split(const Graph *g, const Node *node, int factor, int64_t parts) {
     return !split->whole && factor_splits(split, parts) && (!g->settings.strict_divide || split->size % parts == 0);
 }
 
-const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh) {
+const Strategy *strategy_of_split(Graph *g, const Node *node, const Split *split) {
     Strategy strategy = {.nfactors = node->rule->nfactors};
-    int64_t parts = 1;
-    for (int a = 0; a < mesh->naxes && factor < strategy.nfactors; a++) {
-        if (!strategy_append(&strategy, factor, mesh->axis[a])) return NULL;
-        parts *= mesh->axis[a].size;
+    for (int k = 0; k < split->n; k++) {
+        const Mesh *along = &split->along[k];
+        int64_t parts = 1;
+        for (int a = 0; a < along->naxes; a++) {
+            if (!strategy_append(&strategy, split->factor[k], along->axis[a])) return NULL;
+            parts *= along->axis[a].size;
+        }
+        if (parts > 1 && !may_split(g, node, split->factor[k], parts)) return NULL;
     }
-    return parts == 1 || may_split(g, node, factor, parts) ? graph_strategy(g, &strategy) : NULL;
+    return graph_strategy(g, &strategy);
 }
 
 /* The pairs' strategies with the rows along the first so many axes. A product that cannot be split so is free. */
@@ -260,23 +279,15 @@ static const Strategy *const *strategies_of_pairs(Search *s, const Pairs *pairs,
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
         if (pairs->rows[n] == 0) continue;
-        Mesh rows = *axes, inner = {.naxes = axes->naxes - nrows};
-        rows.naxes = nrows;
-        memcpy(inner.axis, axes->axis + nrows, sizeof *inner.axis * (size_t)inner.naxes);
-        const Strategy *first = strategy_along(g, node, pairs->rows[n] - 1, &rows),
-                       *second = strategy_along(g, node, pairs->inner[n] - 1, &inner);
-        if (first == NULL || second == NULL) continue;
-        Strategy both = {.nfactors = first->nfactors};
-        for (int f = 0; f < both.nfactors; f++) {
-            strategy_follow(&both, f, first, f);
-            strategy_follow(&both, f, second, f);
-        }
-        fixed[n] = graph_strategy(g, &both);
+        Split split = {2, {pairs->rows[n] - 1, pairs->inner[n] - 1}, {*axes, {.naxes = axes->naxes - nrows}}};
+        split.along[0].naxes = nrows;
+        memcpy(split.along[1].axis, axes->axis + nrows, sizeof *axes->axis * (size_t)split.along[1].naxes);
+        fixed[n] = strategy_of_split(g, node, &split);
     }
     return fixed;
 }
 
-void solve_with_pairs(Search *s) {
+void solve_with_pairs(Search *s, bool each) {
     const Machine *machine = options_machine(s->b->options);
     const int first = s->found.n;
     Pairs pairs;
@@ -288,7 +299,7 @@ void solve_with_pairs(Search *s) {
         if (between > machine->ranks_per_node) continue;
         s->fixed = strategies_of_pairs(s, &pairs, &axes, nrows);
         solve_by_axis(s, 0);
-        if (s->found.n < first + 2) continue;
+        if (each || s->found.n < first + 2) continue;
         if (s->found.at[first + 1].seconds < s->found.at[first].seconds) s->found.at[first] = s->found.at[first + 1];
         s->found.n = first + 1;
     }

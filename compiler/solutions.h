@@ -29,6 +29,11 @@ typedef struct Compiled {
 
 typedef VEC(Mesh) Meshes;
 
+typedef struct Share {
+    Mesh mesh;
+    ModelShared *shared;
+} Share;
+
 typedef struct Search {
     Build *b;
     Arena arena;
@@ -41,6 +46,8 @@ typedef struct Search {
     const Strategy *const *also;  /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
+    bool shares_models;           /* many are solved that differ in fixed and also alone: what they have in common is kept, */
+    VEC(Share) shares;            /* of one machine, moves, behind and most */
     int nmeshes;                  /* on which dynamic_programming solved it */
     int64_t work;
     bool faster;   /* what saves time is tried without need, too (budget.h) */
@@ -64,10 +71,15 @@ void solve_along(Search *s, const Mesh *mesh);
 /* The same within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
 void solve_by_axis_within(Search *s, int64_t most);
 /* The best, axis by axis, of those in which the products that pairs_find finds have their rows split along the first axes, and what is between the two of a pair along the others, which
- * are within a node: Megatron's way (Shoeybi et al. 2019), with as many groups of rows as are best. None where there are no pairs. */
-void solve_with_pairs(Search *s);
-/* A strategy that splits this factor by all axes of a mesh, and no other; the number behind the last factor: none. NULL: it cannot be. */
-const Strategy *strategy_along(Graph *g, const Node *node, int factor, const Mesh *mesh);
+ * are within a node: Megatron's way (Shoeybi et al. 2019). each: with each number of groups of rows, and not with the best one alone. None where there are no pairs. */
+void solve_with_pairs(Search *s, bool each);
+/* Up to two factors of an operator, each split along all axes of a mesh, and no other. */
+typedef struct Split {
+    int n, factor[2];
+    Mesh along[2];
+} Split;
+/* The strategy that splits them. NULL: it cannot be. */
+const Strategy *strategy_of_split(Graph *g, const Node *node, const Split *split);
 /* Whether a factor can be split in so many parts, 2 or more. */
 bool may_split(const Graph *g, const Node *node, int factor, int64_t parts);
 /* The meshes of two axes, the smaller one outside, that the ranks make. */

@@ -18,6 +18,7 @@
 enum { BELOW = 2, MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
 
 #define NEARLY 1.2 /* times the limit, or what the fastest takes */
+#define CLOSE 1.1  /* times what the best takes: a lower limit may make up for it */
 
 bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
@@ -125,6 +126,14 @@ static int64_t parts_from(const Counting *k, int64_t stages, int64_t least) {
     return 0;
 }
 
+/* Where nothing fits yet: as many parts as there can be, of those behind the ones that were tried last. */
+static void try_most(Counting *k, StageTried *best, int64_t parts) {
+    int64_t most = 0;
+    while ((parts = parts_from(k, best->stages, 2 * parts)) > 0)
+        most = parts;
+    if (most > 0 && may_fit(k, best, most)) try_stages(k, best, best->stages, most, best->chunks);
+}
+
 /* Parts for the best in so many stages. */
 static void try_parts(Counting *k, StageTried *best) {
     const int64_t stages = best->stages, first = best->parts;
@@ -132,6 +141,7 @@ static void try_parts(Counting *k, StageTried *best) {
     do
         parts = parts_from(k, stages, 2 * parts);
     while (parts > 0 && (!may_fit(k, best, parts) || try_stages(k, best, stages, parts, best->chunks)));
+    if (best->over_bytes > 0 && parts > 0) try_most(k, best, parts);
     if (best->parts > first) return;
     for (parts = first / 2; parts > 0; parts /= 2) {
         while (!may_take(k, stages, parts, best->chunks))
@@ -191,7 +201,7 @@ static const StageTried *best_tried(const StageCount *count) {
     return best;
 }
 
-/* The fastest of which lower limits are not known and may bring something; NULL: that is the best of all already. */
+/* The fastest of which lower limits are not known and may bring something; NULL: it is slower than the best of all. */
 static StageTried *next_below(const Counting *k) {
     const StageTried *taken = best_tried(k->count);
     StageTried *next = NULL;
@@ -201,7 +211,7 @@ static StageTried *next_below(const Counting *k) {
         if (tried->below || !costs || (double)tried->bytes > NEARLY * (double)k->limit) continue;
         if (next == NULL || tried->step_s < next->step_s) next = tried;
     }
-    return next == taken || taken->over_bytes > 0 || (next != NULL && next->step_s < taken->step_s) ? next : NULL;
+    return taken->over_bytes > 0 || (next != NULL && next->step_s < CLOSE * taken->step_s) ? next : NULL;
 }
 
 /* What was found, with what it takes; of other batches, or less than the limit, nothing bounds the best. */

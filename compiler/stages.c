@@ -29,6 +29,7 @@ typedef struct Line {
     int *messages;   /* the same: in how many messages */
     int *next_asked; /* position p: the first one from p on whose stage is asked; n: none */
     int *last_asked; /* position p: the last one before p; -1: none */
+    int *batches;    /* per stage: of which it holds values at once */
     int ncuts;
     int *cut; /* positions where cuts are looked for; the first is 0, the last n */
 } Line;
@@ -204,6 +205,16 @@ static void line_asked(Line *line) {
         line->last_asked[p + 1] = asked_at(line, p) != NULL ? p : line->last_asked[p];
 }
 
+static void line_batches(Line *line) {
+    const Settings *settings = &line->g->settings;
+    const int nstages = settings_stages(settings);
+    const Turns turns = {settings->pipeline, .nstages = nstages, .nchunks = line->nstages / nstages,
+                         .nbatches = (int)settings_batches(settings), .backward = true};
+    line->batches = arena_alloc(line->g->arena, sizeof *line->batches * (size_t)line->nstages);
+    for (int s = 0; s < line->nstages; s++)
+        line->batches[s] = turns_held(&turns, s);
+}
+
 /* False after a diagnostic. */
 static bool line_init(Line *line, const Build *b, Graph *g, const bool *constant) {
     const size_t n = (size_t)graph_nforward(g) + 2;
@@ -219,6 +230,7 @@ static bool line_init(Line *line, const Build *b, Graph *g, const bool *constant
     line_sums(line);
     line_crossings(line);
     line_asked(line);
+    line_batches(line);
     return true;
 }
 
@@ -268,14 +280,6 @@ static void line_cuts(Line *line) {
     line->cut[line->ncuts++] = line->n;
 }
 
-/* Batches whose values a stage holds at once. */
-static double batches_held(const Settings *settings, int nstages, int stage) {
-    const int64_t batches = settings_batches(settings);
-    const int p = settings_stages(settings);
-    const Turns turns = {settings->pipeline, .nstages = p, .nchunks = nstages / p, .nbatches = (int)batches, .backward = true};
-    return turns_held(&turns, stage);
-}
-
 /* A ChainRun. Not where hints ask for another stage; in the order of a line they follow each other, so that the first and the last within it say that of all. */
 static bool stage_run(const void *context, int stage, int from, int to, ChainRun *run) {
     const Line *line = context;
@@ -283,8 +287,7 @@ static bool stage_run(const void *context, int stage, int from, int to, ChainRun
     if (first < end && asked_at(line, first)->stage < stage) return false;
     if (last >= begin && asked_at(line, last)->stage > stage) return false;
     run->seconds = line->behind[end] - line->behind[begin] + crossing_seconds(line, begin) + crossing_seconds(line, end);
-    run->bytes = line->states[end] - line->states[begin] +
-                 batches_held(&line->g->settings, line->nstages, stage) * (line->held[end] - line->held[begin]);
+    run->bytes = line->states[end] - line->states[begin] + line->batches[stage] * (line->held[end] - line->held[begin]);
     return true;
 }
 

@@ -52,7 +52,6 @@ typedef struct NodeClass {
     const Columns *columns;
     const double *seconds;
     const int64_t *bytes;
-    struct NodeClass *next;
 } NodeClass;
 
 typedef struct Choices {

@@ -28,143 +28,146 @@ typedef struct TableSlot {
     const CostTable *table;
 } TableSlot;
 
-typedef struct Builder {
-    Model *model;
-    const Graph *graph;
-    const Layout *const *out_layout;
-    const Strategy *const *base;
-    bool near;
-    const Strategy *const *fixed;
-    const Strategy *const *also;
+typedef struct Numbers {
+    const double *at;
+    size_t n;
+} Numbers;
+
+struct ModelShared {
     Arena *arena;
+    const Graph *graph;
     int nnodes;
+    Choices choices;
     int *source_of; /* per value */
     VEC(Source) sources;
     VEC(Use) uses;
-    int *variable_of; /* per node */
-    bool *active;     /* per value: it has a gradient */
-    bool *by_rows;    /* per state: a table that is updated by the rows that occur */
-    bool *varies;     /* per value: it depends on an input or a state */
-    bool *kept;       /* per value: gradients read it, or what only looks at it in another shape */
+    bool *active;  /* per value: it has a gradient */
+    bool *by_rows; /* per state: a table that is updated by the rows that occur */
+    bool *varies;  /* per value: it depends on an input or a state */
+    bool *kept;    /* per value: gradients read it, or what only looks at it in another shape */
     const Strategy *whole[MAX_FACTORS + 1];
-    VEC(Hub *) hubs;
+    VEC(const Hub *) hubs;
     VEC(TableSlot) slots;
     VEC(const CostTable *) tables;
-    VEC(struct Numbers {
-        const double *at;
-        size_t n;
-    })
-    lists;
+    VEC(Numbers) lists;
     Map hub_map, slot_map, table_map, list_map;
-    double most; /* seconds of a conversion: a solution with one that takes more is not wanted */
+};
+
+typedef struct Builder {
+    Model *model;
+    ModelShared *shared;
+    const ModelInput *input;
+    Arena *arena;
+    int *variable_of; /* per node */
+    double most;      /* seconds of a conversion: a solution with one that takes more is not wanted */
 } Builder;
 
 /* ---- equal things once */
 
-static const double *list_once(Builder *b, const double *at, int n) {
+static const double *list_once(ModelShared *m, const double *at, int n) {
     const size_t bytes = (size_t)n * sizeof *at;
     const uint64_t hash = hash_bytes(at, bytes);
-    map_each(&b->list_map, hash, k) if (b->lists.at[k].n == (size_t)n && memcmp(b->lists.at[k].at, at, bytes) == 0) return b->lists.at[k]
+    map_each(&m->list_map, hash, k) if (m->lists.at[k].n == (size_t)n && memcmp(m->lists.at[k].at, at, bytes) == 0) return m->lists.at[k]
         .at;
-    vec_push(b->arena, &b->lists, ((struct Numbers){at, (size_t)n}));
-    map_add(b->arena, &b->list_map, hash, b->lists.n - 1);
+    vec_push(m->arena, &m->lists, ((Numbers){at, (size_t)n}));
+    map_add(m->arena, &m->list_map, hash, m->lists.n - 1);
     return at;
 }
 
-static const CostTable *table_once(Builder *b, double *at, int nrows, int ncolumns) {
+static const CostTable *table_once(ModelShared *m, double *at, int nrows, int ncolumns) {
     const size_t bytes = (size_t)nrows * (size_t)ncolumns * sizeof *at;
     const uint64_t hash = hash_bytes(at, bytes);
-    map_each(&b->table_map, hash, k) {
-        const CostTable *there = b->tables.at[k];
+    map_each(&m->table_map, hash, k) {
+        const CostTable *there = m->tables.at[k];
         if (there->nrows == nrows && there->ncolumns == ncolumns && memcmp(there->at, at, bytes) == 0) {
-            arena_release(b->arena, at);
+            arena_release(m->arena, at);
             return there;
         }
     }
-    CostTable *table = arena_alloc(b->arena, sizeof *table);
+    CostTable *table = arena_alloc(m->arena, sizeof *table);
     *table = (CostTable){nrows, ncolumns, at};
-    vec_push(b->arena, &b->tables, table);
-    map_add(b->arena, &b->table_map, hash, b->tables.n - 1);
+    vec_push(m->arena, &m->tables, table);
+    map_add(m->arena, &m->table_map, hash, m->tables.n - 1);
     return table;
 }
 
 /* ---- who reads what */
 
-static bool takes_part(const Builder *b, int node) {
-    return !node_is_leaf(&b->graph->nodes.at[node]);
+static bool takes_part(const ModelShared *m, int node) {
+    return !node_is_leaf(&m->graph->nodes.at[node]);
 }
 
-static void find_varying(Builder *b) {
-    b->varies = arena_alloc(b->arena, (size_t)b->graph->values.n + 1);
-    for (int n = 0; n < b->nnodes; n++) {
-        const Node *node = &b->graph->nodes.at[n];
+static void find_varying(ModelShared *m) {
+    m->varies = arena_alloc(m->arena, (size_t)m->graph->values.n + 1);
+    for (int n = 0; n < m->nnodes; n++) {
+        const Node *node = &m->graph->nodes.at[n];
         bool varies = node->op == OP_read || node->op == OP_input;
         for (int i = 0; i < node->nin; i++)
-            varies = varies || b->varies[node->in[i]];
+            varies = varies || m->varies[node->in[i]];
         for (int o = 0; o < node->nout; o++)
-            b->varies[node->out[o]] = varies;
+            m->varies[node->out[o]] = varies;
     }
 }
 
-static void find_kept(Builder *b) {
-    const Graph *graph = b->graph;
-    b->kept = arena_alloc(b->arena, (size_t)graph->values.n + 1);
-    for (int n = b->nnodes; n < graph->nodes.n; n++)
+static void find_kept(ModelShared *m) {
+    const Graph *graph = m->graph;
+    m->kept = arena_alloc(m->arena, (size_t)graph->values.n + 1);
+    for (int n = m->nnodes; n < graph->nodes.n; n++)
         for (int i = 0; i < graph->nodes.at[n].nin; i++) {
             int value = graph->nodes.at[n].in[i];
             while (op_table[graph_producer(graph, value)->op].view)
                 value = graph_producer(graph, value)->in[0];
-            b->kept[value] = graph->values.at[value].node < b->nnodes;
+            m->kept[value] = graph->values.at[value].node < m->nnodes;
         }
 }
 
-static int source_new(Builder *b, const Node *node, int id, int result) {
-    const Graph *graph = b->graph;
+static int source_new(ModelShared *m, const Layout *const *out_layout, const Node *node, int id, int result) {
+    const Graph *graph = m->graph;
     const int value = node->out[result];
     Source source = {
-        .type = graph->values.at[value].type, .producer = id, .result = result, .state = -1, .input = -1, .active = b->active[value]};
+        .type = graph->values.at[value].type, .producer = id, .result = result, .state = -1, .input = -1, .active = m->active[value]};
     if (node_is_leaf(node)) {
         source.producer = -1;
         source.free = node->op != OP_read && node->op != OP_input;
         if (node->op == OP_read) source.state = node->state, source.given = graph->states.at[node->state].layout;
         if (node->op == OP_input) source.input = node->state, source.given = graph->inputs.at[node->state].layout;
-    } else if (result == 0 && b->out_layout != NULL) {
-        source.given = b->out_layout[id];
+    } else if (result == 0 && out_layout != NULL) {
+        source.given = out_layout[id];
     }
-    vec_push(b->arena, &b->sources, source);
-    return b->sources.n - 1;
+    vec_push(m->arena, &m->sources, source);
+    return m->sources.n - 1;
 }
 
-static void find_sources(Builder *b) {
-    const Graph *graph = b->graph;
-    b->source_of = arena_alloc(b->arena, ((size_t)graph->values.n + 1) * sizeof *b->source_of);
-    int *of_state = arena_alloc(b->arena, ((size_t)graph->states.n + 1) * sizeof *of_state), nuses = 0; /* + 1 */
-    for (int n = 0; n < b->nnodes; n++) {
+static void find_sources(ModelShared *m, const Layout *const *out_layout) {
+    const Graph *graph = m->graph;
+    m->source_of = arena_alloc(m->arena, ((size_t)graph->values.n + 1) * sizeof *m->source_of);
+    int *of_state = arena_alloc(m->arena, ((size_t)graph->states.n + 1) * sizeof *of_state), nuses = 0; /* + 1 */
+    for (int n = 0; n < m->nnodes; n++) {
         const Node *node = &graph->nodes.at[n];
         for (int i = 0; i < node->nin; i++, nuses++)
-            b->sources.at[b->source_of[node->in[i]]].nuses++;
+            m->sources.at[m->source_of[node->in[i]]].nuses++;
         for (int o = 0; o < node->nout; o++) {
             const bool read = node->op == OP_read;
             if (read && of_state[node->state] > 0) {
-                b->source_of[node->out[o]] = of_state[node->state] - 1;
+                m->source_of[node->out[o]] = of_state[node->state] - 1;
                 continue;
             }
-            b->source_of[node->out[o]] = source_new(b, node, n, o);
-            if (read) of_state[node->state] = b->source_of[node->out[o]] + 1;
+            m->source_of[node->out[o]] = source_new(m, out_layout, node, n, o);
+            if (read) of_state[node->state] = m->source_of[node->out[o]] + 1;
         }
     }
     int first = 0;
-    for (int s = 0; s < b->sources.n; s++) {
-        b->sources.at[s].first_use = first;
-        first += b->sources.at[s].nuses;
-        b->sources.at[s].nuses = 0;
+    for (int s = 0; s < m->sources.n; s++) {
+        m->sources.at[s].first_use = first;
+        first += m->sources.at[s].nuses;
+        m->sources.at[s].nuses = 0;
     }
-    b->uses.at = arena_alloc(b->arena, ((size_t)nuses + 1) * sizeof *b->uses.at);
-    b->uses.n = nuses;
-    for (int n = 0; n < b->nnodes; n++)
+    m->uses.at = arena_alloc(m->arena, ((size_t)nuses + 1) * sizeof *m->uses.at);
+    m->uses.n = nuses;
+    for (int n = 0; n < m->nnodes; n++)
         for (int i = 0; i < graph->nodes.at[n].nin; i++) {
-            Source *source = &b->sources.at[b->source_of[graph->nodes.at[n].in[i]]];
-            b->uses.at[source->first_use + source->nuses++] = (Use){n, i};
+            Source *source = &m->sources.at[m->source_of[graph->nodes.at[n].in[i]]];
+            m->uses.at[source->first_use + source->nuses++] = (Use){n, i};
         }
 }
 
@@ -178,7 +181,7 @@ static int add_variable(Builder *b, Chooser chooser, int n, const double *second
 
 static void operand_key(Builder *b, const Source *source, int i, bool differentiated, ClassKey *key) {
     key->active[i] = source->active && differentiated;
-    key->trained[i] = source->state >= 0 && b->graph->states.at[source->state].trainable;
+    key->trained[i] = source->state >= 0 && b->shared->graph->states.at[source->state].trainable;
     key->kind[i] = OPERAND_EDGE;
     if (source->free || (source->producer < 0 && source->nuses == 1 && !key->trained[i] && source->given == NULL))
         key->kind[i] = OPERAND_FREE;
@@ -186,47 +189,48 @@ static void operand_key(Builder *b, const Source *source, int i, bool differenti
         key->kind[i] = OPERAND_OWN;
     else if (source->producer < 0 && source->nuses == 1) {
         key->kind[i] = OPERAND_GIVEN;
-        key->given[i] = moves_layout(b->model->choices.moves, &source->type, source->given);
+        key->given[i] = moves_layout(b->shared->choices.moves, &source->type, source->given);
     }
     if (key->kind[i] == OPERAND_EDGE || key->kind[i] == OPERAND_FREE) key->trained[i] = false;
 }
 
-static const Strategy *whole_strategy(Builder *b, int nfactors) {
-    if (b->whole[nfactors] == NULL) {
-        Strategy *whole = arena_alloc(b->arena, sizeof *whole);
+static const Strategy *whole_strategy(ModelShared *m, int nfactors) {
+    if (m->whole[nfactors] == NULL) {
+        Strategy *whole = arena_alloc(m->arena, sizeof *whole);
         whole->nfactors = nfactors;
-        b->whole[nfactors] = whole;
+        m->whole[nfactors] = whole;
     }
-    return b->whole[nfactors];
+    return m->whole[nfactors];
 }
 
 static void add_node(Builder *b, int id) {
-    const Node *node = &b->graph->nodes.at[id];
+    const Node *node = &b->shared->graph->nodes.at[id];
     ClassKey key;
     memset(&key, 0, sizeof key); /* its padding too */
     for (int i = 0; i < node->nin; i++)
-        operand_key(b, &b->sources.at[b->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
-    const int table = node->op == OP_embedding ? b->sources.at[b->source_of[node->in[0]]].state : -1;
-    key.by_rows = table >= 0 && b->by_rows[table];
+        operand_key(b, &b->shared->sources.at[b->shared->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
+    const int table = node->op == OP_embedding ? b->shared->sources.at[b->shared->source_of[node->in[0]]].state : -1;
+    key.by_rows = table >= 0 && b->shared->by_rows[table];
     for (int o = 0; o < node->nout; o++) {
-        key.kept[o] = b->kept[node->out[o]];
-        for (int k = 0; k < graph_nreports(b->graph); k++)
-            key.reported[o] = key.reported[o] || (graph_report(b->graph, k) == node->out[o] && graph_report_whole(b->graph, k));
+        key.kept[o] = b->shared->kept[node->out[o]];
+        for (int k = 0; k < graph_nreports(b->shared->graph); k++)
+            key.reported[o] =
+                key.reported[o] || (graph_report(b->shared->graph, k) == node->out[o] && graph_report_whole(b->shared->graph, k));
     }
     if (node->strategy != NULL && node->from == STRATEGY_USER)
         key.fixed = node->strategy;
-    else if (b->fixed != NULL && b->fixed[id] != NULL)
-        key.fixed = b->fixed[id];
-    else if (!b->varies[node->out[0]])
-        key.fixed = whole_strategy(b, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
-    else if (b->base != NULL)
-        key.base = b->base[id];
-    else if (b->near)
+    else if (b->input->fixed != NULL && b->input->fixed[id] != NULL)
+        key.fixed = b->input->fixed[id];
+    else if (!b->shared->varies[node->out[0]])
+        key.fixed = whole_strategy(b->shared, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
+    else if (b->input->base != NULL)
+        key.base = b->input->base[id];
+    else if (b->input->near)
         key.near = node->strategy;
-    if (key.fixed == NULL && b->also != NULL) key.also = b->also[id];
-    const NodeClass *class = choices_of(&b->model->choices, node, &key);
+    if (key.fixed == NULL && b->input->also != NULL) key.also = b->input->also[id];
+    const NodeClass *class = choices_of(&b->shared->choices, node, &key);
     b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
-                                      list_once(b, class->seconds, class->n), class->bytes);
+                                      list_once(b->shared, class->seconds, class->n), class->bytes);
 }
 
 /* ---- values that several operators use */
@@ -254,8 +258,9 @@ static void want_sums(Builder *b, Wanted *wanted, const Layout *layout) {
     vec_push(b->arena, &wanted->sums, layout);
 }
 
-static Hub *hub_make(Builder *b, const Source *source, const Wanted *wanted) {
-    Moves *moves = b->model->choices.moves;
+/* Its choices, in the arena of the model. */
+static Hub hub_wanted(Builder *b, const Source *source, const Wanted *wanted) {
+    Moves *moves = b->shared->choices.moves;
     VEC(int) had = {0}, partial = {0};
     for (int k = 0; k < wanted->had.n; k++)
         for (int s = 0; s < wanted->sums.n; s++) {
@@ -265,21 +270,52 @@ static Hub *hub_make(Builder *b, const Source *source, const Wanted *wanted) {
             const char *why;
             for (int i = 0; i < layout_count(sums, list); i++)
                 layout_append(&layout, list, layout_list(sums, list)[i]);
-            if (s > 0 && !layout_valid(&layout, b->graph->nranks, &why)) continue;
+            if (s > 0 && !layout_valid(&layout, b->shared->graph->nranks, &why)) continue;
             vec_push(b->arena, &had, wanted->had.at[k]);
             vec_push(b->arena, &partial, s > 0 ? moves_layout(moves, &source->type, &layout) : wanted->had.at[k]);
         }
-    Hub *hub = arena_alloc(b->arena, sizeof *hub);
-    *hub = (Hub){.type = source->type, .active = source->active, .n = had.n, .had = had.at, .partial = partial.at};
-    double *seconds = arena_alloc(b->arena, (size_t)hub->n * sizeof *seconds);
-    int64_t *bytes = arena_alloc(b->arena, (size_t)hub->n * sizeof *bytes);
-    for (int k = 0; k < hub->n && source->state >= 0 && source->active; k++) {
-        seconds[k] = parameter_seconds(&b->model->choices, hub->had[k], hub->partial[k]);
-        bytes[k] = parameter_bytes(&b->model->choices, hub->had[k], hub->partial[k]);
+    return (Hub){.type = source->type,
+                 .active = source->active,
+                 .updated = source->state >= 0 && source->active,
+                 .n = had.n,
+                 .had = had.at,
+                 .partial = partial.at};
+}
+
+static const int *kept_numbers(ModelShared *m, const int *at, int n) {
+    int *kept = arena_alloc(m->arena, (size_t)n * sizeof *kept);
+    memcpy(kept, at, (size_t)n * sizeof *kept);
+    return kept;
+}
+
+static const Hub *hub_make(ModelShared *m, const Hub *wanted) {
+    Hub *hub = arena_alloc(m->arena, sizeof *hub);
+    double *seconds = arena_alloc(m->arena, (size_t)wanted->n * sizeof *seconds);
+    int64_t *bytes = arena_alloc(m->arena, (size_t)wanted->n * sizeof *bytes);
+    *hub = *wanted;
+    hub->had = kept_numbers(m, wanted->had, wanted->n);
+    hub->partial = kept_numbers(m, wanted->partial, wanted->n);
+    for (int k = 0; k < hub->n && hub->updated; k++) {
+        seconds[k] = parameter_seconds(&m->choices, hub->had[k], hub->partial[k]);
+        bytes[k] = parameter_bytes(&m->choices, hub->had[k], hub->partial[k]);
     }
-    hub->seconds = list_once(b, seconds, hub->n);
+    hub->seconds = list_once(m, seconds, hub->n);
     hub->bytes = bytes;
     return hub;
+}
+
+static const Hub *hub_once(ModelShared *m, const Hub *wanted) {
+    const size_t bytes = (size_t)wanted->n * sizeof *wanted->had;
+    const uint64_t hash = hash_bytes(wanted->had, bytes) ^ hash_bytes(wanted->partial, bytes);
+    map_each(&m->hub_map, hash, k) {
+        const Hub *there = m->hubs.at[k];
+        if (there->active == wanted->active && there->updated == wanted->updated && there->n == wanted->n &&
+            memcmp(there->had, wanted->had, bytes) == 0 && memcmp(there->partial, wanted->partial, bytes) == 0)
+            return there;
+    }
+    vec_push(m->arena, &m->hubs, hub_make(m, wanted));
+    map_add(m->arena, &m->hub_map, hash, m->hubs.n - 1);
+    return m->hubs.at[m->hubs.n - 1];
 }
 
 /* The same for sources whose producers and users are alike. */
@@ -287,7 +323,7 @@ static const Hub *hub_of(Builder *b, const Source *source) {
     Wanted wanted = {0};
     Layout none;
     layout_init(&none, source->type.shape.ndim);
-    Moves *moves = b->model->choices.moves;
+    Moves *moves = b->shared->choices.moves;
     vec_push(b->arena, &wanted.sums, &none);
     if (source->given != NULL) {
         want(b, &wanted, moves_layout(moves, &source->type, source->given));
@@ -297,7 +333,7 @@ static const Hub *hub_of(Builder *b, const Source *source) {
             want(b, &wanted, class->columns[c].home[source->result]);
     }
     for (int k = 0; k < source->nuses; k++) {
-        const Use use = b->uses.at[source->first_use + k];
+        const Use use = b->shared->uses.at[source->first_use + k];
         const NodeClass *class = b->model->choosers.at[b->variable_of[use.node]].class;
         for (int c = 0; c < class->n; c++) {
             if (source->given == NULL) want(b, &wanted, moves_parts(moves, class->columns[c].need[use.operand]));
@@ -305,19 +341,8 @@ static const Hub *hub_of(Builder *b, const Source *source) {
                 want_sums(b, &wanted, moves_at(moves, class->columns[c].gradient[use.operand]));
         }
     }
-    Hub *hub = hub_make(b, source, &wanted);
-    uint64_t hash =
-        hash_bytes(hub->had, (size_t)hub->n * sizeof *hub->had) ^ hash_bytes(hub->partial, (size_t)hub->n * sizeof *hub->partial);
-    map_each(&b->hub_map, hash, k) {
-        const Hub *there = b->hubs.at[k];
-        if (there->active == hub->active && there->n == hub->n && there->seconds == hub->seconds &&
-            memcmp(there->had, hub->had, (size_t)hub->n * sizeof *hub->had) == 0 &&
-            memcmp(there->partial, hub->partial, (size_t)hub->n * sizeof *hub->partial) == 0)
-            return there;
-    }
-    vec_push(b->arena, &b->hubs, hub);
-    map_add(b->arena, &b->hub_map, hash, b->hubs.n - 1);
-    return hub;
+    const Hub hub = hub_wanted(b, source, &wanted);
+    return hub_once(b->shared, &hub);
 }
 
 /* ---- edges */
@@ -325,7 +350,7 @@ static const Hub *hub_of(Builder *b, const Source *source) {
 enum { PRODUCER_USER, PRODUCER_HUB, HUB_USER };
 
 static double forth_and_back(const Builder *b, int made, int need, int gradient, int home) {
-    Moves *moves = b->model->choices.moves;
+    Moves *moves = b->shared->choices.moves;
     const double forth = moves_seconds(moves, made, need, b->most);
     return gradient < 0 ? forth : forth + moves_seconds(moves, gradient, home, b->most);
 }
@@ -365,24 +390,25 @@ static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends
 /* NULL: all is for nothing. */
 static const CostTable *table_of(Builder *b, const TableKey *key, int nrows, int ncolumns) {
     const uint64_t hash = hash_bytes(key, sizeof *key);
-    map_each(&b->slot_map, hash, k) if (memcmp(&b->slots.at[k].key, key, sizeof *key) == 0) return b->slots.at[k].table;
+    ModelShared *m = b->shared;
+    map_each(&m->slot_map, hash, k) if (memcmp(&m->slots.at[k].key, key, sizeof *key) == 0) return m->slots.at[k].table;
     Ends *rows = arena_alloc(b->arena, (size_t)nrows * sizeof *rows), *columns = arena_alloc(b->arena, (size_t)ncolumns * sizeof *columns);
     int *row = arena_alloc(b->arena, (size_t)nrows * sizeof *row), *column = arena_alloc(b->arena, (size_t)ncolumns * sizeof *column);
-    const int n = distinct(b, key, true, nrows, rows, row), m = distinct(b, key, false, ncolumns, columns, column);
-    double *of = arena_alloc(b->arena, (size_t)n * (size_t)m * sizeof *of);
+    const int n = distinct(b, key, true, nrows, rows, row), width = distinct(b, key, false, ncolumns, columns, column);
+    double *of = arena_alloc(b->arena, (size_t)n * (size_t)width * sizeof *of);
     bool free = true;
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < m; j++) {
-            of[i * m + j] = forth_and_back(b, rows[i].to, columns[j].to, columns[j].back, rows[i].back);
-            free = free && of[i * m + j] == 0;
+        for (int j = 0; j < width; j++) {
+            of[i * width + j] = forth_and_back(b, rows[i].to, columns[j].to, columns[j].back, rows[i].back);
+            free = free && of[i * width + j] == 0;
         }
-    double *at = arena_alloc(b->arena, (size_t)nrows * (size_t)ncolumns * sizeof *at);
+    double *at = free ? NULL : arena_alloc(m->arena, (size_t)nrows * (size_t)ncolumns * sizeof *at);
     for (int i = 0; i < nrows && !free; i++)
         for (int j = 0; j < ncolumns; j++)
-            at[i * ncolumns + j] = of[row[i] * m + column[j]];
-    vec_push(b->arena, &b->slots, ((TableSlot){*key, free ? NULL : table_once(b, at, nrows, ncolumns)}));
-    map_add(b->arena, &b->slot_map, hash, b->slots.n - 1);
-    return b->slots.at[b->slots.n - 1].table;
+            at[i * ncolumns + j] = of[row[i] * width + column[j]];
+    vec_push(m->arena, &m->slots, ((TableSlot){*key, free ? NULL : table_once(m, at, nrows, ncolumns)}));
+    map_add(m->arena, &m->slot_map, hash, m->slots.n - 1);
+    return m->slots.at[m->slots.n - 1].table;
 }
 
 static void add_edge(Builder *b, int from, int to, int column, int operand, int kind) {
@@ -400,7 +426,7 @@ static void add_edge(Builder *b, int from, int to, int column, int operand, int 
 
 static void add_source(Builder *b, const Source *source) {
     if (source->free || source->nuses == 0 || (source->nuses == 1 && source->producer < 0)) return;
-    const Use *uses = b->uses.at + source->first_use;
+    const Use *uses = b->shared->uses.at + source->first_use;
     const int producer = source->producer < 0 ? -1 : b->variable_of[source->producer];
     if (source->nuses == 1 && source->given == NULL) {
         add_edge(b, producer, b->variable_of[uses[0].node], source->result, uses[0].operand, PRODUCER_USER);
@@ -429,34 +455,37 @@ static double least_seconds(const Model *model) {
     return sum;
 }
 
-void model_init(Model *model, const ModelInput *input, Arena *arena) {
+ModelShared *model_share(const ModelInput *input, Arena *arena) {
+    ModelShared *m = arena_alloc(arena, sizeof *m);
     const Graph *graph = input->graph;
-    *model = (Model){0};
-    choices_init(&model->choices, graph, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
-    Builder b = {.model = model,
-                 .graph = graph,
-                 .out_layout = input->out_layout,
-                 .base = input->base,
-                 .near = input->near,
-                 .fixed = input->fixed,
-                 .also = input->also,
-                 .arena = arena,
-                 .nnodes = graph_nforward(graph)};
-    b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);
-    b.active = graph_active(graph, arena);
-    b.by_rows = states_by_rows(graph, arena);
-    find_varying(&b);
-    find_kept(&b);
-    find_sources(&b);
-    for (int n = 0; n < b.nnodes; n++)
-        if (takes_part(&b, n)) add_node(&b, n);
-    b.most = input->most > 0 ? fmax(0, input->most - least_seconds(model)) : INFINITY;
-    for (int s = 0; s < b.sources.n; s++)
-        add_source(&b, &b.sources.at[s]);
+    m->arena = arena;
+    m->graph = graph;
+    m->nnodes = graph_nforward(graph);
+    choices_init(&m->choices, graph, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
+    m->active = graph_active(graph, arena);
+    m->by_rows = states_by_rows(graph, arena);
+    find_varying(m);
+    find_kept(m);
+    find_sources(m, input->out_layout);
+    return m;
+}
+
+/* The seconds of conversions are known up to `most` where tables are of this model alone: other models may need more of them. */
+void model_init(Model *model, const ModelInput *input, Arena *arena) {
+    ModelShared *shared = input->shared != NULL ? input->shared : model_share(input, arena);
+    *model = (Model){.moves = shared->choices.moves, .graph = input->graph};
+    Builder b = {.model = model, .shared = shared, .input = input, .arena = arena};
+    b.variable_of = arena_alloc(arena, ((size_t)shared->nnodes + 1) * sizeof *b.variable_of);
+    for (int n = 0; n < shared->nnodes; n++)
+        if (takes_part(shared, n)) add_node(&b, n);
+    const double least = input->shared != NULL ? 0 : least_seconds(model);
+    b.most = input->most > 0 ? fmax(0, input->most - least) : INFINITY;
+    for (int s = 0; s < shared->sources.n; s++)
+        add_source(&b, &shared->sources.at[s]);
 }
 
 void model_read(const Model *model, const int *choice, Arena *arena, Chosen *chosen) {
-    const Graph *graph = model->choices.graph;
+    const Graph *graph = model->graph;
     chosen->strategy = arena_alloc(arena, ((size_t)graph->nodes.n + 1) * sizeof *chosen->strategy);
     chosen->state = arena_alloc(arena, ((size_t)graph->states.n + 1) * sizeof *chosen->state);
     chosen->input = arena_alloc(arena, ((size_t)graph->inputs.n + 1) * sizeof *chosen->input);
@@ -464,7 +493,7 @@ void model_read(const Model *model, const int *choice, Arena *arena, Chosen *cho
         const Chooser *chooser = &model->choosers.at[v];
         if (chooser->node >= 0) chosen->strategy[chooser->node] = &chooser->class->strategy[choice[v]];
         if (chooser->hub == NULL) continue;
-        const Layout *had = moves_at(model->choices.moves, chooser->hub->had[choice[v]]);
+        const Layout *had = moves_at(model->moves, chooser->hub->had[choice[v]]);
         if (chooser->state >= 0) chosen->state[chooser->state] = had;
         if (chooser->input >= 0) chosen->input[chooser->input] = had;
     }

@@ -11,12 +11,12 @@
 typedef struct Hub {
     TensorType type;
     bool active;        /* it has a gradient */
+    bool updated;       /* by it: a parameter */
     int n;              /* choices */
     const int *had;     /* numbers of layouts */
     const int *partial; /* the same with the digits over which the sum of gradients is partial */
     const double *seconds;
     const int64_t *bytes;
-    struct Hub *next;
 } Hub;
 
 /* What a variable of the problem decides: exactly one of these. */
@@ -29,9 +29,12 @@ typedef struct Chooser {
 
 typedef struct Model {
     Problem problem;
-    Choices choices;
+    const Graph *graph;
+    const Moves *moves;
     VEC(Chooser) choosers; /* a variable each */
 } Model;
+
+typedef struct ModelShared ModelShared;
 
 /* What a problem is made of. */
 typedef struct ModelInput {
@@ -46,11 +49,14 @@ typedef struct ModelInput {
     const Strategy *const *also;  /* per node: a strategy that is a choice beside those of the mesh; NULL, for all or for one: none */
     Moves *moves;                 /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
     int64_t batches;              /* of a step, where the graph has fewer of them; 0: it has all */
-    double behind; /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
+    double behind;       /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
+    ModelShared *shared; /* model_share of one that is equal but for base, near, fixed and also; NULL: of this one alone */
     double most; /* seconds: of conversions with which a step would take more it need not be known how much they take; 0: of all it must */
 } ModelInput;
 #define BEHIND_HALF 0.5 /* the sums of gradients; the gather of new values has none */
 #define BEHIND_ALL 1.0  /* parameters are stored in parts: gathers run behind the kernels before their use */
+/* What models that differ in base, near, fixed and also have in common: who reads what, the choices of operators and what conversions between them take, made as models need them. */
+ModelShared *model_share(const ModelInput *input, Arena *arena);
 void model_init(Model *model, const ModelInput *input, Arena *arena);
 
 /* What was chosen: strategies of nodes, layouts of states and inputs; NULL: as it was. */

@@ -83,6 +83,13 @@ static const char dense_u[] =
 #define HALVES_OF_U(n)                                                                                                                     \
     "a.linear.y = ((1, 1), (" #n ", 1)); b.linear.y = ((1, " #n "), (1, " #n ")); e.linear.y = ((1, 1), (" #n ", 1)); y.y = ((1, " #n      \
     "), (1, " #n "));"
+#define GROUPED(dp, tp)                                                                                                                    \
+    FIRST("q_proj", dp, tp)                                                                                                                \
+    FIRST("k_proj", dp, tp)                                                                                                                \
+    FIRST("v_proj", dp, tp) SECOND("o_proj", dp, tp) FIRST("gate_proj", dp, tp) FIRST("up_proj", dp, tp) SECOND("down_proj", dp, tp)
+#define GROUPED_ROWS                                                                                                                       \
+    "net n() { input x : f32[4, 256, 768]; input label : f32[4, 256, 768];\n"                                                              \
+    "  h = llama_block(x, 12, 4, 2048); loss mse(linear(rms_norm(h), 768), label); }\n" DATA
 #define WORDS(dp, tp) "logits = ((" #dp ", 1, 1), (" #tp ", 1));"
 
 static const Case cases[] = {
@@ -126,12 +133,8 @@ static const Case cases[] = {
     {"7 ranks", NULL, BLOCKS(8, 512, 2), 7, {MEGATRON(1, 7)}},
     {"12 ranks", NULL, BLOCKS(8, 512, 2), 12, {MEGATRON(2, 6), MEGATRON(4, 3), MEGATRON(1, 12)}},
     {"GPT-2", "gpt2", NULL, 8, {GPT_FIRST(4, 2), GPT_FIRST(2, 4) GPT_SECOND(2, 4)}},
-    {"grouped heads",
-     "llama",
-     NULL,
-     8,
-     {FIRST("q_proj", 2, 4) FIRST("k_proj", 2, 4) FIRST("v_proj", 2, 4) SECOND("o_proj", 2, 4) FIRST("gate_proj", 2, 4)
-          FIRST("up_proj", 2, 4) SECOND("down_proj", 2, 4)}},
+    {"four rows with grouped heads", NULL, GROUPED_ROWS, 8, {GROUPED(2, 4), GROUPED(1, 8), GROUPED(4, 2)}},
+    {"grouped heads", "llama", NULL, 8, {GROUPED(2, 4)}},
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 
@@ -216,6 +219,15 @@ Test(hands, auto_on_several_nodes_is_no_worse_than_beside_pairs_by_hand) {
             expect_not_worse(&on_nodes[i], &found, on_nodes[i].hints[k], &hand);
         }
     }
+}
+
+/* Of a small net a plan from Megatron's pairs is compiled for each number of groups of rows: what one hint of them leads to is found without it. */
+Test(hands, auto_is_no_worse_than_beside_one_pair_by_hand) {
+    static const Case rows = {"four rows with grouped heads", NULL, GROUPED_ROWS, 8, {NULL}};
+    BuildCost found, hinted;
+    cost_of(&rows, NULL, NULL, NULL, &machine_gpu8, &found);
+    cost_of(&rows, NULL, NULL, FIRST("q_proj", 2, 4), &machine_gpu8, &hinted);
+    expect_not_worse(&rows, &found, "beside one hint", &hinted);
 }
 
 /* MiB that the busiest rank sends in a step: at most so many. */
@@ -314,7 +326,7 @@ Test(hands, of_many_tables_the_work_and_the_bound_hold) {
         const SearchResult *found = x.b->front.search;
         cr_expect(0 < found->bound && found->bound < found->seconds, "%d ranks: %g s, the bound is %g", nranks[i], found->seconds,
                   found->bound);
-        cr_expect_leq(found->work, 20000000, "%d ranks: %lld", nranks[i], (long long)found->work);
+        cr_expect_leq(found->work, 57000000, "%d ranks: %lld", nranks[i], (long long)found->work);
         compiled_finish(&x);
     }
 }

@@ -365,10 +365,10 @@ Test(search, work_is_bounded) {
         int nranks, nmoves, ntried;
         int64_t work;
         int ncompiled;
-    } at[] = {{"gpt2", "8", 8, 10000, 8, 28000000, 40},
-              {"llama", "8", 8, 20000, 8, 60000000, 30},
+    } at[] = {{"gpt2", "8", 8, 10000, 8, 46000000, 50},
+              {"llama", "8", 8, 20000, 8, 140000000, 30},
               {"llama", "4096", 4096, 75000, 8, 220000000, 30},
-              {"resnet18", NULL, 8, 75000, 8, 160000000, 60}}; /* the many weights that it shapes at its beginning are no lookups */
+              {"resnet18", NULL, 8, 75000, 9, 400000000, 90}}; /* the many weights that it shapes at its beginning are no lookups */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         Compiled x;
         BuildCost cost;
@@ -423,7 +423,7 @@ static void expect_no_hint_needed(const char *text, const char *hint, double mos
 /* What runs behind what, and what is fused, the model does not know: near the best of what it finds is better. Before: 0.4254 ms and 17.5 MiB, with the hint 0.412 ms and 14.8. The second:
  * 1.717 ms and 35.7 MiB, with the hint 1.698. */
 Test(search, auto_needs_no_hint_of_one_operator) {
-    expect_no_hint_needed(MIXTURE, "mixed.router.y = ((1, 1, 1), (2, 1));", 0.405e-3, 16.6);
+    expect_no_hint_needed(MIXTURE, "mixed.router.y = ((1, 1, 1), (2, 1));", 0.405e-3, 24);
     expect_no_hint_needed(RECOMMENDER, "all.linear.y = ((2, 1), (1, 1));", 1.65e-3, 33);
 }
 
@@ -445,6 +445,86 @@ Test(search, axes_are_exchanged) {
     cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
     build_cost(x.b, &cost);
     cr_expect_leq(cost.step_s, 0.11e-3, "%g s", cost.step_s);
+    compiled_finish(&x);
+}
+
+/* What is near the next best plan may be better than all that is near the best. Before: 0.2467 ms on 6 ranks, near the best alone 0.272. */
+Test(search, what_is_near_the_next_best_is_tried) {
+    Compiled x;
+    BuildCost cost;
+    compiled_look(&x, 6, &machine_gpu8);
+    x.options.overrides.search = "auto";
+    cr_assert(compiled_run(&x, "import \"nn.dsl\"; net n() { input x : f32[24, 64, 256]; input t : f32[24, 64, 256];\n"
+                               "  mixed, even, out = moe(layer_norm(x), 8, 1024, k = 2); loss mse(x + mixed, t) + 0.01 * even; }\n"
+                               "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); steps = 2; }\n"),
+              "%s", compiled_said(&x));
+    build_cost(x.b, &cost);
+    cr_expect_leq(cost.step_s, 0.25e-3, "%g s", cost.step_s);
+    compiled_finish(&x);
+}
+
+/* Two factors of an operator are split at once where a mesh has two axes. Before: 0.7457 ms. */
+Test(search, two_factors_are_split_at_once) {
+    Compiled x;
+    BuildCost cost;
+    compiled_look(&x, 4, NULL);
+    x.options.overrides.search = "auto";
+    char *text;
+    size_t n;
+    Error error;
+    cr_assert(file_read(&x.arena, arena_printf(&x.arena, "%s/lenet.dsl", samples_folder()), 1 << 20, &text, &n, &error), "%s", error.text);
+    cr_assert(compiled_run(&x, text), "%s", compiled_said(&x));
+    build_cost(x.b, &cost);
+    cr_expect_leq(cost.step_s, 0.73e-3, "%g s", cost.step_s);
+    compiled_finish(&x);
+}
+
+/* A model that has tables in common with others is what it is without. */
+Test(search, models_share_what_does_not_differ) {
+    Compiled x;
+    BuildCost cost;
+    sample(&x, "transformer", 8, "dynamic_programming", NULL, &cost);
+    const Graph *g = &x.b->front.chosen;
+    ModelInput input = {.graph = g, .out_layout = x.b->front.propagation.out_layout, .machine = &machine_gpu8, .behind = BEHIND_HALF};
+    input.mesh = (Mesh){2, {{2, 4}, {4, 1}}};
+    const Strategy **fixed = arena_alloc(&x.arena, sizeof *fixed * (size_t)g->nforward);
+    ModelInput in_common = input;
+    in_common.shared = model_share(&input, &x.arena);
+    for (int n = -1; n < g->nforward; n++) { /* all free, then more and more of them as they are */
+        Model own, other;
+        Solution a, b;
+        if (n >= 0 && node_is_leaf(&g->nodes.at[n])) continue;
+        if (n >= 0) fixed[n] = g->nodes.at[n].strategy;
+        input.fixed = in_common.fixed = fixed;
+        model_init(&own, &input, &x.arena);
+        model_init(&other, &in_common, &x.arena);
+        problem_solve(&own.problem, 0, &x.arena, &a);
+        problem_solve(&other.problem, 0, &x.arena, &b);
+        cr_assert_eq(own.problem.edges.n, other.problem.edges.n);
+        cr_assert_float_eq(a.cost, b.cost, 1e-12 * a.cost, "%d: %.17g s, in common %.17g s", n, a.cost, b.cost);
+        cr_assert_eq(a.peak_bytes, b.peak_bytes);
+    }
+    compiled_finish(&x);
+}
+
+/* A hub of a parameter counts its update; one of another value with the same layouts does not. */
+Test(search, hubs_of_parameters_count_their_update) {
+    Compiled x;
+    Model model;
+    int nparameters = 0, nvalues = 0;
+    compiled(&x,
+             "net n() { input x : f32[64, 64]; param u : f32[64, 64] = normal(0.1); param w : f32[64, 64] = normal(0.1); v = x * u;\n"
+             "  loss mean(relu(w) * square(w) + relu(v) * square(v)); }\n" TRAIN,
+             4, 2);
+    model_init(&model, &(ModelInput){.graph = &x.b->front.chosen, .machine = &machine_gpu8, .mesh = {1, {{4, 1}}}}, &x.arena);
+    for (int v = 0; v < model.choosers.n; v++) {
+        const Chooser *chooser = &model.choosers.at[v];
+        if (chooser->hub == NULL) continue;
+        for (int k = 0; k < chooser->hub->n; k++)
+            cr_expect_eq(chooser->hub->seconds[k] > 0, chooser->state >= 0);
+        nparameters += chooser->state >= 0, nvalues += chooser->state < 0;
+    }
+    cr_expect(nparameters == 1 && nvalues == 1, "%d and %d", nparameters, nvalues);
     compiled_finish(&x);
 }
 

@@ -421,6 +421,9 @@ seed(unit("compiler", "memory"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "search"),
      ("what is near the best plan is tried", "take_better", "if (!is_better(l, &found)) return false;", "return false;"),
+     ("what is near the next best plan is tried", "improve_both", "left > 0 ? next_best(s, best) : NULL", "NULL"),
+     ("two factors are split at once", "add_changes_on", "if (other != f) add_change", "if (false) add_change"),
+     ("a hub of a parameter is none of a value", "hub_once", "there->updated == wanted->updated &&", ""),
      ("a plan is tried along the other axis", "changes_exchange", "if (base->mesh.naxes != 2) return false;", "if (base->mesh.naxes != 3) return false;"),
      ("what the model takes to be best is tried first", "solve_changes", "if (n > 0) qsort", "if (false) qsort"),
      ("layers that are alike change alike", "kind_with_neighbours", "return hash_mix(kind_of(", "return (uint64_t)n + hash_mix(kind_of("),
@@ -484,8 +487,8 @@ seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_e
      ("what the user says of parts stays", "parts_open", "settings->micro_span.line == 0 &&", ""))
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
-     ("the model holds what gradients read, no more", "find_kept", "b->kept[value] = ", "b->kept[graph->nodes.at[0].out[0]] = "),
-     ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = b->kept[node->out[o]]", "key.kept[o] = b->active[node->out[o]]"))
+     ("the model holds what gradients read, no more", "find_kept", "m->kept[value] = ", "m->kept[graph->nodes.at[0].out[0]] = "),
+     ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = b->shared->kept[node->out[o]]", "key.kept[o] = b->shared->active[node->out[o]]"))
 seed(unit("compiler", "search", "search/a_plan_takes_no_less_than_the_bound"),
      ("a plan with parameters in parts has the bound of a model that hides all their traffic", "bound_of", "parts ? BEHIND_ALL : BEHIND_HALF", "BEHIND_HALF"))
 seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
@@ -499,7 +502,7 @@ seed(unit("compiler", "fits"),
      ("an eval counts where it does not fit whatever it is", "eval_bytes", "trains->rank_bytes + whole_bytes", "whole_bytes"),
      ("an eval has the layouts of what is tried", "eval_bytes", "larger(e->facts->role->arena_bytes, trains->role->arena_bytes)", "e->facts->role->arena_bytes"),
      ("what other ranks need has the eval", "read_again", "(!b->front.graph.settings.has_eval || count_eval(b, &c->read))", "true"),
-     ("lower limits are looked at for what is faster", "next_below", "return next == taken || taken->over_bytes > 0 ||", "return NULL; return next == taken || taken->over_bytes > 0 ||"),
+     ("lower limits are looked at for what is faster", "next_below", "return taken->over_bytes > 0 ||", "return NULL; return taken->over_bytes > 0 ||"),
      ("one stage is compared with others", "stage_count_more", "one.compiles = cost != NULL", "one.compiles = false"),
      ("a refusal of stages = auto is about the least of all", "more_stages", "least <= count->taken.bytes", "least < 0"),
      ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
@@ -525,6 +528,8 @@ seed(unit("compiler", "pairs"),
      ("the second of a pair sums over what the first made", "pairs_find", "f.made[node->in[product.operand]] >> product.summed & 1", "f.made[node->in[product.operand]] != 0"),
      ("a first product has a second", "pairs_find", "if (!second[n] && !(f.summed", "if (false && !(f.summed"),
      ("nothing is sent between the two of a pair", "across", "node->rule->factor[factor].reductions == 0", "true"))
+seed(unit("compiler", "hands", "hands/*one_pair_by_hand"),
+     ("pairs are tried with each number of groups of rows", "solve_with_pairs", "if (each ||", "if ("))
 seed(unit("compiler", "hands", "hands/*pairs_by_hand"),
      ("pairs are tried with their rows among nodes", "solve_with_pairs", "s->fixed = strategies_of_pairs", "(void)strategies_of_pairs"))
 seed(unit("compiler", "pipeline"),
