@@ -5,8 +5,6 @@
 
 #include "compiler/compiler.h"
 
-enum { AROUND = 3 }; /* operators this far from those that change follow */
-
 static bool may_change(const Graph *g, const bool *varies, int n) {
     const Node *node = &g->nodes.at[n];
     return !node_is_leaf(node) && varies[n] && node->from != STRATEGY_USER && node->rule->nfactors > 0;
@@ -138,9 +136,9 @@ static int by_worth(const void *a, const void *b) {
     return x->worth != y->worth ? (x->worth < y->worth) - (x->worth > y->worth) : x->number - y->number;
 }
 
-double changes_find(Changes *c, Search *s, const Found *base) {
+double changes_find(Changes *c, Search *s, const Found *base, int around) {
     Graph *g = &s->b->front.graph;
-    *c = (Changes){.s = s};
+    *c = (Changes){.s = s, .around = around};
     meshes_of_two(s, &c->meshes);
     find_beside(c, g);
     add_groups(c, g, false);
@@ -162,7 +160,7 @@ double changes_find(Changes *c, Search *s, const Found *base) {
 
 /* ---- one of them */
 
-/* Per node how far it is from those that change, up to AROUND; -1: it is farther. */
+/* Per node how far it is from those that change, up to c->around; -1: it is farther. */
 static int *distances(const Changes *c, const int *members, Arena *arena) {
     const int n = c->s->b->front.graph.nforward;
     int *far = arena_alloc(arena, sizeof *far * ((size_t)n + 1)), *queue = arena_alloc(arena, sizeof *queue * ((size_t)n + 1)), end = 0;
@@ -170,7 +168,7 @@ static int *distances(const Changes *c, const int *members, Arena *arena) {
     for (int k = 0; members[k] >= 0; k++)
         far[queue[end++] = members[k]] = 0;
     for (int at = 0; at < end; at++)
-        for (int k = c->first[queue[at]]; k < c->first[queue[at] + 1] && far[queue[at]] < AROUND; k++) {
+        for (int k = c->first[queue[at]]; k < c->first[queue[at] + 1] && far[queue[at]] < c->around; k++) {
             const int next = c->beside[k];
             if (far[next] >= 0) continue;
             far[next] = far[queue[at]] + 1;

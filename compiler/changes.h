@@ -15,6 +15,7 @@ typedef struct Change {
 
 typedef struct Changes {
     Search *s;
+    int around;          /* operators this far from those that change follow as is best in the model */
     VEC(int *) members;  /* per group: nodes, ascending, -1 behind the last */
     int *first, *beside; /* per node: those that it reads and that read it, beside[first[n]] .. beside[first[n + 1] - 1] */
     Meshes meshes;       /* of two axes */
@@ -22,7 +23,7 @@ typedef struct Changes {
 } Changes;
 
 /* All changes of a net, those of operators first that have to do with most of what a solution spends on conversions, and on what several ranks compute. Returns what the solution takes in the model. */
-double changes_find(Changes *changes, Search *s, const Found *base);
+double changes_find(Changes *changes, Search *s, const Found *base, int around);
 /* The solution with the two axes of its mesh exchanged. False: it has not two, or there is none. */
 bool changes_exchange(const Changes *changes, const Found *base, Found *found);
 /* Solves the model around a change, all else being as in a solution. False: it changes nothing, or cannot be. */

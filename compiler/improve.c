@@ -10,11 +10,14 @@
 
 /* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many, from one on. */
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
-#define NEXT_BEST 1.15       /* times the seconds of the best: of a solution from which on it is worth going, too */
-#define WORTH_COMPILING 1.03 /* times the model's seconds of the best */
+enum { WIDE = 3, CLOSE = 2 }; /* operators around a change that follow: at first, and around what is best by then */
+enum { ENOUGH = 200 };        /* changes: where there is work for so many it goes on a last time */
+#define NEXT_BEST 1.15        /* times the seconds of the best: of a solution from which on it is worth going, too */
+#define WORTH_COMPILING 1.03  /* times the model's seconds of the best */
 
 typedef struct Local {
     Search *s;
+    int around; /* Changes */
     Changes changes;
     Found base;     /* the best so far */
     double seconds; /* of it in the model */
@@ -96,9 +99,10 @@ static bool take_better(Local *l, Found found) {
     compile_near(l, &found);
     if (!is_better(l, &found)) return false;
     found.how = l->base.how, found.mesh = l->base.mesh;
+    found.nchanges = l->base.nchanges + 1;
     l->base = found;
     l->seconds = found.seconds;
-    l->base.nchanges = ++l->nbetter;
+    l->nbetter++;
     return true;
 }
 
@@ -113,11 +117,11 @@ static void try_change(Local *l, Change *change) {
 static void try_exchange(Local *l) {
     Found found;
     if (!changes_exchange(&l->changes, &l->base, &found) || found.seconds > WORTH * l->seconds || is_known(l->s, &found)) return;
-    if (take_better(l, found)) l->seconds = changes_find(&l->changes, l->s, &l->base);
+    if (take_better(l, found)) l->seconds = changes_find(&l->changes, l->s, &l->base, l->around);
 }
 
 static void local_search(Local *l) {
-    l->seconds = changes_find(&l->changes, l->s, &l->base);
+    l->seconds = changes_find(&l->changes, l->s, &l->base, l->around);
     try_exchange(l);
     solve_changes(l);
     for (int k = 0; k < l->changes.list.n && l->ncompiled < l->most_compiled; k++)
@@ -136,21 +140,22 @@ static bool is_asked(const Search *s, int best) {
 }
 
 static double fastest_of(const Search *s, const Found *base) {
-    double fastest = INFINITY;
+    double fastest = base->cost.step_s;
     for (int k = 0; k < s->found.n; k++)
         if (compare_demands(s, &s->found.at[k], base) <= 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
     return fastest;
 }
 
-/* Goes on from a solution, with so many changes to solve. How many it solved. */
-static int improve_from(Search *s, const Found *found, int most_solved, Local *l) {
-    *l = (Local){.s = s,
-                 .base = *found,
-                 .fastest = fastest_of(s, found),
-                 .most_solved = least(MAX_SOLVED, most_solved),
-                 .most_compiled = least(MAX_COMPILED, COMPILED_NODES / (s->b->front.graph.nodes.n + 1))};
-    local_search(l);
-    return l->nsolved;
+/* Goes on from a solution, with so many changes to solve. */
+static Local improve_from(Search *s, const Found *found, int around, int most_solved) {
+    Local l = {.s = s,
+               .around = around,
+               .base = *found,
+               .fastest = fastest_of(s, found),
+               .most_solved = least(MAX_SOLVED, most_solved),
+               .most_compiled = least(MAX_COMPILED, COMPILED_NODES / (s->b->front.graph.nodes.n + 1))};
+    local_search(&l);
+    return l;
 }
 
 /* The fastest of the others that keep to as much as the best and cost something else; NULL: none is nearly as fast. */
@@ -164,17 +169,18 @@ static const Found *next_best(const Search *s, int best) {
     return next;
 }
 
-/* From the best on, and, where there is work left, from the next best: of small nets what is near one is often better than all that is near the other. */
-static Found improve_both(Search *s, int best) {
+/* From the best on, and, where there is work left, from the next best: of small nets what is near one is often better than all that is near the other. Then, of nets that are
+ * not large, from what is best of all, with less around it: what the model takes to follow best is not always. */
+static Found improve_some(Search *s, int best) {
     const int most = SOLVED_NODES / (s->b->front.graph.nodes.n + 1);
-    Local first, second;
-    const int left = most - improve_from(s, &s->found.at[best], most, &first);
-    const Found *next = left > 0 ? next_best(s, best) : NULL;
-    if (next == NULL) return first.base;
-    const Found from = *next;
-    improve_from(s, &from, left, &second);
-    first.fastest = fmin(first.fastest, second.base.cost.step_s);
-    return second.nbetter > 0 && is_better(&first, &second.base) ? second.base : first.base;
+    Local first = improve_from(s, &s->found.at[best], WIDE, most);
+    const Found *next = most > first.nsolved ? next_best(s, best) : NULL;
+    if (next != NULL) {
+        const Local second = improve_from(s, next, WIDE, most - first.nsolved);
+        first.fastest = fmin(first.fastest, second.base.cost.step_s);
+        if (second.nbetter > 0 && is_better(&first, &second.base)) first.base = second.base;
+    }
+    return most < ENOUGH ? first.base : improve_from(s, &first.base, CLOSE, most / 4).base;
 }
 
 int improve(Search *s, int best) {
@@ -184,7 +190,7 @@ int improve(Search *s, int best) {
     s->behind = BEHIND_HALF;
     s->most = WORTH * s->found.at[best].cost.step_s;
     s->shares_models = true;
-    Found found = improve_both(s, best);
+    Found found = improve_some(s, best);
     s->shares_models = false;
     s->machine = before.machine, s->moves = before.moves, s->behind = before.behind, s->most = before.most;
     if (found.nchanges == 0) return best;

@@ -421,7 +421,7 @@ seed(unit("compiler", "memory"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "search"),
      ("what is near the best plan is tried", "take_better", "if (!is_better(l, &found)) return false;", "return false;"),
-     ("what is near the next best plan is tried", "improve_both", "left > 0 ? next_best(s, best) : NULL", "NULL"),
+     ("what is near the next best plan is tried", "improve_some", "most > first.nsolved ? next_best(s, best) : NULL", "NULL"),
      ("two factors are split at once", "add_changes_on", "if (other != f) add_change", "if (false) add_change"),
      ("a hub of a parameter is none of a value", "hub_once", "there->updated == wanted->updated &&", ""),
      ("a plan is tried along the other axis", "changes_exchange", "if (base->mesh.naxes != 2) return false;", "if (base->mesh.naxes != 3) return false;"),
