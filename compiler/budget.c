@@ -8,6 +8,8 @@
 
 /* ---------------------------------------------------------------- measures */
 
+enum { LEAST_BUCKET = 4096, FEW = 16 }; /* bytes; what saves no such part of what is missing is not tried */
+
 /* Parameters stored in parts; regather: dropped between their uses. */
 static bool store_parameters(Settings *settings, int nranks, Regather regather) {
     if (settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
@@ -39,25 +41,68 @@ static bool shard_gradients(Settings *settings, int nranks) {
     return true;
 }
 
+/* States of small parameters are in parts too, as others are. */
+static bool share_small(Settings *settings, int nranks) {
+    if (settings->shard_from_given || settings->shard_bytes == 0 || settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
+    settings->shard_bytes = 0;
+    return settings->shard_states != SHARD_NONE;
+}
+
 static void regather_less(Settings *settings, double share) {
     settings->regather_share = share;
+}
+
+/* What the last of these measures of one kind has chosen. */
+static int64_t last_bytes(const Measures *measures, int measure, int64_t none) {
+    for (int k = measures->n - 1; k >= 0; k--)
+        if (measures->taken[k].measure == measure) return measures->taken[k].bytes;
+    return none;
 }
 
 /* The cuts count what stages hold about as it is: by what is missing they aim at less. */
 static bool cut_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     const Settings *settings = &b->front.graph.settings;
     const int64_t missing = memory_bytes(&with->cost) - limit;
-    int64_t now = settings->cut_bytes > 0 ? settings->cut_bytes : limit;
+    const int64_t now = settings->cut_bytes > 0 ? settings->cut_bytes : limit;
     if (settings->stages < 2 || missing <= 0) return false;
-    for (int k = 0; k < measures->n; k++)
-        if (measures->taken[k].cut_bytes > 0) now = measures->taken[k].cut_bytes;
-    taken->cut_bytes = now - missing - limit / 256;
-    return taken->cut_bytes > 0;
+    taken->bytes = last_bytes(measures, taken->measure, now) - missing - limit / 256;
+    return taken->bytes > 0;
+}
+static void cut_set(Settings *settings, int64_t bytes) {
+    settings->cut_bytes = bytes;
 }
 
-enum { CUTS, GRADIENTS, KEEP_GATHERED, REGATHER, ALL_GATHERED, RECOMPUTE, NMEASURES };
+/* Gradients of parameters, as whole as they can be. */
+static int64_t gradients_bytes(const Graph *g) {
+    int64_t bytes = 0;
+    for (int s = 0; s < g->states.n; s++)
+        if (g->states.at[s].trainable) bytes += shape_elements(&g->states.at[s].type.shape) * dtype_bytes[g->states.at[s].type.dtype];
+    return bytes;
+}
+/* Two buckets are under way at most (buckets.c). What the user says stays. */
+static int64_t buckets_most(const Graph *g) {
+    const int64_t all = gradients_bytes(g), two = 2 * g->settings.bucket_bytes;
+    return g->settings.bucket_given || g->nranks == 1 ? 0 : two < all ? two : all;
+}
+/* A quarter of what there is, as a power of two. */
+static bool bucket_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
+    (void)with, (void)limit;
+    const Settings *settings = &b->front.graph.settings;
+    const int64_t all = gradients_bytes(&b->front.graph), now = last_bytes(measures, taken->measure, settings->bucket_bytes);
+    for (taken->bytes = LEAST_BUCKET; 8 * taken->bytes <= (now < all ? now : all); taken->bytes *= 2)
+        ;
+    taken->said = arena_printf(b->arena, "bucket = %s", bytes_named(b->arena, taken->bytes));
+    return 4 * taken->bytes <= now && 4 * taken->bytes <= all;
+}
+static void bucket_set(Settings *settings, int64_t bytes) {
+    settings->bucket_bytes = bytes;
+}
+
+enum { CUTS, GRADIENTS, KEEP_GATHERED, REGATHER, SMALL, BUCKETS, ALL_GATHERED, RECOMPUTE, NMEASURES };
 static const Measure table[NMEASURES] = {
-    [CUTS] = {"stages cut for memory", .choose = cut_choose},
+    [CUTS] = {"stages cut for memory", .choose = cut_choose, .set = cut_set},
+    [SMALL] = {"shard_from = 0", share_small, .most = small_states_bytes},
+    [BUCKETS] = {"bucket", .choose = bucket_choose, .set = bucket_set, .most = buckets_most},
     [GRADIENTS] = {"shard_states = gradients", shard_gradients, .faster = false},
     [KEEP_GATHERED] = {"shard_states = parameters, regather = none", keep_gathered, .faster = true},
     [REGATHER] = {"shard_states = parameters, regather = parameters", regather_parameters, .less = regather_less},
@@ -69,7 +114,7 @@ static const Measure table[NMEASURES] = {
 #define NEARLY 1.03
 
 static bool apply_setting(const Taken *taken, Settings *settings, int nranks) {
-    if (taken->cut_bytes > 0) settings->cut_bytes = taken->cut_bytes;
+    if (table[taken->measure].set != NULL) table[taken->measure].set(settings, taken->bytes);
     if (table[taken->measure].apply != NULL && !table[taken->measure].apply(settings, nranks)) return false;
     if (taken->share > 0) table[taken->measure].less(settings, taken->share);
     return true;
@@ -99,8 +144,8 @@ bool measures_part(const Settings *settings, const Measures *measures) {
     return parts;
 }
 
-const char *measure_name(int measure) {
-    return table[measure].name;
+const char *measure_name(const Taken *taken) {
+    return taken->said != NULL ? taken->said : table[taken->measure].name;
 }
 
 void measure_print(Text *text, Arena *arena, int64_t saved_bytes, double seconds) {
@@ -112,7 +157,7 @@ void measures_print(Text *text, const Build *b, const char *before, const char *
     const Measures *measures = b->front.measures;
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
-        text_printf(text, "%s%s", before, table[taken->measure].name);
+        text_printf(text, "%s%s", before, measure_name(taken));
         if (taken->what != NULL) text_printf(text, " of %s", taken->what);
         if (taken->share > 0) text_printf(text, " (%.3g %%)", 100 * taken->share);
         measure_print(text, b->arena, taken->saved_bytes, taken->seconds);
@@ -152,9 +197,15 @@ struct Budget {
     BuildCost cost;    /* with them */
     Tried *with;       /* the program with them, if it is there */
     Arena arena;
-    VEC(Budgeted) known; /* compiled so far, as it is first: none is compiled twice */
+    int64_t most[NMEASURES]; /* Measure */
+    VEC(Budgeted) known;     /* compiled so far, as it is first: none is compiled twice */
     int ncompiled;
 };
+
+static void find_most(Budget *s, const Tried *with) {
+    for (int m = 0; m < NMEASURES; m++)
+        s->most[m] = table[m].most != NULL ? table[m].most(&with->build->spmd.graph) : INT64_MAX / FEW;
+}
 
 static Tried *try_with(Budget *s, const Measures *measures) {
     Error ignored = {0};
@@ -176,8 +227,8 @@ static bool equal(const Budget *s, const Measures *a, const Measures *b) {
     bool same = a->n == b->n;
     for (int k = 0; same && k < a->n; k++) {
         const Taken *x = &a->taken[k], *y = &b->taken[k];
-        same = x->measure == y->measure && x->share == y->share && x->cut_bytes == y->cut_bytes &&
-               (x->marks == NULL) == (y->marks == NULL) && (x->marks == NULL || memcmp(x->marks, y->marks, nmarks) == 0);
+        same = x->measure == y->measure && x->share == y->share && x->bytes == y->bytes && (x->marks == NULL) == (y->marks == NULL) &&
+               (x->marks == NULL || memcmp(x->marks, y->marks, nmarks) == 0);
     }
     return same;
 }
@@ -199,7 +250,7 @@ static void note_last(const Budget *s, Try *try) {
 /* False: it changes nothing, or cannot be compiled. limit: of what is chosen for it. */
 static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
     *try = (Try){.with = s->measures};
-    if (try->with.n == MAX_MEASURES) return false;
+    if (try->with.n == MAX_MEASURES || FEW * s->most[measure] < memory_bytes(&s->cost) - s->limit) return false;
     Taken *last = &try->with.taken[try->with.n++];
     *last = (Taken){.measure = measure};
     if (table[measure].choose != NULL) {
@@ -293,7 +344,10 @@ static bool take_smaller(Budget *s, int measure) {
 /* All that saves anything, whatever it costs; what is computed again until that is enough, since each time the arena is fullest elsewhere. */
 static void take_all(Budget *s) {
     take_smaller(s, CUTS);
+    take_smaller(s, SMALL);
     take_smaller(s, REGATHER);
+    while (memory_bytes(&s->cost) > s->limit && take_smaller(s, BUCKETS))
+        ;
     take_smaller(s, ALL_GATHERED);
     while (memory_bytes(&s->cost) > s->limit && take_smaller(s, RECOMPUTE))
         ;
@@ -306,6 +360,7 @@ Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faste
     arena_init(&arena);
     Budget *s = arena_alloc(&arena, sizeof *s);
     *s = (Budget){.b = b, .strategy = strategy, .limit = budget_limit(b), .cost = with->cost, .with = with, .arena = arena, .ncompiled = 1};
+    find_most(s, with);
     vec_push(&s->arena, &s->known, ((Budgeted){{0}, s->cost}));
     if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(s);
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) { /* nobody looks at it */
@@ -323,9 +378,26 @@ Budget *budget_again(const Build *b, const Strategy *const *strategy, const Meas
     Budget *s = arena_alloc(&arena, sizeof *s);
     *s = (Budget){
         .b = b, .strategy = strategy, .limit = budget_limit(b), .measures = *measures, .cost = with->cost, .arena = arena, .ncompiled = 1};
+    s->measures.of_another = true;
+    find_most(s, with);
     vec_push(&s->arena, &s->known, ((Budgeted){s->measures, s->cost}));
     tried_finish(with);
     return s;
+}
+
+/* What saves nothing beside the others and makes nothing faster, as may be so of measures of another plan. */
+static void drop_idle(Budget *s) {
+    for (int k = s->measures.n - 1; k >= 0; k--) {
+        if (s->measures.taken[k].saved_bytes > 0) continue;
+        Measures with = s->measures;
+        memmove(with.taken + k, with.taken + k + 1, sizeof *with.taken * (size_t)(--with.n - k));
+        Tried *tried = try_with(s, &with);
+        if (tried != NULL && tried->cost.step_s <= s->cost.step_s && memory_bytes(&tried->cost) <= memory_bytes(&s->cost)) {
+            s->measures = with;
+            s->cost = tried->cost;
+        }
+        tried_finish(tried);
+    }
 }
 
 void budget_weigh(Budget *s) {
@@ -341,11 +413,20 @@ void budget_weigh(Budget *s) {
         before = after;
         if (k < s->measures.n) with.taken[with.n++] = s->measures.taken[k];
     }
+    s->measures.of_another = false;
+    drop_idle(s);
 }
 
 void budget_read(const Budget *s, Measures *measures, BuildCost *cost) {
     *measures = s->measures;
     *cost = s->cost;
+}
+
+int64_t budget_most(const Budget *s) {
+    int64_t bytes = 0;
+    for (int m = 0; m < NMEASURES; m++)
+        if (table[m].most != NULL) bytes += s->most[m];
+    return bytes;
 }
 
 int budget_compiled(const Budget *s) {

@@ -10,11 +10,16 @@ typedef struct Measure {
     void (*less)(Settings *settings,
                  double share); /* after apply: so that only this share of what it can change changes. NULL: it is all or nothing */
     bool faster;                /* it may save time: search = auto tries it without need */
+    /* Bytes of a rank that it saves at most in a program that was compiled without; NULL: that is not known. */
+    int64_t (*most)(const Graph *graph);
     /* Decides what it will be beside these measures, with which the program was tried, before it is tried itself: *taken. NULL: there is nothing to decide. False: it can do
      * nothing. */
     bool (*choose)(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken);
+    void (*set)(Settings *settings, int64_t bytes); /* the value of a setting that was chosen; NULL: it is none */
 } Measure;
 
+/* fits.c: what a rank would have less if it shared the states of small parameters too, as far as shard_states may say so. */
+int64_t small_states_bytes(const Graph *g);
 /* recompute_choice.c: values of the forward pass that are computed again, so that a rank needs no more than limit, as far as that is known before it is tried. */
 bool recompute_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken);
 
@@ -40,10 +45,12 @@ Budget *budget_again(const Build *b, const Strategy *const *strategy, const Meas
 void budget_fit(Budget *budget, double most);
 /* No more of its last measure than the limit asks for. */
 void budget_trim(Budget *budget);
-/* What each of its measures saves and costs, once more: of strategies that another plan's measures are taken with. */
+/* What each of its measures saves and costs, once more: of strategies that another plan's measures are taken with. Those that bring nothing are left out. */
 void budget_weigh(Budget *budget);
 void budget_read(const Budget *budget, Measures *measures, BuildCost *cost);
 int budget_compiled(const Budget *budget); /* how many programs, so far */
+/* Bytes of a rank that measures of which that is known save at most. */
+int64_t budget_most(const Budget *budget);
 /* The k-th of them that is another plan; the first is the one that it began with. NULL: there are no more. */
 const Budgeted *budget_known(const Budget *budget, int k);
 void budget_end(Budget *budget); /* NULL: nothing is done */
@@ -53,6 +60,6 @@ bool measures_apply(Build *b, const Measures *measures, Error *error);
 void measures_print(Text *text, const Build *b, const char *before, const char *behind);
 /* What one of them saves and costs: ": 25.2 GiB less on a rank, 12.3 ms more a step". */
 void measure_print(Text *text, Arena *arena, int64_t saved_bytes, double seconds);
-const char *measure_name(int measure);
+const char *measure_name(const Taken *taken);
 /* Whether parameters of a net with these settings are stored in parts, or would be with measures: gathers of them run behind kernels then. */
 bool measures_part(const Settings *settings, const Measures *measures);

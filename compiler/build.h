@@ -49,11 +49,13 @@ typedef struct Taken {
     int64_t saved_bytes; /* of a rank */
     double seconds;      /* that a step is predicted to take more */
     const bool *marks;   /* recompute: per node of front.chosen, whether it is marked; else NULL */
-    int64_t cut_bytes;   /* cuts of stages: Settings; else 0 */
+    int64_t bytes;       /* the value of a setting that was chosen: cut_bytes, bucket_bytes; else 0 */
+    const char *said;    /* as the user would say that: "bucket = 1 MiB"; else NULL */
     const char *what;    /* recompute: the kinds of values, "layer.*.a, layer.*.b" */
 } Taken;
 typedef struct Measures {
     int n;
+    bool of_another; /* what each brings is of another plan (budget_again) */
     Taken taken[MAX_MEASURES];
 } Measures;
 

@@ -255,6 +255,7 @@ bool pass_follow(Build *b) {
     if (b->kind == PROGRAM_TRAIN) { /* as measures for memory have left them */
         g->settings.shard_states = train->settings.shard_states;
         g->settings.shard_bytes = train->settings.shard_bytes;
+        g->settings.bucket_bytes = train->settings.bucket_bytes;
         g->settings.regather = train->settings.regather;
         g->settings.regather_share = train->settings.regather_share;
     }

@@ -60,12 +60,11 @@ static int largest_whole(const Graph *g) {
     return found;
 }
 
-/* What a rank would have less if it shared the states of small parameters too, as far as shard_states may say so. */
-static int64_t small_bytes(const Graph *g) {
+int64_t small_states_bytes(const Graph *g) {
     const Settings *settings = &g->settings;
     const bool slots_alone = settings->shard_states_given && settings->shard_states != SHARD_PARAMETERS;
     int64_t bytes = 0;
-    if (settings->shard_states_given && settings->shard_states == SHARD_NONE) return 0;
+    if (g->nranks == 1 || (settings->shard_states_given && settings->shard_states == SHARD_NONE)) return 0;
     for (int s = 0; s < g->states.n; s++) {
         const State *state = &g->states.at[s], *parameter = &g->states.at[state->parameter];
         if (parameter->trainable && parameter->hint == NULL && is_whole(state) && whole_bytes(parameter) < settings->shard_bytes &&
@@ -85,7 +84,7 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     Arena *arena = c->arena;
     const int64_t activations = held->step >= 0 ? activation_bytes(held, g) : 0;
     const int whole = g->nranks > 1 ? largest_whole(g) : -1;
-    const int64_t small = g->nranks > 1 ? small_bytes(g) : 0;
+    const int64_t small = small_states_bytes(g);
     Text text = {0};
     if (g->nranks > 1 && g->settings.shard_states_given && g->settings.shard_states != SHARD_PARAMETERS)
         text_printf(&text, "leave out shard_states = %s: states in parts of more kinds need less; ",

@@ -236,7 +236,7 @@ static void write_measures(PlanData *data, const Compilation *c) {
     json_array(&data->json, "measures");
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
-        write_measure(data, measure_name(taken->measure), taken->share, taken->saved_bytes, taken->seconds);
+        write_measure(data, measure_name(taken), taken->share, taken->saved_bytes, taken->seconds);
     }
     if (c->micro != NULL && c->micro->parts > 1)
         write_measure(data, arena_printf(data->tables.arena, "micro_batches = %d", c->micro->parts), 1, c->micro->saved_bytes,

@@ -19,7 +19,7 @@
 /* Solutions on meshes that auto compiles; nodes that it compiles, about. */
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
-enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MANY = 50 };
+enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MUCH = 4 };
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */
@@ -186,7 +186,9 @@ static void compile_all(Search *s) {
             next->fitted = next->twin = true;
             continue;
         }
-        if (s->worth == 0 && left * (double)memory_bytes(&next->cost) > FAR * (double)budget_limit(s->b)) {
+        const int64_t needed = memory_bytes(&next->cost);
+        const bool more = next->budget != NULL && MUCH * budget_most(next->budget) > needed; /* in it they save more than in others */
+        if (s->worth == 0 && !more && left * (double)needed > FAR * (double)budget_limit(s->b)) {
             next->fitted = true;
             continue;
         }
@@ -440,8 +442,7 @@ static Found take_last(Search *s, int before) {
 
 /* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. Of the meshes those that may be worth it. */
 static void solutions(Search *s, double *bound) {
-    const int nodes = s->b->front.graph.nodes.n + 1;
-    const bool many = nodes * (3 + MAX_TRIED) <= COMPILED_NODES;
+    const bool many = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) >= 3 + MAX_TRIED;
     const int room = many ? MAX_TRIED : 1;
     solve_by_axis(s, 0);
     Found by_axes = take_last(s, 0);
@@ -453,7 +454,7 @@ static void solutions(Search *s, double *bound) {
     const int n = s->found.n;
     if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
     if (!many) return;
-    solve_with_pairs(s, nodes * MANY <= COMPILED_NODES);
+    solve_with_pairs(s);
     if (n == 0) return;
     s->behind = 0;
     const int before = s->found.n;
@@ -461,7 +462,7 @@ static void solutions(Search *s, double *bound) {
     by_axes = take_last(s, before);
     solve_on(s, &s->found.at[0].mesh, NULL);
     if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
-    solve_with_pairs(s, false);
+    solve_with_pairs(s);
 }
 
 /* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */

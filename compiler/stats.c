@@ -494,7 +494,7 @@ static void json_measures(Json *json, const Compilation *c) {
     json_array(json, "measures");
     for (int k = 0; measures != NULL && k < measures->n; k++) {
         const Taken *taken = &measures->taken[k];
-        json_measure(json, measure_name(taken->measure), taken->share, taken->saved_bytes, taken->seconds);
+        json_measure(json, measure_name(taken), taken->share, taken->saved_bytes, taken->seconds);
     }
     if (c->micro != NULL && c->micro->parts > 1)
         json_measure(json, arena_printf(c->arena, "micro_batches = %d", c->micro->parts), 1, c->micro->saved_bytes, c->micro->seconds);

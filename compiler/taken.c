@@ -53,6 +53,23 @@ void taken_apply(Build *b, const Chosen *chosen, const SearchResult *result, con
     apply_measures(b, measures);
 }
 
+/* With what each brings beside these strategies. */
+static Measures weighed(Build *b, const Chosen *chosen, const Measures *measures) {
+    Search s = {.b = b};
+    Error ignored;
+    Measures again = *measures;
+    BuildCost cost;
+    arena_init(&s.arena);
+    Budget *budget = budget_again(with_layouts(&s, &(Found){.chosen = *chosen}), chosen->strategy, measures, &ignored);
+    if (budget != NULL) {
+        budget_weigh(budget);
+        budget_read(budget, &again, &cost);
+    }
+    budget_end(budget);
+    arena_finish(&s.arena);
+    return again;
+}
+
 bool taken_again(Build *b) {
     const SearchTaken *decision = b->front.decision;
     Graph *g = &b->front.graph;
@@ -72,7 +89,8 @@ bool taken_again(Build *b) {
             if (decision->chosen.input[k] != NULL)
                 chosen.input[k] = graph_layout(g, decision->chosen.input[k], &g->inputs.at[k].type.shape);
     }
-    taken_apply(b, &chosen, decision->result, &decision->measures);
+    const Measures measures = b->tried || !decision->measures.of_another ? decision->measures : weighed(b, &chosen, &decision->measures);
+    taken_apply(b, &chosen, decision->result, &measures);
     return true;
 }
 

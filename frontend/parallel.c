@@ -66,6 +66,7 @@ static bool eval_batch_norm(Lower *lower, const Expr *value) {
 }
 
 static bool eval_bucket(Lower *lower, const Expr *value) {
+    lower->graph->settings.bucket_given = true;
     return integer_eval(lower, value, "bucket", 0, INT64_MAX, &lower->graph->settings.bucket_bytes);
 }
 
@@ -82,6 +83,7 @@ static bool eval_shard_states(Lower *lower, const Expr *value) {
 }
 
 static bool eval_shard_from(Lower *lower, const Expr *value) {
+    lower->graph->settings.shard_from_given = true;
     return integer_eval(lower, value, "shard_from", 0, INT64_MAX, &lower->graph->settings.shard_bytes);
 }
 
@@ -114,7 +116,7 @@ static bool is_value(const Expr *value) {
 }
 
 bool found_is_setting(const Pattern *line) {
-    static const char *const names[] = {"shard_states", "regather", "regather_share", "chunks", "micro_batches"};
+    static const char *const names[] = {"shard_states", "shard_from", "regather", "regather_share", "bucket", "chunks", "micro_batches"};
     if (!line->shard || !is_value(line->shard->in)) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i], line->path)) return true;
@@ -124,7 +126,8 @@ bool found_is_setting(const Pattern *line) {
 bool found_is_strategy(Lower *lower, const Block *block, const Pattern *line) {
     if (!line->shard || line->shard->stage || line->shard->recompute || !is_value(line->shard->in)) return true;
     diag_error(lower->diags, span_of(block->file, line->loc), "%s is no setting that a search finds", line->path);
-    diag_hint(lower->diags, "shard_states, regather, regather_share, micro_batches and chunks are; others go into a parallel block");
+    diag_hint(lower->diags,
+              "shard_states, shard_from, regather, regather_share, bucket, micro_batches and chunks are; others go into a parallel block");
     return false;
 }
 
@@ -151,13 +154,18 @@ static bool says(const Block *block, const char *name) {
 /* Of states, as a measure for memory leaves them: no request, so that they count as not given. */
 static bool found_states(Lower *lower) {
     Settings *settings = &lower->graph->settings;
-    const bool states = settings->shard_states_given, regather = settings->regather_given;
+    const bool states = settings->shard_states_given, regather = settings->regather_given, from = settings->shard_from_given,
+               bucket = settings->bucket_given;
     bool found = false, ok = states || found_setting(lower, "shard_states", eval_shard_states, &found);
+    ok = (from || found_setting(lower, "shard_from", eval_shard_from, &found)) && ok;
+    ok = (bucket || found_setting(lower, "bucket", eval_bucket, &found)) && ok;
     ok = (regather || (found_setting(lower, "regather", eval_regather, &found) &&
                        found_setting(lower, "regather_share", eval_regather_share, &found))) &&
          ok;
     settings->shard_states_given = states;
     settings->regather_given = regather;
+    settings->shard_from_given = from;
+    settings->bucket_given = bucket;
     return ok;
 }
 

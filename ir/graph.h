@@ -445,14 +445,14 @@ typedef struct Settings {
     Span memory_span;         /* where it is said */
     ShardStates shard_states; /* with its fields of states from shard_bytes on. Not in texts: layouts say it */
     int64_t shard_bytes;
-    bool shard_states_given, regather_given; /* by the user: they stay */
-    Regather regather;                       /* not in texts */
-    double regather_share;                   /* of the parameters, those first in the net; 0: all */
-    int64_t cut_bytes;                       /* of a rank: that the cuts of stages keep to, as far as they count them; 0: the limit */
-    int64_t stages;                          /* of the ranks, one behind the other; 0, 1: one. Not in texts: roles and layouts say it */
-    bool stages_auto;                        /* they are to be found. Not in texts */
-    int64_t chunks;                          /* parts of the net that each stage has; 0, 1: one. Not in texts */
-    Pipeline pipeline;                       /* the order of the batches of a step in the stages */
+    bool shard_states_given, regather_given, shard_from_given, bucket_given; /* by the user: they stay */
+    Regather regather;                                                       /* not in texts */
+    double regather_share;                                                   /* of the parameters, those first in the net; 0: all */
+    int64_t cut_bytes; /* of a rank: that the cuts of stages keep to, as far as they count them; 0: the limit */
+    int64_t stages;    /* of the ranks, one behind the other; 0, 1: one. Not in texts: roles and layouts say it */
+    bool stages_auto;  /* they are to be found. Not in texts */
+    int64_t chunks;    /* parts of the net that each stage has; 0, 1: one. Not in texts */
+    Pipeline pipeline; /* the order of the batches of a step in the stages */
     Span stages_span, chunks_span, pipeline_span; /* where they are said; line 0: they are not */
     bool recompute_none;                          /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                       /* not in texts */

@@ -82,6 +82,23 @@ grep -q '^    micro_batches *= 16;' limited.dsl
 same "stages cut for memory" "$samples/gpt2.dsl" --ranks 8 --machine gpu8 --stages 2 -D batch=32 --memory '860 MiB'
 same "a part of the parameters is gathered again" "$samples/llama.dsl" --ranks 8 --machine gpu8 --memory '60 GiB' --search sharding_propagation
 grep -q '^    regather_share *= 0.09' found.dsl
+# States of small parameters in parts, and gradients in small buckets.
+cat >small.dsl <<'NET'
+import "nn.dsl";
+net small(batch = 64, dim = 128) { input x : f32[batch, dim]; input label : f32[batch, dim]; layer = x;
+  for i in 0..6 { layer = layer + linear(gelu(linear(layer, 256)), dim); } loss mse(layer, label); }
+train { data = normal(seed = 1); optimizer = adam(lr = 0.001); steps = 2; }
+parallel { mode = semi_auto; }
+NET
+for mode in semi_auto auto; do
+    [ $mode = semi_auto ] || sed -i 's/mode = semi_auto/search = sharding_propagation/' small.dsl
+    same "small parameters, $mode" small.dsl --ranks 4 --memory 2000000 --mode $mode
+    grep -q '^    shard_from *= 0;' found.dsl
+    grep -q '^    bucket *= [0-9]* KiB;' found.dsl
+    "$pcc" small.dsl --ranks 4 --hints found.dsl -o net.plan --no-proof --mode $mode >out 2>said # without a limit
+    grep -v '^file \|^import \|^checksum ' net.plan >net.text
+    diff first.text net.text >&2
+done
 for seed in $(seq 30); do
     "$pcc" fuzz-net --seed $seed >net.dsl
     ranks=$(sed -n '2s/.*--ranks \([0-9]*\).*/\1/p' net.dsl) # of all stages

@@ -178,7 +178,7 @@ Test(states, of_measures_that_fit_the_fastest_is_taken) {
     cr_assert(compiled_run(&x, NET("", "", "")));
     build_cost(x.b, &cost);
     cr_expect_leq(cost.step_s, fastest);
-    cr_expect_str_eq(measure_name(x.b->front.measures->taken[0].measure), "shard_states = parameters, regather = none");
+    cr_expect_str_eq(measure_name(&x.b->front.measures->taken[0]), "shard_states = parameters, regather = none");
     compiled_finish(&x);
 }
 

@@ -9,7 +9,7 @@ static const Machine unit = {.name = "unit",
                              .node = {1, 1},
                              .flops = {1, 1, 1, 1, 1},
                              .memory_bytes_per_s = 1e30,
-                             .memory_bytes = 1,
+                             .memory_bytes = (int64_t)1 << 40,
                              .kernel_s = 1,
                              .overlap = 1};
 

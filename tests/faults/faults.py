@@ -241,7 +241,7 @@ seed(unit("compiler", "fits"),
      ("as much as may be needed is enough", "pass_fits", "if (needed <= limit)", "if (needed < limit)"),
      ("what is asked goes before the machine", "pass_fits", "limit = asked > 0 ? asked : there", "limit = there"),
      ("generating beyond the limit is said", "warn_generating", "needed <= limit", "needed >= 0"),
-     ("where slots alone are shared parameters stay whole", "small_bytes", "!(slots_alone && state == parameter)", "true"),
+     ("where slots alone are shared parameters stay whole", "small_states_bytes", "!(slots_alone && state == parameter)", "true"),
      ("the workspace of GPUs counts", "count_memory", "facts->constants + facts->workspace", "facts->constants"))
 seed(unit("compiler", "facts"),
      ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
@@ -433,6 +433,11 @@ seed(unit("compiler", "budget"),
      ("a value that is computed again takes its own kernel's time", "add_seconds", "kernel ? operator_seconds", "false ? operator_seconds"),
      ("a plan with more that does not fit in time is not wanted", "compile_all", "kept_fits ? ABOUT * kept->cost.step_s : INFINITY", "INFINITY"),
      ("solutions that cost the same are fitted once", "is_twin", "if (is_near(a->step_s, b->step_s, about)", "if (false"),
+     ("states of small parameters are shared where memory asks for it", "share_small", "settings->shard_bytes = 0;", ""),
+     ("what the user says of shard_from stays", "share_small", "settings->shard_from_given ||", ""),
+     ("buckets are as small as memory asks for", "bucket_set", "settings->bucket_bytes = bytes;", "(void)settings, (void)bytes;"),
+     ("what the user says of buckets stays", "buckets_most", "g->settings.bucket_given ||", ""),
+     ("measures of another plan that bring nothing are left out", "budget_weigh", "    drop_idle(s);", ""),
      ("batches beyond the first two take time", "add_batches", "more * batch.seconds", "0 * batch.seconds"),
      ("batches beyond the first two have inputs", "see_all", "(double)cost->input_bytes * times", "(double)cost->input_bytes"),
      ("where parts do not fit another plan is taken", "parts_hold", "needed > limit && !micro->too_large", "false"),
@@ -492,7 +497,7 @@ seed(unit("compiler", "search"),
 seed(unit("compiler", "search", "search/a_plan_takes_no_less_than_the_bound"),
      ("a plan with parameters in parts has the bound of a model that hides all their traffic", "bound_of", "parts ? BEHIND_ALL : BEHIND_HALF", "BEHIND_HALF"))
 seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
-     ("what would need far too much gets no measures", "compile_all", "s->worth == 0 && left", "false && left"))
+     ("what would need far too much gets no measures", "compile_all", "s->worth == 0 && !more && left", "false && left"))
 seed(unit("compiler", "schedule"),
      ("no more than a layer or two is gathered ahead", "prefetch_starts", "keep_window(b, gathers.at, gathers.n, start);", ";"))
 seed(unit("compiler", "fits"),
@@ -528,8 +533,6 @@ seed(unit("compiler", "pairs"),
      ("the second of a pair sums over what the first made", "pairs_find", "f.made[node->in[product.operand]] >> product.summed & 1", "f.made[node->in[product.operand]] != 0"),
      ("a first product has a second", "pairs_find", "if (!second[n] && !(f.summed", "if (false && !(f.summed"),
      ("nothing is sent between the two of a pair", "across", "node->rule->factor[factor].reductions == 0", "true"))
-seed(unit("compiler", "hands", "hands/*one_pair_by_hand"),
-     ("pairs are tried with each number of groups of rows", "solve_with_pairs", "if (each ||", "if ("))
 seed(unit("compiler", "hands", "hands/*pairs_by_hand"),
      ("pairs are tried with their rows among nodes", "solve_with_pairs", "s->fixed = strategies_of_pairs", "(void)strategies_of_pairs"))
 seed(unit("compiler", "pipeline"),
