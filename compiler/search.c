@@ -20,6 +20,8 @@
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 /* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
 enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MUCH = 4 };
+/* Of nets of which so many solutions can be compiled one from pairs is for each number of groups of rows. */
+enum { EACH = 50 };
 #define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
 #define FAR 1.25   /* times the limit */
@@ -442,7 +444,8 @@ static Found take_last(Search *s, int before) {
 
 /* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. Of the meshes those that may be worth it. */
 static void solutions(Search *s, double *bound) {
-    const bool many = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) >= 3 + MAX_TRIED;
+    const int nodes = s->b->front.graph.nodes.n + 1;
+    const bool many = COMPILED_NODES / nodes >= 3 + MAX_TRIED;
     const int room = many ? MAX_TRIED : 1;
     solve_by_axis(s, 0);
     Found by_axes = take_last(s, 0);
@@ -454,7 +457,7 @@ static void solutions(Search *s, double *bound) {
     const int n = s->found.n;
     if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
     if (!many) return;
-    solve_with_pairs(s);
+    solve_with_pairs(s, COMPILED_NODES / nodes >= EACH);
     if (n == 0) return;
     s->behind = 0;
     const int before = s->found.n;
@@ -462,7 +465,7 @@ static void solutions(Search *s, double *bound) {
     by_axes = take_last(s, before);
     solve_on(s, &s->found.at[0].mesh, NULL);
     if (by_axes.how != NULL) vec_push(&s->arena, &s->found, by_axes);
-    solve_with_pairs(s);
+    solve_with_pairs(s, false);
 }
 
 /* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */

@@ -287,7 +287,7 @@ static const Strategy *const *strategies_of_pairs(Search *s, const Pairs *pairs,
     return fixed;
 }
 
-void solve_with_pairs(Search *s) {
+void solve_with_pairs(Search *s, bool each) {
     const Machine *machine = options_machine(s->b->options);
     const int first = s->found.n;
     Pairs pairs;
@@ -299,7 +299,7 @@ void solve_with_pairs(Search *s) {
         if (between > machine->ranks_per_node) continue;
         s->fixed = strategies_of_pairs(s, &pairs, &axes, nrows);
         solve_by_axis(s, 0);
-        if (s->found.n < first + 2) continue;
+        if (each || s->found.n < first + 2) continue;
         if (s->found.at[first + 1].seconds < s->found.at[first].seconds) s->found.at[first] = s->found.at[first + 1];
         s->found.n = first + 1;
     }

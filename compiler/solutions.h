@@ -71,8 +71,8 @@ void solve_along(Search *s, const Mesh *mesh);
 /* The same within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
 void solve_by_axis_within(Search *s, int64_t most);
 /* The best, axis by axis, of those in which the products that pairs_find finds have their rows split along the first axes, and what is between the two of a pair along the others, which
- * are within a node: Megatron's way (Shoeybi et al. 2019), with as many groups of rows as are best. None where there are no pairs. */
-void solve_with_pairs(Search *s);
+ * are within a node: Megatron's way (Shoeybi et al. 2019), with as many groups of rows as are best; each: with each number of them. None where there are no pairs. */
+void solve_with_pairs(Search *s, bool each);
 /* Up to two factors of an operator, each split along all axes of a mesh, and no other. */
 typedef struct Split {
     int n, factor[2];

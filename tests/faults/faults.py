@@ -533,6 +533,8 @@ seed(unit("compiler", "pairs"),
      ("the second of a pair sums over what the first made", "pairs_find", "f.made[node->in[product.operand]] >> product.summed & 1", "f.made[node->in[product.operand]] != 0"),
      ("a first product has a second", "pairs_find", "if (!second[n] && !(f.summed", "if (false && !(f.summed"),
      ("nothing is sent between the two of a pair", "across", "node->rule->factor[factor].reductions == 0", "true"))
+seed(unit("compiler", "hands", "hands/*one_pair_by_hand"),
+     ("pairs are tried with each number of groups of rows", "solve_with_pairs", "if (each ||", "if ("))
 seed(unit("compiler", "hands", "hands/*pairs_by_hand"),
      ("pairs are tried with their rows among nodes", "solve_with_pairs", "s->fixed = strategies_of_pairs", "(void)strategies_of_pairs"))
 seed(unit("compiler", "pipeline"),
