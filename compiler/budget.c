@@ -175,16 +175,17 @@ int64_t budget_limit(const Build *b) {
 
 enum { OCTAVE = 8 };
 
-int64_t limit_at(int k) {
+int64_t limit_at(int k, int64_t workspace) {
     static const int64_t of_1024[OCTAVE] = {1024, 1117, 1218, 1328, 1448, 1579, 1722, 1878};
+    if (k < 0) k = 0;
     const int64_t bytes = of_1024[k % OCTAVE];
     const int power = k / OCTAVE - 10;
-    return power >= 0 ? bytes << power : bytes >> -power;
+    return workspace + (power >= 0 ? bytes << power : bytes >> -power);
 }
 
-int limit_from(int64_t bytes) {
+int limit_from(int64_t bytes, int64_t workspace) {
     int k = 0;
-    while (limit_at(k) < bytes)
+    while (limit_at(k, workspace) < bytes)
         k++;
     return k;
 }

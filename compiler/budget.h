@@ -25,10 +25,10 @@ bool recompute_choose(const Build *b, const Tried *with, const Measures *measure
 
 /* The bytes that a rank may need: `memory` or --memory, else what the machine has that --machine names; 0: no limit. */
 int64_t budget_limit(const Build *b);
-/* Limits that are looked at whatever the user's is, eight of them from each power of two to the next: the k-th, and the first that is no smaller than so many bytes. What searches find within them is the same for all limits, so
- * that what fits into less fits into more. */
-int64_t limit_at(int k);
-int limit_from(int64_t bytes);
+/* Limits that are looked at whatever the user's is, eight of them from each power of two to the next, beside the workspace of kernels: the k-th, 0 at the least, and the first that is no smaller than so many bytes. What searches
+ * find within them is the same for all limits, so that what fits into less fits into more. */
+int64_t limit_at(int k, int64_t workspace);
+int limit_from(int64_t bytes, int64_t workspace);
 /* A plan that was compiled with measures, and its cost. */
 typedef struct Budgeted {
     Measures measures;

@@ -12,7 +12,7 @@
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
 enum { WIDE = 3, CLOSE = 2 }; /* operators around a change that follow: at first, and around what is best by then */
 enum { ENOUGH = 200 };        /* changes: where there is work for so many it goes on a last time */
-#define NEXT_BEST 1.15        /* times the seconds of the best: of a solution from which on it is worth going, too */
+#define NEXT_BEST 1.3         /* times the seconds of the best: of a solution from which on it is worth going, too */
 #define WORTH_COMPILING 1.03  /* times the model's seconds of the best */
 
 typedef struct Local {
@@ -186,12 +186,14 @@ static Found improve_some(Search *s, int best) {
 int improve(Search *s, int best) {
     if (!is_asked(s, best)) return best;
     const Search before = *s;
+    const int64_t work = taken_work(s);
     s->machine = s->b->options->machine, s->moves = s->moves_as_is; /* not of those that are joined */
     s->behind = BEHIND_HALF;
     s->most = WORTH * s->found.at[best].cost.step_s;
     s->shares_models = true;
     Found found = improve_some(s, best);
     s->shares_models = false;
+    s->apart += taken_work(s) - work;
     s->machine = before.machine, s->moves = before.moves, s->behind = before.behind, s->most = before.most;
     if (found.nchanges == 0) return best;
     budget_weigh(found.budget);

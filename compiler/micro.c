@@ -36,10 +36,11 @@ struct Searches {
     VEC(Candidate) plans;
     VEC(Looked) looked;
     int first_parts, most_parts;
-    int64_t limit, states; /* bytes of a rank; of its states at least */
-    int below;             /* the next lower limit to look at, a rung */
-    int64_t work, each;    /* done so far; of the first search */
-    int best;              /* of plans, the fastest that fits, -1: none does; 0: the plan that there is */
+    int64_t limit, states; /* bytes of a rank; of its states and the workspace of kernels at least */
+    int64_t workspace;
+    int below;          /* the next lower limit to look at, a rung */
+    int64_t work, each; /* done so far; of the first search */
+    int best;           /* of plans, the fastest that fits, -1: none does; 0: the plan that there is */
 };
 
 static bool may_take(const Compilation *c, int parts) {
@@ -139,7 +140,8 @@ static bool may_fit(const Searches *s, int parts) {
         const int64_t stays = s->states + plan->evals;
         const int others = plan->parts;
         if (others > parts) continue;
-        if (others == parts ? (double)plan->bytes <= FAR * (double)s->limit : stays + (plan->bytes - stays) * others / parts <= s->limit)
+        if (others == parts ? memory_within(plan->bytes, s->workspace, FAR, s->limit)
+                            : stays + (plan->bytes - stays) * others / parts <= s->limit)
             return true;
     }
     return false;
@@ -167,23 +169,23 @@ static int least_plan(const Searches *s) {
 
 /* Whether there is work left for about another search of whole batches, and the limit is not out of reach. */
 static bool may_work(const Searches *s) {
-    const bool near = (double)s->plans.at[least_plan(s)].bytes <= REACH * (double)s->limit;
+    const bool near = memory_within(s->plans.at[least_plan(s)].bytes, s->workspace, REACH, s->limit);
     return near && s->work + s->each <= (s->best < 0 ? MOST_WORK_REFUSED : MOST_WORK);
 }
 
 /* Lower limits, the nearest first, as long as they bring something, and all that may be reached where nothing fits. */
 static void look_below(Searches *s) {
-    for (int idle = 0; idle < IDLE && s->below >= 0 && limit_at(s->below) > s->states && may_work(s); s->below--) {
+    for (int idle = 0; idle < IDLE && s->below >= 0 && limit_at(s->below, s->workspace) > s->states && may_work(s); s->below--) {
         const int best = s->best;
-        look_within(s, limit_at(s->below));
+        look_within(s, limit_at(s->below, s->workspace));
         idle = s->best != best ? 0 : s->best >= 0 ? idle + 1 : 0;
     }
 }
 
 /* Nothing fits: limits that are higher, but not enough for what is there. What is found within one may need less. */
 static void look_above(Searches *s, int64_t needed) {
-    for (int k = limit_from(s->limit + 1); limit_at(k) < needed && s->best < 0 && may_work(s); k++)
-        look_within(s, limit_at(k));
+    for (int k = limit_from(s->limit + 1, s->workspace); limit_at(k, s->workspace) < needed && s->best < 0 && may_work(s); k++)
+        look_within(s, limit_at(k, s->workspace));
 }
 
 static MicroBatches *taken(Searches *s, int plan, const MicroBatches *of) {
@@ -206,7 +208,8 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
                     .most_parts = needed > limit || may_gain(train, &now) ? most_parts(c) : 1,
                     .limit = limit,
                     .states = train->facts->states_whole / train->front.graph.nranks + train->facts->workspace,
-                    .below = limit_from(limit) - 1,
+                    .workspace = train->facts->workspace,
+                    .below = limit_from(limit, train->facts->workspace) - 1,
                     .best = -1};
     const SearchTaken *decision = train->front.decision;
     c->searches = s;
@@ -244,11 +247,11 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
 
 /* What is needed at least: within what is less than the least so far, as long as that helps, and within a limit that no plan reaches by each number of parts, the most first. */
 static void look_least(Searches *s) {
-    const int64_t aim = limit_at(limit_from(s->states)), most = s->work + 2 * MOST_WORK;
+    const int64_t aim = limit_at(limit_from(s->states, s->workspace), s->workspace), most = s->work + 2 * MOST_WORK;
     if (s->most_parts > 1) look(s, s->most_parts, aim);
     for (int before = -1, least = least_plan(s); least != before && s->work < most; least = least_plan(s)) {
         before = least;
-        look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes) - CLOSER));
+        look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - CLOSER, s->workspace));
     }
     for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
         look(s, parts, aim);

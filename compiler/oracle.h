@@ -23,6 +23,11 @@ static inline int64_t memory_bytes(const BuildCost *cost) {
            cost->eval_bytes;
 }
 
+/* Whether what needs so many bytes, of them the workspace of kernels, which nothing makes smaller, is within so many times a limit. */
+static inline bool memory_within(int64_t bytes, int64_t workspace, double times, int64_t limit) {
+    return (double)(bytes - workspace) <= times * (double)(limit - workspace);
+}
+
 /* eval.c: bytes that train's eval needs beside a program for train that went through all passes. */
 int64_t eval_bytes(const Build *train);
 /* Of a program whose steps are there: b->timeline, once. */

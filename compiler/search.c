@@ -331,10 +331,14 @@ static double bare_seconds(const Found *found) {
 
 /* The solution of the model that would be fastest if there were more memory; -1: the limit costs nothing. */
 static int fastest_too_large(const Search *s, int best, int64_t limit) {
+    double least = INFINITY;
     int fastest = -1;
+    for (int k = 0; k < s->found.n; k++)
+        if (s->found.at[k].peak_bytes > 0) least = fmin(least, s->found.at[k].seconds);
     for (int k = 0; k < s->found.n; k++) {
         const Found *found = &s->found.at[k];
         if (found->peak_bytes == 0 || !isfinite(found->cost.step_s) || bare_bytes(found) <= limit) continue;
+        if (found->seconds > WORTH * least) continue; /* as pairs may be: what holds less is looked for near the best of the model */
         if (fastest < 0 || bare_seconds(found) < bare_seconds(&s->found.at[fastest])) fastest = k;
     }
     const bool costs = fastest >= 0 && (excess(s, &s->found.at[best]) > 0 ||

@@ -49,11 +49,12 @@ typedef struct Search {
     bool shares_models;           /* many are solved that differ in fixed and also alone: what they have in common is kept, */
     VEC(Share) shares;            /* of one machine, moves, behind and most */
     int nmeshes;                  /* on which dynamic_programming solved it */
-    int64_t work;
-    bool faster;   /* what saves time is tried without need, too (budget.h) */
-    int64_t least; /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
-    double worth;  /* that take less than this */
-    int64_t limit; /* > 0: solve looks for one with a peak of at most so much */
+    int64_t work;                 /* entries of tables looked at */
+    int64_t apart;                /* of taken_work, what improve has done: other searches of the net do without */
+    bool faster;                  /* what saves time is tried without need, too (budget.h) */
+    int64_t least;                /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
+    double worth;                 /* that take less than this */
+    int64_t limit;                /* > 0: solve looks for one with a peak of at most so much */
 } Search;
 
 #define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */
@@ -95,6 +96,8 @@ void taken_apply(Build *b, const Chosen *chosen, const SearchResult *result, con
 void taken_note(const Search *s, const Found *found);
 /* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. False with b->error. */
 bool taken_again(Build *b);
+/* Nodes compiled, and entries of tables looked at as so many as take about as long. */
+int64_t taken_work(const Search *s);
 int taken_compiled(const Search *s); /* how many programs were compiled, so far */
 
 /* ---- search.c */

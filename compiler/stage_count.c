@@ -82,7 +82,8 @@ static bool may_fit(const Counting *k, const StageTried *others, int64_t parts) 
 static bool comes_near(const Counting *k, StageTried *tried) {
     tried->compiles = stages_decide(k->c, tried, "recursive_programming");
     if (tried->compiles) try_one(k, tried);
-    return !tried->compiles || ((double)tried->bytes <= NEARLY * (double)k->limit && tried->step_s <= NEARLY * k->fastest);
+    return !tried->compiles ||
+           (memory_within(tried->bytes, tried->workspace_bytes, NEARLY, k->limit) && tried->step_s <= NEARLY * k->fastest);
 }
 
 /* With the strategies that a search finds. */
@@ -187,11 +188,11 @@ static bool search_within(Counting *k, StageTried *tried, int64_t aim) {
 
 /* What keeps within less than the limit may fit where this does not, or be faster: a search takes measures one after another, and sees the first few batches of a step. */
 static void search_below(Counting *k, StageTried *tried) {
-    const int first = limit_from(k->limit) - 1;
+    const int first = limit_from(k->limit, tried->workspace_bytes) - 1;
     tried->below = true;
     if (tried->over_bytes > 0 && !search_within(k, tried, k->limit - tried->over_bytes - k->limit / 256)) return;
     for (int n = 0; n < BELOW && first >= n; n++)
-        if (!search_within(k, tried, limit_at(first - n))) return;
+        if (!search_within(k, tried, limit_at(first - n, tried->workspace_bytes))) return;
 }
 
 static const StageTried *best_tried(const StageCount *count) {
@@ -208,7 +209,7 @@ static StageTried *next_below(const Counting *k) {
     for (int i = 0; i < k->count->best.n; i++) {
         StageTried *tried = &k->count->best.at[i];
         const bool costs = tried->compiles && tried->decision != NULL && (tried->decision->limit_costs || tried->over_bytes > 0);
-        if (tried->below || !costs || (double)tried->bytes > NEARLY * (double)k->limit) continue;
+        if (tried->below || !costs || !memory_within(tried->bytes, tried->workspace_bytes, NEARLY, k->limit)) continue;
         if (next == NULL || tried->step_s < next->step_s) next = tried;
     }
     return taken->over_bytes > 0 || (next != NULL && next->step_s < CLOSE * taken->step_s) ? next : NULL;

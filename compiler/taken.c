@@ -165,8 +165,7 @@ static void note_front(const Search *s, SearchTaken *taken) {
     arena_finish(&scratch);
 }
 
-/* In nodes compiled: a search takes about as long to look at so many entries of its tables. */
-static int64_t work_of(const Search *s) {
+int64_t taken_work(const Search *s) {
     enum { ENTRIES = 10000 };
     const int nodes = s->b->front.graph.nodes.n + (s->b->eval != NULL ? s->b->eval->front.graph.nodes.n : 0);
     return (int64_t)taken_compiled(s) * nodes + s->work / ENTRIES;
@@ -183,7 +182,7 @@ void taken_note(const Search *s, const Found *found) {
                            .result = b->front.search,
                            .cost = found->cost,
                            .limit = budget_limit(b),
-                           .work = work_of(s)};
+                           .work = taken_work(s) - s->apart};
     taken->limit_costs = limit_costs(s, &found->cost, taken->limit);
     if (taken->limit > 0) note_front(s, taken);
     b->front.decision = taken;

@@ -501,7 +501,7 @@ seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
 seed(unit("compiler", "schedule"),
      ("no more than a layer or two is gathered ahead", "prefetch_starts", "keep_window(b, gathers.at, gathers.n, start);", ";"))
 seed(unit("compiler", "fits"),
-     ("what lower limits bring is taken", "look_below", "limit_at(s->below) > s->states", "false"),
+     ("what lower limits bring is taken", "look_below", "limit_at(s->below, s->workspace) > s->states", "false"),
      ("what is compiled on the way is taken", "note_front", "taken->nfront = n", "taken->nfront = 0"),
      ("what is tried has its eval", "fork_build", "t->eval = b->eval", "t->eval = NULL"),
      ("an eval counts where it does not fit whatever it is", "eval_bytes", "trains->rank_bytes + whole_bytes", "whole_bytes"),
