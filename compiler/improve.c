@@ -11,7 +11,7 @@
 /* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many, from one on. */
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
 enum { WIDE = 3, CLOSE = 2 }; /* operators around a change that follow: at first, and around what is best by then */
-enum { ENOUGH = 200 };        /* changes: where there is work for so many it goes on a last time */
+enum { ENOUGH = 200 };        /* changes: a net with work for so many is not large */
 #define NEXT_BEST 1.3         /* times the seconds of the best: of a solution from which on it is worth going, too */
 #define WORTH_COMPILING 1.03  /* times the model's seconds of the best */
 
@@ -169,18 +169,19 @@ static const Found *next_best(const Search *s, int best) {
     return next;
 }
 
-/* From the best on, and, where there is work left, from the next best: of small nets what is near one is often better than all that is near the other. Then, of nets that are
- * not large, from what is best of all, with less around it: what the model takes to follow best is not always. */
+/* From the best on. Of nets that are not large, where there is work left, from the next best too: what is near one is often better than all that is near the other. Then from what is best of all, with less around it: what the
+ * model takes to follow best is not always. */
 static Found improve_some(Search *s, int best) {
     const int most = SOLVED_NODES / (s->b->front.graph.nodes.n + 1);
     Local first = improve_from(s, &s->found.at[best], WIDE, most);
+    if (most < ENOUGH) return first.base;
     const Found *next = most > first.nsolved ? next_best(s, best) : NULL;
     if (next != NULL) {
         const Local second = improve_from(s, next, WIDE, most - first.nsolved);
         first.fastest = fmin(first.fastest, second.base.cost.step_s);
         if (second.nbetter > 0 && is_better(&first, &second.base)) first.base = second.base;
     }
-    return most < ENOUGH ? first.base : improve_from(s, &first.base, CLOSE, most / 4).base;
+    return improve_from(s, &first.base, CLOSE, most / 4).base;
 }
 
 int improve(Search *s, int best) {
