@@ -357,6 +357,24 @@ static void some_blocks(Compiled *x, int64_t layers, int nranks, const char *sta
     compiled_run(x, blocks);
 }
 
+/* What a search within a limit compiled on its way is kept for others: each is faster than all that need no more, and what is taken is no slower than any of them that fits. */
+Test(fits, what_is_compiled_on_the_way_is_kept, .timeout = 60) {
+    Compiled x;
+    BuildCost cost;
+    auto_within(&x, 4, "321250");
+    cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
+    build_cost(x.b, &cost);
+    const SearchTaken *decision = x.b->front.decision;
+    cr_assert_not_null(decision);
+    cr_assert_gt(decision->nfront, 2);
+    for (int k = 0; k < decision->nfront; k++) {
+        const BuildCost *one = &decision->front[k].cost, *before = k > 0 ? &decision->front[k - 1].cost : NULL;
+        if (before != NULL) cr_expect(memory_bytes(before) < memory_bytes(one) && one->step_s < before->step_s, "%d", k);
+        if (memory_bytes(one) <= 321250) cr_expect_leq(cost.step_s, 1.0225 * one->step_s, "%d: %g s", k, one->step_s);
+    }
+    compiled_finish(&x);
+}
+
 /* Three blocks on six ranks, `stages = auto`: of three stages what a search finds within the limit needs too much with all batches of a step, within a lower one it fits. Without 3.4 ms, of one stage, which is compiled first. */
 Test(fits, lower_limits_are_looked_at_for_pipelines, .timeout = 60) {
     static const char *const memory[] = {"220000", "800000"};
