@@ -72,23 +72,16 @@ static void cut_set(Settings *settings, int64_t bytes) {
     settings->cut_bytes = bytes;
 }
 
-/* Gradients of parameters, as whole as they can be. */
-static int64_t gradients_bytes(const Graph *g) {
-    int64_t bytes = 0;
-    for (int s = 0; s < g->states.n; s++)
-        if (g->states.at[s].trainable) bytes += shape_elements(&g->states.at[s].type.shape) * dtype_bytes[g->states.at[s].type.dtype];
-    return bytes;
-}
 /* Two buckets are under way at most (buckets.c). What the user says stays. */
 static int64_t buckets_most(const Graph *g) {
-    const int64_t all = gradients_bytes(g), two = 2 * g->settings.bucket_bytes;
+    const int64_t all = graph_trainable_bytes(g), two = 2 * g->settings.bucket_bytes;
     return g->settings.bucket_given || g->nranks == 1 ? 0 : two < all ? two : all;
 }
 /* A quarter of what there is, as a power of two. */
 static bool bucket_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     (void)with, (void)limit;
     const Settings *settings = &b->front.graph.settings;
-    const int64_t all = gradients_bytes(&b->front.graph), now = last_bytes(measures, taken->measure, settings->bucket_bytes);
+    const int64_t all = graph_trainable_bytes(&b->front.graph), now = last_bytes(measures, taken->measure, settings->bucket_bytes);
     for (taken->bytes = LEAST_BUCKET; 8 * taken->bytes <= (now < all ? now : all); taken->bytes *= 2)
         ;
     taken->said = arena_printf(b->arena, "bucket = %s", bytes_named(b->arena, taken->bytes));
@@ -354,35 +347,39 @@ static void take_all(Budget *s) {
         ;
 }
 
-Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faster, Error *error) {
-    Arena arena;
-    Tried *with = build_keep(b, &(Trial){.strategy = strategy}, error);
-    if (with == NULL) return NULL;
-    arena_init(&arena);
-    Budget *s = arena_alloc(&arena, sizeof *s);
-    *s = (Budget){.b = b, .strategy = strategy, .limit = budget_limit(b), .cost = with->cost, .with = with, .arena = arena, .ncompiled = 1};
-    find_most(s, with);
-    vec_push(&s->arena, &s->known, ((Budgeted){{0}, s->cost}));
-    if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(s);
-    if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) { /* nobody looks at it */
-        tried_finish(s->with);
-        s->with = NULL;
-    }
-    return s;
-}
-
-Budget *budget_again(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error) {
+/* A program with measures (NULL: none), which is kept. NULL with *error: it cannot be compiled. */
+static Budget *budget_new(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error) {
     Arena arena;
     Tried *with = build_keep(b, &(Trial){.strategy = strategy, .measures = measures}, error);
     if (with == NULL) return NULL;
     arena_init(&arena);
     Budget *s = arena_alloc(&arena, sizeof *s);
-    *s = (Budget){
-        .b = b, .strategy = strategy, .limit = budget_limit(b), .measures = *measures, .cost = with->cost, .arena = arena, .ncompiled = 1};
-    s->measures.of_another = true;
+    *s = (Budget){.b = b, .strategy = strategy, .limit = budget_limit(b), .cost = with->cost, .with = with, .arena = arena, .ncompiled = 1};
+    if (measures != NULL) s->measures = *measures;
     find_most(s, with);
     vec_push(&s->arena, &s->known, ((Budgeted){s->measures, s->cost}));
-    tried_finish(with);
+    return s;
+}
+
+/* Nobody looks at the program any more. */
+static void let_go(Budget *s) {
+    tried_finish(s->with);
+    s->with = NULL;
+}
+
+Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faster, Error *error) {
+    Budget *s = budget_new(b, strategy, NULL, error);
+    if (s == NULL) return NULL;
+    if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(s);
+    if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) let_go(s);
+    return s;
+}
+
+Budget *budget_again(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error) {
+    Measures theirs = *measures;
+    theirs.of_another = true;
+    Budget *s = budget_new(b, strategy, &theirs, error);
+    if (s != NULL) let_go(s);
     return s;
 }
 
@@ -450,8 +447,7 @@ static Budgeted now(const Budget *s) {
 }
 
 static void go_back(Budget *s, const Budgeted *to) {
-    tried_finish(s->with);
-    s->with = NULL;
+    let_go(s);
     s->measures = to->measures;
     s->cost = to->cost;
 }
@@ -485,8 +481,7 @@ void budget_fit(Budget *s, double most) {
         go_back(s, &best);
     }
     if (memory_bytes(&s->cost) > s->limit && memory_bytes(&all.cost) < memory_bytes(&s->cost)) go_back(s, &all);
-    tried_finish(s->with);
-    s->with = NULL;
+    let_go(s);
 }
 
 void budget_trim(Budget *s) {

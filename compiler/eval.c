@@ -296,7 +296,7 @@ bool eval_count(Build *train, const Build *eval) {
 static int64_t whole_bytes(const Graph *g) {
     int64_t bytes = 0;
     for (int v = 0; v < g->values.n; v++)
-        bytes += shape_elements(&g->values.at[v].type.shape) * dtype_bytes[g->values.at[v].type.dtype];
+        bytes += type_bytes(&g->values.at[v].type);
     return 2 * bytes; /* in another layout too */
 }
 

@@ -556,7 +556,7 @@ static void explain_training(const Explain *e, int id) {
     const State *state = &g->states.at[id];
     const int update = e->index->update[id];
     text_printf(text, "  memory       on a rank: parameter %s (of %s)", bytes_text(e, state_bytes(state)),
-                bytes_text(e, shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype]));
+                bytes_text(e, type_bytes(&state->type)));
     for (int s = 0; s < g->states.n; s++)
         if (s != id && g->states.at[s].parameter == id)
             text_printf(text, ", slot %s %s", g->states.at[s].name, bytes_text(e, state_bytes(&g->states.at[s])));

@@ -44,10 +44,6 @@ static int64_t activation_bytes(const Held *held, const Graph *g) {
     return bytes;
 }
 
-static int64_t whole_bytes(const State *state) {
-    return shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype];
-}
-
 static bool is_whole(const State *state) {
     return state->layout != NULL && layout_is_whole(state->layout) && state->type.shape.ndim > 0;
 }
@@ -56,7 +52,8 @@ static bool is_whole(const State *state) {
 static int largest_whole(const Graph *g) {
     int found = -1;
     for (int s = 0; s < g->states.n; s++)
-        if (is_whole(&g->states.at[s]) && (found < 0 || whole_bytes(&g->states.at[s]) > whole_bytes(&g->states.at[found]))) found = s;
+        if (is_whole(&g->states.at[s]) && (found < 0 || type_bytes(&g->states.at[s].type) > type_bytes(&g->states.at[found].type)))
+            found = s;
     return found;
 }
 
@@ -67,9 +64,9 @@ int64_t small_states_bytes(const Graph *g) {
     if (g->nranks == 1 || (settings->shard_states_given && settings->shard_states == SHARD_NONE)) return 0;
     for (int s = 0; s < g->states.n; s++) {
         const State *state = &g->states.at[s], *parameter = &g->states.at[state->parameter];
-        if (parameter->trainable && parameter->hint == NULL && is_whole(state) && whole_bytes(parameter) < settings->shard_bytes &&
+        if (parameter->trainable && parameter->hint == NULL && is_whole(state) && type_bytes(&parameter->type) < settings->shard_bytes &&
             !(slots_alone && state == parameter))
-            bytes += whole_bytes(state) - whole_bytes(state) / g->nranks;
+            bytes += type_bytes(&state->type) - type_bytes(&state->type) / g->nranks;
     }
     return bytes;
 }
@@ -95,7 +92,7 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
         text_printf(&text, "shard_from = 0 has ranks share the states of small parameters too: up to %s less; ", bytes_named(arena, small));
     if (whole >= 0) {
         const State *state = &g->states.at[whole];
-        const int64_t bytes = whole_bytes(state), saved = bytes - bytes / g->nranks;
+        const int64_t bytes = type_bytes(&state->type), saved = bytes - bytes / g->nranks;
         if (saved > missing / 16)
             text_printf(&text, "split %s, which every rank has whole: up to %s less; ", state->name, bytes_named(arena, saved));
     }

@@ -266,9 +266,9 @@ static void print_settings(Text *text, const Settings *s) {
     if (!s->regather_given && (states || s->regather != usual)) text_printf(text, "regather = %s;\n", regather_name[s->regather]);
     if (s->regather_share > 0) text_printf(text, "regather_share = %.17g;\n", s->regather_share);
     if (!s->shard_from_given && s->shard_bytes != SHARD_BYTES) text_printf(text, "shard_from = %lld;\n", (long long)s->shard_bytes);
+    const int64_t unit = s->bucket_bytes % 1024 == 0 ? 1024 : 1;
     if (!s->bucket_given && s->bucket_bytes != BUCKET_BYTES)
-        text_printf(text, s->bucket_bytes % 1024 == 0 ? "bucket = %lld KiB;\n" : "bucket = %lld;\n",
-                    (long long)(s->bucket_bytes % 1024 == 0 ? s->bucket_bytes / 1024 : s->bucket_bytes));
+        text_printf(text, "bucket = %lld%s;\n", (long long)(s->bucket_bytes / unit), unit > 1 ? " KiB" : "");
     if (s->micro_batches > 1 && (s->micro_span.line == 0 || s->micro_found))
         text_printf(text, "micro_batches = %lld;\n", (long long)s->micro_batches);
     if (s->chunks > 1 && (s->chunks_span.line == 0 || s->chunks_found)) text_printf(text, "chunks = %lld;\n", (long long)s->chunks);

@@ -231,7 +231,7 @@ static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
 static int64_t states_bytes(const Graph *g) {
     int64_t bytes = 0;
     for (int s = 0; s < g->states.n; s++)
-        bytes += shape_elements(&g->states.at[s].type.shape) * dtype_bytes[g->states.at[s].type.dtype];
+        bytes += type_bytes(&g->states.at[s].type);
     return bytes;
 }
 

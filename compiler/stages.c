@@ -128,8 +128,7 @@ static double state_bytes(const Graph *g, const Node *user, int operand) {
     const ShardStates shared = of->hint != NULL && of->hint->at > 0 ? SHARD_NONE : g->settings.shard_states; /* on one rank: whole */
     Layout layout;
     strategy_in_layout(user, user->strategy, operand, of->type.shape.ndim, &layout);
-    const double own = (double)layout_max_bytes(of->layout != NULL ? of->layout : &layout, &of->type),
-                 all = (double)shape_elements(&of->type.shape) * dtype_bytes[of->type.dtype];
+    const double own = (double)layout_max_bytes(of->layout != NULL ? of->layout : &layout, &of->type), all = (double)type_bytes(&of->type);
     const double part = all < (double)g->settings.shard_bytes ? own : all / g->nranks;
     double bytes = shared >= SHARD_PARAMETERS ? part : own;
     for (int s = 0; s < g->states.n; s++)

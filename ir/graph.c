@@ -298,6 +298,13 @@ int graph_replicate(Graph *graph, int value, const char *name, Span span) {
     return graph_emit(graph, OP_replicate, &value, 1, attr, name, span);
 }
 
+int64_t graph_trainable_bytes(const Graph *graph) {
+    int64_t bytes = 0;
+    for (int s = 0; s < graph->states.n; s++)
+        if (graph->states.at[s].trainable) bytes += type_bytes(&graph->states.at[s].type);
+    return bytes;
+}
+
 int64_t graph_batch_rows(const Graph *graph) {
     for (int i = 0; i < graph->inputs.n; i++) {
         const TensorType *type = &graph->inputs.at[i].type;

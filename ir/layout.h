@@ -221,6 +221,10 @@ int64_t layout_max_elements(const Layout *layout,
 static inline int64_t layout_max_bytes(const Layout *layout, const TensorType *type) {
     return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
 }
+/* Of the whole tensor. */
+static inline int64_t type_bytes(const TensorType *type) {
+    return shape_elements(&type->shape) * dtype_bytes[type->dtype];
+}
 /* Of the ranks that hold the same box, this one is the first: the digits that the layout does not divide by are all 0. */
 bool layout_holds_first(const Layout *layout, int nranks, int rank);
 /* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix

@@ -8,11 +8,8 @@ void choices_init(Choices *choices, const Graph *graph, const Machine *machine, 
     if (machine == NULL) machine = &machine_cpu;
     const double unseen = batches > 0 ? (double)batches / (double)graph->settings.accumulate : 1;
     *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind, .unseen = unseen};
-    double all = 0;
-    for (int s = 0; s < graph->states.n; s++)
-        if (graph->states.at[s].trainable)
-            all += (double)shape_elements(&graph->states.at[s].type.shape) * dtype_bytes[graph->states.at[s].type.dtype];
-    choices->bucket_bytes = all < (double)graph->settings.bucket_bytes ? all : (double)graph->settings.bucket_bytes;
+    const int64_t all = graph_trainable_bytes(graph), bucket = graph->settings.bucket_bytes;
+    choices->bucket_bytes = (double)(all < bucket ? all : bucket);
     kernels_init(&choices->kernels, graph, machine, arena);
     choices->moves = moves != NULL ? moves : moves_create(arena, machine, graph->nranks);
 }

@@ -204,33 +204,33 @@ static const Strategy *whole_strategy(ModelShared *m, int nfactors) {
 }
 
 static void add_node(Builder *b, int id) {
-    const Node *node = &b->shared->graph->nodes.at[id];
+    ModelShared *m = b->shared;
+    const Node *node = &m->graph->nodes.at[id];
     ClassKey key;
     memset(&key, 0, sizeof key); /* its padding too */
     for (int i = 0; i < node->nin; i++)
-        operand_key(b, &b->shared->sources.at[b->shared->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
-    const int table = node->op == OP_embedding ? b->shared->sources.at[b->shared->source_of[node->in[0]]].state : -1;
-    key.by_rows = table >= 0 && b->shared->by_rows[table];
+        operand_key(b, &m->sources.at[m->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
+    const int table = node->op == OP_embedding ? m->sources.at[m->source_of[node->in[0]]].state : -1;
+    key.by_rows = table >= 0 && m->by_rows[table];
     for (int o = 0; o < node->nout; o++) {
-        key.kept[o] = b->shared->kept[node->out[o]];
-        for (int k = 0; k < graph_nreports(b->shared->graph); k++)
-            key.reported[o] =
-                key.reported[o] || (graph_report(b->shared->graph, k) == node->out[o] && graph_report_whole(b->shared->graph, k));
+        key.kept[o] = m->kept[node->out[o]];
+        for (int k = 0; k < graph_nreports(m->graph); k++)
+            key.reported[o] = key.reported[o] || (graph_report(m->graph, k) == node->out[o] && graph_report_whole(m->graph, k));
     }
     if (node->strategy != NULL && node->from == STRATEGY_USER)
         key.fixed = node->strategy;
     else if (b->input->fixed != NULL && b->input->fixed[id] != NULL)
         key.fixed = b->input->fixed[id];
-    else if (!b->shared->varies[node->out[0]])
-        key.fixed = whole_strategy(b->shared, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
+    else if (!m->varies[node->out[0]])
+        key.fixed = whole_strategy(m, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
     else if (b->input->base != NULL)
         key.base = b->input->base[id];
     else if (b->input->near)
         key.near = node->strategy;
     if (key.fixed == NULL && b->input->also != NULL) key.also = b->input->also[id];
-    const NodeClass *class = choices_of(&b->shared->choices, node, &key);
+    const NodeClass *class = choices_of(&m->choices, node, &key);
     b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
-                                      list_once(b->shared, class->seconds, class->n), class->bytes);
+                                      list_once(m, class->seconds, class->n), class->bytes);
 }
 
 /* ---- values that several operators use */

@@ -333,13 +333,17 @@ Test(fits, more_memory_makes_no_plan_slower, .timeout = 120) {
     expect_no_slower(blocks, 4, (int64_t[]){302000, 318821, 325423, 334047}, 4);
 }
 
+static void blocks_within(Compiled *x, const char *memory, BuildCost *cost) {
+    auto_within(x, 4, memory);
+    cr_assert(compiled_run(x, blocks), "%s", compiled_said(x));
+    build_cost(x->b, cost);
+}
+
 /* What is compiled on the way to a lower limit may fit into this one and be faster than what either search takes: 4.9 ms without. */
 Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
     Compiled x;
     BuildCost cost;
-    auto_within(&x, 4, "325423");
-    cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
-    build_cost(x.b, &cost);
+    blocks_within(&x, "325423", &cost);
     cr_expect_leq(cost.step_s, 3.8e-3, "%g s", cost.step_s);
     compiled_finish(&x);
 }
@@ -361,9 +365,7 @@ static void some_blocks(Compiled *x, int64_t layers, int nranks, const char *sta
 Test(fits, what_is_compiled_on_the_way_is_kept, .timeout = 60) {
     Compiled x;
     BuildCost cost;
-    auto_within(&x, 4, "321250");
-    cr_assert(compiled_run(&x, blocks), "%s", compiled_said(&x));
-    build_cost(x.b, &cost);
+    blocks_within(&x, "321250", &cost);
     const SearchTaken *decision = x.b->front.decision;
     cr_assert_not_null(decision);
     cr_assert_gt(decision->nfront, 2);

@@ -493,7 +493,7 @@ seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_e
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "m->kept[value] = ", "m->kept[graph->nodes.at[0].out[0]] = "),
-     ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = b->shared->kept[node->out[o]]", "key.kept[o] = b->shared->active[node->out[o]]"))
+     ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = m->kept[node->out[o]]", "key.kept[o] = m->active[node->out[o]]"))
 seed(unit("compiler", "search", "search/a_plan_takes_no_less_than_the_bound"),
      ("a plan with parameters in parts has the bound of a model that hides all their traffic", "bound_of", "parts ? BEHIND_ALL : BEHIND_HALF", "BEHIND_HALF"))
 seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
