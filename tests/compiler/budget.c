@@ -91,7 +91,7 @@ Test(budget, equal_layers_fit_after_little_work) {
               "%s", compiled_said(&x));
     cr_assert_not_null(x.b->front.search);
     cr_expect_leq(x.b->facts->rank_bytes, (int64_t)196 << 20);
-    cr_expect_leq(x.b->front.search->ncompiled, 52, "%d programs", x.b->front.search->ncompiled);
+    cr_expect_leq(x.b->front.search->ncompiled, 40, "%d programs", x.b->front.search->ncompiled);
     cr_expect_null(x.c.micro);
     BuildCost cost;
     build_cost(x.b, &cost);
