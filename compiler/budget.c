@@ -27,6 +27,14 @@ static bool regather_parameters(Settings *settings, int nranks) {
     return store_parameters(settings, nranks, REGATHER_PARAMETERS);
 }
 
+/* Every rank keeps and updates all of its copy: sums of gradients run behind the backward pass, and nothing is gathered behind the update. */
+static bool share_nothing(Settings *settings, int nranks) {
+    if (settings->shard_states_given || settings->shard_states != SHARD_OPTIMIZER) return false;
+    if (settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
+    settings->shard_states = SHARD_NONE;
+    return true;
+}
+
 static bool regather_all(Settings *settings, int nranks) {
     if (settings->regather_given || settings->regather == REGATHER_ALL || nranks == 1) return false;
     settings->regather = REGATHER_ALL;
@@ -91,20 +99,22 @@ static void bucket_set(Settings *settings, int64_t bytes) {
     settings->bucket_bytes = bytes;
 }
 
-enum { CUTS, GRADIENTS, KEEP_GATHERED, REGATHER, SMALL, BUCKETS, ALL_GATHERED, RECOMPUTE, NMEASURES };
+enum { CUTS, GRADIENTS, KEEP_GATHERED, SHARE_NOTHING, REGATHER, SMALL, BUCKETS, ALL_GATHERED, RECOMPUTE, NMEASURES };
 static const Measure table[NMEASURES] = {
     [CUTS] = {"stages cut for memory", .choose = cut_choose, .set = cut_set},
-    [SMALL] = {"shard_from = 0", share_small, .most = small_states_bytes},
+    [SMALL] = {"shard_from = 0", share_small, .most = small_states_bytes, .faster = true},
     [BUCKETS] = {"bucket", .choose = bucket_choose, .set = bucket_set, .most = buckets_most},
-    [GRADIENTS] = {"shard_states = gradients", shard_gradients, .faster = false},
-    [KEEP_GATHERED] = {"shard_states = parameters, regather = none", keep_gathered, .faster = true},
+    [GRADIENTS] = {"shard_states = gradients", shard_gradients},
+    [KEEP_GATHERED] = {"shard_states = parameters, regather = none", keep_gathered, .faster = true, .hides = true},
+    [SHARE_NOTHING] = {"shard_states = none", share_nothing, .faster = true, .hides = true, .more = true},
     [REGATHER] = {"shard_states = parameters, regather = parameters", regather_parameters, .less = regather_less},
-    [ALL_GATHERED] = {"regather = all", regather_all, .faster = false},
+    [ALL_GATHERED] = {"regather = all", regather_all},
     [RECOMPUTE] = {"recompute", .choose = recompute_choose},
 };
 #define ABOUT 1.005 /* predictions that differ by less are taken to be equal */
 #define MUCH 1.2    /* times the limit: so much is not made up for by one or two measures */
 #define NEARLY 1.03
+#define PASSES 3 /* over parameters and slots in an update: two read, one is written, at most */
 
 static bool apply_setting(const Taken *taken, Settings *settings, int nranks) {
     if (table[taken->measure].set != NULL) table[taken->measure].set(settings, taken->bytes);
@@ -130,11 +140,19 @@ bool measures_apply(Build *b, const Measures *measures, Error *error) {
     return true;
 }
 
-bool measures_part(const Settings *settings, const Measures *measures) {
-    bool parts = settings->shard_states == SHARD_PARAMETERS;
+bool measures_hide(const Settings *settings, const Measures *measures) {
+    bool hides = settings->shard_states == SHARD_PARAMETERS || settings->shard_states == SHARD_NONE;
+    for (int k = 0; k < measures->n; k++) {
+        const int measure = measures->taken[k].measure;
+        hides = hides || measure == SHARE_NOTHING || measure == KEEP_GATHERED || measure == REGATHER;
+    }
+    return hides;
+}
+
+bool measures_share_small(const Measures *measures) {
     for (int k = 0; k < measures->n; k++)
-        parts = parts || measures->taken[k].measure == KEEP_GATHERED || measures->taken[k].measure == REGATHER;
-    return parts;
+        if (measures->taken[k].measure == SMALL) return true;
+    return false;
 }
 
 const char *measure_name(const Taken *taken) {
@@ -243,8 +261,10 @@ static void note_last(const Budget *s, Try *try) {
 
 /* False: it changes nothing, or cannot be compiled. limit: of what is chosen for it. */
 static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
+    const int64_t missing = s->limit > 0 ? memory_bytes(&s->cost) - s->limit : 0;
     *try = (Try){.with = s->measures};
-    if (try->with.n == MAX_MEASURES || FEW * s->most[measure] < memory_bytes(&s->cost) - s->limit) return false;
+    if (try->with.n == MAX_MEASURES || s->most[measure] == 0 || FEW * s->most[measure] < missing) return false;
+    if (table[measure].more && missing > 0) return false;
     Taken *last = &try->with.taken[try->with.n++];
     *last = (Taken){.measure = measure};
     if (table[measure].choose != NULL) {
@@ -288,18 +308,37 @@ static bool is_better(const BuildCost *before, const BuildCost *a, const BuildCo
     return x != y ? x > y : memory_bytes(a) < memory_bytes(b);
 }
 
-/* What takes less time and, where it matters, about no more memory. Where much memory is missing it is one of the measures for that. */
-static void take_faster(Budget *s) {
-    if (s->limit > 0 && (double)memory_bytes(&s->cost) > MUCH * (double)s->limit) return;
-    for (int m = 0; m < NMEASURES && s->cost.step_s > ABOUT * s->cost.kernel_s; m++) {
-        Try try;
-        if (!table[m].faster || !try_measure(s, m, s->limit, &try)) continue;
-        const double most = s->limit > 0 ? (double)s->limit : 1.1 * (double)memory_bytes(&s->cost);
-        if (try.cost.step_s * ABOUT <= s->cost.step_s && (double)memory_bytes(&try.cost) <= most)
-            take(s, &try);
-        else
-            tried_finish(try.tried);
+/* Takes one of those measures with which it takes less time and, where it matters, about no more memory, and leaves these: the fastest. False: there is none. */
+static bool take_fastest(Budget *s, bool *may_save) {
+    const double most = s->limit > 0 ? (double)s->limit : 1.1 * (double)memory_bytes(&s->cost), before_s = s->cost.step_s;
+    Try best = {0}, try;
+    for (int m = 0; m < NMEASURES; m++) {
+        if (!may_save[m] || !try_measure(s, m, s->limit, &try)) continue;
+        may_save[m] = try.cost.step_s * ABOUT <= before_s && (double)memory_bytes(&try.cost) <= most;
+        const bool better = may_save[m] && (best.with.n == 0 || try.cost.step_s * ABOUT <= best.cost.step_s);
+        tried_finish(better ? best.tried : try.tried);
+        if (better) best = try;
     }
+    if (best.with.n > 0) take(s, &best);
+    return best.with.n > 0;
+}
+
+/* Whether a measure may save time: those of communications no more than these take, those of updates no more than to read and write what is updated. */
+static bool may_be_faster(const Budget *s, int measure) {
+    const Machine *machine = options_machine(s->b->options);
+    if (!table[measure].faster) return false;
+    if (table[measure].hides) return machine->overlap > 0 && s->cost.step_s > ABOUT * s->cost.kernel_s;
+    return PASSES * (double)s->most[measure] / machine->memory_bytes_per_s > (ABOUT - 1) * s->cost.step_s;
+}
+
+/* One such measure after the other. Where much memory is missing some are measures for that. */
+static void take_faster(Budget *s) {
+    bool may_save[NMEASURES];
+    if (s->limit > 0 && (double)memory_bytes(&s->cost) > MUCH * (double)s->limit) return;
+    for (int m = 0; m < NMEASURES; m++)
+        may_save[m] = may_be_faster(s, m);
+    while (take_fastest(s, may_save))
+        ;
 }
 
 /* One measure after the other, until it fits. */
@@ -367,10 +406,10 @@ static void let_go(Budget *s) {
     s->with = NULL;
 }
 
-Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faster, Error *error) {
+Budget *budget_begin(const Build *b, const Strategy *const *strategy, double faster_s, Error *error) {
     Budget *s = budget_new(b, strategy, NULL, error);
     if (s == NULL) return NULL;
-    if (faster && b->options->machine != NULL && b->options->machine->overlap > 0) take_faster(s);
+    if (s->cost.step_s < faster_s) take_faster(s);
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) let_go(s);
     return s;
 }
@@ -383,14 +422,17 @@ Budget *budget_again(const Build *b, const Strategy *const *strategy, const Meas
     return s;
 }
 
-/* What saves nothing beside the others and makes nothing faster, as may be so of measures of another plan. */
+/* What brings nothing beside the others, as may be so of measures of another plan: without it a step takes no longer, and there is memory for that. */
 static void drop_idle(Budget *s) {
     for (int k = s->measures.n - 1; k >= 0; k--) {
-        if (s->measures.taken[k].saved_bytes > 0) continue;
+        const Taken *taken = &s->measures.taken[k];
+        const bool needed = s->limit > 0 && memory_bytes(&s->cost) + taken->saved_bytes > s->limit;
+        if (taken->saved_bytes > 0 && (taken->seconds <= 0 || needed)) continue;
         Measures with = s->measures;
         memmove(with.taken + k, with.taken + k + 1, sizeof *with.taken * (size_t)(--with.n - k));
         Tried *tried = try_with(s, &with);
-        if (tried != NULL && tried->cost.step_s <= s->cost.step_s && memory_bytes(&tried->cost) <= memory_bytes(&s->cost)) {
+        const int64_t now = memory_bytes(&s->cost), most = s->limit == 0 ? INT64_MAX : now > s->limit ? now : s->limit;
+        if (tried != NULL && tried->cost.step_s <= s->cost.step_s && memory_bytes(&tried->cost) <= most) {
             s->measures = with;
             s->cost = tried->cost;
         }
@@ -413,6 +455,11 @@ void budget_weigh(Budget *s) {
     }
     s->measures.of_another = false;
     drop_idle(s);
+}
+
+void budget_faster(Budget *s) {
+    take_faster(s);
+    let_go(s);
 }
 
 void budget_read(const Budget *s, Measures *measures, BuildCost *cost) {

@@ -9,7 +9,9 @@ typedef struct Measure {
     bool (*apply)(Settings *settings, int nranks);
     void (*less)(Settings *settings,
                  double share); /* after apply: so that only this share of what it can change changes. NULL: it is all or nothing */
-    bool faster;                /* it may save time: search = auto tries it without need */
+    bool faster;                /* it may save time: search = auto tries it without need, */
+    bool hides;                 /* where communications run behind kernels */
+    bool more;                  /* it needs more memory */
     /* Bytes of a rank that it saves at most in a program that was compiled without; NULL: that is not known. */
     int64_t (*most)(const Graph *graph);
     /* Decides what it will be beside these measures, with which the program was tried, before it is tried itself: *taken. NULL: there is nothing to decide. False: it can do
@@ -36,9 +38,9 @@ typedef struct Budgeted {
 } Budgeted;
 /* A plan on its way into a limit. */
 typedef struct Budget Budget;
-/* What the net costs with these strategies (as build_try takes them), and, if `faster`, with measures with which it takes less time. b and strategy must outlive it. NULL with *error: it cannot be
+/* What the net costs with these strategies (as build_try takes them), and, if a step takes less than so many seconds, with measures with which it takes less time. b and strategy must outlive it. NULL with *error: it cannot be
  * compiled. */
-Budget *budget_begin(const Build *b, const Strategy *const *strategy, bool faster, Error *error);
+Budget *budget_begin(const Build *b, const Strategy *const *strategy, double faster_s, Error *error);
 /* The same with measures that are known, of the net with other strategies. */
 Budget *budget_again(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error);
 /* Adds measures with which it is within the limit, and then takes less than `most` seconds. Where there are none: those with which it needs the least, or, where it takes as long, some. */
@@ -47,6 +49,8 @@ void budget_fit(Budget *budget, double most);
 void budget_trim(Budget *budget);
 /* What each of its measures saves and costs, once more: of strategies that another plan's measures are taken with. Those that bring nothing are left out. */
 void budget_weigh(Budget *budget);
+/* Adds measures with which it takes less time. */
+void budget_faster(Budget *budget);
 void budget_read(const Budget *budget, Measures *measures, BuildCost *cost);
 int budget_compiled(const Budget *budget); /* how many programs, so far */
 /* Bytes of a rank that measures of which that is known save at most. */
@@ -61,5 +65,8 @@ void measures_print(Text *text, const Build *b, const char *before, const char *
 /* What one of them saves and costs: ": 25.2 GiB less on a rank, 12.3 ms more a step". */
 void measure_print(Text *text, Arena *arena, int64_t saved_bytes, double seconds);
 const char *measure_name(const Taken *taken);
-/* Whether parameters of a net with these settings are stored in parts, or would be with measures: gathers of them run behind kernels then. */
-bool measures_part(const Settings *settings, const Measures *measures);
+/* Whether all traffic of parameters can run behind kernels in a net with these settings, or with measures: where they are stored in parts, gathers run behind the kernels before their use, and where every rank updates all, there
+ * are none. */
+bool measures_hide(const Settings *settings, const Measures *measures);
+/* Whether one of them has ranks share the updates of small parameters. */
+bool measures_share_small(const Measures *measures);

@@ -2,58 +2,58 @@
  * plan are compiled too (changes.c). What is done is bounded by nodes and numbers of tries, and so is the same on any machine. */
 #include "compiler/improve.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "compiler/changes.h"
 #include "compiler/compiler.h"
 
-/* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many, from one on. */
+/* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many. */
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
-enum { WIDE = 3, CLOSE = 2 }; /* operators around a change that follow: at first, and around what is best by then */
-enum { ENOUGH = 200 };        /* changes: a net with work for so many is not large */
-#define NEXT_BEST 1.3         /* times the seconds of the best: of a solution from which on it is worth going, too */
-#define WORTH_COMPILING 1.03  /* times the model's seconds of the best */
+enum { WIDE = 3, CLOSE = 2, ALL = INT_MAX }; /* operators around a change that follow */
+enum { ENOUGH = 125 };                       /* changes: a net with work for so many is not large */
+enum { STARTS = 5, START_SOLVED = 120, START_COMPILED = 16 };
+enum { ALL_ENTRIES = 200000000 }; /* of tables looked at where all operators follow */
+enum { MOST_WORK = 80000 };       /* taken_work of all of it: about a second */
+#define FAR_START 1.5             /* times the seconds of the best: of a solution from which on it is worth going, too */
+#define WORTH_COMPILING 1.03      /* times the model's seconds of the best */
+#define EQUAL 1e-7                /* of the model's seconds: so near are those of two changes of operators that are alike in all, */
+enum { ALIKE = 3 };               /* of which so many are compiled */
+
+/* What is done from one solution on. */
+typedef struct Effort {
+    int around; /* Changes */
+    int solved, compiled;
+    int64_t entries; /* of tables; 0: any number */
+} Effort;
 
 typedef struct Local {
     Search *s;
-    int around; /* Changes */
+    Effort most;
+    int64_t entries; /* Search.work before */
+    int64_t until;   /* taken_work: from there on there is no more */
     Changes changes;
     Found base;     /* the best so far */
     double seconds; /* of it in the model */
-    double fastest; /* of a step, of all that keep to as much as it does */
     int nbetter;    /* how often a change was taken */
+    double tried;   /* in the model, the last change that was compiled, */
+    int nalike;     /* and how many before it took as long */
     int nsolved, ncompiled;
-    int most_solved, most_compiled;
 } Local;
 
-static double both(const BuildCost *cost) {
-    return cost->step_s * ((double)cost->sent_bytes + 1);
-}
-
-/* Whether a solution of auto takes no more and sends no more. */
-static bool is_dominated(const Search *s, const Found *found) {
-    for (int k = 0; k < s->found.n; k++) {
-        const Found *other = &s->found.at[k];
-        if (compare_demands(s, other, found) <= 0 && other->cost.step_s <= found->cost.step_s &&
-            other->cost.sent_bytes <= found->cost.sent_bytes)
-            return true;
-    }
-    return false;
-}
-
-/* Whether it is better than the best so far: much faster; or about as fast as the fastest, where seconds and bytes together are less. */
-static bool is_better(const Local *l, const Found *found) {
-    const BuildCost *cost = &found->cost, *base = &l->base.cost;
-    const int order = compare_demands(l->s, found, &l->base);
+/* Whether it is better than the best so far to go on from: faster, or as fast where it sends less. */
+static bool is_better(const Search *s, const Found *found, const Found *best) {
+    const BuildCost *cost = &found->cost, *base = &best->cost;
+    const int order = compare_demands(s, found, best);
     if (!isfinite(cost->step_s) || order != 0) return isfinite(cost->step_s) && order < 0;
-    if (cost->step_s * ABOUT < base->step_s) return true;
-    return cost->step_s <= l->fastest * ABOUT && both(cost) < both(base) && !is_dominated(l->s, found);
+    if (cost->step_s * ABOUT_THE_SAME < base->step_s) return true;
+    return cost->step_s <= base->step_s * ABOUT_THE_SAME && cost->sent_bytes < base->sent_bytes;
 }
 
 static bool is_known(const Search *s, const Found *found) {
-    for (int k = 0; k < s->found.n; k++)
-        if (chosen_equal(&s->b->front.graph, &s->found.at[k].chosen, &found->chosen)) return true;
+    for (int k = 0; k < s->all.n; k++)
+        if (chosen_equal(&s->b->front.graph, &s->all.at[k].chosen, &found->chosen)) return true;
     return false;
 }
 
@@ -66,14 +66,18 @@ static void compile_near(Local *l, Found *found) {
     found->fitted = true;
     l->ncompiled++;
     if (found->budget == NULL) return;
-    vec_push(&s->arena, &s->all, ((Compiled){found->budget, l->base.how, l->base.mesh, found->chosen}));
+    vec_push(&s->arena, &s->all, ((Compiled){found->budget, l->base.how, l->base.mesh, found->chosen, l->base.nchanges + 1}));
     budget_read(found->budget, &found->measures, &found->cost);
-    if (compare_demands(s, found, &l->base) <= 0) l->fastest = fmin(l->fastest, found->cost.step_s);
+}
+
+static bool may_solve(const Local *l) {
+    const bool entries = l->most.entries == 0 || l->s->work - l->entries <= l->most.entries;
+    return l->nsolved < l->most.solved && entries && taken_work(l->s) < l->until;
 }
 
 static bool solve_change(Local *l, Change *change) {
     change->beside = l->nbetter;
-    if (l->nsolved == l->most_solved) return false;
+    if (!may_solve(l)) return false;
     l->nsolved++;
     return change_solve(&l->changes, change, &l->base);
 }
@@ -91,13 +95,13 @@ static void solve_changes(Local *l) {
         if (solve_change(l, &l->changes.list.at[k])) l->changes.list.at[n++] = l->changes.list.at[k];
     l->changes.list.n = n;
     if (n > 0) qsort(l->changes.list.at, (size_t)n, sizeof *l->changes.list.at, by_model);
-    l->most_solved += l->most_solved / 2; /* beside what is better by then */
+    l->most.solved += l->most.solved / 2; /* beside what is better by then */
 }
 
 /* Compiles it. Whether it is better than the best so far, and is that now. */
 static bool take_better(Local *l, Found found) {
     compile_near(l, &found);
-    if (!is_better(l, &found)) return false;
+    if (!is_better(l->s, &found, &l->base)) return false;
     found.how = l->base.how, found.mesh = l->base.mesh;
     found.nchanges = l->base.nchanges + 1;
     l->base = found;
@@ -106,10 +110,15 @@ static bool take_better(Local *l, Found found) {
     return true;
 }
 
+/* Of changes that are alike to the model, such as of one of many tables, a few are enough. */
 static void try_change(Local *l, Change *change) {
     if (change->found.seconds > WORTH_COMPILING * l->seconds) return;
     if (change->beside < l->nbetter && !solve_change(l, change)) return;
-    if (change->found.seconds > WORTH_COMPILING * l->seconds || is_known(l->s, &change->found)) return;
+    const double seconds = change->found.seconds;
+    if (seconds > WORTH_COMPILING * l->seconds || is_known(l->s, &change->found)) return;
+    l->nalike = fabs(seconds - l->tried) < EQUAL * seconds ? l->nalike + 1 : 0;
+    l->tried = seconds;
+    if (l->nalike >= ALIKE) return;
     take_better(l, change->found);
 }
 
@@ -117,14 +126,14 @@ static void try_change(Local *l, Change *change) {
 static void try_exchange(Local *l) {
     Found found;
     if (!changes_exchange(&l->changes, &l->base, &found) || found.seconds > WORTH * l->seconds || is_known(l->s, &found)) return;
-    if (take_better(l, found)) l->seconds = changes_find(&l->changes, l->s, &l->base, l->around);
+    if (take_better(l, found)) l->seconds = changes_find(&l->changes, l->s, &l->base, l->most.around);
 }
 
 static void local_search(Local *l) {
-    l->seconds = changes_find(&l->changes, l->s, &l->base, l->around);
+    l->seconds = changes_find(&l->changes, l->s, &l->base, l->most.around);
     try_exchange(l);
     solve_changes(l);
-    for (int k = 0; k < l->changes.list.n && l->ncompiled < l->most_compiled; k++)
+    for (int k = 0; k < l->changes.list.n && l->ncompiled < l->most.compiled && taken_work(l->s) < l->until; k++)
         try_change(l, &l->changes.list.at[k]);
 }
 
@@ -139,65 +148,98 @@ static bool is_asked(const Search *s, int best) {
     return limit == 0 || memory_bytes(&s->found.at[best].cost) <= limit;
 }
 
-static double fastest_of(const Search *s, const Found *base) {
-    double fastest = base->cost.step_s;
-    for (int k = 0; k < s->found.n; k++)
-        if (compare_demands(s, &s->found.at[k], base) <= 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
-    return fastest;
-}
-
-/* Goes on from a solution, with so many changes to solve. */
-static Local improve_from(Search *s, const Found *found, int around, int most_solved) {
-    Local l = {.s = s,
-               .around = around,
-               .base = *found,
-               .fastest = fastest_of(s, found),
-               .most_solved = least(MAX_SOLVED, most_solved),
-               .most_compiled = least(MAX_COMPILED, COMPILED_NODES / (s->b->front.graph.nodes.n + 1))};
+/* Goes on from a solution, in the model that it is the best of. */
+static Local improve_from(Search *s, const Found *found, Effort most, int64_t until) {
+    Local l = {.s = s, .most = most, .entries = s->work, .until = until, .base = *found};
+    s->pricing = found->pricing != NULL ? found->pricing : s->as_is;
     local_search(&l);
     return l;
 }
 
-/* The fastest of the others that keep to as much as the best and cost something else; NULL: none is nearly as fast. */
-static const Found *next_best(const Search *s, int best) {
-    const Found *first = &s->found.at[best], *next = NULL;
-    for (int k = 0; k < s->found.n; k++) {
+/* Of the first so many solutions that keep to as much as the best the fastest of those that take longer than so many seconds. NULL: none takes nearly as little as the best. */
+static const Found *next_start(const Search *s, int n, const Found *best, double seconds) {
+    const Found *next = NULL;
+    for (int k = 0; k < n; k++) {
         const Found *found = &s->found.at[k];
-        if (compare_demands(s, found, first) > 0 || both(&found->cost) == both(&first->cost)) continue;
-        if (found->cost.step_s <= NEXT_BEST * first->cost.step_s && (next == NULL || found->cost.step_s < next->cost.step_s)) next = found;
+        const double step_s = found->cost.step_s;
+        if (compare_demands(s, found, best) <= 0 && step_s > seconds && step_s <= FAR_START * best->cost.step_s &&
+            (next == NULL || step_s < next->cost.step_s))
+            next = found;
     }
     return next;
 }
 
-/* From the best on. Of nets that are not large, where there is work left, from the next best too: what is near one is often better than all that is near the other. Then from what is best of all, with less around it: what the
- * model takes to follow best is not always. */
-static Found improve_some(Search *s, int best) {
-    const int most = SOLVED_NODES / (s->b->front.graph.nodes.n + 1);
-    Local first = improve_from(s, &s->found.at[best], WIDE, most);
-    if (most < ENOUGH) return first.base;
-    const Found *next = most > first.nsolved ? next_best(s, best) : NULL;
-    if (next != NULL) {
-        const Local second = improve_from(s, next, WIDE, most - first.nsolved);
-        first.fastest = fmin(first.fastest, second.base.cost.step_s);
-        if (second.nbetter > 0 && is_better(&first, &second.base)) first.base = second.base;
+/* The best of what is near the best few, with a little work for each: what is near another one is often better than all that is near the best. */
+static Found from_some(Search *s, const Found *best, const Effort *most, int64_t until) {
+    const Effort little = {WIDE, least(START_SOLVED, most->solved), least(START_COMPILED, most->compiled), 0};
+    const int n = s->found.n;
+    double seconds = 0;
+    const Found *start;
+    Found found = *best;
+    for (int k = 0; k < STARTS && (start = next_start(s, n, best, seconds)) != NULL; k++) {
+        seconds = start->cost.step_s;
+        const Local near = improve_from(s, start, little, until);
+        if (is_better(s, &near.base, &found)) found = near.base;
     }
-    return improve_from(s, &first.base, CLOSE, most / 4).base;
+    return found;
+}
+
+/* From the best on; of nets that are not large from the best few, and then from what is best by then: as far around a change as before; with less around it, since what the model takes to follow best is not always; and with
+ * all operators, which a change may make follow far away. */
+static void look_around(Search *s, Found best) {
+    const int nodes = s->b->front.graph.nodes.n + 1;
+    const int64_t until = taken_work(s) + MOST_WORK;
+    const Effort most = {WIDE, least(MAX_SOLVED, SOLVED_NODES / nodes), least(MAX_COMPILED, COMPILED_NODES / nodes), 0},
+                 close = {CLOSE, least(MAX_SOLVED, SOLVED_NODES / nodes / 4), most.compiled, 0},
+                 all = {ALL, most.solved, most.compiled, ALL_ENTRIES};
+    const bool large = SOLVED_NODES / nodes < ENOUGH;
+    if (!large) best = from_some(s, &best, &most, until);
+    Local last = improve_from(s, &best, most, until);
+    if (large) return;
+    last = improve_from(s, &last.base, close, until);
+    last = improve_from(s, &last.base, all, until);
+    if (last.nbetter > 0) improve_from(s, &last.base, most, until);
+}
+
+static Found found_of(const Compiled *of) {
+    Found found = {.how = of->how, .mesh = of->mesh, .chosen = of->chosen, .budget = of->budget, .nchanges = of->nchanges, .fitted = true};
+    budget_read(of->budget, &found.measures, &found.cost);
+    return found;
+}
+
+/* The best, in time and traffic, of those that keep to the most and are about as fast as the fastest of these: a solution, or one of what was compiled behind the first so many. */
+static Found choose(const Search *s, int best, int first) {
+    Found found = s->found.at[best], fastest = found;
+    for (int k = first; k < s->all.n; k++) {
+        const Found near = found_of(&s->all.at[k]);
+        const int order = compare_demands(s, &near, &fastest);
+        if (order < 0 || (order == 0 && near.cost.step_s < fastest.cost.step_s)) fastest = near;
+    }
+    if (compare_demands(s, &fastest, &found) < 0 || found.cost.step_s > ABOUT * fastest.cost.step_s) found = fastest;
+    for (int k = first; k < s->all.n; k++) {
+        const Found near = found_of(&s->all.at[k]);
+        if (compare_demands(s, &near, &fastest) == 0 && near.cost.step_s <= ABOUT * fastest.cost.step_s &&
+            time_and_traffic(&near.cost) < time_and_traffic(&found.cost))
+            found = near;
+    }
+    return found;
 }
 
 int improve(Search *s, int best) {
     if (!is_asked(s, best)) return best;
     const Search before = *s;
     const int64_t work = taken_work(s);
-    s->machine = s->b->options->machine, s->moves = s->moves_as_is; /* not of those that are joined */
     s->behind = BEHIND_HALF;
     s->most = WORTH * s->found.at[best].cost.step_s;
     s->shares_models = true;
-    Found found = improve_some(s, best);
+    look_around(s, s->found.at[best]);
     s->shares_models = false;
     s->apart += taken_work(s) - work;
-    s->machine = before.machine, s->moves = before.moves, s->behind = before.behind, s->most = before.most;
+    s->pricing = before.pricing, s->behind = before.behind, s->most = before.most;
+    Found found = choose(s, best, before.all.n);
     if (found.nchanges == 0) return best;
     budget_weigh(found.budget);
+    budget_faster(found.budget);
     budget_read(found.budget, &found.measures, &found.cost);
     vec_push(&s->arena, &s->found, found);
     return s->found.n - 1;

@@ -22,10 +22,10 @@ enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MUCH = 4 };
 /* Of nets of which so many solutions can be compiled one from pairs is for each number of groups of rows. */
 enum { EACH = 50 };
-#define ABOUT_THE_SAME 1.001
 #define NEAR 1.005
-#define FAR 1.25   /* times the limit */
-#define CLOSE 0.03 /* of the limit: so much is sometimes made up for by what costs next to nothing */
+#define MUCH_SLOWER 1.5 /* no measure that saves time makes up for that */
+#define FAR 1.25        /* times the limit */
+#define CLOSE 0.03      /* of the limit: so much is sometimes made up for by what costs next to nothing */
 
 bool searches(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
@@ -73,13 +73,17 @@ const Build *with_layouts(Search *s, const Found *found) {
     return b;
 }
 
-/* What a solution costs once it is compiled, with what makes it faster; infinite where that fails. */
+/* What a solution costs once it is compiled, with what makes it faster where it is not much slower than the fastest so far; infinite where that fails. */
 static void compile_found(Search *s, Found *found) {
     Error error = {0};
-    found->budget = budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL, &error);
+    double fastest = INFINITY;
+    for (int k = 0; k < s->found.n; k++)
+        if (s->found.at[k].cost.step_s > 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
+    found->budget =
+        budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL ? MUCH_SLOWER * fastest : 0, &error);
     found->cost.step_s = INFINITY;
     if (found->budget == NULL) return;
-    vec_push(&s->arena, &s->all, ((Compiled){found->budget, found->how, found->mesh, found->chosen}));
+    vec_push(&s->arena, &s->all, ((Compiled){.budget = found->budget, .how = found->how, .mesh = found->mesh, .chosen = found->chosen}));
     budget_read(found->budget, &found->measures, &found->cost);
 }
 
@@ -105,10 +109,14 @@ static void trim_found(Found *found) {
     budget_read(found->budget, &found->measures, &found->cost);
 }
 
+static const Pricing *price(Search *s, const Machine *machine) {
+    Pricing *pricing = arena_alloc(&s->arena, sizeof *pricing);
+    *pricing = (Pricing){machine, moves_create(&s->arena, machine, s->b->front.graph.nranks)};
+    return pricing;
+}
 static void search_open(Search *s) {
     arena_init(&s->arena);
-    s->machine = s->b->options->machine;
-    s->moves = s->moves_as_is = moves_create(&s->arena, s->machine, s->b->front.graph.nranks);
+    s->pricing = s->as_is = price(s, s->b->options->machine);
 }
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
@@ -206,8 +214,13 @@ static void compile_all(Search *s) {
     }
 }
 
+double time_and_traffic(const BuildCost *cost) {
+    const double cubed = cost->step_s * cost->step_s * cost->step_s;
+    return cubed * cubed * ((double)cost->sent_bytes + 1);
+}
+
 /* The place of the best of all, by what is compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to be
- * about as fast as the fastest of these, the one that sends the fewest bytes. What it does not keep to is an error later. */
+ * about as fast as the fastest of these, the best in time and traffic. What it does not keep to is an error later. */
 static int best_compiled(Search *s) {
     double fastest = INFINITY;
     int best = -1, kept = -1;
@@ -223,10 +236,7 @@ static int best_compiled(Search *s) {
         const BuildCost *cost = &s->found.at[k].cost;
         if (!isfinite(cost->step_s) || cost->step_s > fastest * ABOUT || compare_demands(s, &s->found.at[k], &s->found.at[kept]) != 0)
             continue;
-        const BuildCost *least = best < 0 ? NULL : &s->found.at[best].cost;
-        if (least == NULL || cost->sent_bytes < least->sent_bytes ||
-            (cost->sent_bytes == least->sent_bytes && cost->step_s < least->step_s))
-            best = k;
+        if (best < 0 || time_and_traffic(cost) < time_and_traffic(&s->found.at[best].cost)) best = k;
     }
     return best;
 }
@@ -244,8 +254,7 @@ static void join(Search *s, int joined) {
     *machine = *options_machine(s->b->options);
     machine->rank.latency_s /= joined;
     machine->node.latency_s /= joined;
-    s->machine = machine;
-    s->moves = moves_create(&s->arena, machine, s->b->front.graph.nranks);
+    s->pricing = price(s, machine);
     s->behind = BEHIND_HALF;
     s->most = 0;
 }
@@ -401,20 +410,24 @@ static double least_bound(const Search *s) {
     return isfinite(bound) ? bound : 0;
 }
 
-/* What the model does not know: of a plan that stores parameters in parts all of their traffic can run behind kernels, and many conversions can run as one. Where that is so, the bound of a model that takes it to be so
- * everywhere. */
+/* The bound of the model that the best is a plan of: all traffic of parameters can run behind kernels, many conversions can run as one, or ranks share the updates of small parameters too, where measures, or machines, say so. */
 static double bound_of(Search *s, int best, double bound) {
     const int n = s->found.n, nmeshes = s->nmeshes;
-    const Machine *machine = s->b->options->machine;
-    const bool parts = machine != NULL && machine->overlap > 0 && measures_part(&s->b->front.graph.settings, &s->found.at[best].measures);
-    const bool joined = s->machine != machine; /* of with_joined */
-    if (bound == 0 || (!parts && !joined)) return bound;
+    const Measures *measures = &s->found.at[best].measures;
+    Settings *settings = &s->b->front.graph.settings;
+    const bool hides = options_machine(s->b->options)->overlap > 0 && measures_hide(settings, measures),
+               small = measures_share_small(measures);
+    const bool joined = s->pricing != s->as_is; /* of with_joined */
+    const int64_t shard_bytes = settings->shard_bytes;
+    if (bound == 0 || (!hides && !joined && !small)) return bound;
     double least = INFINITY;
-    s->behind = parts ? BEHIND_ALL : BEHIND_HALF;
+    if (small) settings->shard_bytes = 0;
+    s->behind = hides ? BEHIND_ALL : BEHIND_HALF;
     s->most = WORTH * s->found.at[best].cost.step_s;
     solve_on_meshes(s);
     for (int k = n; k < s->found.n; k++)
         least = fmin(least, s->found.at[k].bound);
+    settings->shard_bytes = shard_bytes;
     s->found.n = n;
     s->nmeshes = nmeshes;
     return isfinite(least) ? least : 0;
@@ -436,7 +449,7 @@ static void finish(Search *s, int best, double bound) {
                              .ntried = s->found.n,
                              .ncompiled = taken_compiled(s),
                              .work = s->work,
-                             .nmoves = moves_planned(s->moves)};
+                             .nmoves = moves_planned(s->pricing->moves)};
     taken_apply(b, &found->chosen, result, &found->measures);
     taken_note(s, found);
 }

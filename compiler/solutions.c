@@ -22,6 +22,7 @@ static bool add_found(Search *s, const Model *model, const Solution *solution, F
     Graph *g = &s->b->front.graph;
     s->work += solution->work;
     if (!solution->fits) return false;
+    found.pricing = s->pricing;
     found.seconds = solution->cost;
     found.bound = model->problem.limit_bytes > 0 ? 0 : solution->bound;
     found.peak_bytes = solution->peak_bytes;
@@ -53,9 +54,9 @@ static void solve_within(Search *s, Model *model, const char *how, const Mesh *m
 static ModelInput input_of(const Search *s, const Mesh *mesh) {
     return (ModelInput){.graph = &s->b->front.graph,
                         .out_layout = s->b->front.propagation.out_layout,
-                        .machine = s->machine,
+                        .machine = s->pricing->machine,
                         .mesh = *mesh,
-                        .moves = s->moves,
+                        .moves = s->pricing->moves,
                         .batches = s->b->front.batches,
                         .behind = s->behind,
                         .most = s->most};
@@ -65,12 +66,12 @@ static bool mesh_equal(const Mesh *a, const Mesh *b) {
     return a->naxes == b->naxes && memcmp(a->axis, b->axis, (size_t)a->naxes * sizeof *a->axis) == 0;
 }
 
-/* Made once for each mesh. */
+/* Made once for each mesh and pricing. */
 static ModelShared *shared_on(Search *s, const Mesh *mesh) {
     for (int k = 0; k < s->shares.n; k++)
-        if (mesh_equal(&s->shares.at[k].mesh, mesh)) return s->shares.at[k].shared;
+        if (s->shares.at[k].pricing == s->pricing && mesh_equal(&s->shares.at[k].mesh, mesh)) return s->shares.at[k].shared;
     const ModelInput input = input_of(s, mesh);
-    vec_push(&s->arena, &s->shares, ((Share){*mesh, model_share(&input, &s->arena)}));
+    vec_push(&s->arena, &s->shares, ((Share){s->pricing, *mesh, model_share(&input, &s->arena)}));
     return s->shares.at[s->shares.n - 1].shared;
 }
 

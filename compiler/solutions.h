@@ -3,11 +3,18 @@
 #include "compiler/budget.h"
 #include "search/model.h"
 
+/* What messages take in a model. */
+typedef struct Pricing {
+    const Machine *machine;
+    Moves *moves; /* on it */
+} Pricing;
+
 /* Strategies and layouts for the whole net. */
 typedef struct Found {
     const char *how; /* the name of a search */
     Mesh mesh;
-    Chosen chosen; /* in the build's arena; strategy NULL: as it was */
+    Chosen chosen;          /* in the build's arena; strategy NULL: as it was */
+    const Pricing *pricing; /* of the model that it is a solution of; NULL: of none */
     double seconds, bound;
     int64_t peak_bytes; /* of the model, on a rank; 0: it is not known */
     Measures measures;  /* auto: with which it fits into the memory */
@@ -25,11 +32,13 @@ typedef struct Compiled {
     const char *how;
     Mesh mesh;
     Chosen chosen;
+    int nchanges; /* Found */
 } Compiled;
 
 typedef VEC(Mesh) Meshes;
 
 typedef struct Share {
+    const Pricing *pricing;
     Mesh mesh;
     ModelShared *shared;
 } Share;
@@ -39,15 +48,14 @@ typedef struct Search {
     Arena arena;
     VEC(Found) found;
     VEC(Compiled) all;
-    const Machine *machine;       /* of the model */
-    Moves *moves;                 /* on it */
-    Moves *moves_as_is;           /* on the machine of the build */
+    const Pricing *pricing;       /* of the model */
+    const Pricing *as_is;         /* on the machine of the build */
     const Strategy *const *fixed; /* ModelInput */
     const Strategy *const *also;  /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
     bool shares_models;           /* many are solved that differ in fixed and also alone: what they have in common is kept, */
-    VEC(Share) shares;            /* of one machine, moves, behind and most */
+    VEC(Share) shares;            /* of one behind and most */
     int nmeshes;                  /* on which dynamic_programming solved it */
     int64_t work;                 /* entries of tables looked at */
     int64_t apart;                /* of taken_work, what improve has done: other searches of the net do without */
@@ -102,7 +110,10 @@ int taken_compiled(const Search *s); /* how many programs were compiled, so far 
 
 /* ---- search.c */
 
-#define ABOUT 1.0225 /* predictions that differ by less are taken to be equal */
+#define ABOUT 1.0225         /* predictions that differ by less are taken to be equal, */
+#define ABOUT_THE_SAME 1.001 /* and so they are where one of them costs nothing else */
+/* Of plans about as fast the less is better: a step that takes a hundredth longer is worth it where it sends six hundredths fewer bytes. */
+double time_and_traffic(const BuildCost *cost);
 /* The build with a solution's layouts, for what is tried with its strategies. */
 const Build *with_layouts(Search *s, const Found *found);
 bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b);

@@ -145,7 +145,7 @@ static void try_parts(Counting *k, StageTried *best) {
     if (best->over_bytes > 0 && parts > 0) try_most(k, best, parts);
     if (best->parts > first) return;
     for (parts = first / 2; parts > 0; parts /= 2) {
-        while (!may_take(k, stages, parts, best->chunks))
+        while (parts > 0 && !may_take(k, stages, parts, best->chunks))
             parts--;
         if (parts == 0 || !may_fit(k, best, parts) || (!try_stages(k, best, stages, parts, best->chunks) && best->over_bytes == 0)) return;
     }

@@ -134,7 +134,8 @@ static const SearchResult *result_of(const Search *s, const Candidate *plan, con
     result->how = plan->of->how;
     result->mesh = plan->of->mesh;
     result->seconds = plan->with->cost.step_s;
-    if (measures_part(settings, &plan->with->measures) != measures_part(settings, &taken->measures))
+    if (measures_hide(settings, &plan->with->measures) != measures_hide(settings, &taken->measures) ||
+        measures_share_small(&plan->with->measures) != measures_share_small(&taken->measures))
         result->bound = 0; /* it is of another model */
     return result;
 }

@@ -372,7 +372,7 @@ Test(search, work_is_bounded) {
     } at[] = {{"gpt2", "8", 8, 10000, 8, 46000000, 50},
               {"llama", "8", 8, 20000, 8, 140000000, 30},
               {"llama", "4096", 4096, 75000, 8, 220000000, 30},
-              {"resnet18", NULL, 8, 75000, 9, 400000000, 90}}; /* the many weights that it shapes at its beginning are no lookups */
+              {"resnet18", NULL, 8, 75000, 9, 600000000, 90}}; /* the many weights that it shapes at its beginning are no lookups */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         Compiled x;
         BuildCost cost;
@@ -436,7 +436,7 @@ static void expect_no_hint_needed(const char *text, const char *hint, double mos
     near_best(&y, text, hint, &hinted);
     const double mib = (double)found.sent_bytes / (1 << 20);
     cr_expect(found.step_s <= most_s && mib <= most_mib, "%g s, %.1f MiB", found.step_s, mib);
-    cr_expect(found.step_s <= hinted.step_s || (found.step_s <= 1.0225 * hinted.step_s && found.sent_bytes <= hinted.sent_bytes),
+    cr_expect(found.step_s <= 1.005 * hinted.step_s || (found.step_s <= 1.0225 * hinted.step_s && found.sent_bytes <= hinted.sent_bytes),
               "%g s, %.1f MiB, with %s %g s", found.step_s, mib, hint, hinted.step_s);
     compiled_finish(&x);
     compiled_finish(&y);
@@ -447,6 +447,47 @@ static void expect_no_hint_needed(const char *text, const char *hint, double mos
 Test(search, auto_needs_no_hint_of_one_operator) {
     expect_no_hint_needed(MIXTURE, "mixed.router.y = ((1, 1, 1), (2, 1));", 0.405e-3, 24);
     expect_no_hint_needed(RECOMMENDER, "all.linear.y = ((2, 1), (1, 1));", 1.65e-3, 33);
+}
+
+/* Of one net the 26 tables change with what is far from them, of the other two layers of experts: what is free beside a change is all there is. Before: 0.9117 and 0.6826 ms, with the hints 0.8674 and 0.661. */
+#define TABLES                                                                                                                                      \
+    "import \"nn.dsl\"; net n(batch = 1536, tables = 26, rows = 40000, dim = 32) {\n"                                                               \
+    "  input dense : f32[batch, 13]; input category : i32[batch, tables]; input click : f32[batch];\n"                                              \
+    "  all = relu(linear(relu(linear(dense, 256)), 32));\n"                                                                                         \
+    "  for i in 0..tables { param w : f32[rows, dim] = uniform(-0.01, 0.01); e = embedding(w, category[:, i]); all = concat(all, e, axis = 1); }\n" \
+    "  t1 = relu(linear(all, 768)); t2 = relu(linear(t1, 384)); y = linear(t2, 1); loss bce_with_logits(reshape(y, shape = [batch]), click); }\n"   \
+    "train { data = uniform(seed = 1); optimizer = adam(lr = 0.001); steps = 2; }\n"
+#define EXPERTS                                                                                                                                     \
+    "import \"nn.dsl\"; net n() { input x : f32[4, 256, 384]; input label : f32[4, 256, 384]; h = x;\n"                                             \
+    "  for i in 0..2 { at = attention(layer_norm(h), 6); h1 = h + at; mixed, even, out = moe(layer_norm(h1), 16, 1536, k = 1); h = h1 + mixed; }\n" \
+    "  loss mse(h, label); }\n"                                                                                                                     \
+    "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\n"
+Test(search, what_follows_far_from_a_change_is_found) {
+    Compiled x;
+    BuildCost cost;
+    near_best(&x, TABLES, "", &cost);
+    cr_expect_leq(x.b->front.search->ncompiled, 200, "%d programs", x.b->front.search->ncompiled); /* not one table after another */
+    compiled_finish(&x);
+    expect_auto(TABLES, 8, &machine_gpu8, 0.885e-3);
+    expect_no_hint_needed(EXPERTS, "at.0.context.weights = ((2, 1, 1, 1));", 0.655e-3, 14);
+}
+
+/* Where conversions run as one the model is another one, near what it finds too. Before: 0.4332 ms, with a hint 0.419. */
+Test(search, what_is_near_is_of_the_same_model) {
+    static const int rows[] = {1000, 20000, 100000, 5000};
+    Text text = {0};
+    text_printf(&text, "import \"nn.dsl\"; net n(batch = 3072) { input dense : f32[batch, 16]; input label : f32[batch, 1];\n");
+    for (int k = 0; k < 26; k++)
+        text_printf(&text, "param t%d : f32[%d, 48] = normal(0.1); input i%d : i32[batch]; e%d = embedding(t%d, i%d);\n", k, rows[k % 4], k,
+                    k, k, k);
+    text_printf(
+        &text,
+        "a = concat(e0, e1, e2, e3, e4, e5, e6, axis = 1); b = concat(e7, e8, e9, e10, e11, e12, e13, axis = 1);\n"
+        "c = concat(e14, e15, e16, e17, e18, e19, e20, axis = 1); d = concat(e21, e22, e23, e24, e25, axis = 1);\n"
+        "top = concat(a, b, c, d, relu(linear(dense, 64)), axis = 1); loss bce_with_logits(linear(mlp(top, 512, 256), 1), label); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\n");
+    expect_auto(text.at, 6, &machine_gpu8, 0.405e-3);
+    text_finish(&text);
 }
 
 /* Of operators side by side, all 26 lookups here, a split by a part of the ranks is tried too. */
@@ -572,7 +613,7 @@ Test(search, a_plan_takes_no_less_than_the_bound) {
         BuildCost cost;
         sample(&x, names[i], 8, "auto", NULL, &cost);
         const SearchResult *found = x.b->front.search;
-        cr_expect(x.b->front.measures != NULL && measures_part(&x.graph->settings, x.b->front.measures));
+        cr_expect(x.b->front.measures != NULL && measures_hide(&x.graph->settings, x.b->front.measures));
         cr_expect(0 < found->bound && found->bound < found->seconds, "%s: %g s, the bound is %g", names[i], found->seconds, found->bound);
         cr_expect_gt(found->bound, 0.75 * found->seconds);
         compiled_finish(&x);

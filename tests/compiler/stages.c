@@ -660,6 +660,23 @@ Test(stages, no_bound_is_given_of_a_pipeline) {
     }
 }
 
+/* Fewer parts than stages are no parts of a pipeline in chunks: they are not looked for for ever. */
+Test(stages, chunks_that_few_parts_cannot_have_are_left, .timeout = 20) {
+    Compiled x;
+    compiled_look(&x, 8, NULL);
+    cr_assert(
+        compiled_run(
+            &x,
+            "net n() { input x : f32[16, 64]; input t : f32[16, 32]; param w : f32[64, 128] = normal(0.1); param v : f32[128, 32] = normal(0.1);\n"
+            "  loss mse(matmul(relu(matmul(x, w)), v), t); }\n"
+            "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\n"
+            "parallel { mode = auto; stages = auto; chunks = 2; }\n"),
+        "%s", compiled_said(&x));
+    cr_assert_not_null(x.c.stages);
+    cr_expect_eq(x.c.stages->taken.stages, 1);
+    compiled_finish(&x);
+}
+
 /* Pipelines, and parts of batches, of which those that were tried show that they cannot fit either are left out: three numbers of stages, each in as many parts as keep it busy. */
 Test(stages, what_cannot_fit_is_not_tried) {
     Compiled x;

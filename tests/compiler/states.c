@@ -182,6 +182,71 @@ Test(states, of_measures_that_fit_the_fastest_is_taken) {
     compiled_finish(&x);
 }
 
+/* Where ranks have kernels to spare, nothing is gathered behind updates that every rank makes: no slower than the batch split by hand with any shard_states. Within a limit that has no room for that it is no measure. */
+Test(states, every_rank_updates_all_where_that_is_faster) {
+    static const char net[] = "net n() { input x : f32[4096, 512]; input t : f32[4096, 512]; h = x;\n"
+                              "  for i in 0..6 { param w : f32[512, 512] = normal(0.1); h = relu(matmul(h, w)); } loss mse(h, t); }\n"
+                              "train { data = normal(seed = 1); optimizer = adam(lr = 0.001); steps = 2; }\n";
+    static const char *const by_hand[] = {"none", "optimizer", "parameters"};
+    BuildCost found, hand, limited;
+    Compiled x;
+    compiled_look(&x, 7, &machine_gpu8);
+    x.options.overrides.search = "auto";
+    cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+    build_cost(x.b, &found);
+    cr_assert(x.b->front.measures != NULL && x.b->front.measures->n == 1);
+    const Taken taken = x.b->front.measures->taken[0];
+    cr_expect_str_eq(measure_name(&taken), "shard_states = none");
+    cr_expect(taken.saved_bytes < 0 && taken.seconds < -0.04e-3, "%lld B, %g s", (long long)taken.saved_bytes, taken.seconds);
+    cr_expect(0 < x.b->front.search->bound && x.b->front.search->bound <= found.step_s, "%g s, the bound is %g", found.step_s,
+              x.b->front.search->bound);
+    compiled_finish(&x);
+    for (int k = 0; k < 3; k++) {
+        compiled_look(&x, 7, &machine_gpu8);
+        x.options.overrides.mode = "semi_auto";
+        x.options.overrides.shard_states = by_hand[k];
+        cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+        build_cost(x.b, &hand);
+        cr_expect_leq(found.step_s, 1.005 * hand.step_s, "%g s, %s %g s", found.step_s, by_hand[k], hand.step_s);
+        compiled_finish(&x);
+    }
+    char limit[32];
+    snprintf(limit, sizeof limit, "%lld", (long long)(memory_bytes(&found) + taken.saved_bytes));
+    compiled_look(&x, 7, &machine_gpu8);
+    x.options.overrides.memory = limit;
+    x.options.overrides.search = "auto";
+    cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+    build_cost(x.b, &limited);
+    cr_expect_leq(memory_bytes(&limited), memory_bytes(&found) + taken.saved_bytes);
+    cr_expect_gt(limited.step_s, found.step_s);
+    compiled_finish(&x);
+}
+
+/* Where updates of small parameters take longer than to share them, they are shared without need. Before: 5.62 ms, and less within a limit. The bound is of such a model. */
+Test(states, small_states_are_shared_where_that_is_faster) {
+    BuildCost found, hand;
+    Compiled x;
+    static const char net[] = "import \"nn.dsl\"; net n() { input x : f32[16, 64, 128]; input t : f32[16, 64, 128]; h = x;\n"
+                              "  for i in 0..4 { h = transformer_block(h, 4); } loss mse(h, t); }\n"
+                              "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); steps = 2; }\n";
+    compiled_look(&x, 4, NULL);
+    x.options.overrides.search = "auto";
+    cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+    build_cost(x.b, &found);
+    cr_assert(x.b->front.measures != NULL && x.b->front.measures->n == 1, "%s", compiled_said(&x));
+    cr_expect_str_eq(measure_name(&x.b->front.measures->taken[0]), "shard_from = 0");
+    cr_expect_lt(x.b->front.measures->taken[0].seconds, 0);
+    cr_expect(0 < x.b->front.search->bound && x.b->front.search->bound <= found.step_s, "%g s, the bound is %g", found.step_s,
+              x.b->front.search->bound);
+    compiled_finish(&x);
+    compiled_look(&x, 4, NULL);
+    x.options.overrides.search = "auto";
+    cr_assert(compiled_run(&x, arena_printf(&x.arena, "%sparallel { mode = auto; shard_from = 262144; }\n", net)), "%s", compiled_said(&x));
+    build_cost(x.b, &hand);
+    cr_expect_lt(found.step_s, hand.step_s);
+    compiled_finish(&x);
+}
+
 /* Kernels behind which a gather runs are as long as it, however many these are: no more is waited for than the machine never hides, and what has no kernel beside it. */
 Test(states, gathers_of_parameters_run_behind_kernels) {
     Compiled x;
