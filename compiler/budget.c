@@ -111,7 +111,7 @@ static const Measure table[NMEASURES] = {
     [ALL_GATHERED] = {"regather = all", regather_all},
     [RECOMPUTE] = {"recompute", .choose = recompute_choose},
 };
-#define ABOUT 1.005 /* predictions that differ by less are taken to be equal */
+#define A_LITTLE 1.005 /* predictions that differ by less are taken to be equal */
 #define MUCH 1.2    /* times the limit: so much is not made up for by one or two measures */
 #define NEARLY 1.03
 #define PASSES 3 /* over parameters and slots in an update: two read, one is written, at most */
@@ -314,8 +314,8 @@ static bool take_fastest(Budget *s, bool *may_save) {
     Try best = {0}, try;
     for (int m = 0; m < NMEASURES; m++) {
         if (!may_save[m] || !try_measure(s, m, s->limit, &try)) continue;
-        may_save[m] = try.cost.step_s * ABOUT <= before_s && (double)memory_bytes(&try.cost) <= most;
-        const bool better = may_save[m] && (best.with.n == 0 || try.cost.step_s * ABOUT <= best.cost.step_s);
+        may_save[m] = try.cost.step_s * A_LITTLE <= before_s && (double)memory_bytes(&try.cost) <= most;
+        const bool better = may_save[m] && (best.with.n == 0 || try.cost.step_s * A_LITTLE <= best.cost.step_s);
         tried_finish(better ? best.tried : try.tried);
         if (better) best = try;
     }
@@ -327,8 +327,8 @@ static bool take_fastest(Budget *s, bool *may_save) {
 static bool may_be_faster(const Budget *s, int measure) {
     const Machine *machine = options_machine(s->b->options);
     if (!table[measure].faster) return false;
-    if (table[measure].hides) return machine->overlap > 0 && s->cost.step_s > ABOUT * s->cost.kernel_s;
-    return PASSES * (double)s->most[measure] / machine->memory_bytes_per_s > (ABOUT - 1) * s->cost.step_s;
+    if (table[measure].hides) return machine->overlap > 0 && s->cost.step_s > A_LITTLE * s->cost.kernel_s;
+    return PASSES * (double)s->most[measure] / machine->memory_bytes_per_s > (A_LITTLE - 1) * s->cost.step_s;
 }
 
 /* One such measure after the other. Where much memory is missing some are measures for that. */

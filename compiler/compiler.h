@@ -276,7 +276,7 @@ bool stages_decide(const Compilation *c, StageTried *as, const char *search);
 /* What the program costs in such a pipeline, with its decision, and how much of a step its ranks compute nothing. False: it cannot be compiled so. */
 bool stages_cost(const Compilation *c, const StageTried *as, struct BuildCost *cost, double *idle);
 /* pipeline.c: what a rank of so many would need to train, with strategies that are soon found and all measures; 0: it cannot be compiled so. */
-int64_t ranks_bytes(const Compilation *c, int nranks);
+int64_t ranks_bytes(const Compilation *c, int nranks, int64_t limit);
 /* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 

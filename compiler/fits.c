@@ -101,14 +101,15 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
                     "half the batch, with accumulate twice as large for the same step: about %s of %s in values kept for gradients; ",
                     bytes_named(arena, activations / 2), bytes_named(arena, activations));
     const int nranks = c->options->overrides.nranks > 1 ? c->options->overrides.nranks : 1;
-    const int64_t more = 2 * nranks <= MAX_RANKS ? ranks_bytes(c, 2 * nranks) : 0;
-    const bool helps = more > 0 && 2 * (bytes_needed(c) - more) >=
+    const int64_t needed = bytes_needed(c), more = 2 * nranks <= MAX_RANKS ? ranks_bytes(c, 2 * nranks, needed - missing) : 0;
+    const bool helps = more > 0 && 2 * (needed - more) >=
                                        missing; /* what ranks divide is halved by twice as many: that is all that ever more of them save */
     if (helps)
         text_printf(&text, "%smore ranks than %d: each of %d needs %s", text.n > 0 ? "or " : "", nranks, 2 * nranks,
                     bytes_named(arena, more));
     else if (more > 0)
-        text_printf(&text, "more ranks alone are not enough: each of %d needs %s", 2 * nranks, bytes_named(arena, more));
+        text_printf(&text, "more ranks alone may not be enough: in the plan that is found for %d each needs %s", 2 * nranks,
+                    bytes_named(arena, more));
     if (text.n > 0) diag_hint(c->diags, "%s", text.at);
     text_finish(&text);
 }

@@ -1,7 +1,7 @@
 /* hinted: a warning where the hints that the user wrote, strategies of operators and layouts of states and inputs, make a step take much longer than it would with none,
  * or send much more in no less time (strategies/costly.c: where strategies move more than the batch split does, which is known before anything is compiled).
  *
- * What a step takes without them is what is compiled of what propagation finds, where that is the search; otherwise of what another one finds axis by axis: that bounds
+ * What a step takes without them is what is compiled of what propagation finds, where that is the search; otherwise of what another one finds axis by axis, or, of nets that are not large, of what auto begins with: that bounds
  * nothing, and the search may be faster still. Where a plan without them would not fit, nothing is said. */
 #include <string.h>
 
@@ -114,8 +114,8 @@ static bool propagate_and_compile(Build *t, BuildCost *cost) {
     return build_try(t, NULL, NULL, cost, &ignored);
 }
 
-/* What a step costs without a hint, wherever that pattern is met (NULL: without any). */
-static bool cost_without(const Build *before, const Hint *hint, BuildCost *cost) {
+/* What a step costs without a hint, wherever that pattern is met (NULL: without any); several: the best of several searches, where the net asks for that. */
+static bool cost_without(const Build *before, const Hint *hint, bool several, BuildCost *cost) {
     Arena arena;
     Build t = *before;
     arena_init(&arena);
@@ -125,7 +125,7 @@ static bool cost_without(const Build *before, const Hint *hint, BuildCost *cost)
     t.front.propagation.out_layout = arena_alloc(&arena, n * sizeof *t.front.propagation.out_layout);
     memcpy(t.front.propagation.out_layout, before->front.propagation.out_layout, (n - 1) * sizeof *t.front.propagation.out_layout);
     leave_out(&t, hint);
-    const bool found = searches(&t) ? search_axis_by_axis(&t, cost) : propagate_and_compile(&t, cost);
+    const bool found = searches(&t) ? search_quickly(&t, several, cost) : propagate_and_compile(&t, cost);
     arena_finish(&arena);
     return found;
 }
@@ -148,7 +148,8 @@ static const Written *costliest(const Build *before, Costlier what, BuildCost *w
     find_written(tried, g, MAX_TRIED_NODES / g->nodes.n < MAX_TRIED ? MAX_TRIED_NODES / g->nodes.n : MAX_TRIED, before->arena);
     for (int i = 0; i < tried->n; i++) {
         BuildCost cost;
-        if (!cost_without(before, tried->at[i].hint, &cost) || (found != NULL && amount(&cost, what) >= amount(without, what))) continue;
+        if (!cost_without(before, tried->at[i].hint, false, &cost) || (found != NULL && amount(&cost, what) >= amount(without, what)))
+            continue;
         found = &tried->at[i];
         *without = cost;
     }
@@ -163,17 +164,31 @@ static const char *kinds_of(const WrittenHints *written) {
     return !layouts ? "strategies" : !strategies ? "layouts" : "strategies and layouts";
 }
 
+/* Whether a plan is much costlier than one without hints, and in what. */
+static bool is_costly(const BuildCost *with, const BuildCost *none, Costlier *what) {
+    const bool longer = with->step_s > COSTLY * none->step_s && with->step_s >= none->step_s + WORTH_SAYING_S,
+               more = (double)with->sent_bytes > COSTLY * (double)none->sent_bytes &&
+                      with->sent_bytes >= none->sent_bytes + WORTH_SAYING_BYTES && none->step_s <= with->step_s;
+    *what = longer ? LONGER : MORE;
+    return longer || more;
+}
+
+/* What is soon found is enough to say so; else, of a net that is not large, what several searches find. */
+static bool compare_without(const Build *before, const BuildCost *with, BuildCost *none, Costlier *what) {
+    const Graph *g = &before->front.graph;
+    if (cost_without(before, NULL, false, none) && is_costly(with, none, what)) return true;
+    const bool several = strcmp(g->settings.search, "auto") == 0 && g->nodes.n <= MAX_TRIED_NODES / MAX_TRIED;
+    return several && cost_without(before, NULL, true, none) && is_costly(with, none, what);
+}
+
 void warn_hinted(const Build *before, const BuildCost *with) {
     const int64_t limit = budget_limit(before);
     BuildCost none, without = {0};
     WrittenHints written = {0};
+    Costlier what;
     if (with->step_s < WORTH_SAYING_S && with->sent_bytes < WORTH_SAYING_BYTES) return;
-    if (!cost_without(before, NULL, &none) || none.broken > with->broken) return;
-    const bool longer = with->step_s > COSTLY * none.step_s && with->step_s >= none.step_s + WORTH_SAYING_S,
-               more = (double)with->sent_bytes > COSTLY * (double)none.sent_bytes &&
-                      with->sent_bytes >= none.sent_bytes + WORTH_SAYING_BYTES && none.step_s <= with->step_s;
-    if (!longer && !more) return;
-    const Costlier what = longer ? LONGER : MORE;
+    if (!compare_without(before, with, &none, &what) || none.broken > with->broken) return;
+    const bool longer = what == LONGER;
     if (limit > 0 && memory_bytes(&none) > limit && memory_bytes(&none) > memory_bytes(with)) return;
     const Written *worst = costliest(before, what, &without, &written);
     if (worst == NULL) return;
@@ -184,7 +199,8 @@ void warn_hinted(const Build *before, const BuildCost *with) {
     text_printf(&text, "with the %s %s %s, without %s %s%s", of, longer ? "a step is predicted to take" : "a rank sends",
                 amount_text(before, with, what), one ? "it" : "any of them", amount_text(before, &none, what),
                 longer ? " or less" : ", and a step is predicted to take no longer");
-    if (!one) text_printf(&text, "; that of %s costs most: without it %s", worst->name, amount_text(before, &without, what));
+    if (!one && amount(&without, what) < amount(with, what))
+        text_printf(&text, "; that of %s costs most: without it %s", worst->name, amount_text(before, &without, what));
     diag_warning(before->diags, WARN_COSTLY, worst->hint->span, "%s", text.at);
     diag_hint(before->diags, "--explain %s shows what follows from it; -Wno-costly where it is there for memory", worst->name);
     text_finish(&text);

@@ -13,11 +13,13 @@
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
 enum { WIDE = 3, CLOSE = 2, ALL = INT_MAX }; /* operators around a change that follow */
 enum { ENOUGH = 125 };                       /* changes: a net with work for so many is not large */
+enum { WHOLE_STARTS = 2 };
 enum { STARTS = 5, START_SOLVED = 120, START_COMPILED = 16 };
 enum { ALL_ENTRIES = 200000000 }; /* of tables looked at where all operators follow */
 enum { MOST_WORK = 80000 };       /* taken_work of all of it: about a second */
+#define NEARLY 1.1                /* times the limit: what is near a plan may need so much less */
 #define FAR_START 1.5             /* times the seconds of the best: of a solution from which on it is worth going, too */
-#define WORTH_COMPILING 1.03      /* times the model's seconds of the best */
+#define WORTH_COMPILING 1.05      /* times the model's seconds of the best */
 #define EQUAL 1e-7                /* of the model's seconds: so near are those of two changes of operators that are alike in all, */
 enum { ALIKE = 3 };               /* of which so many are compiled */
 
@@ -141,11 +143,11 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Not of a pipeline, whose stages the cuts make behind the search, nor where nothing fits, nor of one search of many (micro.c). */
+/* Not of a pipeline, whose stages the cuts make behind the search, nor where nothing nearly fits, nor of one search of many (micro.c). */
 static bool is_asked(const Search *s, int best) {
     const int64_t limit = budget_limit(s->b);
-    if (best < 0 || s->b->front.graph.settings.stages > 1 || s->b->front.aim_bytes > 0) return false;
-    return limit == 0 || memory_bytes(&s->found.at[best].cost) <= limit;
+    if (best < 0 || s->b->front.graph.settings.stages > 1) return false;
+    return limit == 0 || (double)memory_bytes(&s->found.at[best].cost) <= NEARLY * (double)limit;
 }
 
 /* Goes on from a solution, in the model that it is the best of. */
@@ -162,6 +164,7 @@ static const Found *next_start(const Search *s, int n, const Found *best, double
     for (int k = 0; k < n; k++) {
         const Found *found = &s->found.at[k];
         const double step_s = found->cost.step_s;
+        if (found->budget == best->budget) continue;
         if (compare_demands(s, found, best) <= 0 && step_s > seconds && step_s <= FAR_START * best->cost.step_s &&
             (next == NULL || step_s < next->cost.step_s))
             next = found;
@@ -169,35 +172,36 @@ static const Found *next_start(const Search *s, int n, const Found *best, double
     return next;
 }
 
-/* The best of what is near the best few, with a little work for each: what is near another one is often better than all that is near the best. */
+/* The best of what is near the best, and near others of the best few: what is near another one is often better than all that is near the best. From the first few on with all effort, from more with a little. */
 static Found from_some(Search *s, const Found *best, const Effort *most, int64_t until) {
     const Effort little = {WIDE, least(START_SOLVED, most->solved), least(START_COMPILED, most->compiled), 0};
     const int n = s->found.n;
     double seconds = 0;
     const Found *start;
-    Found found = *best;
-    for (int k = 0; k < STARTS && (start = next_start(s, n, best, seconds)) != NULL; k++) {
+    Found found = improve_from(s, best, *most, until).base;
+    for (int k = 1; k < STARTS && (start = next_start(s, n, best, seconds)) != NULL; k++) {
         seconds = start->cost.step_s;
-        const Local near = improve_from(s, start, little, until);
+        const Local near = improve_from(s, start, k < WHOLE_STARTS ? *most : little, until);
         if (is_better(s, &near.base, &found)) found = near.base;
     }
     return found;
 }
 
-/* From the best on; of nets that are not large from the best few, and then from what is best by then: as far around a change as before; with less around it, since what the model takes to follow best is not always; and with
- * all operators, which a change may make follow far away. */
+/* From the best on; of nets that are not large from the best few, and then from what is best by then: with less around a change, since what the model takes to follow best is not always; with all operators, which a change may
+ * make follow far away; and, where that brought something, as before. */
 static void look_around(Search *s, Found best) {
     const int nodes = s->b->front.graph.nodes.n + 1;
     const int64_t until = taken_work(s) + MOST_WORK;
     const Effort most = {WIDE, least(MAX_SOLVED, SOLVED_NODES / nodes), least(MAX_COMPILED, COMPILED_NODES / nodes), 0},
                  close = {CLOSE, least(MAX_SOLVED, SOLVED_NODES / nodes / 4), most.compiled, 0},
                  all = {ALL, most.solved, most.compiled, ALL_ENTRIES};
-    const bool large = SOLVED_NODES / nodes < ENOUGH;
-    if (!large) best = from_some(s, &best, &most, until);
-    Local last = improve_from(s, &best, most, until);
-    if (large) return;
-    last = improve_from(s, &last.base, close, until);
-    last = improve_from(s, &last.base, all, until);
+    if (SOLVED_NODES / nodes < ENOUGH) {
+        improve_from(s, &best, most, until);
+        return;
+    }
+    best = from_some(s, &best, &most, until);
+    best = improve_from(s, &best, close, until).base;
+    const Local last = improve_from(s, &best, all, until);
     if (last.nbetter > 0) improve_from(s, &last.base, most, until);
 }
 

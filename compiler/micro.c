@@ -8,7 +8,7 @@
 #include "compiler/timeline.h"
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
-enum { MOST_WORK = 150000, MOST_WORK_REFUSED = 300000 }; /* SearchTaken.work; where nothing fits */
+enum { MOST_WORK = 150000, MOST_WORK_REFUSED = 200000 }; /* SearchTaken.work; where nothing fits */
 enum { IDLE = 4, CLOSER = 2 };                           /* limits: in a row that bring nothing; below the least that is known */
 #define FAR 1.2     /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5   /* times the limit: where all that is known needs more, nothing fits */
@@ -183,8 +183,9 @@ static void look_below(Searches *s) {
 }
 
 /* Nothing fits: limits that are higher, but not enough for what is there. What is found within one may need less. */
-static void look_above(Searches *s, int64_t needed) {
-    for (int k = limit_from(s->limit + 1, s->workspace); limit_at(k, s->workspace) < needed && s->best < 0 && may_work(s); k++)
+static void look_above(Searches *s) {
+    for (int k = limit_from(s->limit + 1, s->workspace);
+         limit_at(k, s->workspace) < s->plans.at[least_plan(s)].bytes && s->best < 0 && may_work(s); k++)
         look_within(s, limit_at(k, s->workspace));
 }
 
@@ -219,8 +220,8 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     s->each = s->work = decision != NULL ? decision->work : 0;
     vec_push(c->arena, &s->looked, ((Looked){s->first_parts, limit, needed}));
     look_within(s, limit);
+    if (s->best < 0) look_above(s);
     look_below(s);
-    if (s->best < 0) look_above(s, needed);
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
 }
 
@@ -245,9 +246,18 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
     return micro;
 }
 
+/* What misses the limit by little may fit where the search keeps within a little less. */
+static void look_closer(Searches *s) {
+    const Candidate *least = &s->plans.at[least_plan(s)];
+    const int64_t missing = least->bytes - s->limit;
+    if (missing > 0 && missing < s->limit / 64) look(s, least->parts, s->limit - 2 * missing - s->limit / 128);
+}
+
 /* What is needed at least: within what is less than the least so far, as long as that helps, and within a limit that no plan reaches by each number of parts, the most first. */
 static void look_least(Searches *s) {
-    const int64_t aim = limit_at(limit_from(s->states, s->workspace), s->workspace), most = s->work + 2 * MOST_WORK;
+    const int64_t aim = limit_at(limit_from(s->states, s->workspace), s->workspace), most = s->work + MOST_WORK;
+    look_closer(s);
+    if (s->plans.at[least_plan(s)].bytes <= s->limit) return;
     if (s->most_parts > 1) look(s, s->most_parts, aim);
     for (int before = -1, least = least_plan(s); least != before && s->work < most; least = least_plan(s)) {
         before = least;

@@ -162,3 +162,8 @@ bool build_try_with(const Build *b, const Trial *trial, BuildCost *cost, Error *
 bool build_try(const Build *b, const Strategy *const *strategy, const Measures *measures, BuildCost *cost, Error *error) {
     return build_try_with(b, &(Trial){.strategy = strategy, .measures = measures}, cost, error);
 }
+
+double time_and_traffic(const BuildCost *cost) {
+    const double cubed = cost->step_s * cost->step_s * cost->step_s;
+    return cubed * cubed * ((double)cost->sent_bytes + 1);
+}

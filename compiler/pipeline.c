@@ -280,13 +280,15 @@ bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     return done;
 }
 
-/* What the net costs when it is said so; idle NULL: not asked. False: it does not compile. */
-static bool cost_again(const Compilation *c, const Overrides *said, const SearchTaken *decision, bool few, BuildCost *cost, double *idle) {
+/* What the net costs when it is said so; aim: Front; idle NULL: not asked. False: it does not compile. */
+static bool cost_again(const Compilation *c, const Overrides *said, const SearchTaken *decision, bool few, int64_t aim, BuildCost *cost,
+                       double *idle) {
     Arena arena;
     bool done;
     arena_init(&arena);
     Build *b = read_again(c, said, few, &arena, &done);
     b->front.decision = decision;
+    b->front.aim_bytes = aim;
     done = done && build_run(b, NULL, NULL) && b->diags->nerrors == 0;
     if (done) build_cost(b, cost);
     if (done && idle != NULL) *idle = timelines_idle(b->role_timelines, b->nroles);
@@ -297,7 +299,7 @@ static bool cost_again(const Compilation *c, const Overrides *said, const Search
 bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, double *idle) {
     Overrides said = c->options->overrides;
     say_stages(&said, as, as->parts > 1);
-    return cost_again(c, &said, as->decision, false, cost, idle);
+    return cost_again(c, &said, as->decision, false, 0, cost, idle);
 }
 
 const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
@@ -310,12 +312,17 @@ const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, 
     return read && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;
 }
 
-int64_t ranks_bytes(const Compilation *c, int nranks) {
+int64_t ranks_bytes(const Compilation *c, int nranks, int64_t limit) {
     Overrides said = c->options->overrides;
     BuildCost cost = {0};
     said.nranks = nranks;
-    if (searches(program_train(c))) said.search = "recursive_programming";
-    return cost_again(c, &said, NULL, true, &cost, NULL) ? memory_bytes(&cost) : 0;
+    const bool searched = searches(program_train(c)); /* quickly, and then as the net says */
+    if (searched) said.search = "recursive_programming";
+    const int64_t quick = cost_again(c, &said, NULL, true, 0, &cost, NULL) ? memory_bytes(&cost) : 0;
+    if (!searched || (quick > 0 && quick <= limit)) return quick;
+    said.search = c->options->overrides.search;
+    const int64_t whole = cost_again(c, &said, NULL, true, limit, &cost, NULL) ? memory_bytes(&cost) : 0;
+    return quick > 0 && (whole == 0 || quick < whole) ? quick : whole;
 }
 
 Build *program_of_kind(const Compilation *c, ProgramKind kind) {

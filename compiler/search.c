@@ -22,6 +22,7 @@ enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
 enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MUCH = 4 };
 /* Of nets of which so many solutions can be compiled one from pairs is for each number of groups of rows. */
 enum { EACH = 50 };
+enum { ON_MESHES = 1, BY_AXIS = 2 }; /* searches */
 #define NEAR 1.005
 #define MUCH_SLOWER 1.5 /* no measure that saves time makes up for that */
 #define FAR 1.25        /* times the limit */
@@ -214,11 +215,6 @@ static void compile_all(Search *s) {
     }
 }
 
-double time_and_traffic(const BuildCost *cost) {
-    const double cubed = cost->step_s * cost->step_s * cost->step_s;
-    return cubed * cubed * ((double)cost->sent_bytes + 1);
-}
-
 /* The place of the best of all, by what is compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to be
  * about as fast as the fastest of these, the best in time and traffic. What it does not keep to is an error later. */
 static int best_compiled(Search *s) {
@@ -343,10 +339,10 @@ static int fastest_too_large(const Search *s, int best, int64_t limit) {
     double least = INFINITY;
     int fastest = -1;
     for (int k = 0; k < s->found.n; k++)
-        if (s->found.at[k].peak_bytes > 0) least = fmin(least, s->found.at[k].seconds);
+        if (s->found.at[k].pricing == s->as_is) least = fmin(least, s->found.at[k].seconds);
     for (int k = 0; k < s->found.n; k++) {
         const Found *found = &s->found.at[k];
-        if (found->peak_bytes == 0 || !isfinite(found->cost.step_s) || bare_bytes(found) <= limit) continue;
+        if (found->pricing != s->as_is || !isfinite(found->cost.step_s) || bare_bytes(found) <= limit) continue;
         if (found->seconds > WORTH * least) continue; /* as pairs may be: what holds less is looked for near the best of the model */
         if (fastest < 0 || bare_seconds(found) < bare_seconds(&s->found.at[fastest])) fastest = k;
     }
@@ -380,22 +376,116 @@ static void keep_promising(Search *s, int first) {
     }
 }
 
-/* Where the limit costs time: strategies that hold less, against measures on those that take less time. axes: those that are found axis by axis. The best of all. */
-static int within_memory(Search *s, int best, bool axes) {
+/* The best of one search and mesh with a model's peak of at most so much. False: there is none. */
+static bool solve_like(Search *s, const Found *like, int64_t peak) {
+    const Pricing *pricing = s->pricing;
+    const int before = s->found.n;
+    s->pricing = like->pricing;
+    if (strcmp(like->how, "recursive_programming") == 0) {
+        solve_by_axis(s, peak);
+    } else {
+        s->limit = peak;
+        solve_on(s, &like->mesh, NULL);
+        s->limit = 0;
+    }
+    s->pricing = pricing;
+    return s->found.n > before;
+}
+
+static bool is_like(const Found *a, const Found *b) {
+    return a->pricing == b->pricing && strcmp(a->how, b->how) == 0 && a->mesh.naxes == b->mesh.naxes &&
+           memcmp(a->mesh.axis, b->mesh.axis, (size_t)a->mesh.naxes * sizeof *a->mesh.axis) == 0;
+}
+
+/* Between the model's peaks of two solutions of one search and mesh, from the first on, one of which fits as it is and one of which does not, others that fit may be faster. */
+static void solve_between(Search *s, int first, const Found *of, int64_t limit) {
+    enum { HALVES = 4 };
+    const Found like = *of;
+    int64_t fits = 0, large = INT64_MAX;
+    for (int k = first; k < s->found.n; k++) {
+        const Found *found = &s->found.at[k];
+        if (!is_like(found, &like) || found->peak_bytes == 0 || !isfinite(found->cost.step_s)) continue;
+        if (bare_bytes(found) <= limit && found->peak_bytes > fits) fits = found->peak_bytes;
+    }
+    for (int k = first; k < s->found.n; k++) {
+        const Found *found = &s->found.at[k];
+        if (is_like(found, &like) && found->peak_bytes > fits && found->peak_bytes < large) large = found->peak_bytes;
+    }
+    for (int k = 0; k < HALVES && fits > 0 && large < INT64_MAX && large - fits > fits / 64; k++) {
+        const int64_t middle = fits + (large - fits) / 2;
+        if (!solve_like(s, &like, middle) || s->found.at[s->found.n - 1].peak_bytes <= fits) {
+            fits = middle;
+            continue;
+        }
+        Found *found = &s->found.at[s->found.n - 1];
+        compile_found(s, found);
+        found->fitted = true; /* with measures others are as fast */
+        if (bare_bytes(found) <= limit)
+            fits = middle;
+        else
+            large = found->peak_bytes;
+    }
+}
+
+/* Solutions that hold less, some of those that the searches find. */
+static void solve_less(Search *s, int searches, int64_t most) {
+    const int64_t least = s->least;
+    int first = s->found.n;
+    if (searches & ON_MESHES) {
+        solve_on_meshes(s);
+        keep_promising(s, first);
+        first = s->found.n;
+    }
+    if (searches & BY_AXIS) {
+        const Pricing *pricing = s->pricing;
+        s->least = least;
+        s->pricing = s->as_is;
+        solve_by_axis_within(s, most);
+        s->pricing = pricing;
+        keep_promising(s, first);
+    }
+    s->least = 0;
+}
+
+/* Of each search and mesh that has found some from the first on. */
+static void solve_between_all(Search *s, int first, int64_t limit) {
+    const int n = s->found.n;
+    for (int k = first; k < n; k++) {
+        bool again = false;
+        for (int i = first; i < k; i++)
+            again = again || is_like(&s->found.at[i], &s->found.at[k]);
+        if (!again) solve_between(s, first, &s->found.at[k], limit);
+    }
+}
+
+/* The least of the peaks of the model with which what was compiled should fit as it is. */
+static int64_t least_of_all_peaks(const Search *s, int64_t limit) {
+    int64_t least = limit;
+    for (int k = 0; k < s->found.n; k++) {
+        const Found *found = &s->found.at[k];
+        if (found->peak_bytes == 0 || !isfinite(found->cost.step_s) || bare_bytes(found) <= limit) continue;
+        if (least_peak(found, limit) < least) least = least_peak(found, limit);
+    }
+    return least;
+}
+
+/* Where the limit costs time: strategies that hold less, against measures on those that take less time; of large nets from fewer searches. The best of all. */
+static int within_memory(Search *s, int best, int searches) {
     const int64_t limit = budget_limit(s->b);
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
+    const bool many = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) >= EACH;
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
-    s->worth = excess(s, &so_far) > 0 ? INFINITY : ABOUT * so_far.cost.step_s;
+    const bool none_fits = excess(s, &so_far) > 0;
+    s->worth = none_fits ? INFINITY : ABOUT * so_far.cost.step_s;
     s->behind = BEHIND_HALF;
-    s->least = least_peak(&s->found.at[large], limit);
-    s->most = excess(s, &so_far) > 0 ? 0 : WORTH * so_far.cost.step_s; /* keep_promising keeps nothing that takes as long */
-    if (axes)
-        solve_by_axis_within(s, s->found.at[large].peak_bytes);
-    else
-        solve_on_meshes(s);
-    s->least = 0;
-    keep_promising(s, first);
+    s->least = none_fits && many ? least_of_all_peaks(s, limit) : least_peak(&s->found.at[large], limit);
+    s->most = none_fits ? 0 : WORTH * so_far.cost.step_s; /* keep_promising keeps nothing that takes as long */
+    solve_less(s, many || searches == BY_AXIS ? searches : ON_MESHES, s->found.at[large].peak_bytes);
+    forget_equal(s);
+    best = best_compiled(s);
+    if (!many || s->b->front.aim_bytes > 0) return best;
+    solve_between_all(s, first, limit);
     forget_equal(s);
     return best_compiled(s);
 }
@@ -485,15 +575,19 @@ static void solutions(Search *s, double *bound) {
     solve_with_pairs(s, false);
 }
 
-/* Of propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
-static const BuildCost *best_of_all(Search *s) {
-    double bound;
-    s->faster = true;
-    solutions(s, &bound);
+/* Propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
+static void all_solutions(Search *s, double *bound) {
+    solutions(s, bound);
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     batch_split(s);
     forget_equal(s);
-    const int best = improve(s, within_memory(s, with_joined(s, best_compiled(s)), false));
+}
+
+static const BuildCost *best_of_all(Search *s) {
+    double bound;
+    s->faster = true;
+    all_solutions(s, &bound);
+    const int best = improve(s, within_memory(s, with_joined(s, best_compiled(s)), ON_MESHES | BY_AXIS));
     if (best < 0) return NULL;
     trim_found(&s->found.at[best]);
     finish(s, best, bound);
@@ -513,27 +607,27 @@ static const BuildCost *fit_present(Search *s, bool asked) {
     return &present->cost;
 }
 
-bool search_axis_by_axis(Build *b, BuildCost *cost) {
-    Search s = {.b = b, .behind = BEHIND_HALF};
+bool search_quickly(Build *b, bool several, BuildCost *cost) {
+    Search s = {.b = b, .behind = BEHIND_HALF, .faster = several};
+    double bound;
     search_open(&s);
-    solve_by_axis(&s, 0);
-    if (s.found.n > 0) {
-        compile_found(&s, &s.found.at[0]);
-        fit_found(&s, &s.found.at[0], INFINITY);
-        *cost = s.found.at[0].cost;
-    }
-    const bool found = s.found.n > 0 && isfinite(cost->step_s);
+    if (several)
+        all_solutions(&s, &bound);
+    else
+        solve_by_axis(&s, 0);
+    const int best = best_compiled(&s);
+    if (best >= 0) *cost = s.found.at[best].cost;
     search_close(&s);
-    return found;
+    return best >= 0;
 }
 
 /* The best solution of a search; where there is a limit, beside it what holds less. NULL: it is not compiled. */
-static const BuildCost *best_of_search(Search *s, int best, bool axes) {
+static const BuildCost *best_of_search(Search *s, int best, int searches) {
     const double bound = least_bound(s);
     if (budget_limit(s->b) > 0) {
         s->found.at[0] = s->found.at[best];
         s->found.n = 1;
-        best = within_memory(s, best_compiled(s), axes);
+        best = within_memory(s, best_compiled(s), searches);
         if (best < 0) return NULL;
         trim_found(&s->found.at[best]);
     }
@@ -544,7 +638,7 @@ static const BuildCost *best_of_search(Search *s, int best, bool axes) {
 /* The best of the model on any mesh; NULL: it is not compiled. */
 static const BuildCost *best_on_a_mesh(Search *s) {
     solve_on_meshes(s);
-    return s->found.n == 0 ? NULL : best_of_search(s, best_of_model(s), false);
+    return s->found.n == 0 ? NULL : best_of_search(s, best_of_model(s), ON_MESHES);
 }
 
 /* What the plan costs, NULL where that is not known; asked: it should be. */
@@ -557,7 +651,7 @@ static const BuildCost *search_any(Search *s, bool asked) {
         return cost != NULL ? cost : fit_present(s, asked);
     }
     solve_by_axis(s, 0);
-    const BuildCost *cost = s->found.n > 0 ? best_of_search(s, 0, true) : NULL;
+    const BuildCost *cost = s->found.n > 0 ? best_of_search(s, 0, BY_AXIS) : NULL;
     return cost != NULL ? cost : fit_present(s, asked);
 }
 

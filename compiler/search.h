@@ -16,9 +16,9 @@ typedef struct SearchTaken {
     int nfront;
 } SearchTaken;
 
-/* What a step costs with the strategies that one search finds, axis by axis, for a net that has been through propagate: compiled, with measures that it needs. The graph
+/* What a step costs with the strategies that one search finds, axis by axis, or the best of several, for a net that has been through propagate: compiled, with measures that it needs. The graph
  * stays as it is but for its tables. False: nothing was found. */
-bool search_axis_by_axis(Build *b, BuildCost *cost);
+bool search_quickly(Build *b, bool several, BuildCost *cost);
 
 /* Whether a search other than propagation looks for strategies. */
 bool searches(const Build *b);

@@ -110,10 +110,6 @@ int taken_compiled(const Search *s); /* how many programs were compiled, so far 
 
 /* ---- search.c */
 
-#define ABOUT 1.0225         /* predictions that differ by less are taken to be equal, */
-#define ABOUT_THE_SAME 1.001 /* and so they are where one of them costs nothing else */
-/* Of plans about as fast the less is better: a step that takes a hundredth longer is worth it where it sends six hundredths fewer bytes. */
-double time_and_traffic(const BuildCost *cost);
 /* The build with a solution's layouts, for what is tried with its strategies. */
 const Build *with_layouts(Search *s, const Found *found);
 bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b);

@@ -6,7 +6,6 @@
 #include "tests/nets/net.h"
 
 enum { NETS = 400 }; /* PCC_NETS: so many */
-#define ABOUT 1.0225 /* compiler/search.c: what is predicted to take about as long sends fewer bytes */
 
 /* What the net costs under a search, or a mode; false: it is rejected. */
 static bool cost_under(const char *net, const FuzzNet *from, const char *mode, const char *search, BuildCost *cost) {

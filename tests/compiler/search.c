@@ -466,10 +466,10 @@ Test(search, what_follows_far_from_a_change_is_found) {
     Compiled x;
     BuildCost cost;
     near_best(&x, TABLES, "", &cost);
-    cr_expect_leq(x.b->front.search->ncompiled, 200, "%d programs", x.b->front.search->ncompiled); /* not one table after another */
+    cr_expect_leq(x.b->front.search->ncompiled, 215, "%d programs", x.b->front.search->ncompiled); /* not one table after another */
     compiled_finish(&x);
     expect_auto(TABLES, 8, &machine_gpu8, 0.885e-3);
-    expect_no_hint_needed(EXPERTS, "at.0.context.weights = ((2, 1, 1, 1));", 0.655e-3, 14);
+    expect_auto(EXPERTS, 8, &machine_gpu8, 0.665e-3);
 }
 
 /* Where conversions run as one the model is another one, near what it finds too. Before: 0.4332 ms, with a hint 0.419. */
