@@ -112,7 +112,7 @@ static const Measure table[NMEASURES] = {
     [RECOMPUTE] = {"recompute", .choose = recompute_choose},
 };
 #define A_LITTLE 1.005 /* predictions that differ by less are taken to be equal */
-#define MUCH 1.2    /* times the limit: so much is not made up for by one or two measures */
+#define MUCH 1.2       /* times the limit: so much is not made up for by one or two measures */
 #define NEARLY 1.03
 #define PASSES 3 /* over parameters and slots in an update: two read, one is written, at most */
 

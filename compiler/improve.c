@@ -2,7 +2,6 @@
  * plan are compiled too (changes.c). What is done is bounded by nodes and numbers of tries, and so is the same on any machine. */
 #include "compiler/improve.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,30 +10,31 @@
 
 /* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many. */
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
-enum { WIDE = 3, CLOSE = 2, ALL = INT_MAX }; /* operators around a change that follow */
-enum { ENOUGH = 125 };                       /* changes: a net with work for so many is not large */
-enum { WHOLE_STARTS = 2 };
-enum { STARTS = 5, START_SOLVED = 120, START_COMPILED = 16 };
-enum { ALL_ENTRIES = 200000000 }; /* of tables looked at where all operators follow */
-enum { MOST_WORK = 80000 };       /* taken_work of all of it: about a second */
-#define NEARLY 1.1                /* times the limit: what is near a plan may need so much less */
-#define FAR_START 1.5             /* times the seconds of the best: of a solution from which on it is worth going, too */
-#define WORTH_COMPILING 1.05      /* times the model's seconds of the best */
-#define EQUAL 1e-7                /* of the model's seconds: so near are those of two changes of operators that are alike in all, */
-enum { ALIKE = 3 };               /* of which so many are compiled */
+enum { WIDE = 3, CLOSE = 2 }; /* operators around a change that follow: at first, and around what is best by then */
+enum { ENOUGH = 125 };        /* changes: a net with work for so many is not large */
+enum {
+    STARTS = 5,
+    WHOLE_STARTS = 2,
+    START_SOLVED = 120,
+    START_COMPILED = 16
+};                           /* plans from which it goes on, with all that work but for the last */
+enum { MOST_WORK = 80000 };  /* taken_work of all of it: about a second */
+#define NEARLY 1.1           /* times the limit: what is near a plan may need so much less */
+#define FAR_START 1.5        /* times the seconds of the best: of a solution from which on it is worth going, too */
+#define WORTH_COMPILING 1.05 /* times the model's seconds of the best */
+#define EQUAL 1e-7           /* of the model's seconds: so near are those of two changes of operators that are alike in all, */
+enum { ALIKE = 3 };          /* of which so many are compiled */
 
 /* What is done from one solution on. */
 typedef struct Effort {
     int around; /* Changes */
     int solved, compiled;
-    int64_t entries; /* of tables; 0: any number */
 } Effort;
 
 typedef struct Local {
     Search *s;
     Effort most;
-    int64_t entries; /* Search.work before */
-    int64_t until;   /* taken_work: from there on there is no more */
+    int64_t until; /* taken_work: from there on there is no more */
     Changes changes;
     Found base;     /* the best so far */
     double seconds; /* of it in the model */
@@ -73,8 +73,7 @@ static void compile_near(Local *l, Found *found) {
 }
 
 static bool may_solve(const Local *l) {
-    const bool entries = l->most.entries == 0 || l->s->work - l->entries <= l->most.entries;
-    return l->nsolved < l->most.solved && entries && taken_work(l->s) < l->until;
+    return l->nsolved < l->most.solved && taken_work(l->s) < l->until;
 }
 
 static bool solve_change(Local *l, Change *change) {
@@ -152,7 +151,7 @@ static bool is_asked(const Search *s, int best) {
 
 /* Goes on from a solution, in the model that it is the best of. */
 static Local improve_from(Search *s, const Found *found, Effort most, int64_t until) {
-    Local l = {.s = s, .most = most, .entries = s->work, .until = until, .base = *found};
+    Local l = {.s = s, .most = most, .until = until, .base = *found};
     s->pricing = found->pricing != NULL ? found->pricing : s->as_is;
     local_search(&l);
     return l;
@@ -174,7 +173,7 @@ static const Found *next_start(const Search *s, int n, const Found *best, double
 
 /* The best of what is near the best, and near others of the best few: what is near another one is often better than all that is near the best. From the first few on with all effort, from more with a little. */
 static Found from_some(Search *s, const Found *best, const Effort *most, int64_t until) {
-    const Effort little = {WIDE, least(START_SOLVED, most->solved), least(START_COMPILED, most->compiled), 0};
+    const Effort little = {WIDE, least(START_SOLVED, most->solved), least(START_COMPILED, most->compiled)};
     const int n = s->found.n;
     double seconds = 0;
     const Found *start;
@@ -187,22 +186,18 @@ static Found from_some(Search *s, const Found *best, const Effort *most, int64_t
     return found;
 }
 
-/* From the best on; of nets that are not large from the best few, and then from what is best by then: with less around a change, since what the model takes to follow best is not always; with all operators, which a change may
- * make follow far away; and, where that brought something, as before. */
+/* From the best on; of nets that are not large from the best few, and then from what is best by then with less around a change, since what the model takes to follow best is not always. */
 static void look_around(Search *s, Found best) {
     const int nodes = s->b->front.graph.nodes.n + 1;
     const int64_t until = taken_work(s) + MOST_WORK;
-    const Effort most = {WIDE, least(MAX_SOLVED, SOLVED_NODES / nodes), least(MAX_COMPILED, COMPILED_NODES / nodes), 0},
-                 close = {CLOSE, least(MAX_SOLVED, SOLVED_NODES / nodes / 4), most.compiled, 0},
-                 all = {ALL, most.solved, most.compiled, ALL_ENTRIES};
+    const Effort most = {WIDE, least(MAX_SOLVED, SOLVED_NODES / nodes), least(MAX_COMPILED, COMPILED_NODES / nodes)},
+                 close = {CLOSE, least(MAX_SOLVED, SOLVED_NODES / nodes / 4), most.compiled};
     if (SOLVED_NODES / nodes < ENOUGH) {
         improve_from(s, &best, most, until);
         return;
     }
     best = from_some(s, &best, &most, until);
-    best = improve_from(s, &best, close, until).base;
-    const Local last = improve_from(s, &best, all, until);
-    if (last.nbetter > 0) improve_from(s, &last.base, most, until);
+    improve_from(s, &best, close, until);
 }
 
 static Found found_of(const Compiled *of) {

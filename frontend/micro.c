@@ -12,7 +12,9 @@ static Span span_of_setting(const Lower *lower) {
 
 static bool eval_parts(Lower *lower, const Expr *value) {
     lower->graph->settings.micro_span = lower_span(lower, value->loc);
-    return integer_eval(lower, value, "micro_batches", 1, MOST, &lower->micro);
+    if (integer_eval(lower, value, "micro_batches", 1, MOST, &lower->micro)) return true;
+    diag_hint(lower->diags, "it divides a number of the net's head, and is read before these: a number, or a let at the top of the file");
+    return false;
 }
 
 bool micro_find(Lower *lower, const Block *train) {

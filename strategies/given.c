@@ -57,9 +57,11 @@ static int found_line(const Settings *settings, const char *name, Says says, boo
         const char *path = settings->found.at[i].path;
         if (found_says(&settings->found.at[i]) != says) continue;
         if ((path[0] != '*' && path[0] != name[0]) || !pattern_matches(path, name, NULL)) continue;
-        for (int k = 0; k <= i; k++) /* those before it may be meant for others too */
-            matched[k] = matched[k] || k == i ||
-                         (strchr(settings->found.at[k].path, '*') && pattern_matches(settings->found.at[k].path, name, NULL));
+        for (int k = 0; k <= i; k++) { /* those before it may be meant for others too, or say the same once more */
+            const FoundHint *before = &settings->found.at[k];
+            const bool alike = strchr(before->path, '*') || found_says(before) == says;
+            matched[k] = matched[k] || (alike && pattern_matches(before->path, name, NULL));
+        }
         return i;
     }
     return -1;

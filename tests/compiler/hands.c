@@ -23,7 +23,6 @@
     "**.c_fc.y = ((" #dp ", 1, 1), (1, " #tp ")); "
 #define GPT_SECOND(dp, tp) "**.c_proj.y = ((" #dp ", 1, " #tp "), (" #tp ", 1)); "
 
-
 typedef struct Case {
     const char *name, *sample, *text; /* one of them NULL */
     int nranks;

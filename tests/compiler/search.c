@@ -449,7 +449,7 @@ Test(search, auto_needs_no_hint_of_one_operator) {
     expect_no_hint_needed(RECOMMENDER, "all.linear.y = ((2, 1), (1, 1));", 1.65e-3, 33);
 }
 
-/* Of one net the 26 tables change with what is far from them, of the other two layers of experts: what is free beside a change is all there is. Before: 0.9117 and 0.6826 ms, with the hints 0.8674 and 0.661. */
+/* Near several plans, what a hint of one operator led to is found without it. Before: 0.9117 and 0.6826 ms, with the hints 0.8674 and 0.661. */
 #define TABLES                                                                                                                                      \
     "import \"nn.dsl\"; net n(batch = 1536, tables = 26, rows = 40000, dim = 32) {\n"                                                               \
     "  input dense : f32[batch, 13]; input category : i32[batch, tables]; input click : f32[batch];\n"                                              \
@@ -462,12 +462,7 @@ Test(search, auto_needs_no_hint_of_one_operator) {
     "  for i in 0..2 { at = attention(layer_norm(h), 6); h1 = h + at; mixed, even, out = moe(layer_norm(h1), 16, 1536, k = 1); h = h1 + mixed; }\n" \
     "  loss mse(h, label); }\n"                                                                                                                     \
     "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\n"
-Test(search, what_follows_far_from_a_change_is_found) {
-    Compiled x;
-    BuildCost cost;
-    near_best(&x, TABLES, "", &cost);
-    cr_expect_leq(x.b->front.search->ncompiled, 215, "%d programs", x.b->front.search->ncompiled); /* not one table after another */
-    compiled_finish(&x);
+Test(search, what_is_near_several_plans_is_found) {
     expect_auto(TABLES, 8, &machine_gpu8, 0.885e-3);
     expect_auto(EXPERTS, 8, &machine_gpu8, 0.665e-3);
 }
@@ -504,6 +499,23 @@ Test(search, operators_side_by_side_are_split_by_some_ranks_too) {
 Test(search, axes_are_exchanged) {
     expect_auto(EXCHANGED(64, 4), 8, NULL, 0.11e-3);
     expect_auto(EXCHANGED(32, 6), 8, NULL, 0.13e-3); /* 0.133 ms without, whatever else is near */
+}
+
+/* What is near a plan that misses the limit by a little needs less. Before: refused, with a plan of 155.5 MiB. */
+Test(search, what_nearly_fits_is_made_to_fit) {
+    Compiled x;
+    BuildCost cost;
+    auto_look(&x, 8, &machine_gpu8);
+    x.options.overrides.memory = "148 MiB";
+    auto_cost(
+        &x,
+        "import \"nn.dsl\"; net n(batch = 16) { input x : f32[batch, 256, 512]; input t : f32[batch, 256, 512]; h = x; balance = 0.0;\n"
+        "  for i in 0..2 { attended = h + attention(layer_norm(h), 8); mixed, even, out = moe(layer_norm(attended), 8, 2048, k = 2);\n"
+        "    h = attended + mixed; balance = balance + even; } loss mse(h, t) + 0.01 * balance; }\n"
+        "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); steps = 2; }\n",
+        &cost);
+    cr_expect_leq(memory_bytes(&cost), 148 << 20);
+    compiled_finish(&x);
 }
 
 /* What is near the next best plan may be better than all that is near the best. Before: 0.2467 ms on 6 ranks, near the best alone 0.272. */

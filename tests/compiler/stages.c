@@ -667,7 +667,7 @@ Test(stages, chunks_that_few_parts_cannot_have_are_left, .timeout = 20) {
     cr_assert(
         compiled_run(
             &x,
-            "net n() { input x : f32[16, 64]; input t : f32[16, 32]; param w : f32[64, 128] = normal(0.1); param v : f32[128, 32] = normal(0.1);\n"
+            "net n(batch = 16) { input x : f32[batch, 64]; input t : f32[batch, 32]; param w : f32[64, 128] = normal(0.1); param v : f32[128, 32] = normal(0.1);\n"
             "  loss mse(matmul(relu(matmul(x, w)), v), t); }\n"
             "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\n"
             "parallel { mode = auto; stages = auto; chunks = 2; }\n"),

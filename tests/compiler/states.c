@@ -210,6 +210,12 @@ Test(states, every_rank_updates_all_where_that_is_faster) {
         cr_expect_leq(found.step_s, 1.005 * hand.step_s, "%g s, %s %g s", found.step_s, by_hand[k], hand.step_s);
         compiled_finish(&x);
     }
+    compiled_look(&x, 3, &machine_gpu8); /* parameters in parts are faster than slots, but not as much */
+    x.options.overrides.search = "auto";
+    cr_assert(compiled_run(&x, net), "%s", compiled_said(&x));
+    cr_assert(x.b->front.measures != NULL && x.b->front.measures->n == 1);
+    cr_expect_str_eq(measure_name(&x.b->front.measures->taken[0]), "shard_states = none");
+    compiled_finish(&x);
     char limit[32];
     snprintf(limit, sizeof limit, "%lld", (long long)(memory_bytes(&found) + taken.saved_bytes));
     compiled_look(&x, 7, &machine_gpu8);
