@@ -24,7 +24,8 @@ enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MUCH = 4 };
 enum { EACH = 50 };
 enum { ON_MESHES = 1, BY_AXIS = 2 }; /* searches */
 #define NEAR 1.005
-#define MUCH_SLOWER 1.5 /* no measure that saves time makes up for that */
+#define MUCH_SLOWER 1.5 /* no measure that saves time makes up for that, */
+#define SLOWER 1.03     /* and seldom for that: of large nets */
 #define FAR 1.25        /* times the limit */
 #define CLOSE 0.03      /* of the limit: so much is sometimes made up for by what costs next to nothing */
 
@@ -74,14 +75,19 @@ const Build *with_layouts(Search *s, const Found *found) {
     return b;
 }
 
+/* Few of its solutions are compiled. */
+static bool is_large(const Search *s) {
+    return COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < EACH;
+}
+
 /* What a solution costs once it is compiled, with what makes it faster where it is not much slower than the fastest so far; infinite where that fails. */
 static void compile_found(Search *s, Found *found) {
     Error error = {0};
     double fastest = INFINITY;
     for (int k = 0; k < s->found.n; k++)
         if (s->found.at[k].cost.step_s > 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
-    found->budget =
-        budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL ? MUCH_SLOWER * fastest : 0, &error);
+    const double faster_s = (is_large(s) ? SLOWER : MUCH_SLOWER) * fastest;
+    found->budget = budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL ? faster_s : 0, &error);
     found->cost.step_s = INFINITY;
     if (found->budget == NULL) return;
     vec_push(&s->arena, &s->all, ((Compiled){.budget = found->budget, .how = found->how, .mesh = found->mesh, .chosen = found->chosen}));
@@ -473,7 +479,7 @@ static int64_t least_of_all_peaks(const Search *s, int64_t limit) {
 static int within_memory(Search *s, int best, int searches) {
     const int64_t limit = budget_limit(s->b);
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
-    const bool many = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) >= EACH;
+    const bool many = !is_large(s);
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
     const bool none_fits = excess(s, &so_far) > 0;
