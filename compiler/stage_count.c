@@ -195,8 +195,8 @@ static void search_below(Counting *k, StageTried *tried) {
         if (!search_within(k, tried, limit_at(first - n, tried->workspace_bytes))) return;
 }
 
-static const StageTried *best_tried(const StageCount *count) {
-    const StageTried *best = &count->best.at[0];
+static StageTried *best_tried(StageCount *count) {
+    StageTried *best = &count->best.at[0];
     for (int i = 1; i < count->best.n; i++)
         if (better_than(&count->best.at[i], best)) best = &count->best.at[i];
     return best;
@@ -213,6 +213,17 @@ static StageTried *next_below(const Counting *k) {
         if (next == NULL || tried->step_s < next->step_s) next = tried;
     }
     return taken->over_bytes > 0 || (next != NULL && next->step_s < CLOSE * taken->step_s) ? next : NULL;
+}
+
+/* The best may have the strategies that were found for fewer parts or chunks: those of a search of its own may be better. */
+static void search_best(Counting *k) {
+    StageTried *best = best_tried(k->count), again = *best;
+    const int64_t work = (int64_t)k->operators * best->batches * SEARCHED;
+    if (best->stages == 1 || best->searched || best->aim > 0 || !best->compiles || work > k->work) return;
+    k->work -= work;
+    again.decision = NULL;
+    search_one(k, &again);
+    if (better_than(&again, best)) *best = again;
 }
 
 /* What was found, with what it takes; of other batches, or less than the limit, nothing bounds the best. */
@@ -265,6 +276,7 @@ static StageCount *count_more(Counting *k) {
     if (count->best.n == 0) return NULL;
     for (StageTried *next = next_below(k); next != NULL; next = next_below(k))
         search_below(k, next);
+    search_best(k);
     count->taken = *best_tried(count);
     if (count->taken.decision != NULL) count->taken.decision = decision_of(k->c->arena, &count->taken);
     return count->taken.compiles && count->taken.stages > 1 ? count : NULL;

@@ -58,6 +58,7 @@ seed(unit("compiler", "tables"),
 seed(script("tables", "runtime/prun"),
      ("a rank runs no kernel whose results are elsewhere", "load_actions", "!here || fit_step", "fit_step"))
 seed(unit("compiler", "stages"),
+     ("the best pipeline is searched itself", "count_more", "search_best(k);", ""),
      ("fewer parts than there can be are none", "try_parts", "while (parts > 0 && !may_take", "while (!may_take"),
      ("an operator without a hint goes with the one before it", "line_order", "before < own->least ? own->least : before > own->most ? own->most : before", "own->least"),
      ("an operator is not of a stage before that of what it takes", "find_within", "node->asked->stage < own->least", "false"),
