@@ -665,6 +665,7 @@ Test(stages, the_best_number_of_stages_and_chunks_is_searched_itself, .timeout =
     Compiled x;
     BuildCost cost;
     compiled_look(&x, 4, &machine_gpu8);
+    x.options.overrides.search = "auto";
     x.options.overrides.stages = "auto";
     cr_assert(
         compiled_run(
