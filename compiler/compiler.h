@@ -255,9 +255,9 @@ MicroBatches *micro_least(Compilation *c, int64_t needed);
 bool counts_memory(const Build *train);
 /* Has what is tried for train compiled with its eval too. The eval, after pass rows, stays as it is. False: it does not compile. */
 bool eval_count(Build *train, const Build *eval);
-/* pipeline.c: what pass search takes for the net with batches in so many parts (0: as it says), of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
+/* pipeline.c: what pass search takes, by this search (NULL: as the net says), for the net with batches in so many parts (0: as it says), of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
  * limit. NULL: it is none that may be taken so. */
-const struct SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim);
+const struct SearchTaken *parts_decide(const Compilation *c, const char *search, int parts, double most_s, int64_t aim);
 /* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */
 bool stage_count_asked(const Compilation *c);
 struct BuildCost; /* oracle.h */

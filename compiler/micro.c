@@ -2,6 +2,8 @@
  * finds within a lower one; and batches in parts need less, but each part starts every kernel. Where a limit costs time, or nothing fits, the net is therefore searched again: with whole batches and
  * in 2, 4, 8 .. parts, within the limit and within lower ones, which are the same for every limit that a user may give (rungs). The fastest of all that fit is taken. Nets that would
  * compute something else in parts (row_parts.c) stay whole. Work is counted in nodes compiled, so that the plan does not depend on the load of the machine. */
+#include <string.h>
+
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 #include "compiler/search.h"
@@ -9,10 +11,10 @@
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
 enum { MOST_WORK = 150000, MOST_WORK_REFUSED = 200000 }; /* SearchTaken.work; where nothing fits */
-enum { IDLE = 4, CLOSER = 2 };                           /* limits: in a row that bring nothing; below the least that is known */
-#define FAR 1.2     /* times the limit: so much is not made up for by a search that keeps within less */
-#define REACH 1.5   /* times the limit: where all that is known needs more, nothing fits */
-#define WORTH 1.005 /* measures that make a step longer by less are as good as none */
+enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: of another search; in a row that bring nothing; below the least that is known */
+#define FAR 1.2                                 /* times the limit: so much is not made up for by a search that keeps within less */
+#define REACH 1.5                               /* times the limit: where all that is known needs more, nothing fits */
+#define WORTH 1.005                             /* measures that make a step longer by less are as good as none */
 
 /* A plan that a search found, or compiled on its way. */
 typedef struct Candidate {
@@ -27,6 +29,7 @@ typedef struct Candidate {
 
 /* A search that was done. */
 typedef struct Looked {
+    const char *search;
     int parts;
     int64_t aim, bytes; /* to keep within; what its plan needs */
 } Looked;
@@ -39,6 +42,7 @@ struct Searches {
     int64_t limit, states; /* bytes of a rank; of its states and the workspace of kernels at least */
     int64_t workspace;
     int below;          /* the next lower limit to look at, a rung */
+    const char *search; /* by which it looks; NULL: as the net says */
     int64_t work, each; /* done so far; of the first search */
     int best;           /* of plans, the fastest that fits, -1: none does; 0: the plan that there is */
 };
@@ -121,15 +125,16 @@ static double best_s(const Searches *s) {
 /* Searches within a limit. The same is not looked for twice. What its plan needs; 0: the net may not be taken so. */
 static int64_t look(Searches *s, int parts, int64_t aim) {
     for (int k = 0; k < s->looked.n; k++)
-        if (s->looked.at[k].parts == parts && s->looked.at[k].aim == aim) return s->looked.at[k].bytes;
-    const SearchTaken *decision = parts_decide(s->c, parts, best_s(s), aim);
+        if (s->looked.at[k].search == s->search && s->looked.at[k].parts == parts && s->looked.at[k].aim == aim)
+            return s->looked.at[k].bytes;
+    const SearchTaken *decision = parts_decide(s->c, s->search, parts, best_s(s), aim);
     if (decision == NULL) return 0;
     s->work += decision->work;
     note_decision(s, parts, decision);
     const int64_t bytes = s->plans.at[s->plans.n - 1].bytes;
     for (int k = 0; k < decision->nfront; k++)
         note_decision(s, parts, &decision->front[k]);
-    vec_push(s->c->arena, &s->looked, ((Looked){parts, aim, bytes}));
+    vec_push(s->c->arena, &s->looked, ((Looked){s->search, parts, aim, bytes}));
     return bytes;
 }
 
@@ -189,6 +194,18 @@ static void look_above(Searches *s) {
         look_within(s, limit_at(k, s->workspace));
 }
 
+/* Another search that soon finds something: within some more limits than there is work for otherwise. */
+static void look_by_axis(Searches *s) {
+    const Settings *settings = &program_train(s->c)->front.graph.settings;
+    const int parts = s->plans.at[s->best >= 0 ? s->best : least_plan(s)].parts, first = limit_from(s->limit, s->workspace);
+    if (settings->mode != MODE_AUTO || strcmp(settings->search, "auto") != 0 || !searches(program_train(s->c))) return;
+    s->search = "recursive_programming";
+    look(s, parts, s->limit);
+    for (int k = 1; k <= AXIS_LIMITS && k <= first && limit_at(first - k, s->workspace) > s->states && s->work < MOST_WORK; k++)
+        look(s, parts, limit_at(first - k, s->workspace));
+    s->search = NULL;
+}
+
 static MicroBatches *taken(Searches *s, int plan, const MicroBatches *of) {
     MicroBatches *micro = arena_alloc(s->c->arena, sizeof *micro);
     *micro = *of;
@@ -218,10 +235,11 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     for (int k = 0; decision != NULL && k < decision->nfront; k++)
         note_decision(s, s->first_parts, &decision->front[k]);
     s->each = s->work = decision != NULL ? decision->work : 0;
-    vec_push(c->arena, &s->looked, ((Looked){s->first_parts, limit, needed}));
+    vec_push(c->arena, &s->looked, ((Looked){NULL, s->first_parts, limit, needed}));
     look_within(s, limit);
     if (s->best < 0) look_above(s);
     look_below(s);
+    look_by_axis(s);
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
 }
 

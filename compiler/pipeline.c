@@ -302,8 +302,9 @@ bool stages_cost(const Compilation *c, const StageTried *as, BuildCost *cost, do
     return cost_again(c, &said, as->decision, false, 0, cost, idle);
 }
 
-const SearchTaken *parts_decide(const Compilation *c, int parts, double most_s, int64_t aim) {
+const SearchTaken *parts_decide(const Compilation *c, const char *search, int parts, double most_s, int64_t aim) {
     Overrides said = c->options->overrides;
+    if (search != NULL) said.search = search;
     if (parts > 0) said.micro_batches = parts;
     bool read;
     Build *b = read_again(c, &said, true, c->arena, &read);

@@ -415,7 +415,7 @@ Test(fits, what_is_found_within_a_limit_depends_on_it_alone) {
         Compiled x;
         auto_within(&x, 4, memory[i]);
         cr_assert(compiled_run(&x, six), "%s", compiled_said(&x));
-        const SearchTaken *decision = parts_decide(&x.c, 1, 0, 92672);
+        const SearchTaken *decision = parts_decide(&x.c, NULL, 1, 0, 92672);
         cr_assert_not_null(decision);
         cr_expect_eq(decision->limit, 92672);
         bytes[i] = memory_bytes(&decision->cost);
