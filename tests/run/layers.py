@@ -213,9 +213,10 @@ class Experts(Case):
         self.assertAlmostEqual(self.dropped(words, "-D", "capacity=6")[0], 0, places=6)
 
     def communications(self, *options):
-        """How many of each kind, the seconds predicted, and the values of the mixture that are gathered."""
+        """How many of each kind, those of all-to-all of the mixture alone, the seconds predicted, and the values of the mixture that are gathered."""
         done = self.ok(run([harness.pcc, self.sample("moe_tiny.dsl"), "-o", self.path("net.plan"), "--stats", "--no-proof", *options]))
         counts = {kind: int(n) for kind, n in re.findall(r"(?m)^(all_reduce|all_gather|all_to_all|reduce_scatter|exchange) +(\d+)", done.out)}
+        counts["all_to_all"] = sum(int(n or 1) for n in re.findall(r"(?m)^  all_to_all +mixed\S* +(?:(\d+) x )?", done.out))  # where words are looked up in columns there are two more
         gathered = re.findall(r"(?m)^  (?:all_gather|exchange) +(mixed\S*)", done.out)
         return counts, float(re.search(r"(?m)^predicted +([\d.]+) ms", done.out)[1]), [name for name in gathered if ".balance." not in name]
 
