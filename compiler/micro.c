@@ -42,7 +42,6 @@ struct Searches {
     int64_t limit, states; /* bytes of a rank; of its states and the workspace of kernels at least */
     int64_t workspace;
     int below;          /* the next lower limit to look at, a rung */
-    const char *search; /* by which it looks; NULL: as the net says */
     int64_t work, each; /* done so far; of the first search */
     int best;           /* of plans, the fastest that fits, -1: none does; 0: the plan that there is */
 };
@@ -122,20 +121,23 @@ static double best_s(const Searches *s) {
     return s->best < 0 ? 0 : s->plans.at[s->best].step_s;
 }
 
-/* Searches within a limit. The same is not looked for twice. What its plan needs; 0: the net may not be taken so. */
-static int64_t look(Searches *s, int parts, int64_t aim) {
+/* Searches within a limit, by this search (NULL: as the net says). The same is not looked for twice. What its plan needs; 0: the net may not be taken so. */
+static int64_t look_by(Searches *s, const char *search, int parts, int64_t aim) {
     for (int k = 0; k < s->looked.n; k++)
-        if (s->looked.at[k].search == s->search && s->looked.at[k].parts == parts && s->looked.at[k].aim == aim)
-            return s->looked.at[k].bytes;
-    const SearchTaken *decision = parts_decide(s->c, s->search, parts, best_s(s), aim);
+        if (s->looked.at[k].search == search && s->looked.at[k].parts == parts && s->looked.at[k].aim == aim) return s->looked.at[k].bytes;
+    const SearchTaken *decision = parts_decide(s->c, search, parts, best_s(s), aim);
     if (decision == NULL) return 0;
     s->work += decision->work;
     note_decision(s, parts, decision);
     const int64_t bytes = s->plans.at[s->plans.n - 1].bytes;
     for (int k = 0; k < decision->nfront; k++)
         note_decision(s, parts, &decision->front[k]);
-    vec_push(s->c->arena, &s->looked, ((Looked){s->search, parts, aim, bytes}));
+    vec_push(s->c->arena, &s->looked, ((Looked){search, parts, aim, bytes}));
     return bytes;
+}
+
+static int64_t look(Searches *s, int parts, int64_t aim) {
+    return look_by(s, NULL, parts, aim);
 }
 
 /* Whether so many parts may fit: if all but the states, in even parts, and what evals need is as much smaller as there are more parts than in a plan that is known, or the same parts in one come close. */
@@ -199,11 +201,10 @@ static void look_by_axis(Searches *s) {
     const Settings *settings = &program_train(s->c)->front.graph.settings;
     const int parts = s->plans.at[s->best >= 0 ? s->best : least_plan(s)].parts, first = limit_from(s->limit, s->workspace);
     if (settings->mode != MODE_AUTO || strcmp(settings->search, "auto") != 0 || !searches(program_train(s->c))) return;
-    s->search = "recursive_programming";
-    look(s, parts, s->limit);
+    static const char search[] = "recursive_programming";
+    look_by(s, search, parts, s->limit);
     for (int k = 1; k <= AXIS_LIMITS && k <= first && limit_at(first - k, s->workspace) > s->states && s->work < MOST_WORK; k++)
-        look(s, parts, limit_at(first - k, s->workspace));
-    s->search = NULL;
+        look_by(s, search, parts, limit_at(first - k, s->workspace));
 }
 
 static MicroBatches *taken(Searches *s, int plan, const MicroBatches *of) {

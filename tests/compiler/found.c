@@ -41,17 +41,6 @@ Test(found, the_last_line_that_matches_counts_and_parts_of_composites_have_names
     compiled_finish(&x);
 }
 
-/* A line that another one says once more is no name that nothing has. */
-Test(found, of_equal_lines_the_last_one_counts) {
-    Compiled x;
-    run(&x,
-        "hints found { mesh (a = 4); h.0 = ((a, -), (-, -)); h.0 = ((-, a), (a, -)); h.* = ((a, -), (-, -)); h.0 = ((-, a), (a, -)); }");
-    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
-    expect_splits(&x, "h.0", 1, 4, 1);
-    expect_splits(&x, "h.1", 4, 1, 1);
-    compiled_finish(&x);
-}
-
 Test(found, what_users_ask_for_goes_before) {
     Compiled x;
     run(&x, "hints { h.1 = ((1, 4), (4, 1)); w.0 = (4, 1); }\nhints found { mesh (a = 4); h.* = ((a, -), (-, -)); w.* = (-, a); }");
@@ -103,8 +92,19 @@ static void expect_error(const char *hints, const char *said) {
     expect_error_by(run, hints, said);
 }
 
-Test(found, a_result_that_does_not_follow_from_its_operands_is_an_error) {
+/* A line that another one says once more is no name that nothing has. */
+Test(found, of_equal_lines_the_last_one_counts) {
+    Compiled x;
+    run(&x,
+        "hints found { mesh (a = 4); h.0 = ((a, -), (-, -)); h.0 = ((-, a), (a, -)); h.* = ((a, -), (-, -)); h.0 = ((-, a), (a, -)); }");
+    cr_assert(x.done && x.diags.items.n == 0, "%s", x.diags.items.n > 0 ? x.diags.items.at[0].text : "");
+    expect_splits(&x, "h.0", 1, 4, 1);
+    expect_splits(&x, "h.1", 4, 1, 1);
+    compiled_finish(&x);
     expect_error("hints found { mesh (a = 4); h.* = ((a, -), (-, -)); h.9 = ((a, -), (-, -)); h.9 = ((a, -), (-, -)); }", "the name h.9");
+}
+
+Test(found, a_result_that_does_not_follow_from_its_operands_is_an_error) {
     expect_error("hints found { mesh (a = 2, b = 2); h.0 = ((a, -), (-, b)) -> (b, a); }",
                  "result of h.0: its operands are split otherwise");
     expect_error("hints found { mesh (a = 2, b = 2); h.0 = ((a, -), (-, b)) -> (a, c); }", "the mesh has no axis 'c'");

@@ -228,7 +228,7 @@ Test(states, every_rank_updates_all_where_that_is_faster) {
     compiled_finish(&x);
 }
 
-/* Where updates of small parameters take longer than to share them, they are shared without need. Before: 5.62 ms, and less within a limit. The bound is of such a model. */
+/* Where updates of small parameters take longer than to share them, they are shared without need. The bound is of such a model. */
 Test(states, small_states_are_shared_where_that_is_faster) {
     BuildCost found, hand;
     Compiled x;
