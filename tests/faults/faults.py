@@ -429,7 +429,7 @@ seed(unit("compiler", "memory"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "search"),
      ("what is near the best plan is tried", "take_better", "if (!is_better(l->s, &found, &l->base)) return false;", "return false;"),
-     ("within lower limits another search looks too", "look_by_axis", 'look_by(s, search, parts, limit_at', "look(s, parts, limit_at"),
+     ("within a limit another search looks too", "look_by_axis", "if (settings->mode != MODE_AUTO ||", "if (true || settings->mode != MODE_AUTO ||"),
      ("a plan that nearly fits is made to fit", "is_asked", "<= NEARLY * (double)limit", "<= (double)limit"),
      ("what is near other good plans is tried", "look_around", "best = from_some(s, &best, &most, until);", ""),
      ("what is near a plan is of its own model", "improve_from", "s->pricing = found->pricing != NULL ? found->pricing : s->as_is;", "s->pricing = s->as_is;"),
