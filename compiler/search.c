@@ -286,7 +286,7 @@ static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, i
         if (sides->of[n] == side)
             fixed[n] = strategy_of_split(g, &g->nodes.at[n], &(Split){factor < g->nodes.at[n].rule->nfactors, {factor}, {*along}});
     s->fixed = fixed;
-    if (mesh->naxes > 0) solve_along(s, mesh);
+    if (mesh->naxes > 0) solve_on(s, mesh, NULL);
     s->fixed = NULL;
 }
 

@@ -236,13 +236,6 @@ void solve_by_axis(Search *s, int64_t limit) {
     s->most = WORTH * s->found.at[first].seconds;
 }
 
-void solve_along(Search *s, const Mesh *mesh) {
-    if (mesh->naxes > MESH_AXES)
-        solve_by_axis(s, 0);
-    else
-        solve_on(s, mesh, NULL);
-}
-
 void solve_by_axis_within(Search *s, int64_t most) {
     const int64_t least = s->least;
     s->least = 0;

@@ -75,8 +75,6 @@ double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seco
 void solve_on_meshes(Search *s);
 /* recursive_programming: the best choice along one axis after another, where those before it are fixed; with a peak of at most limit (0: any). */
 void solve_by_axis(Search *s, int64_t limit);
-/* The best on a mesh that another solution has: axis by axis where that has been found so. */
-void solve_along(Search *s, const Mesh *mesh);
 /* The same within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
 void solve_by_axis_within(Search *s, int64_t most);
 /* The best, axis by axis, of those in which the products that pairs_find finds have their rows split along the first axes, and what is between the two of a pair along the others, which

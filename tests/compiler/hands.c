@@ -328,7 +328,7 @@ Test(hands, of_many_tables_the_work_and_the_bound_hold) {
         const SearchResult *found = x.b->front.search;
         cr_expect(0 < found->bound && found->bound < found->seconds, "%d ranks: %g s, the bound is %g", nranks[i], found->seconds,
                   found->bound);
-        cr_expect_leq(found->work, 140000000, "%d ranks: %lld", nranks[i], (long long)found->work);
+        cr_expect_leq(found->work, 70000000, "%d ranks: %lld", nranks[i], (long long)found->work);
         compiled_finish(&x);
     }
 }

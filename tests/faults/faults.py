@@ -532,8 +532,6 @@ seed(unit("compiler", "stages"),
      ("a split is none of a stage of one rank", "stage_splits", "dim->split == 1 ||", "true ||"),
      ("a pipeline has no bound", "finish", "piped ? 0 : bound_of", "bound_of"),
      ("pipelines that cannot fit are left out", "may_fit", "others->over_bytes == 0 || rest < 0", "true"))
-seed(unit("compiler", "hands", "hands/of_many_tables_the_work_and_the_bound_hold"),
-     ("along many axes operators are split alike one axis after the other", "solve_along", "mesh->naxes > MESH_AXES", "mesh->naxes > MESH_AXES + 3"))
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
