@@ -106,6 +106,12 @@ static int number(const Choices *choices, const TensorType *type, const Layout *
     return moves_layout(choices->moves, type, layout);
 }
 
+int rows_number(const Choices *choices, const TensorType *rows, int stored) {
+    Layout needed;
+    rows_of_table(moves_at(choices->moves, stored), rows->shape.ndim, &needed);
+    return number(choices, rows, &needed);
+}
+
 static void fill_columns(const Choices *choices, const NodeClass *class, const Strategy *strategy, Columns *columns) {
     const Node *node = class->node;
     memset(columns, 0, sizeof *columns);
@@ -201,18 +207,17 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     return exposed * (move.bytes_s + share * move.messages_s) + passes * bytes / choices->machine->memory_bytes_per_s;
 }
 
-/* Of a table that lies in `stored`, and is updated by the rows of an embedding's gradient: these are gathered, and their indices, and so many rows are read and written. */
-static double rows_seconds(const Choices *choices, const NodeClass *class, const Columns *columns, int stored) {
-    const TensorType *rows = &class->node->rule->result[0], *index = &choices->graph->values.at[class->node->in[1]].type;
+/* Of a table that is updated by the rows of an embedding's gradient: their indices are gathered, and so many rows are read and written. */
+static double rows_seconds(const Choices *choices, const NodeClass *class, const Columns *columns) {
+    const TensorType *index = &choices->graph->values.at[class->node->in[1]].type;
     int nslots;
-    Layout needed, whole;
-    rows_of_table(moves_at(choices->moves, stored), rows->shape.ndim, &needed);
+    Layout whole;
     layout_init(&whole, index->shape.ndim);
-    const int to = number(choices, rows, &needed), passes = update_passes(choices->graph->settings.optimizer, &nslots);
+    const int passes = update_passes(choices->graph->settings.optimizer, &nslots);
     const double exposed = 1 - choices->machine->overlap * choices->behind;
-    return exposed * (moves_seconds(choices->moves, columns->home[0], to, INFINITY) +
-                      moves_seconds(choices->moves, columns->need[1], number(choices, index, &whole), INFINITY)) +
-           passes * (double)moves_bytes(choices->moves, to) / choices->machine->memory_bytes_per_s;
+    return exposed * moves_seconds(choices->moves, columns->need[1], number(choices, index, &whole), INFINITY) +
+           passes * (double)moves_bytes(choices->moves, rows_number(choices, &class->node->rule->result[0], columns->need[0])) /
+               choices->machine->memory_bytes_per_s;
 }
 
 int64_t parameter_bytes(const Choices *choices, int stored, int partial) {
@@ -231,10 +236,12 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
     int64_t held = 0;
     for (int i = 0; i < class->node->nin; i++) {
         const int need = columns->need[i], gradient = columns->gradient[i];
-        const bool by_rows = i == 0 && key->by_rows && key->trained[i] && gradient >= 0;
-        if (by_rows) {
+        const bool by_rows = i == 0 && key->by_rows && gradient >= 0;
+        if (by_rows) cost += rows_seconds(choices, class, columns);
+        if (by_rows && key->trained[i]) {
             const int stored = key->kind[i] == OPERAND_OWN ? need : key->given[i];
-            cost += rows_seconds(choices, class, columns, stored) + moves_seconds(choices->moves, stored, need, INFINITY);
+            cost += moves_seconds(choices->moves, stored, need, INFINITY) +
+                    moves_seconds(choices->moves, columns->home[0], rows_number(choices, &class->node->rule->result[0], stored), INFINITY);
             held += parameter_bytes(choices, stored, stored);
         } else if (key->kind[i] == OPERAND_OWN && key->trained[i] && gradient >= 0) {
             const int stored = moves_parts(choices->moves, need);

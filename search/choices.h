@@ -38,7 +38,7 @@ typedef struct ClassKey {
     int8_t kind[MAX_IN];    /* OperandKind */
     bool trained[MAX_IN];   /* OPERAND_OWN, OPERAND_GIVEN: a parameter */
     bool active[MAX_IN];    /* the operand has a gradient */
-    bool by_rows;           /* an embedding whose table is updated by the rows that occur */
+    bool by_rows;           /* an embedding whose table is updated by the rows that occur, of several embeddings too */
     int given[MAX_IN];      /* OPERAND_GIVEN: the number of its layout */
     bool reported[MAX_OUT]; /* the result is reported whole */
     bool kept[MAX_OUT];     /* gradients read it */
@@ -75,3 +75,5 @@ const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key);
  * it is updated, in parts where it is large, and gathered again. */
 double parameter_seconds(const Choices *choices, int stored, int partial);
 int64_t parameter_bytes(const Choices *choices, int stored, int partial);
+/* The number of the layout in which rows of this type update a table that lies in `stored`. */
+int rows_number(const Choices *choices, const TensorType *rows, int stored);

@@ -277,6 +277,7 @@ static Hub hub_wanted(Builder *b, const Source *source, const Wanted *wanted) {
     return (Hub){.type = source->type,
                  .active = source->active,
                  .updated = source->state >= 0 && source->active,
+                 .by_rows = source->state >= 0 && b->shared->by_rows[source->state],
                  .n = had.n,
                  .had = had.at,
                  .partial = partial.at};
@@ -296,7 +297,7 @@ static const Hub *hub_make(ModelShared *m, const Hub *wanted) {
     hub->had = kept_numbers(m, wanted->had, wanted->n);
     hub->partial = kept_numbers(m, wanted->partial, wanted->n);
     for (int k = 0; k < hub->n && hub->updated; k++) {
-        seconds[k] = parameter_seconds(&m->choices, hub->had[k], hub->partial[k]);
+        seconds[k] = hub->by_rows ? 0 : parameter_seconds(&m->choices, hub->had[k], hub->partial[k]);
         bytes[k] = parameter_bytes(&m->choices, hub->had[k], hub->partial[k]);
     }
     hub->seconds = list_once(m, seconds, hub->n);
@@ -309,8 +310,8 @@ static const Hub *hub_once(ModelShared *m, const Hub *wanted) {
     const uint64_t hash = hash_bytes(wanted->had, bytes) ^ hash_bytes(wanted->partial, bytes);
     map_each(&m->hub_map, hash, k) {
         const Hub *there = m->hubs.at[k];
-        if (there->active == wanted->active && there->updated == wanted->updated && there->n == wanted->n &&
-            memcmp(there->had, wanted->had, bytes) == 0 && memcmp(there->partial, wanted->partial, bytes) == 0)
+        if (there->active == wanted->active && there->updated == wanted->updated && there->by_rows == wanted->by_rows &&
+            there->n == wanted->n && memcmp(there->had, wanted->had, bytes) == 0 && memcmp(there->partial, wanted->partial, bytes) == 0)
             return there;
     }
     vec_push(m->arena, &m->hubs, hub_make(m, wanted));
@@ -337,7 +338,7 @@ static const Hub *hub_of(Builder *b, const Source *source) {
         const NodeClass *class = b->model->choosers.at[b->variable_of[use.node]].class;
         for (int c = 0; c < class->n; c++) {
             if (source->given == NULL) want(b, &wanted, moves_parts(moves, class->columns[c].need[use.operand]));
-            if (source->active && class->columns[c].gradient[use.operand] >= 0)
+            if (source->active && class->columns[c].gradient[use.operand] >= 0 && !class->key.by_rows)
                 want_sums(b, &wanted, moves_at(moves, class->columns[c].gradient[use.operand]));
         }
     }
@@ -359,8 +360,14 @@ static double forth_and_back(const Builder *b, int made, int need, int gradient,
 typedef struct Ends {
     int to, back;
 } Ends;
-static Ends ends_of(const TableKey *key, bool row, int k) {
-    if (key->kind == HUB_USER && row) return (Ends){((const Hub *)key->from)->had[k], ((const Hub *)key->from)->partial[k]};
+static Ends ends_of(const Builder *b, const TableKey *key, bool row, int k) {
+    if (key->kind == HUB_USER && row) {
+        const Hub *hub = key->from;
+        const TensorType *rows = &((const NodeClass *)key->to)->node->rule->result[0];
+        return (Ends){hub->had[k], hub->by_rows ? rows_number(&b->shared->choices, rows, hub->had[k]) : hub->partial[k]};
+    }
+    if (key->kind == HUB_USER && ((const Hub *)key->from)->by_rows)
+        return (Ends){((const NodeClass *)key->to)->columns[k].need[key->operand], ((const NodeClass *)key->to)->columns[k].home[0]};
     if (key->kind == PRODUCER_HUB && !row)
         return (Ends){((const Hub *)key->to)->had[k], ((const Hub *)key->to)->active ? ((const Hub *)key->to)->partial[k] : -1};
     if (row)
@@ -375,7 +382,7 @@ static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends
     int count = 0;
     Map map = {0};
     for (int k = 0; k < n; k++) {
-        const Ends one = ends_of(key, row, k);
+        const Ends one = ends_of(b, key, row, k);
         const uint64_t hash = hash_bytes(&one, sizeof one);
         which[k] = -1;
         map_each(&map, hash, at) if (ends[at].to == one.to && ends[at].back == one.back) which[k] = at;

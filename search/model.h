@@ -12,6 +12,7 @@ typedef struct Hub {
     TensorType type;
     bool active;        /* it has a gradient */
     bool updated;       /* by it: a parameter */
+    bool by_rows;       /* a table that is updated by the rows that occur, which its users count */
     int n;              /* choices */
     const int *had;     /* numbers of layouts */
     const int *partial; /* the same with the digits over which the sum of gradients is partial */

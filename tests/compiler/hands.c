@@ -317,6 +317,28 @@ Test(hands, tables_are_split_as_with_the_best_hint) {
     }
 }
 
+/* Two lookups in a table that is updated by rows: it has no gradient whose sum costs anything, and no rank needs rows in another layout than it updates them in. */
+Test(hands, a_table_of_two_lookups_is_updated_by_rows) {
+    static const char siamese[] =
+        "net n(batch = 28) { input x1 : i32[batch, 64]; input x2 : i32[batch, 64]; input label : f32[batch];\n"
+        "  param e : f32[50000, 448] = normal(0.02); param w1 : f32[448, 896] = normal(0.02); param w2 : f32[896, 448] = normal(0.02);\n"
+        "  l0 = embedding(e, x1); r0 = embedding(e, x2); p1 = relu(matmul(mean(l0, axis = 1), w1));\n"
+        "  q1 = relu(matmul(mean(r0, axis = 1), w1)); s = sum(matmul(p1, w2) * matmul(q1, w2), axis = 1); loss mse(s, label); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.01); steps = 2; }\n";
+    static const int nranks[] = {7, 8};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        compiled_look(&x, nranks[i], &machine_gpu8);
+        x.options.overrides.search = "auto";
+        cr_assert(compiled_run(&x, siamese), "%s", compiled_said(&x));
+        const SearchResult *found = x.b->front.search;
+        cr_expect(0.8 * found->bound < found->seconds && found->seconds < 1.2 * found->bound, "%d ranks: %g s, the bound is %g", nranks[i],
+                  found->seconds, found->bound);
+        cr_expect_lt(found->seconds, 0.1e-3);
+        compiled_finish(&x);
+    }
+}
+
 /* What stands side by side is split alike along the axes of the best solution: of many axes one after the other. And where conversions run as one, the bound is of a model in which they do. */
 Test(hands, of_many_tables_the_work_and_the_bound_hold) {
     static const int nranks[] = {8, 24, 32};

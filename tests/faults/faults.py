@@ -532,6 +532,8 @@ seed(unit("compiler", "stages"),
      ("a split is none of a stage of one rank", "stage_splits", "dim->split == 1 ||", "true ||"),
      ("a pipeline has no bound", "finish", "piped ? 0 : bound_of", "bound_of"),
      ("pipelines that cannot fit are left out", "may_fit", "others->over_bytes == 0 || rest < 0", "true"))
+seed(unit("compiler", "hands", "hands/a_table_of_two_lookups_is_updated_by_rows"),
+     ("a table that is updated by rows has no sum of gradients", "hub_make", "hub->by_rows ? 0 :", "false ? 0 :"))
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
