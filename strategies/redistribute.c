@@ -527,7 +527,8 @@ static void plan_pinned(const Task *task, RedistributePolicy policy, Conversion 
         at = next;
         nsummed = 0;
     }
-    const bool apart = nsummed > 0 || traffic_exchange(&at, task->to, task->shape, task->nranks) > 0;
+    const bool all = layout_is_pinned(&at) && !layout_is_pinned(task->to); /* others take part, if only to hold nothing of it */
+    const bool apart = nsummed > 0 || all || traffic_exchange(&at, task->to, task->shape, task->nranks) > 0;
     add_step(task, INFINITY, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
 }
 
@@ -554,7 +555,7 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
     Pair pair;
     memset(conversion, 0, sizeof *conversion);
     if (!pair_init(&pair, from, to, shape, nranks, why)) return false;
-    if (layout_same(from, to, shape, nranks)) {
+    if (pin_equal(&from->pin, &to->pin) && layout_same(from, to, shape, nranks)) {
         conversion_measure(&task, conversion);
         return true;
     }

@@ -120,3 +120,24 @@ Test(tables, in_a_pipeline_they_lie_on_a_rank_of_their_stage) {
         }
     compiled_finish(&x);
 }
+
+/* Each rank has just the part of the concatenation that it makes, and nothing of the others': nothing is sent, and the plan is proved. */
+Test(tables, columns_lie_where_their_tables_are) {
+    Compiled x;
+    compiled_init(&x, 2, 2);
+    cr_assert(compiled_run(&x, "net n(batch = 8) { input i : i32[batch]; input j : i32[batch]; input label : f32[batch, 8];\n"
+                               "  param a : f32[16, 4] = ones shard at(0); param b : f32[16, 4] = ones shard at(1);\n"
+                               "  y = concat(embedding(a, i), embedding(b, j), axis = 1) shard ((1, 2), (1, 2)); loss mse(y, label); }\n"
+                               "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.1); }\n"),
+              "%s", compiled_said(&x));
+    const Graph *g = &x.b->spmd.graph;
+    int nconverts = 0;
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op != OP_concat || node->nin != 2 || g->values.at[node->out[0]].type.shape.dim[1] != 8) continue;
+        for (int k = 0; k < 2; k++)
+            nconverts += graph_producer(g, node->in[k])->op == OP_convert && !layout_is_pinned(g->values.at[node->in[k]].layout);
+    }
+    cr_expect_eq(nconverts, 2, "%d operands are there in a layout of all ranks", nconverts);
+    compiled_finish(&x);
+}
