@@ -76,13 +76,14 @@ int64_t evals_bytes(const Compilation *c) {
 }
 
 /* What is cheapest to change first. */
-static void hint_help(const Compilation *c, const Facts *facts, const Held *held, int64_t missing) {
+static void hint_help(const Compilation *c, const Facts *facts, const Held *held, int64_t missing, bool sought) {
     const Graph *g = facts->graph;
     Arena *arena = c->arena;
     const int64_t activations = held->step >= 0 ? activation_bytes(held, g) : 0;
     const int whole = g->nranks > 1 ? largest_whole(g) : -1;
     const int64_t small = small_states_bytes(g);
     Text text = {0};
+    if (!sought) text_printf(&text, "memory = %lld B in parallel has the search keep to it; ", (long long)(bytes_needed(c) - missing));
     if (g->nranks > 1 && g->settings.shard_states_given && g->settings.shard_states != SHARD_PARAMETERS)
         text_printf(&text, "leave out shard_states = %s: states in parts of more kinds need less; ",
                     shard_states_name[g->settings.shard_states]);
@@ -125,7 +126,10 @@ static void explain_evals(const Compilation *c) {
 }
 
 void explain_need(const Compilation *c, int64_t missing) {
-    const Facts *facts = program_train(c)->facts;
+    const Build *train = program_train(c);
+    const Facts *facts = train->facts;
+    const int64_t limit = budget_limit(train);
+    const bool sought = limit > 0 && limit <= bytes_needed(c) - missing; /* the search has kept to no more */
     Arena *arena = c->arena;
     Held found, *held = &found;
     held_find(held, facts, arena);
@@ -139,14 +143,16 @@ void explain_need(const Compilation *c, int64_t missing) {
               facts->workspace > 0 ? bytes_named(arena, facts->workspace) : "");
     explain_evals(c);
     Text taken = {0};
-    measures_print(&taken, program_train(c), "; ", "");
+    measures_print(&taken, train, "; ", "");
     if (c->micro != NULL && c->micro->parts > 1) {
         text_printf(&taken, "; micro_batches = %d", c->micro->parts);
         measure_print(&taken, arena, c->micro->saved_bytes, c->micro->seconds);
     }
-    if (taken.n > 0) diag_note(c->diags, (Span){0}, "no measure that is left saves memory; taken are %s", taken.at + 2);
+    if (taken.n > 0)
+        diag_note(c->diags, (Span){0}, "%s %s", sought ? "no measure that is left saves memory; taken are" : "measures taken are",
+                  taken.at + 2);
     text_finish(&taken);
-    hint_help(c, facts, held, missing);
+    hint_help(c, facts, held, missing, sought);
 }
 
 /* What batches in parts have brought. False: all of them need more than there is, and something else is left: compile() begins again with it. */

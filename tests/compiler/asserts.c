@@ -76,7 +76,7 @@ Test(asserts, limits_have_decimals_and_units) {
 Test(asserts, what_breaks_one_is_named) {
     BROKEN("assert comm < 0.25 KiB;", "the busiest rank sends", "sent by the busiest rank: ", " of ", "reduce_scatter", "--explain");
     BROKEN("assert memory < 1 KiB;", "of memory on a rank", "the arena is fullest at step", "states take",
-           "more ranks alone may not be enough");
+           "memory = 1024 B in parallel has the search keep to it", "more ranks alone may not be enough");
 }
 
 /* What is said to help is not what was done already. */

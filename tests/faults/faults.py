@@ -536,6 +536,8 @@ seed(unit("compiler", "hands", "hands/a_table_of_two_lookups_is_updated_by_rows"
      ("a table that is updated by rows has no sum of gradients", "hub_make", "hub->by_rows ? 0 :", "false ? 0 :"))
 seed(unit("compiler", "tables", "tables/columns_lie_where_their_tables_are"),
      ("what lies on one rank is not taken as it lies by others", "redistribute", "pin_equal(&from->pin, &to->pin) && layout_same", "layout_same"))
+seed(unit("compiler", "asserts"),
+     ("what is asserted is no limit that the search keeps to", "explain_need", "limit > 0 && limit <= bytes_needed(c) - missing", "true"))
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
