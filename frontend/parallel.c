@@ -102,10 +102,11 @@ static bool eval_recompute(Lower *lower, const Expr *value) {
 }
 
 static bool eval_regather_share(Lower *lower, const Expr *value) {
+    if (!real_eval(lower, value, "regather_share", 0, 1, &lower->graph->settings.regather_share)) return false;
     if (lower->graph->settings.regather == REGATHER_NONE)
         diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, value->loc),
                      "regather_share has no effect: nothing is gathered again");
-    return real_eval(lower, value, "regather_share", 0, 1, &lower->graph->settings.regather_share);
+    return true;
 }
 
 /* ---- settings that a search has found: lines of a `hints found` block, which go behind what the user says */
@@ -133,14 +134,21 @@ bool found_is_strategy(Lower *lower, const Block *block, const Pattern *line) {
 
 bool found_setting(Lower *lower, const char *name, bool (*eval)(Lower *lower, const Expr *value), bool *found) {
     const Block *in = NULL;
-    const Expr *value = NULL;
+    const Pattern *first = NULL;
     for (const Block *block = lower->blocks; block; block = block->next)
-        for (const Pattern *line = block->kind == BLOCK_HINTS && block->name ? block->patterns : NULL; line; line = line->next)
-            if (!strcmp(line->path, name) && found_is_setting(line)) in = block, value = line->shard->in;
-    *found = value != NULL;
-    if (!value) return true;
+        for (const Pattern *line = block->kind == BLOCK_HINTS && block->name ? block->patterns : NULL; line; line = line->next) {
+            if (strcmp(line->path, name) != 0 || !found_is_setting(line)) continue;
+            if (first) {
+                diag_error(lower->diags, span_of(block->file, line->loc), "%s is set twice", name);
+                diag_note(lower->diags, span_of(in->file, first->loc), "the first time is here");
+                return false;
+            }
+            in = block, first = line;
+        }
+    *found = first != NULL;
+    if (!first) return true;
     SourcePlace place = lower_enter(lower, in->file, in->directory);
-    const bool ok = eval(lower, value);
+    const bool ok = eval(lower, first->shard->in);
     lower_leave(lower, place);
     return ok;
 }

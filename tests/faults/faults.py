@@ -538,6 +538,8 @@ seed(unit("compiler", "tables", "tables/columns_lie_where_their_tables_are"),
      ("what lies on one rank is not taken as it lies by others", "redistribute", "pin_equal(&from->pin, &to->pin) && layout_same", "layout_same"))
 seed(unit("compiler", "asserts"),
      ("what is asserted is no limit that the search keeps to", "explain_need", "limit > 0 && limit <= bytes_needed(c) - missing", "true"))
+seed(ERRORS,
+     ("a setting that is found is said once", "found_setting", "if (first) {", "if (false) {"))
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
