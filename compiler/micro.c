@@ -284,7 +284,7 @@ static void look_least(Searches *s) {
         look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - CLOSER, s->workspace));
     }
     for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
-        look(s, parts, aim);
+        if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* parts are not what helps */
 }
 
 MicroBatches *micro_least(Compilation *c, int64_t needed) {
