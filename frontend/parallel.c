@@ -138,9 +138,9 @@ bool found_setting(Lower *lower, const char *name, bool (*eval)(Lower *lower, co
     for (const Block *block = lower->blocks; block; block = block->next)
         for (const Pattern *line = block->kind == BLOCK_HINTS && block->name ? block->patterns : NULL; line; line = line->next) {
             if (strcmp(line->path, name) != 0 || !found_is_setting(line)) continue;
-            if (first) {
+            if (in == block) {
                 diag_error(lower->diags, span_of(block->file, line->loc), "%s is set twice", name);
-                diag_note(lower->diags, span_of(in->file, first->loc), "the first time is here");
+                diag_note(lower->diags, span_of(block->file, first->loc), "the first time is here");
                 return false;
             }
             in = block, first = line;

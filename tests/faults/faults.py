@@ -523,7 +523,6 @@ seed(unit("compiler", "fits"),
      ("one stage is compared with others", "stage_count_more", "one.compiles = cost != NULL", "one.compiles = false"),
      ("a refusal of stages = auto is about the least of all", "more_stages", "least <= count->taken.bytes", "least < 0"),
      ("auto takes what fits the memory", "excess", "memory_bytes(&found->cost) - limit;", "0;"),
-     ("stages are cut for memory", "cut_choose", "settings->stages < 2 ||", "true ||"),
      ("what is tried has the cuts of the limit that it is for", "fork_build", "t->front.aim_bytes = b->front.aim_bytes", "(void)0"),
      ("more ranks are proposed where they help", "hint_help", "2 * (needed - more) >= missing", "true"),
      ("work in parts that nobody asks for is not warned of", "compile", "c->micro != NULL && c->micro->too_large", "false"))
@@ -539,7 +538,9 @@ seed(unit("compiler", "tables", "tables/columns_lie_where_their_tables_are"),
 seed(unit("compiler", "asserts"),
      ("what is asserted is no limit that the search keeps to", "explain_need", "limit > 0 && limit <= bytes_needed(c) - missing", "true"))
 seed(ERRORS,
-     ("a setting that is found is said once", "found_setting", "if (first) {", "if (false) {"))
+     ("a setting that is found is said once", "found_setting", "if (in == block) {", "if (false) {"))
+seed(unit("compiler", "fits", "fits/stages_are_cut_again_for_what_is_missing"),
+     ("stages are cut for memory", "cut_choose", "settings->stages < 2 ||", "true ||"))
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
