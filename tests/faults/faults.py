@@ -1126,7 +1126,7 @@ seed(script("generate", "compiler/pcc", "Generated.test_attention_written_in_oth
      ("causal attention sees the places up to its own", "attention_at", "OP_less_equal", "OP_greater_equal"),
      ("a place's angle turns its pairs one way", "rope_at", "side == 0 ? OP_sub : OP_add", "OP_add"),
      ("what goes over the places is refused", "own_stays", "dim < 0 ||", "false &&"))
-seed(script("stop", "runtime/prun", "Stop.test_signals_leave_products_alone"),
+seed(unit("runtime", "stop"),
      ("handlers run on a stack of their own", "stop_open", "SA_RESTART | SA_ONSTACK", "SA_RESTART"))
 seed(script("generate", "runtime/prun", "Generated.test_prompts_of_any_length_are_read_in_steps_of_any_size"),
      ("places of a prompt follow each other", "number_at", "executor->place + i", "executor->place"),
@@ -1237,7 +1237,7 @@ seed(script("two_nodes", "runtime/prun", "TwoNodes.test_trace_and_report_have_on
      ("a trace is on the clock of rank 0", "profile_write", "zero + ahead", "zero"))
 seed(script("profile", "runtime/prun", "Profile.test_operations_of_strided_windows_are_counted_once"),
      ("what windows see is another size", "flops_of", "f < 0 || operand->global.dim[d] != call->rule->factor[f].size", "f < 0"))
-seed(unit("compiler", "hands"),
+seed(unit("compiler", "hands", "hands/a_few_tables_are_split_alike"),
      ("operators side by side are tried split alike", "as_alike", "if (largest < 0 ||", "if (true ||"))
 seed(script("stages", "compiler/pcc", "Stages.test_a_state_is_written_where_it_lies_and_not_where_its_new_value_is_computed"),
      ("a new state lies in its storage where that is", "place_states", "b->placement.location[value].place == PLACE_ELSEWHERE", "false"))
