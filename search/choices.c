@@ -106,7 +106,8 @@ static int number(const Choices *choices, const TensorType *type, const Layout *
     return moves_layout(choices->moves, type, layout);
 }
 
-int rows_number(const Choices *choices, const TensorType *rows, int stored) {
+int rows_number(const Choices *choices, const Node *lookup, int stored) {
+    const TensorType *rows = &lookup->rule->result[0];
     Layout needed;
     rows_of_table(moves_at(choices->moves, stored), rows->shape.ndim, &needed);
     return number(choices, rows, &needed);
@@ -216,7 +217,7 @@ static double rows_seconds(const Choices *choices, const NodeClass *class, const
     const int passes = update_passes(choices->graph->settings.optimizer, &nslots);
     const double exposed = 1 - choices->machine->overlap * choices->behind;
     return exposed * moves_seconds(choices->moves, columns->need[1], number(choices, index, &whole), INFINITY) +
-           passes * (double)moves_bytes(choices->moves, rows_number(choices, &class->node->rule->result[0], columns->need[0])) /
+           passes * (double)moves_bytes(choices->moves, rows_number(choices, class->node, columns->need[0])) /
                choices->machine->memory_bytes_per_s;
 }
 
@@ -241,7 +242,7 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
         if (by_rows && key->trained[i]) {
             const int stored = key->kind[i] == OPERAND_OWN ? need : key->given[i];
             cost += moves_seconds(choices->moves, stored, need, INFINITY) +
-                    moves_seconds(choices->moves, columns->home[0], rows_number(choices, &class->node->rule->result[0], stored), INFINITY);
+                    moves_seconds(choices->moves, columns->home[0], rows_number(choices, class->node, stored), INFINITY);
             held += parameter_bytes(choices, stored, stored);
         } else if (key->kind[i] == OPERAND_OWN && key->trained[i] && gradient >= 0) {
             const int stored = moves_parts(choices->moves, need);

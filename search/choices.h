@@ -75,5 +75,5 @@ const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key);
  * it is updated, in parts where it is large, and gathered again. */
 double parameter_seconds(const Choices *choices, int stored, int partial);
 int64_t parameter_bytes(const Choices *choices, int stored, int partial);
-/* The number of the layout in which rows of this type update a table that lies in `stored`. */
-int rows_number(const Choices *choices, const TensorType *rows, int stored);
+/* The number of the layout in which the rows of a lookup's gradient update its table, which lies in `stored`. */
+int rows_number(const Choices *choices, const Node *lookup, int stored);

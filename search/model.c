@@ -363,8 +363,8 @@ typedef struct Ends {
 static Ends ends_of(const Builder *b, const TableKey *key, bool row, int k) {
     if (key->kind == HUB_USER && row) {
         const Hub *hub = key->from;
-        const TensorType *rows = &((const NodeClass *)key->to)->node->rule->result[0];
-        return (Ends){hub->had[k], hub->by_rows ? rows_number(&b->shared->choices, rows, hub->had[k]) : hub->partial[k]};
+        const Node *user = ((const NodeClass *)key->to)->node;
+        return (Ends){hub->had[k], hub->by_rows ? rows_number(&b->shared->choices, user, hub->had[k]) : hub->partial[k]};
     }
     if (key->kind == HUB_USER && ((const Hub *)key->from)->by_rows)
         return (Ends){((const NodeClass *)key->to)->columns[k].need[key->operand], ((const NodeClass *)key->to)->columns[k].home[0]};

@@ -353,7 +353,7 @@ Test(hands, a_few_tables_are_split_alike) {
     cr_expect_leq(found.step_s, 0.235e-3, "%g s", found.step_s);
 }
 
-/* What stands side by side is split alike along the axes of the best solution: of many axes one after the other. And where conversions run as one, the bound is of a model in which they do. */
+/* What stands side by side is split alike along the axes of the best solution. And where conversions run as one, the bound is of a model in which they do. */
 Test(hands, of_many_tables_the_work_and_the_bound_hold) {
     static const int nranks[] = {8, 24, 32};
     for (int i = 0; i < 3; i++) {
