@@ -189,9 +189,8 @@ static void look_below(Searches *s) {
     }
 }
 
-/* The limit above: what is found on the way to a plan within it may need less. Where nothing fits, more of them, but none that is enough for what is there. */
+/* Nothing fits: limits that are higher, but not enough for what is there. What is found within one may need less. */
 static void look_above(Searches *s) {
-    if (s->best >= 0 && may_work(s)) look_within(s, limit_at(limit_from(s->limit + 1, s->workspace), s->workspace));
     for (int k = limit_from(s->limit + 1, s->workspace);
          limit_at(k, s->workspace) < s->plans.at[least_plan(s)].bytes && s->best < 0 && may_work(s); k++)
         look_within(s, limit_at(k, s->workspace));
@@ -239,7 +238,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     s->each = s->work = decision != NULL ? decision->work : 0;
     vec_push(c->arena, &s->looked, ((Looked){NULL, s->first_parts, limit, needed}));
     look_within(s, limit);
-    look_above(s);
+    if (s->best < 0) look_above(s);
     look_below(s);
     look_by_axis(s);
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
