@@ -18,7 +18,7 @@ enum {
     START_SOLVED = 120,
     START_COMPILED = 16
 };                           /* plans from which it goes on, with all that work but for the last */
-enum { MOST_WORK = 80000 };  /* taken_work of all of it: about a second */
+enum { LEAST_WORK = 60000 }; /* taken_work that is done in any case */
 #define NEARLY 1.1           /* times the limit: what is near a plan may need so much less */
 #define FAR_START 1.5        /* times the seconds of the best: of a solution from which on it is worth going, too */
 #define WORTH_COMPILING 1.05 /* times the model's seconds of the best */
@@ -189,7 +189,7 @@ static Found from_some(Search *s, const Found *best, const Effort *most, int64_t
 /* From the best on; of nets that are not large from the best few, and then from what is best by then with less around a change, since what the model takes to follow best is not always. */
 static void look_around(Search *s, Found best) {
     const int nodes = s->b->front.graph.nodes.n + 1;
-    const int64_t until = taken_work(s) + MOST_WORK;
+    const int64_t before = taken_work(s), until = before + LEAST_WORK > AUTO_WORK ? before + LEAST_WORK : AUTO_WORK;
     const Effort most = {WIDE, least(MAX_SOLVED, SOLVED_NODES / nodes), least(MAX_COMPILED, COMPILED_NODES / nodes)},
                  close = {CLOSE, least(MAX_SOLVED, SOLVED_NODES / nodes / 4), most.compiled};
     if (SOLVED_NODES / nodes < ENOUGH) {

@@ -119,6 +119,7 @@ static void trim_found(Found *found) {
 static const Pricing *price(Search *s, const Machine *machine) {
     Pricing *pricing = arena_alloc(&s->arena, sizeof *pricing);
     *pricing = (Pricing){machine, moves_create(&s->arena, machine, s->b->front.graph.nranks)};
+    vec_push(&s->arena, &s->pricings, pricing);
     return pricing;
 }
 static void search_open(Search *s) {
@@ -250,6 +251,11 @@ static int best_of_model(const Search *s) {
     return best;
 }
 
+/* The last that was found, which is taken off; its `how` is NULL where nothing is behind the first so many. */
+static Found take_last(Search *s, int before) {
+    return s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
+}
+
 /* From here on so many messages take as long as one. */
 static void join(Search *s, int joined) {
     Machine *machine = arena_alloc(&s->arena, sizeof *machine);
@@ -275,6 +281,8 @@ static int best_with(Search *s, int first, int most) {
 static int as_joined(Search *s, int joined) {
     const int first = s->found.n;
     join(s, joined);
+    solve_by_axis(s, 0);
+    take_last(s, first);
     solve_on_meshes(s);
     return best_with(s, first, MAX_JOINED);
 }
@@ -304,13 +312,17 @@ static int as_alike(Search *s, const Sides *sides, int best) {
     Meshes meshes = {0};
     if (g->nranks <= options_machine(s->b->options)->ranks_per_node) meshes_of_two(s, &meshes);
     for (int f = 0; f <= nfactors; f++) {
-        solve_alike(s, fixed, sides, largest, f, &of_best, &of_best);
+        if (of_best.naxes <= 2) solve_alike(s, fixed, sides, largest, f, &of_best, &of_best);
         solve_alike(s, fixed, sides, largest, f, &all, &all);
         for (int m = 0; m < meshes.n && f < nfactors; m++)
             for (int a = 0; a < 2; a++)
                 solve_alike(s, fixed, sides, largest, f, &(Mesh){1, {meshes.at[m].axis[a]}}, &meshes.at[m]);
     }
     return best_with(s, first, MAX_ALIKE);
+}
+
+static bool may_solve(const Search *s) {
+    return taken_work(s) < AUTO_WORK / 2;
 }
 
 /* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes, and with what is left if all that stand side by side do. The best of
@@ -320,8 +332,8 @@ static int with_joined(Search *s, int best) {
     sides_find(&sides, &s->b->front.graph, &s->arena);
     if (best < 0 || sides.widest < JOINED) return best;
     best = as_joined(s, JOINED);
-    if (sides.widest > JOINED) best = as_joined(s, sides.widest);
-    return as_alike(s, &sides, best);
+    if (sides.widest > JOINED && may_solve(s)) best = as_joined(s, sides.widest);
+    return may_solve(s) ? as_alike(s, &sides, best) : best;
 }
 
 /* ---- within a limit of memory */
@@ -548,11 +560,6 @@ static void finish(Search *s, int best, double bound) {
                              .nmoves = moves_planned(s->pricing->moves)};
     taken_apply(b, &found->chosen, result, &found->measures);
     taken_note(s, found);
-}
-
-/* The last that was found, which is taken off; its `how` is NULL where nothing is behind the first so many. */
-static Found take_last(Search *s, int before) {
-    return s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
 }
 
 /* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. Of the meshes those that may be worth it. */

@@ -7,8 +7,8 @@
 #include "compiler/compiler.h"
 #include "compiler/pairs.h"
 
-/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; of solutions that hold less: limits of memory that are tried for them on a mesh, and the work for each. */
-enum { MESH_AXES = 2, MOST_MESH_AXES = 3, LIMITS = 4, LIMITED_WORK = 1 << 25 };
+/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; of solutions that hold less: limits of memory that are tried for them on a mesh, and the work for each; for each problem where many are compared. */
+enum { MESH_AXES = 2, MOST_MESH_AXES = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, AUTO_SOLVE_WORK = 1 << 26 };
 
 int found_compare(const void *a, const void *b) {
     const Found *x = a, *y = b;
@@ -80,6 +80,9 @@ static void model_of(Search *s, Model *model, const Mesh *mesh, const Strategy *
     input.base = base, input.fixed = s->fixed, input.also = s->also;
     if (s->shares_models) input.shared = shared_on(s, mesh);
     model_init(model, &input, arena);
+    s->made += model->problem.edges.n;
+    for (int v = 0; v < model->problem.variables.n; v++)
+        s->made += model->problem.variables.at[v].nchoices;
 }
 
 /* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
@@ -94,7 +97,7 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
         solve_within(s, &model, how, mesh, &arena);
     } else {
         model.problem.limit_bytes = s->limit;
-        problem_solve(&model.problem, s->limit > 0 ? LIMITED_WORK : 0, &arena, &solution);
+        problem_solve(&model.problem, s->limit > 0 ? LIMITED_WORK : s->faster ? AUTO_SOLVE_WORK : 0, &arena, &solution);
         add_found(s, &model, &solution, (Found){.how = how, .mesh = *mesh});
     }
     arena_finish(&arena);

@@ -48,6 +48,7 @@ typedef struct Search {
     Arena arena;
     VEC(Found) found;
     VEC(Compiled) all;
+    VEC(const Pricing *) pricings;
     const Pricing *pricing;       /* of the model */
     const Pricing *as_is;         /* on the machine of the build */
     const Strategy *const *fixed; /* ModelInput */
@@ -58,6 +59,7 @@ typedef struct Search {
     VEC(Share) shares;            /* of one behind and most */
     int nmeshes;                  /* on which dynamic_programming solved it */
     int64_t work;                 /* entries of tables looked at */
+    int64_t made;                 /* choices and edges of the models solved */
     int64_t apart;                /* of taken_work, what improve has done: other searches of the net do without */
     bool faster;                  /* what saves time is tried without need, too (budget.h) */
     int64_t least;                /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
@@ -102,8 +104,10 @@ void taken_apply(Build *b, const Chosen *chosen, const SearchResult *result, con
 void taken_note(const Search *s, const Found *found);
 /* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. False with b->error. */
 bool taken_again(Build *b);
-/* Nodes compiled, and entries of tables looked at as so many as take about as long. */
+/* Nodes compiled; entries of tables looked at, models made and conversions planned count as so many as take about as long. */
 int64_t taken_work(const Search *s);
+/* Of it auto does so much, about a second's: when half of it is done no other model is solved, and what is near the best plan is looked for until all of it is. */
+enum { AUTO_WORK = 150000 };
 int taken_compiled(const Search *s); /* how many programs were compiled, so far */
 
 /* ---- search.c */

@@ -59,26 +59,24 @@ void core_keep(Core *core, int v, const int *kept, int n) {
     }
 }
 
-static void core_edges(Core *core, const Problem *problem) {
-    Map known = {0}; /* address of a CostTable -> its place in interned */
-    VEC(const Table *) interned = {0};
-    VEC(const CostTable *) address = {0};
+static void core_edges(Core *core, const Problem *problem, Known *known) {
     for (int e = 0; e < problem->edges.n; e++) {
         const Edge *edge = &problem->edges.at[e];
         const Table *table = NULL;
         uint64_t hash = hash_mix(0, (uint64_t)(uintptr_t)edge->table);
-        map_each(&known, hash, i) if (address.at[i] == edge->table) table = interned.at[i];
+        map_each(&known->edges, hash, i) if (known->address.at[i] == edge->table) table = known->interned.at[i];
         if (table == NULL) {
             table = table_of(core->tables, edge->table->nrows, edge->table->ncolumns, edge->table->at);
-            map_add(core->arena, &known, hash, interned.n);
-            vec_push(core->arena, &interned, table);
-            vec_push(core->arena, &address, edge->table);
+            map_add(core->tables->arena, &known->edges, hash, known->interned.n);
+            vec_push(core->tables->arena, &known->interned, table);
+            vec_push(core->tables->arena, &known->address, edge->table);
         }
         core_connect(core, edge->from, edge->to, table);
     }
 }
 
-void core_init(Core *core, const Problem *problem, Tables *tables, Arena *arena) {
+void core_init(Core *core, const Problem *problem, Known *known, Arena *arena) {
+    Tables *tables = &known->tables;
     *core = (Core){.arena = arena, .tables = tables, .n = problem->variables.n};
     core->spot = arena_alloc(arena, (size_t)core->n * sizeof *core->spot);
     int most = 0, end = 0;
@@ -97,7 +95,7 @@ void core_init(Core *core, const Problem *problem, Tables *tables, Arena *arena)
         if (problem->limit_bytes && variable->begin < variable->end)
             spot->bytes = variable->bytes, spot->begin = variable->begin, spot->end = variable->end;
     }
-    core_edges(core, problem);
+    core_edges(core, problem, known);
     if (problem->limit_bytes == 0) return;
     core->ntimes = end;
     core->room = arena_alloc(arena, (size_t)end * sizeof *core->room);

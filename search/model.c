@@ -50,6 +50,7 @@ struct ModelShared {
     VEC(TableSlot) slots;
     VEC(const CostTable *) tables;
     VEC(Numbers) lists;
+    Known *known;
     Map hub_map, slot_map, table_map, list_map;
 };
 
@@ -474,6 +475,7 @@ ModelShared *model_share(const ModelInput *input, Arena *arena) {
     find_varying(m);
     find_kept(m);
     find_sources(m, input->out_layout);
+    m->known = known_create(arena);
     return m;
 }
 
@@ -489,6 +491,7 @@ void model_init(Model *model, const ModelInput *input, Arena *arena) {
     b.most = input->most > 0 ? fmax(0, input->most - least) : INFINITY;
     for (int s = 0; s < shared->sources.n; s++)
         add_source(&b, &shared->sources.at[s]);
+    model->problem.known = shared->known;
 }
 
 void model_read(const Model *model, const int *choice, Arena *arena, Chosen *chosen) {

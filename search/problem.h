@@ -24,11 +24,17 @@ typedef struct Edge {
     const CostTable *table;
 } Edge;
 
+/* What solvers find out about tables, kept for other problems that have them. */
+typedef struct Known Known;
+/* In the arena, as long as the tables of the problems are there. */
+Known *known_create(Arena *arena);
+
 typedef struct Problem {
     VEC(Variable) variables;
     VEC(Edge) edges;     /* two variables may have several: their costs add up */
     int64_t limit_bytes; /* 0: none */
     double most;         /* solutions that cost as much are not looked for; 0: all are */
+    Known *known;        /* of problems with edges and lists of costs in common; NULL: of this one alone */
 } Problem;
 
 typedef struct Solution {

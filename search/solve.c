@@ -6,17 +6,26 @@
 
 enum { WORK_DEFAULT = 1 << 28 };
 
+Known *known_create(Arena *arena) {
+    Known *known = arena_alloc(arena, sizeof *known);
+    known->tables.arena = arena;
+    return known;
+}
+
 bool search_problem(Search *s, int64_t work_end, double *bound) {
     Arena arena;
     arena_init(&arena);
-    Tables tables = {.arena = &arena, .work = &s->work};
+    Known *known = s->problem->known != NULL ? s->problem->known : known_create(&arena);
     Core core;
-    core_init(&core, s->problem, &tables, &arena);
+    int64_t *outer = known->tables.work;
+    known->tables.work = &s->work;
+    core_init(&core, s->problem, known, &arena);
     *bound = 0;
     bool whole = search_core(s, &core, NULL, work_end, SEARCH_WHOLE, bound);
     const double most = s->problem->most > 0 ? s->problem->most : INFINITY;
     if (whole) *bound = most;
     if (s->found && *bound > s->cost) *bound = s->cost;
+    known->tables.work = outer;
     arena_finish(&arena);
     return whole;
 }

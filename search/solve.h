@@ -42,6 +42,13 @@ typedef struct Tables {
     int64_t *work; /* entries looked at */
 } Tables;
 
+struct Known {
+    Tables tables;
+    Map edges; /* address of a CostTable -> place in interned */
+    VEC(const Table *) interned;
+    VEC(const CostTable *) address;
+};
+
 #define CELLS(table) ((size_t)(table)->nrows * (size_t)(table)->ncolumns)
 
 const Table *table_of(Tables *tables, int nrows, int ncolumns, const double *at); /* copies new contents */
@@ -104,7 +111,7 @@ typedef struct Core {
     bool impossible; /* nothing that is left fits */
 } Core;
 
-void core_init(Core *core, const Problem *problem, Tables *tables, Arena *arena);
+void core_init(Core *core, const Problem *problem, Known *known, Arena *arena);
 /* The problem of n spots of a block while the others keep their choices; keep: of which choices of each spot of the core (NULL: all). Its tables are its own. */
 void core_sub(Core *sub, const Core *core, const int *block, int n, const int *choice, bool *const *keep, Tables *tables, Arena *arena);
 void core_connect(Core *core, int from, int to, const Table *table); /* adds to a link that is there */

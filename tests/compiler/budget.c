@@ -38,7 +38,7 @@ static void expect_as_decided(const Compiled *x, const BuildCost *cost) {
 }
 
 /* The figures of docs/memory.md. Work is bounded, not seconds: programs that are compiled for the parts that are taken. */
-Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
+Test(budget, batches_in_parts_fit_after_little_work) {
     static const struct {
         const char *memory;
         double mib, step_s;
@@ -66,7 +66,7 @@ Test(budget, batches_in_parts_fit_after_little_work, .timeout = 120) {
 }
 
 /* What is computed again takes what it does by itself, also where it is fused behind a product: of LLaMA silu and its product with the gate, not products. 2,146 ms where members of a fused step count alike. */
-Test(budget, computing_again_costs_a_kernel_of_its_own, .timeout = 60) {
+Test(budget, computing_again_costs_a_kernel_of_its_own) {
     Compiled x;
     BuildCost cost;
     cr_assert(sample(&x, "llama", "sharding_propagation", "24 GiB", &cost));
@@ -158,7 +158,7 @@ Test(budget, measures_of_another_plan_are_weighed_and_idle_ones_left_out) {
 }
 
 /* Measures of another plan: what they save and cost is counted anew, one behind the other. */
-Test(budget, measures_that_are_known_are_weighed_again, .timeout = 60) {
+Test(budget, measures_that_are_known_are_weighed_again) {
     Compiled x;
     BuildCost cost;
     Error error;
@@ -267,7 +267,7 @@ Test(budget, every_search_keeps_the_limit) {
 }
 
 /* What more than two parts need is told from a compilation of two. Where that says too little, less is aimed at, and then more parts are taken: the limit is kept, and what fits into less fits into more. */
-Test(budget, what_two_batches_say_is_not_trusted, .timeout = 120) {
+Test(budget, what_two_batches_say_is_not_trusted) {
     static const char net[] =
         "net n(batch = %d) { input x : f32[batch, 32]; param u : f32[32, 128] = normal(0.1); param v : f32[128, 32] = normal(0.1);\n"
         "  h = tanh(matmul(x, u)); y = sin(matmul(h, v)) * x; loss mean(square(tanh(y))); }\n"
@@ -295,7 +295,7 @@ Test(budget, what_two_batches_say_is_not_trusted, .timeout = 120) {
 }
 
 /* Two layers of GPT-2 on 4 ranks. Measures come in pieces, so that what a search finds within a little less may need less than what it finds within the limit. */
-Test(budget, what_fits_into_less_fits_into_more, .timeout = 120) {
+Test(budget, what_fits_into_less_fits_into_more) {
     static const char *const memory[] = {"438 MiB", "440 MiB", "442 MiB"};
     char *text, path[512];
     size_t n;

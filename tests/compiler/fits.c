@@ -228,7 +228,7 @@ static const char blocks[] =
     "steps = 3;\n"
     "}\n"
     "parallel { shard_from = 0 B; }\n";
-Test(fits, what_fits_within_less_fits, .timeout = 120) {
+Test(fits, what_fits_within_less_fits) {
     static const char *const memory[] = {"290833", "321250"};
     for (int i = 0; i < 2; i++) {
         Compiled x;
@@ -328,10 +328,10 @@ static const char six[] =
     "  for i in 0..6 { param w : f32[dim, dim] = normal(0.15); param b : f32[dim] = zeros; h = tanh(matmul(h, w) + b); }\n"
     "  loss mse(h, label); }\n"
     "train { data = normal(seed = 1); optimizer = adam(lr = 0.01); steps = 8; }\nparallel { shard_from = 0 B; stages = 2; }\n";
-Test(fits, more_memory_makes_no_pipeline_slower, .timeout = 120) {
+Test(fits, more_memory_makes_no_pipeline_slower) {
     expect_no_slower(six, 4, (int64_t[]){86440, 94619, 101735, 105000, 114434, 120351, 125000, 130000}, 8);
 }
-Test(fits, more_memory_makes_no_plan_slower, .timeout = 120) {
+Test(fits, more_memory_makes_no_plan_slower) {
     expect_no_slower(blocks, 4, (int64_t[]){302000, 318821, 325423, 334047}, 4);
 }
 
@@ -354,7 +354,7 @@ static void blocks_within(Compiled *x, const char *memory, BuildCost *cost) {
 }
 
 /* What is compiled on the way to a lower limit may fit into this one and be faster than what either search takes: 4.9 ms without. */
-Test(fits, what_is_compiled_for_a_lower_limit_is_taken, .timeout = 60) {
+Test(fits, what_is_compiled_for_a_lower_limit_is_taken) {
     Compiled x;
     BuildCost cost;
     blocks_within(&x, "325423", &cost);
@@ -376,7 +376,7 @@ static void some_blocks(Compiled *x, int64_t layers, int nranks, const char *sta
 }
 
 /* What a search within a limit compiled on its way is kept for others: each is faster than all that need no more, and what is taken is no slower than any of them that fits. */
-Test(fits, what_is_compiled_on_the_way_is_kept, .timeout = 60) {
+Test(fits, what_is_compiled_on_the_way_is_kept) {
     Compiled x;
     BuildCost cost;
     blocks_within(&x, "321250", &cost);
@@ -392,7 +392,7 @@ Test(fits, what_is_compiled_on_the_way_is_kept, .timeout = 60) {
 }
 
 /* Three blocks on six ranks, `stages = auto`: of three stages what a search finds within the limit needs too much with all batches of a step, within a lower one it fits. Without 3.4 ms, of one stage, which is compiled first. */
-Test(fits, lower_limits_are_looked_at_for_pipelines, .timeout = 120) {
+Test(fits, lower_limits_are_looked_at_for_pipelines) {
     static const char *const memory[] = {"220000", "800000"};
     static const double most_s[] = {2.1e-3, 0.6e-3};
     for (int i = 0; i < 2; i++) {
@@ -410,7 +410,7 @@ Test(fits, lower_limits_are_looked_at_for_pipelines, .timeout = 120) {
 }
 
 /* Where nothing fits the error is about the plan that needs the least, in one stage or in several: here one of one stage needs 150.9 KiB, pipelines more. */
-Test(fits, stages_auto_is_refused_with_the_least_of_all, .timeout = 60) {
+Test(fits, stages_auto_is_refused_with_the_least_of_all) {
     for (int i = 0; i < 2; i++) {
         Compiled x;
         some_blocks(&x, 2, 4, i > 0 ? "auto" : NULL, "140000");

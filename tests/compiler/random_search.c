@@ -23,7 +23,7 @@ static bool cost_under(const char *net, const FuzzNet *from, const char *mode, c
     return done;
 }
 
-Test(random_search, auto_takes_no_longer_than_propagation_and_the_batch_split, .timeout = 240) {
+Test(random_search, auto_takes_no_longer_than_propagation_and_the_batch_split) {
     const int nnets = getenv("PCC_NETS") != NULL ? atoi(getenv("PCC_NETS")) : NETS;
     int compared = 0, faster = 0;
     for (uint64_t seed = 1; seed <= (uint64_t)nnets; seed++) {

@@ -661,7 +661,7 @@ Test(stages, no_bound_is_given_of_a_pipeline) {
 }
 
 /* What is taken has strategies that were found for it, not those of fewer chunks. Before: 13.37 ms; by hand, as many stages and chunks, 12.95. */
-Test(stages, the_best_number_of_stages_and_chunks_is_searched_itself, .timeout = 60) {
+Test(stages, the_best_number_of_stages_and_chunks_is_searched_itself) {
     Compiled x;
     BuildCost cost;
     compiled_look(&x, 4, &machine_gpu8);
@@ -681,7 +681,7 @@ Test(stages, the_best_number_of_stages_and_chunks_is_searched_itself, .timeout =
 }
 
 /* Fewer parts than stages are no parts of a pipeline in chunks: they are not looked for for ever. */
-Test(stages, chunks_that_few_parts_cannot_have_are_left, .timeout = 20) {
+Test(stages, chunks_that_few_parts_cannot_have_are_left) {
     Compiled x;
     compiled_look(&x, 8, NULL);
     cr_assert(

@@ -29,7 +29,7 @@ Test(core, a_part_of_a_problem_costs_and_holds_what_it_does_in_the_whole) {
             for (int c = 0; c < core->spot[v].n; c++)
                 keep[v][c] |= below(&it.random, 2);
         }
-        core_sub(&sub, core, block, n, choice, keep, &it.tables, arena);
+        core_sub(&sub, core, block, n, choice, keep, &it.known.tables, arena);
         for (int i = 0; i < n; i++) {
             part[i] = below(&it.random, sub.spot[i].n);
             choice[block[i]] = sub.spot[i].origin[part[i]];

@@ -77,9 +77,9 @@ Test(dominance, a_choice_that_holds_more_bytes_replaces_none) {
         vec_push(&arena, &problem.variables, (Variable){2, cost, same ? less : more, 0, 2});
         vec_push(&arena, &problem.variables, (Variable){2, cost, more, 1, 3});
         int64_t work = 0;
-        Tables tables = {.arena = &arena, .work = &work};
+        Known known = {.tables = {.arena = &arena, .work = &work}};
         Core core;
-        core_init(&core, &problem, &tables, &arena);
+        core_init(&core, &problem, &known, &arena);
         core_reduce(&core);
         cr_expect_eq(core.spot[0].gone, same);
     }

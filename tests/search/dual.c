@@ -39,9 +39,9 @@ static void check(uint64_t seed) {
     Problem problem;
     problem_random(&problem, &arena, &random, &kind);
     double best = problem_best(&problem).cost, **least = forced(&problem, &arena);
-    Tables tables = {.arena = &arena, .work = &work};
+    Known known = {.tables = {.arena = &arena, .work = &work}};
     Core core;
-    core_init(&core, &problem, &tables, &arena);
+    core_init(&core, &problem, &known, &arena);
     core_times(&core, arena_alloc(&arena, (size_t)core.n));
     bool empty = core.impossible;
     for (int v = 0; v < core.n; v++) { /* what core_reduce takes out first, and a dual may count on */
@@ -49,7 +49,7 @@ static void check(uint64_t seed) {
             empty |= isinf(core.spot[v].cost->at[c]);
         for (int k = 0; k < core.spot[v].links.n; k++)
             for (int c = 0; c < core.spot[v].n; c++)
-                empty |= isinf(-table_excess(&tables, core.spot[v].links.at[k].table)[c * core.spot[v].n + c]);
+                empty |= isinf(-table_excess(&known.tables, core.spot[v].links.at[k].table)[c * core.spot[v].n + c]);
     }
     if (!empty && isfinite(best)) {
         Dual *dual = dual_create(&core, &arena), *warm = dual_create(&core, &arena);

@@ -22,9 +22,9 @@ Test(neighbourhood, makes_solutions_better) {
         problem_solve(&problem, 0, &arena, &best);
         Search s = {.problem = &problem, .choice = arena_alloc(&arena, (size_t)problem.variables.n * sizeof(int))};
         s.base = s.choice;
-        Tables tables = {.arena = &arena, .work = &s.work};
+        Known known = {.tables = {.arena = &arena, .work = &s.work}};
         Core core;
-        core_init(&core, &problem, &tables, &arena);
+        core_init(&core, &problem, &known, &arena);
         int *least = arena_alloc(&arena, (size_t)core.n * sizeof *least); /* of bytes */
         double **regret = arena_alloc(&arena, (size_t)core.n * sizeof *regret);
         for (int v = 0; v < core.n; v++) {

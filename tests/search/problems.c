@@ -134,8 +134,8 @@ void core_random(RandomCore *it, uint64_t seed, const ProblemKind *kind) {
     arena_init(&it->arena);
     const ProblemKind any = problem_kind_random(&it->random);
     problem_random(&it->problem, &it->arena, &it->random, kind != NULL ? kind : &any);
-    it->tables = (Tables){.arena = &it->arena, .work = &it->work};
-    core_init(&it->core, &it->problem, &it->tables, &it->arena);
+    it->known = (Known){.tables = {.arena = &it->arena, .work = &it->work}};
+    core_init(&it->core, &it->problem, &it->known, &it->arena);
 }
 
 Best problem_best(const Problem *problem) {

@@ -24,7 +24,7 @@ typedef struct RandomCore {
     uint64_t random; /* for what a test draws besides */
     int64_t work;
     Problem problem;
-    Tables tables;
+    Known known;
     Core core;
 } RandomCore;
 /* kind NULL: of any kind that is small enough to try everything. What it has is in its arena, which the test finishes. */
