@@ -567,7 +567,7 @@ static void solutions(Search *s, double *bound) {
     const int nodes = s->b->front.graph.nodes.n + 1;
     const bool many = COMPILED_NODES / nodes >= 3 + MAX_TRIED;
     const int room = many ? MAX_TRIED : 1;
-    solve_by_axis(s, 0);
+    solve_by_axes(s);
     Found by_axes = take_last(s, 0);
     solve_on_meshes(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, found_compare);
@@ -663,7 +663,7 @@ static const BuildCost *search_any(Search *s, bool asked) {
         const BuildCost *cost = best_on_a_mesh(s);
         return cost != NULL ? cost : fit_present(s, asked);
     }
-    solve_by_axis(s, 0);
+    solve_by_axes(s);
     const BuildCost *cost = s->found.n > 0 ? best_of_search(s, 0, BY_AXIS) : NULL;
     return cost != NULL ? cost : fit_present(s, asked);
 }

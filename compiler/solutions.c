@@ -7,8 +7,8 @@
 #include "compiler/compiler.h"
 #include "compiler/pairs.h"
 
-/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; of solutions that hold less: limits of memory that are tried for them on a mesh, and the work for each; for each problem where many are compared. */
-enum { MESH_AXES = 2, MOST_MESH_AXES = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, AUTO_SOLVE_WORK = 1 << 26 };
+/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; of solutions that hold less: limits of memory that are tried for them on a mesh, and the work for each; for each problem where many are compared; ranks of which two axes are solved at a time. */
+enum { MESH_AXES = 2, MOST_MESH_AXES = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, AUTO_SOLVE_WORK = 1 << 26, MOST_BY_TWO = 64 };
 
 int found_compare(const void *a, const void *b) {
     const Found *x = a, *y = b;
@@ -218,25 +218,45 @@ static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
     return n;
 }
 
-/* What is found before the last axis is not kept. The axes that are left divide the peak at best. */
-void solve_by_axis(Search *s, int64_t limit) {
+/* The first so many axes together, then as many at a time as are said. What is found before the last ones is not kept. The axes that are left divide the peak at best. */
+static void solve_axes(Search *s, int together, int then, int64_t limit) {
     int64_t left = s->b->front.graph.nranks;
     Mesh all = {0};
     all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
     const int first = s->found.n;
-    s->most = 0; /* the best of an axis may be a step of the best of all */
-    for (int a = 0; a < all.naxes; a++) {
+    s->most = 0; /* the best of some axes may be a step of the best of all */
+    for (int a = 0; a < all.naxes; together = then) {
         const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
+        Mesh mesh = {0};
+        for (; mesh.naxes < together && a < all.naxes; left /= all.axis[a++].size)
+            mesh.axis[mesh.naxes++] = all.axis[a];
         s->found.n = first;
-        left /= all.axis[a].size;
         s->limit = limit * left;
-        const bool found = solve(s, "recursive_programming", &(Mesh){1, {all.axis[a]}}, base);
+        const bool found = solve(s, "recursive_programming", &mesh, base);
         s->limit = 0;
         if (!found) return;
     }
     s->found.at[first].mesh = all;
     s->found.at[first].bound = 0; /* of the last axis alone: it bounds nothing */
     s->most = WORTH * s->found.at[first].seconds;
+}
+
+void solve_by_axis(Search *s, int64_t limit) {
+    solve_axes(s, 1, 1, limit);
+}
+
+/* Two axes at a time, the first one alone or not, know more of each other; what they leave for the others may be worse. Of thousands of ranks that would take seconds. */
+void solve_by_axes(Search *s) {
+    const int first = s->found.n;
+    solve_axes(s, 1, 1, 0);
+    if (s->b->front.graph.nranks > MOST_BY_TWO) return;
+    for (int together = 1; together <= 2; together++) {
+        const int before = s->found.n;
+        solve_axes(s, together, 2, 0);
+        if (before == first || s->found.n == before) continue;
+        if (s->found.at[before].seconds < s->found.at[first].seconds) s->found.at[first] = s->found.at[before];
+        s->found.n = before;
+    }
 }
 
 void solve_by_axis_within(Search *s, int64_t most) {

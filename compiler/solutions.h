@@ -77,7 +77,9 @@ double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seco
 void solve_on_meshes(Search *s);
 /* recursive_programming: the best choice along one axis after another, where those before it are fixed; with a peak of at most limit (0: any). */
 void solve_by_axis(Search *s, int64_t limit);
-/* The same within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
+/* The best of that and of the same with two axes at a time. */
+void solve_by_axes(Search *s);
+/* The same as solve_by_axis within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
 void solve_by_axis_within(Search *s, int64_t most);
 /* The best, axis by axis, of those in which the products that pairs_find finds have their rows split along the first axes, and what is between the two of a pair along the others, which
  * are within a node: Megatron's way (Shoeybi et al. 2019), with as many groups of rows as are best; each: with each number of them. None where there are no pairs. */
@@ -107,7 +109,7 @@ bool taken_again(Build *b);
 /* Nodes compiled; entries of tables looked at, models made and conversions planned count as so many as take about as long. */
 int64_t taken_work(const Search *s);
 /* Of it auto does so much, about a second's: when half of it is done no other model is solved, and what is near the best plan is looked for until all of it is. */
-enum { AUTO_WORK = 150000 };
+enum { AUTO_WORK = 170000 };
 int taken_compiled(const Search *s); /* how many programs were compiled, so far */
 
 /* ---- search.c */

@@ -288,7 +288,9 @@ seed(unit("compiler", "warn"),
 seed(unit("compiler", "views"),
      ("a step reads views of no more steps than a plan allows", "views_role", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
 seed(unit("compiler", "search"),
-     ("axes behind the first divide what it holds", "solve_by_axis", "limit * left;", "limit;"),
+     ("axes behind the first divide what it holds", "solve_axes", "limit * left;", "limit;"),
+     ("two axes are solved at a time", "solve_by_axes", "nranks > MOST_BY_TWO", "nranks > 1"),
+     ("auto's work is bounded as a whole", "look_around", "before + LEAST_WORK : AUTO_WORK", "before + LEAST_WORK : 100 * AUTO_WORK"),
      ("auto takes what keeps to the demands", "compare_demands", "a->cost.broken + (over > 0) - b->cost.broken", "(over > 0)"))
 seed(unit("compiler", "found"),
      ("of lines that match the last one counts", "found_line", "int i = settings->found.n - 1; i >= 0; i--", "int i = 0; i < settings->found.n; i++"),
