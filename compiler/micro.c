@@ -10,7 +10,11 @@
 #include "compiler/timeline.h"
 
 enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
-enum { MOST_WORK = 150000, MOST_WORK_REFUSED = 200000 }; /* SearchTaken.work; where nothing fits */
+enum {
+    MOST_WORK = 150000,
+    MOST_WORK_REFUSED = 200000,
+    MOST_WORK_LEAST = 500000
+};                                              /* SearchTaken.work; where nothing fits; to find the least that would */
 enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: of another search; in a row that bring nothing; below the least that is known */
 #define FAR 1.2                                 /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5                               /* times the limit: where all that is known needs more, nothing fits */
@@ -95,18 +99,20 @@ static void compete(Searches *s, int k) {
     if (s->best < 0 || plan->step_s < s->plans.at[s->best].step_s) s->best = k;
 }
 
-/* Whether another one, which costs the same, needs too much with all batches. */
-static bool has_failed(const Searches *s, const Candidate *plan) {
+/* Another one, which costs the same and needs too much with all batches; NULL: there is none. */
+static const Candidate *failed_twin(const Searches *s, const Candidate *plan) {
     for (int k = 0; k < s->plans.n; k++) {
         const Candidate *other = &s->plans.at[k];
-        if (other->failed && other->parts == plan->parts && other->told == plan->told && other->step_s == plan->step_s) return true;
+        if (other->failed && other->parts == plan->parts && other->told == plan->told && other->step_s == plan->step_s) return other;
     }
-    return false;
+    return NULL;
 }
 
 static void note_plan(Searches *s, Candidate plan) {
     plan.told = plan.bytes;
-    plan.failed = has_failed(s, &plan);
+    const Candidate *twin = failed_twin(s, &plan);
+    plan.failed = twin != NULL;
+    if (twin != NULL) plan.bytes = twin->bytes;
     vec_push(s->c->arena, &s->plans, plan);
     compete(s, s->plans.n - 1);
 }
@@ -244,27 +250,6 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
 }
 
-MicroBatches *micro_next(Compilation *c, int64_t needed) {
-    Searches *s = c->micro->searches;
-    const int failed = s->best, parts = s->plans.at[failed].parts, again = c->micro->again + 1;
-    const int64_t beyond = needed - s->plans.at[failed].bytes;
-    s->plans.at[failed].failed = true;
-    s->best = -1;
-    for (int k = 0; k < s->plans.n; k++) {
-        Candidate *plan = &s->plans.at[k];
-        if (plan->decision != NULL && plan->parts == parts) plan->bytes += beyond; /* batches that were not seen need about as much */
-        compete(s, k);
-    }
-    if (again == 1 && 2 * parts <= s->most_parts)
-        look(s, 2 * parts, s->limit - s->limit / 256); /* they were left out as slower than this */
-    if (again <= MOST_AGAIN) look(s, parts, s->limit - again * (beyond > 0 ? beyond : needed - s->limit) / 2 - s->limit / 256);
-    if (s->best < 0) look_below(s);
-    if (s->best < 0) return NULL;
-    MicroBatches *micro = taken(s, s->best, c->micro);
-    micro->again = again;
-    return micro;
-}
-
 /* What misses the limit by little may fit where the search keeps within a little less. */
 static void look_closer(Searches *s) {
     const Candidate *least = &s->plans.at[least_plan(s)];
@@ -274,16 +259,51 @@ static void look_closer(Searches *s) {
 
 /* What is needed at least: within what is less than the least so far, as long as that helps, and within a limit that no plan reaches by each number of parts, the most first. */
 static void look_least(Searches *s) {
-    const int64_t aim = limit_at(limit_from(s->states, s->workspace), s->workspace), most = s->work + MOST_WORK;
+    const int64_t aim = limit_at(limit_from(s->states, s->workspace), s->workspace), most = s->work + MOST_WORK_LEAST;
     look_closer(s);
     if (s->plans.at[least_plan(s)].bytes <= s->limit) return;
     if (s->most_parts > 1) look(s, s->most_parts, aim);
-    for (int before = -1, least = least_plan(s); least != before && s->work < most; least = least_plan(s)) {
+    for (int before = -1, least = least_plan(s), lower = CLOSER; lower >= 0 && s->work < most; least = least_plan(s)) {
+        lower = least != before ? CLOSER : lower - 1; /* what is far from all that is known is not searched as well */
         before = least;
-        look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - CLOSER, s->workspace));
+        if (lower >= 0)
+            look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - lower, s->workspace));
     }
     for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
         if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* parts are not what helps */
+}
+
+/* The plan that needs the least, if that is less. */
+static MicroBatches *take_least(Searches *s, int64_t needed, const MicroBatches *of) {
+    const int least = least_plan(s);
+    if (s->plans.at[least].bytes >= needed) return NULL;
+    MicroBatches *micro = taken(s, least, of);
+    micro->too_large = s->plans.at[least].bytes > s->limit;
+    return micro;
+}
+
+MicroBatches *micro_next(Compilation *c, int64_t needed) {
+    Searches *s = c->micro->searches;
+    const int failed = s->best, parts = s->plans.at[failed].parts, again = c->micro->again + 1;
+    const int64_t beyond = needed - s->plans.at[failed].bytes;
+    s->plans.at[failed].failed = true;
+    s->plans.at[failed].bytes = needed;
+    s->best = -1;
+    for (int k = 0; k < s->plans.n; k++) {
+        Candidate *plan = &s->plans.at[k];
+        if (plan->decision != NULL && plan->parts == parts && !plan->failed)
+            plan->bytes += beyond; /* batches that were not seen need about as much */
+        compete(s, k);
+    }
+    if (again == 1 && 2 * parts <= s->most_parts)
+        look(s, 2 * parts, s->limit - s->limit / 256); /* they were left out as slower than this */
+    if (again <= MOST_AGAIN) look(s, parts, s->limit - again * (beyond > 0 ? beyond : needed - s->limit) / 2 - s->limit / 256);
+    if (s->best < 0) look_below(s);
+    if (s->best < 0) look_least(s);
+    if (s->best < 0) return take_least(s, needed, c->micro);
+    MicroBatches *micro = taken(s, s->best, c->micro);
+    micro->again = again;
+    return micro;
 }
 
 MicroBatches *micro_least(Compilation *c, int64_t needed) {
@@ -291,8 +311,6 @@ MicroBatches *micro_least(Compilation *c, int64_t needed) {
     BuildCost now;
     if (s == NULL) return NULL;
     look_least(s);
-    const int least = least_plan(s);
-    if (s->plans.at[least].bytes >= needed) return NULL;
     build_cost(program_train(c), &now);
-    return taken(s, least, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s, .too_large = s->plans.at[least].bytes > s->limit});
+    return take_least(s, needed, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s});
 }

@@ -229,11 +229,38 @@ static const char blocks[] =
     "}\n"
     "parallel { shard_from = 0 B; }\n";
 Test(fits, what_fits_within_less_fits) {
-    static const char *const memory[] = {"290833", "321250"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const memory[] = {"273000", "290833", "321250"};
+    for (int i = 0; i < 3; i++) {
         Compiled x;
         auto_within(&x, 4, memory[i]);
         cr_expect(compiled_run(&x, blocks), "%s: %s", memory[i], compiled_said(&x));
+        compiled_finish(&x);
+    }
+}
+
+/* What an error says is needed is enough, and nearly the least: what is looked for within a limit that nothing reaches needs 158.2 KiB and 249.5 of the blocks, which then do not fit. */
+Test(fits, what_is_said_to_be_needed_is_enough) {
+    static const char experts[] =
+        "import \"nn.dsl\"; net n(batch = 12, places = 16, dim = 24) { input x : f32[batch, places, dim]; input t : f32[batch, places, dim];\n"
+        "  a = x + attention(layer_norm(x), 4); mixed, even, out = moe(layer_norm(a), 6, 48, k = 2); loss mse(a + mixed, t) + 0.01 * even; }\n"
+        "train { data = normal(seed = 1); optimizer = adamw(lr = 0.001); steps = 3; }\n";
+    static const struct {
+        const char *net;
+        int nranks;
+        const char *memory;
+        int64_t most;
+    } at[] = {{experts, 8, "60 KiB", 136 << 10}, {blocks, 4, "140000", 256000}};
+    for (int i = 0; i < 2; i++) {
+        char memory[32];
+        Compiled x;
+        auto_within(&x, at[i].nranks, at[i].memory);
+        cr_expect_not(compiled_run(&x, at[i].net));
+        const int64_t needed = bytes_needed(&x.c);
+        compiled_finish(&x);
+        cr_expect_leq(needed, at[i].most, "%lld B", (long long)needed);
+        snprintf(memory, sizeof memory, "%lld", (long long)needed);
+        auto_within(&x, at[i].nranks, memory);
+        cr_expect(compiled_run(&x, at[i].net), "%s: %s", memory, compiled_said(&x));
         compiled_finish(&x);
     }
 }

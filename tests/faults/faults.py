@@ -515,6 +515,8 @@ seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
 seed(unit("compiler", "schedule"),
      ("no more than a layer or two is gathered ahead", "prefetch_starts", "keep_window(b, gathers.at, gathers.n, start);", ";"))
 seed(unit("compiler", "fits"),
+     ("limits near the least that is known are looked at", "look_least", "lower >= 0 && s->work < most", "false && lower >= 0 && s->work < most"),
+     ("the least is looked for where parts need too much with all batches", "micro_next", "if (s->best < 0) look_least(s);", ""),
      ("what lower limits bring is taken", "look_below", "limit_at(s->below, s->workspace) > s->states", "false"),
      ("what is compiled on the way is taken", "note_front", "taken->nfront = n", "taken->nfront = 0"),
      ("what is tried has its eval", "fork_build", "t->eval = b->eval", "t->eval = NULL"),
