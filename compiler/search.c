@@ -277,7 +277,7 @@ static int best_with(Search *s, int first, int most) {
     return best_compiled(s);
 }
 
-/* Adds what is best where so many messages take as long as one. The best of all. */
+/* Adds what is best where so many messages take as long as one. Axis by axis first, as in solutions(), for Search.most alone. The best of all. */
 static int as_joined(Search *s, int joined) {
     const int first = s->found.n;
     join(s, joined);
@@ -299,7 +299,7 @@ static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, i
 }
 
 /* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, within a node by some of them too, or not at all: whose conversions run as
- * one the model cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, and on others; not of nets of which only a few solutions are compiled. The
+ * one the model cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, unless that has more axes than can soon be solved together, and on others; not of nets of which only a few solutions are compiled. The
  * best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     Graph *g = &s->b->front.graph;
@@ -321,6 +321,7 @@ static int as_alike(Search *s, const Sides *sides, int best) {
     return best_with(s, first, MAX_ALIKE);
 }
 
+/* Whether there is work left for another model beside what is near the best plan. */
 static bool may_solve(const Search *s) {
     return taken_work(s) < AUTO_WORK / 2;
 }

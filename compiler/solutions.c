@@ -248,7 +248,7 @@ void solve_by_axis(Search *s, int64_t limit) {
 /* Two axes at a time, the first one alone or not, know more of each other; what they leave for the others may be worse. Of thousands of ranks that would take seconds. */
 void solve_by_axes(Search *s) {
     const int first = s->found.n;
-    solve_axes(s, 1, 1, 0);
+    solve_by_axis(s, 0);
     if (s->b->front.graph.nranks > MOST_BY_TWO) return;
     for (int together = 1; together <= 2; together++) {
         const int before = s->found.n;

@@ -334,7 +334,7 @@ Test(search, an_operator_is_explained_by_the_search) {
     compiled_finish(&x);
 }
 
-/* One axis of two ranks at a time sends 10 MiB: the last two are solved together. */
+/* One axis of two ranks at a time sends 10 MiB: two are solved together too. */
 Test(search, every_search_finds_the_best_of_a_small_net) {
     static const char *const searches[] = {"auto", "dynamic_programming", "recursive_programming"};
     for (int i = 0; i < 3; i++) {
