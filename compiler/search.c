@@ -116,15 +116,15 @@ static void trim_found(Found *found) {
     budget_read(found->budget, &found->measures, &found->cost);
 }
 
-static const Pricing *price(Search *s, const Machine *machine) {
+static const Pricing *price(Search *s, const Machine *machine, Moves *moves) {
     Pricing *pricing = arena_alloc(&s->arena, sizeof *pricing);
-    *pricing = (Pricing){machine, moves_create(&s->arena, machine, s->b->front.graph.nranks)};
+    *pricing = (Pricing){machine, moves};
     vec_push(&s->arena, &s->pricings, pricing);
     return pricing;
 }
 static void search_open(Search *s) {
     arena_init(&s->arena);
-    s->pricing = s->as_is = price(s, s->b->options->machine);
+    s->pricing = s->as_is = price(s, s->b->options->machine, moves_create(&s->arena, s->b->options->machine, s->b->front.graph.nranks));
 }
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
@@ -262,7 +262,7 @@ static void join(Search *s, int joined) {
     *machine = *options_machine(s->b->options);
     machine->rank.latency_s /= joined;
     machine->node.latency_s /= joined;
-    s->pricing = price(s, machine);
+    s->pricing = price(s, machine, moves_joined(s->as_is->moves, machine, joined));
     s->behind = BEHIND_HALF;
     s->most = 0;
 }

@@ -31,6 +31,12 @@ Moves *moves_create(Arena *arena, const Machine *machine, int nranks) {
     return moves;
 }
 
+Moves *moves_joined(Moves *of, const Machine *machine, int joined) {
+    Moves *moves = arena_alloc(of->arena, sizeof *moves);
+    *moves = (Moves){.arena = of->arena, .steps = steps_joined(of->steps, machine, joined)};
+    return moves;
+}
+
 int moves_layout(Moves *moves, const TensorType *type, const Layout *layout) {
     Layout canonical = *layout;
     layout_canonical(&canonical, &type->shape);

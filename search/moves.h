@@ -4,6 +4,8 @@
 
 typedef struct Moves Moves;
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks);
+/* On a machine that is like that of others, but where so many messages take as long as one there; in their arena. */
+Moves *moves_joined(Moves *of, const Machine *machine, int joined);
 /* The number of a layout of a tensor of this type, made canonical; partial digits stay. Numbers of one type and layout are equal. */
 int moves_layout(Moves *moves, const TensorType *type, const Layout *layout);
 int moves_parts(Moves *moves, int layout); /* the layout without its halos: what may be made or stored */

@@ -125,6 +125,8 @@ struct Steps {
     Arena *arena;
     const Machine *machine;
     int nranks;
+    Steps *of;  /* counts steps for these too, */
+    int joined; /* on a machine where one message takes as long as so many here */
     VEC(const Layout *) layouts;
     VEC(struct CountedStep *) counted;
     Map layout_map, counted_map;

@@ -456,12 +456,31 @@ static void plan_fewer_messages(const Task *task, const Rest *rest, Conversion *
 
 static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan);
 
-/* An exchange in which each rank receives what it lacks of its part and its halos; sums are completed before, each where it is a part of what divides the
- * dimensions themselves. Of many ranks some say what it takes: there is no other plan to choose. */
+/* Adds the exchange in which each rank receives what it lacks of its part and its halos. Of many ranks some say what it takes: there is no other plan to choose. */
+static bool add_halos(const Task *task, const Pair *pair, Conversion *plan) {
+    const bool few = task->nranks <= FEW_RANKS;
+    Traffic received, sent = {0};
+    Links links;
+    if (few)
+        halo_count(task->machine, pair, &received, &sent, &links);
+    else
+        halo_sample(task->machine, pair, FEW_RANKS, &received, &links);
+    const bool apart = (few ? received.total : traffic_exchange(pair->from, pair->to, pair->shape, task->nranks)) > 0;
+    const StepLinks known = links_step(task->machine, links);
+    plan->step[plan->nsteps++] = (ConversionStep){.kind = apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, .to = *task->to};
+    plan->received.total += received.total;
+    plan->seconds.messages += known.messages;
+    plan->seconds.messages_s += known.messages_s;
+    plan->seconds.bytes_s += (double)task->dtype_bytes / known.bytes_per_s * (double)max64(received.max, sent.max);
+    return plan_seconds(plan) <= task->most;
+}
+
+/* Sums are completed before halos are exchanged, each where it is a part of what divides the dimensions themselves. */
 static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *plan) {
     Layout parts;
     Digit summed[MAX_DIGITS];
     Reduction kind;
+    Pair pair;
     layout_without_halos(task->to, &parts);
     layout_canonical(&parts, task->shape);
     if (layout_summed(task->from, task->to, summed, &kind) > 0) {
@@ -469,21 +488,9 @@ static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *
         sums.to = &parts;
         if (!plan_natural(&sums, policy, plan)) return false;
     }
-    const Layout *from = plan_end(task, plan);
-    const bool apart = traffic_exchange(from, task->to, task->shape, task->nranks) > 0;
-    Pair pair;
-    if (!apart || task->nranks <= FEW_RANKS || !pair_init(&pair, from, task->to, task->shape, task->nranks, NULL) || !halo_counts(&pair))
-        return add_step(task, task->most, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
-    Traffic received;
-    Links links;
-    halo_sample(task->machine, &pair, FEW_RANKS, &received, &links);
-    const StepLinks known = links_step(task->machine, links);
-    plan->step[plan->nsteps++] = (ConversionStep){.kind = COMM_EXCHANGE, .to = *task->to};
-    plan->received.total += received.total;
-    plan->seconds.messages += known.messages;
-    plan->seconds.messages_s += known.messages_s;
-    plan->seconds.bytes_s += (double)task->dtype_bytes / known.bytes_per_s * (double)received.max;
-    return plan_seconds(plan) <= task->most;
+    const bool legal = pair_init(&pair, plan_end(task, plan), task->to, task->shape, task->nranks, NULL);
+    assert(legal && halo_counts(&pair));
+    return legal && add_halos(task, &pair, plan);
 }
 
 /* False: nothing takes so few seconds. */

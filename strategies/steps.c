@@ -16,6 +16,13 @@ Steps *steps_create(Arena *arena, const Machine *machine, int nranks) {
     return steps;
 }
 
+Steps *steps_joined(Steps *of, const Machine *machine, int joined) {
+    Steps *steps = steps_create(of->arena, machine, of->nranks);
+    steps->of = of;
+    steps->joined = joined;
+    return steps;
+}
+
 static const Layout *layout_once(Steps *steps, const Layout *layout) {
     const uint64_t hash = layout_hash(layout);
     map_each(&steps->layout_map, hash, k) if (layout_equal(steps->layouts.at[k], layout)) return steps->layouts.at[k];
@@ -43,6 +50,11 @@ static CountedStep *counted_of(Steps *steps, CommKind kind, const Layout *from, 
 }
 
 StepLinks steps_links(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
+    if (steps->of != NULL) {
+        StepLinks links = steps_links(steps->of, kind, from, to, shape);
+        links.messages_s /= steps->joined;
+        return links;
+    }
     CountedStep *step = counted_of(steps, kind, from, to, shape);
     if (!step->linked) step->links = step_links(steps->machine, kind, from, to, shape, steps->nranks);
     step->linked = true;
@@ -51,6 +63,10 @@ StepLinks steps_links(Steps *steps, CommKind kind, const Layout *from, const Lay
 
 void steps_traffic(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, Traffic *received,
                    Traffic *sent) {
+    if (steps->of != NULL) {
+        steps_traffic(steps->of, kind, from, to, shape, received, sent);
+        return;
+    }
     CountedStep *step = counted_of(steps, kind, from, to, shape);
     if (!step->moved) traffic_step(kind, from, to, shape, steps->nranks, &step->received, &step->sent);
     step->moved = true;

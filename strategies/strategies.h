@@ -133,6 +133,8 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
 /* What single steps take on a machine and a number of ranks, remembered from one conversion to the next; in the arena. */
 typedef struct Steps Steps;
 Steps *steps_create(Arena *arena, const Machine *machine, int nranks);
+/* On a machine that is like that of others, but where so many messages take as long as one there: both count each step once. */
+Steps *steps_joined(Steps *of, const Machine *machine, int joined);
 /* The seconds of what redistribute plans with policy auto, for layouts in the natural order; at least `most` where it takes as much, which is known sooner. INFINITY where nothing
  * can be planned. */
 MoveSeconds redistribute_seconds(Steps *steps, const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, double most);

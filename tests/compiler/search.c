@@ -722,6 +722,33 @@ Test(search, a_conversion_is_planned_as_far_as_it_may_take) {
     arena_finish(&arena);
 }
 
+/* A machine with a part of the latencies shares what is counted on the one with all of them. */
+Test(search, fewer_latencies_count_the_same_messages) {
+    Arena arena;
+    arena_init(&arena);
+    static const char *const layouts[] = {"[- -]", "[24@1 -]", "[- 24@1]", "[3@8 8@1]", "[8@3 3@1]", "[3@8 -] +sum(8@1)"};
+    const TensorType type = {.dtype = F32, .shape = {.ndim = 2, .dim = {5000, 3000}}};
+    Machine few = machine_gpu8;
+    few.rank.latency_s /= 26;
+    few.node.latency_s /= 26;
+    Moves *all = moves_create(&arena, &machine_gpu8, 24);
+    Moves *const joined[] = {moves_joined(all, &few, 26), moves_create(&arena, &few, 24)};
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 5; k++) {
+            const char *from = layouts[i], *to = layouts[k];
+            Layout a, b;
+            MoveSeconds seconds[2];
+            bool hidden;
+            cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
+            for (int j = 0; j < 2; j++)
+                seconds[j] = moves_both(joined[j], moves_layout(joined[j], &type, &a), moves_layout(joined[j], &type, &b), INFINITY);
+            cr_expect_float_eq(seconds[0].messages_s, seconds[1].messages_s, 1e-12 * seconds[1].messages_s, "%s -> %s: %g s, not %g",
+                               layouts[i], layouts[k], seconds[0].messages_s, seconds[1].messages_s);
+            cr_expect_eq(seconds[0].bytes_s, seconds[1].bytes_s, "%s -> %s", layouts[i], layouts[k]);
+        }
+    arena_finish(&arena);
+}
+
 Test(search, a_conversion_takes_as_long_as_when_it_is_compiled) {
     static const char *const made[] = {"(8, 1), (1, 1)", "(1, 8), (8, 1)", "(2, 4), (4, 1)", "(5, 1), (1, 1)", "(1, 4), (4, 2)"};
     static const char *const needed[] = {"(1, 8)", "(2, 4)", "(1, 5)"};

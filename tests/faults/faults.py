@@ -289,6 +289,7 @@ seed(unit("compiler", "views"),
      ("a step reads views of no more steps than a plan allows", "views_role", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
 seed(unit("compiler", "search"),
      ("axes behind the first divide what it holds", "solve_axes", "limit * left;", "limit;"),
+     ("fewer latencies count the same messages", "steps_links", "links.messages_s /= steps->joined;", "links.messages_s /= 1;"),
      ("two axes are solved at a time", "solve_by_axes", "nranks > MOST_BY_TWO", "nranks > 1"),
      ("auto's work is bounded as a whole", "look_around", "before + LEAST_WORK : AUTO_WORK", "before + LEAST_WORK : 100 * AUTO_WORK"),
      ("auto takes what keeps to the demands", "compare_demands", "a->cost.broken + (over > 0) - b->cost.broken", "(over > 0)"))
