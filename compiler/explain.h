@@ -17,7 +17,11 @@ void others_print(Text *text, Build *b, int id, int nexplained, StrategyText nam
 
 /* ---- what_if.c */
 
-/* What a step would cost with this hint, as --shard takes it, besides; nothing is written. False with *error, or after diagnostics, printed. */
-bool what_if(const Options *options, const char *hint, const char *source, size_t n, BuildCost *then, Error *error);
+typedef struct WhatIf {
+    BuildCost cost;  /* of a step */
+    const char *why; /* there is no plan; NULL: there is one */
+} WhatIf;
+/* What a step would cost with this hint, as --shard takes it, besides; nothing is written. False with *error, or after diagnostics, printed: the hint is wrong. */
+bool what_if(const Options *options, const char *hint, const char *source, size_t n, Arena *arena, WhatIf *then, Error *error);
 /* Appends what a step of the compilation costs beside that. */
-void what_if_print(Text *text, const Compilation *c, const char *hint, const BuildCost *then);
+void what_if_print(Text *text, const Compilation *c, const char *hint, const WhatIf *then);

@@ -89,7 +89,7 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
                     shard_states_name[g->settings.shard_states]);
     if (g->nranks > 1 && g->settings.regather_given && g->settings.regather != REGATHER_ALL)
         text_printf(&text, "leave out regather = %s; ", regather_name[g->settings.regather]);
-    if (small > missing / 16)
+    if (small > missing / 16 && (!sought || g->settings.shard_from_given))
         text_printf(&text, "shard_from = 0 has ranks share the states of small parameters too: up to %s less; ", bytes_named(arena, small));
     if (whole >= 0) {
         const State *state = &g->states.at[whole];
@@ -179,10 +179,9 @@ static void warn_generating(const Compilation *c, int64_t limit) {
               "a smaller chunk in the generate block needs less; a plan with other strategies generates with the same parameters");
 }
 
-/* Where the user's limit is too low, what is found to need the least: the error is about that. */
-static MicroBatches *least_asked(Compilation *c, int64_t needed) {
-    const bool asked = program_train(c)->front.graph.settings.memory_bytes > 0;
-    return asked && c->micro == NULL ? micro_least(c, needed) : NULL;
+/* Where the limit is too low, what is found to need the least: the error, or the warning, is about that. */
+static MicroBatches *least_found(Compilation *c, int64_t needed) {
+    return c->micro == NULL ? micro_least(c, needed) : NULL;
 }
 
 /* `stages = auto`, one of which is compiled: whether others, or, where nothing fits, another plan in one that needs less than all of them, are taken instead. */
@@ -191,7 +190,7 @@ static bool more_stages(Compilation *c, int64_t needed) {
     build_cost(program_train(c), &cost);
     StageCount *count = stage_count_more(c, &cost, needed);
     if (count == NULL) return false;
-    if (count->taken.over_bytes > 0) c->again = least_asked(c, needed);
+    if (count->taken.over_bytes > 0) c->again = least_found(c, needed);
     const int64_t least = c->again != NULL ? c->again->bytes : needed;
     if (count->taken.over_bytes > 0 && least <= count->taken.bytes) {
         count->taken = count->best.at[0];
@@ -217,10 +216,10 @@ bool pass_fits(Compilation *c) {
         warn_generating(c, limit);
         return true;
     }
-    if (asked > 0 && c->micro == NULL) c->stages_again = stage_count_fitting(c);
+    if (c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
-    c->again = least_asked(c, needed);
-    if (c->again != NULL) return false; /* the error says what the least is */
+    c->again = least_found(c, needed);
+    if (c->again != NULL) return false; /* what is said is what the least is */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));

@@ -588,9 +588,9 @@ static int run(const Options *options, Arena *arena) {
         fprintf(stderr, "pcc: %s\n", error.text);
         return error.code;
     }
-    BuildCost *then = arena_alloc(arena, ((size_t)options->nwhat_if + 1) * sizeof *then);
+    WhatIf *then = arena_alloc(arena, ((size_t)options->nwhat_if + 1) * sizeof *then);
     for (int i = 0; i < options->nwhat_if; i++) { /* first: a wrong one leaves all files as they are */
-        if (what_if(options, options->what_if[i], source, n, &then[i], &error)) continue;
+        if (what_if(options, options->what_if[i], source, n, arena, &then[i], &error)) continue;
         if (!error.reported) fprintf(stderr, "pcc: %s\n", error.text);
         return error.code;
     }

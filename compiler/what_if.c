@@ -22,10 +22,28 @@ static void rows(Text *text, const char *hint, const BuildCost *now, const Build
     row(text, "predicted", now->step_s, then->step_s, 1e-3, "ms a step");
 }
 
-void what_if_print(Text *text, const Compilation *c, const char *hint, const BuildCost *then) {
+void what_if_print(Text *text, const Compilation *c, const char *hint, const WhatIf *then) {
     BuildCost now;
     build_cost(program_train(c), &now);
-    rows(text, hint, &now, then);
+    if (then->why == NULL)
+        rows(text, hint, &now, &then->cost);
+    else
+        text_printf(text, "what if %s\n  no plan      %s\n", hint, then->why);
+}
+
+static bool at_hint(const Diags *diags, const Diag *diag) {
+    return diag->span.line > 0 && strcmp(diags->files.at[diag->span.file].name, "--what-if") == 0;
+}
+
+/* The first error that does not stand at the hint. NULL: one does, or there is none. */
+static const char *error_elsewhere(const Diags *diags) {
+    const char *text = NULL;
+    for (int i = 0; i < diags->items.n; i++) {
+        const Diag *diag = &diags->items.at[i];
+        if (diag->kind == DIAG_ERROR && at_hint(diags, diag)) return NULL;
+        if (diag->kind == DIAG_ERROR && text == NULL) text = diag->text;
+    }
+    return text;
 }
 
 /* Warnings that stand at the hint itself; the net's own are said of the net. */
@@ -36,13 +54,13 @@ static void print_warnings(const Diags *diags, Arena *arena) {
     own.nwarnings = 0;
     for (int i = 0; i < diags->items.n; i++) {
         const Diag *diag = &diags->items.at[i];
-        if (diag->kind == DIAG_WARNING) kept = diag->span.line > 0 && strcmp(diags->files.at[diag->span.file].name, "--what-if") == 0;
+        if (diag->kind == DIAG_WARNING) kept = at_hint(diags, diag);
         if (kept) vec_push(arena, &own.items, *diag);
     }
     diags_print(&own, stderr);
 }
 
-bool what_if(const Options *given, const char *hint, const char *source, size_t n, BuildCost *then, Error *error) {
+bool what_if(const Options *given, const char *hint, const char *source, size_t n, Arena *kept, WhatIf *then, Error *error) {
     Arena arena;
     Diags diags;
     Compilation other;
@@ -56,15 +74,17 @@ bool what_if(const Options *given, const char *hint, const char *source, size_t 
     options.hints_file = NULL;
     options.silenced |= 1u << WARN_COSTLY; /* what it costs is what is printed */
     const bool done = compile(&other, &arena, &options, &diags, source, n);
+    const char *why = done || other.error.code != EXIT_REJECTED ? NULL : error_elsewhere(&diags);
+    *then = (WhatIf){.why = why != NULL ? arena_printf(kept, "%s", why) : NULL};
     if (done) {
-        build_cost(program_train(&other), then);
+        build_cost(program_train(&other), &then->cost);
         print_warnings(&diags, &arena);
-    } else {
+    } else if (why == NULL) {
         diags_print(&diags, stderr);
         *error = other.error;
         error_prefix(error, "--what-if %s: ", hint);
     }
     compilation_finish(&other);
     arena_finish(&arena);
-    return done;
+    return done || then->why != NULL;
 }

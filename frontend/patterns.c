@@ -171,8 +171,9 @@ static bool unmatched(Lower *lower, int first, int end) {
         if (lower->hints.at[i].matched) continue;
         const Shard *shard = lower->hints.at[i].given.shard;
         const char *pattern = lower->hints.at[i].pattern;
-        if (shard->recompute && covers_something(lower, pattern))
-            diag_error(lower->diags, lower->hints.at[i].span, "%s is a parameter or an input: operators are recomputed", pattern);
+        if ((shard->recompute || shard->stage) && covers_something(lower, pattern))
+            diag_error(lower->diags, lower->hints.at[i].span, "%s is a parameter or an input: %s", pattern,
+                       shard->recompute ? "operators are recomputed" : "it lies in the stage of the operators that use it");
         else
             no_such_path(lower, pattern, shard_is_at(shard), lower->hints.at[i].span);
         ok = false;

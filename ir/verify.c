@@ -6,12 +6,13 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* What one verification knows. written: per state, whether a write stands before the node that is looked at. */
+/* What one verification knows. written: per state, whether a write stands before the node that is looked at; valid: per layout of the graph, whether it is known to be. Layouts that
+ * nothing lies in may be another graph's (graph_fork). */
 typedef struct Check {
     const Graph *graph;
     const char *stage;
     Error *error;
-    bool *written;
+    bool *written, *valid;
     const Node **inferred; /* by a rule's address: the last node of which it was inferred again */
 } Check;
 enum { INFERRED_SLOTS = 1024 };
@@ -201,6 +202,7 @@ static bool check_special(const Check *check, int id) {
 }
 
 static bool check_layout(const Check *check, const Layout *layout, const TensorType *type, const char *what, const char *name) {
+    const char *why;
     if (!layout) return true;
     if (layout->ndim != type->shape.ndim)
         return fail(check, "the layout of %s %s has %d dimensions, the tensor %d", what, name, layout->ndim, type->shape.ndim);
@@ -208,14 +210,13 @@ static bool check_layout(const Check *check, const Layout *layout, const TensorT
     int number = graph_layout_number(check->graph, layout);
     if (number < 0 || check->graph->layouts->at[number] != layout)
         return fail(check, "the layout of %s %s is not one of the graph's", what, name);
-    return true;
+    if (!check->valid[number] && !layout_valid(layout, check->graph->nranks, &why))
+        return fail(check, "the layout of %s %s: %s", what, name, why);
+    return check->valid[number] = true;
 }
 
 static bool check_layouts(const Check *check) {
     const Graph *graph = check->graph;
-    const char *why;
-    for (int i = 0; i < graph->layouts->n; i++)
-        if (!layout_valid(graph->layouts->at[i], graph->nranks, &why)) return fail(check, "layout %d: %s", i, why);
     for (int v = 0; v < graph->values.n; v++)
         if (!check_layout(check, graph->values.at[v].layout, type_of(graph, v), "value", graph->values.at[v].name)) return false;
     for (int s = 0; s < graph->states.n; s++)
@@ -228,7 +229,11 @@ static bool check_layouts(const Check *check) {
 bool graph_verify(const Graph *graph, const char *stage, Error *error) {
     Arena scratch;
     arena_init(&scratch);
-    Check check = {graph, stage, error, arena_alloc(&scratch, sizeof(bool) * (size_t)(graph->states.n + 1)),
+    Check check = {graph,
+                   stage,
+                   error,
+                   arena_alloc(&scratch, sizeof(bool) * (size_t)(graph->states.n + 1)),
+                   arena_alloc(&scratch, sizeof(bool) * (size_t)(graph->layouts->n + 1)),
                    arena_alloc(&scratch, sizeof(Node *) * INFERRED_SLOTS)};
     bool good = true;
     int nvalues = 0;

@@ -82,6 +82,8 @@ expect 0 "hint: parallel { stages = 2; } or --stages 2" net.dsl --ranks 8 --what
 expect 1 "--what-if:1:9: error: stage has no effect: the net has no stages" net.dsl --ranks 8 --what-if 'h=stage 1' -Werror
 expect 0 "--what-if:1:5: warning: relu: 8 does not divide 15" net.dsl --ranks 8 -D batch=15 --what-if 'a=((8, 1))'
 [ "$(grep -c 'warning: matmul: 2 does not divide 15' said)" = 1 ] || { echo "--what-if repeats warnings of the net" >&2; failed=1; }
+expect 0 "no plan      this plan needs" net.dsl --ranks 8 --memory 5000 --what-if 'h=((1, 1), (1, 1))' --what-if 'h=((8, 1), (1, 1))'
+grep -q 'what if h=((8, 1), (1, 1))' said || { echo "a --what-if without a plan hides the next one" >&2; failed=1; }
 expect 1 "no operator, parameter or input has the path hh" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))'
 expect 1 "--what-if:1:1: error: no operator" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))' --stats -o wrong.plan
 absent wrong.plan

@@ -186,7 +186,8 @@ Test(explain, of_a_pipeline_the_stage_of_each_value_is_asked) {
     EXPECT(staged, 4, "h1", "stage        0, ranks 0 to 1: its hint", "fused        in one step with matmul h1.matmul", "predicted    ",
            "conversion   exchange  ", "for matmul h2.matmul", "8.0 KiB received by all ranks, 4.0 KiB by the busiest; the least is 8.0 KiB",
            "predicted to keep ranks 2 to 3 waiting for ");
-    EXPECT(staged, 4, "h2", "stage        1, ranks 2 to 3: ", "fused        in one step with matmul h2.matmul", "predicted    ");
+    EXPECT(staged, 4, "h2", "stage        1, ranks 2 to 3: ", "fused        in one step with matmul h2.matmul", "predicted    ",
+           "others       3 of 3 strategies compiled, all else as it is; a step of ", "->   +0          as much");
 }
 
 Test(explain, an_unknown_name_is_answered_with_the_nearest) {

@@ -194,6 +194,9 @@ Test(patterns, the_nearest_path_is_found_behind_any_number_of_names) {
     compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"x=recompute"});
     expect_error(&c, 1, 1, "x is a parameter or an input: operators are recomputed");
     compiled_finish(&c);
+    compile_hints(&c, CELLS NET(BODY) "parallel { stages = 2; }", 1, (const char *const[]){"x=stage 0"});
+    expect_error(&c, 1, 1, "x is a parameter or an input: it lies in the stage of the operators that use it");
+    compiled_finish(&c);
     compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"**.*.fc1.wieght=(8,1)"});
     expect_error(&c, 1, 1, "no operator, parameter or input has the path **.*.fc1.wieght");
     cr_expect_str_eq(c.diags.items.at[1].text, "did you mean **.*.fc1.weight?");

@@ -189,7 +189,7 @@ Test(verify, layouts_are_the_graphs_and_fit_their_tensors) {
 Test(verify, layouts_are_valid_for_the_number_of_ranks) {
     Layout layout = layout_of(2, 0, (Digit){3, 1});
     graph.values.at[h].layout = graph_layout(&graph, &layout, &graph.values.at[h].type.shape);
-    expect_wrong("layout 0: ");
+    expect_wrong("the layout of value h: a digit does not divide");
 }
 
 Test(verify, conversions_have_layouts_and_owe_nothing_new) {
