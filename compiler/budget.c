@@ -314,7 +314,8 @@ static bool take_fastest(Budget *s, bool *may_save) {
     Try best = {0}, try;
     for (int m = 0; m < NMEASURES; m++) {
         if (!may_save[m] || !try_measure(s, m, s->limit, &try)) continue;
-        may_save[m] = try.cost.step_s * A_LITTLE <= before_s && (double)memory_bytes(&try.cost) <= most;
+        may_save[m] =
+            try.cost.step_s * A_LITTLE <= before_s && (double)memory_bytes(&try.cost) <= most && try.cost.broken <= s->cost.broken;
         const bool better = may_save[m] && (best.with.n == 0 || try.cost.step_s * A_LITTLE <= best.cost.step_s);
         tried_finish(better ? best.tried : try.tried);
         if (better) best = try;
@@ -339,6 +340,23 @@ static void take_faster(Budget *s) {
         may_save[m] = may_be_faster(s, m);
     while (take_fastest(s, may_save))
         ;
+}
+
+/* While it breaks demands of the user's (asserts.c), the setting with which it breaks fewest, of those the fastest. */
+static void take_demanded(Budget *s) {
+    for (bool more = true; more && s->cost.broken > 0;) {
+        Try best = {0}, try;
+        for (int m = 0; m < NMEASURES; m++) {
+            if (table[m].choose != NULL || !try_measure(s, m, s->limit, &try)) continue;
+            const BuildCost *than = best.with.n > 0 ? &best.cost : &s->cost;
+            const bool better =
+                try.cost.broken < than->broken || (best.with.n > 0 && try.cost.broken == than->broken && try.cost.step_s < than->step_s);
+            tried_finish(better ? best.tried : try.tried);
+            if (better) best = try;
+        }
+        more = best.with.n > 0;
+        if (more) take(s, &best);
+    }
 }
 
 /* One measure after the other, until it fits. */
@@ -410,6 +428,7 @@ Budget *budget_begin(const Build *b, const Strategy *const *strategy, double fas
     Budget *s = budget_new(b, strategy, NULL, error);
     if (s == NULL) return NULL;
     if (s->cost.step_s < faster_s) take_faster(s);
+    take_demanded(s);
     if (s->limit == 0 || memory_bytes(&s->cost) <= s->limit) let_go(s);
     return s;
 }
@@ -432,7 +451,8 @@ static void drop_idle(Budget *s) {
         memmove(with.taken + k, with.taken + k + 1, sizeof *with.taken * (size_t)(--with.n - k));
         Tried *tried = try_with(s, &with);
         const int64_t now = memory_bytes(&s->cost), most = s->limit == 0 ? INT64_MAX : now > s->limit ? now : s->limit;
-        if (tried != NULL && tried->cost.step_s <= s->cost.step_s && memory_bytes(&tried->cost) <= most) {
+        if (tried != NULL && tried->cost.step_s <= s->cost.step_s && memory_bytes(&tried->cost) <= most &&
+            tried->cost.broken <= s->cost.broken) {
             s->measures = with;
             s->cost = tried->cost;
         }

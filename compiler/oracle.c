@@ -110,21 +110,6 @@ void build_cost(Build *b, BuildCost *cost) {
     cost->broken = build_broken(b, cost);
 }
 
-static const Layout *unpinned(Graph *g, const Layout *of, const Shape *shape) {
-    if (of == NULL || of->pin.digit.size == 0) return of;
-    Layout layout = *of;
-    layout.pin = (Pin){0};
-    return graph_layout(g, &layout, shape);
-}
-
-/* Of a pipeline that was compiled: pass stages puts states and inputs on the ranks of a stage again. */
-static void unpin(Graph *g) {
-    for (int s = 0; s < g->states.n; s++)
-        g->states.at[s].layout = unpinned(g, g->states.at[s].layout, &g->states.at[s].type.shape);
-    for (int i = 0; i < g->inputs.n; i++)
-        g->inputs.at[i].layout = unpinned(g, g->inputs.at[i].layout, &g->inputs.at[i].type.shape);
-}
-
 /* A program like b, as it was before expand, but for what is tried. */
 static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena) {
     build_init_tried(t, b->name, arena, b->options);
@@ -134,7 +119,6 @@ static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *aren
     t->front.batches = b->front.batches;
     t->front.aim_bytes = b->front.aim_bytes;
     graph_fork(&t->front.graph, &b->front.chosen, arena);
-    if (t->front.graph.settings.stages > 1) unpin(&t->front.graph);
     for (int n = 0; n < t->front.graph.nodes.n; n++) {
         Node *node = &t->front.graph.nodes.at[n];
         if (trial->strategy != NULL && n < t->front.graph.nforward && trial->strategy[n] != NULL) node->strategy = trial->strategy[n];

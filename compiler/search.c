@@ -57,6 +57,22 @@ static void batch_split(Search *s) {
     if (!same) vec_push(&s->arena, &s->found, found);
 }
 
+/* Adds what every rank computes alike, beside hints: nothing sends less. */
+static void no_split(Search *s) {
+    Graph *g = &s->b->front.graph;
+    Found found = {.how = "no split"};
+    found.chosen.strategy = arena_alloc(s->b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
+    found.chosen.state = arena_alloc(s->b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
+    found.chosen.input = arena_alloc(s->b->arena, ((size_t)g->inputs.n + 1) * sizeof *found.chosen.input);
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node_is_leaf(node)) continue;
+        found.chosen.strategy[n] =
+            graph_strategy(g, node->from == STRATEGY_USER ? node->strategy : &(Strategy){.nfactors = node->rule->nfactors});
+    }
+    vec_push(&s->arena, &s->found, found);
+}
+
 const Build *with_layouts(Search *s, const Found *found) {
     Build *b = arena_alloc(&s->arena, sizeof *b);
     Graph *g = &b->front.chosen;
@@ -337,6 +353,29 @@ static int with_joined(Search *s, int best) {
     return may_solve(s) ? as_alike(s, &sides, best) : best;
 }
 
+/* Where the best breaks demands of the user's: what is best with slower links sends less, and what is computed whole on every rank nothing. The best of all. */
+static int with_demands(Search *s, int best) {
+    enum { SLOWER_LINKS = 8, MAX_SLOWER_LINKS = 64 };
+    if (best < 0 || s->found.at[best].cost.broken == 0) return best;
+    for (int slower = SLOWER_LINKS; slower <= MAX_SLOWER_LINKS && may_solve(s); slower *= SLOWER_LINKS) {
+        const int first = s->found.n;
+        Machine *machine = arena_alloc(&s->arena, sizeof *machine);
+        *machine = *options_machine(s->b->options);
+        machine->rank.bytes_per_s /= slower;
+        machine->node.bytes_per_s /= slower;
+        s->pricing = price(s, machine, moves_create(&s->arena, machine, s->b->front.graph.nranks));
+        s->behind = 0;
+        s->most = 0;
+        solve_by_axis(s, 0);
+        solve_on_meshes(s);
+        best = best_with(s, first, MAX_JOINED);
+        s->pricing = s->as_is;
+        if (s->found.at[best].cost.broken == 0) return best;
+    }
+    no_split(s);
+    return best_compiled(s);
+}
+
 /* ---- within a limit of memory */
 
 /* As it is without its measures. */
@@ -601,7 +640,7 @@ static const BuildCost *best_of_all(Search *s) {
     double bound;
     s->faster = true;
     all_solutions(s, &bound);
-    const int best = improve(s, within_memory(s, with_joined(s, best_compiled(s)), ON_MESHES | BY_AXIS));
+    const int best = improve(s, within_memory(s, with_demands(s, with_joined(s, best_compiled(s))), ON_MESHES | BY_AXIS));
     if (best < 0) return NULL;
     trim_found(&s->found.at[best]);
     finish(s, best, bound);

@@ -117,6 +117,30 @@ Test(asserts, a_kind_is_forbidden_where_a_value_is_made_or_taken) {
     BROKEN("forbid all_reduce at layer.1;", "all_reduce of w.1.grad"); /* a gradient is where its operator is */
 }
 
+/* The fastest plans share updates, and so gather what they make; they split batches, and so send gradients. */
+#define LAYERS                                                                                                                             \
+    "net n(batch = 4096, dim = 64) { input x : f32[batch, dim]; input label : f32[batch, dim]; h = x;\n"                                   \
+    "  for i in 0..4 { param w : f32[dim, dim] = normal(0.1); h = relu(matmul(h, w)); } loss mse(h, label); }\n"                           \
+    "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\nparallel { mode = auto; shard_from = 1 KiB; %s }\n"
+
+Test(asserts, auto_looks_for_what_keeps_to_demands) {
+    static const char *const demands[] = {
+        "", "forbid all_gather;", "assert comm < 1 KiB;",
+        "forbid all_gather; forbid all_reduce; forbid reduce_scatter; forbid exchange; forbid all_to_all;"};
+    for (int i = 0; i < 4; i++) {
+        Compiled x;
+        char net[1024];
+        snprintf(net, sizeof net, LAYERS, demands[i]);
+        compiled_init(&x, 4, 2);
+        x.options.overrides.search = "auto";
+        cr_assert(compiled_run(&x, net), "%s: %s", demands[i], compiled_said(&x));
+        cr_expect(i > 0 || x.b->facts->kind[COMM_ALL_GATHER].count > 0);
+        cr_expect(i > 0 || x.b->program->sent_bytes > 1024);
+        cr_expect(i != 1 || x.b->facts->kind[COMM_ALL_REDUCE].count > 0, "batches are still split");
+        compiled_finish(&x);
+    }
+}
+
 /* Two stages: the second one holds more, the first one has an AllReduce, and sends more in it. */
 #define STAGED                                                                                                                             \
     "net n(batch = 256) { input x : f32[batch, 64]; param a : f32[64, 64] = normal(0.1); param b : f32[64, 4096] = normal(0.1);\n"         \

@@ -170,6 +170,7 @@ seed(unit("ir", "cut"),
      ("an operand of concat stands behind those before it", "rule_concat", "at += in[i].shape.dim[d];", ""),
      ("cross entropy reduces a row twice", "rule_softmax", "nin == 1 ? 2 : 1", "1"))
 seed(unit("ir", "verify"),
+     ("layouts that values have are valid for the ranks", "check_layout", "!check->valid[number] && !layout_valid(", "false && !layout_valid("),
      ("no kernel gets a part of a row that it reduces", "check_strategy",
       "strategy_count(strategy, f) > 0 && node->rule->factor[f].expands", "false"))
 seed(unit("ir", "graph"),
@@ -299,6 +300,8 @@ seed(unit("compiler", "found"),
      ("what users ask for goes before what was found", "read_found", "if (line >= 0 && !node->strategy)", "if (line >= 0)"),
      ("axes of two meshes that overlap are no strategy", "check_apart", "if (digits_compatible(digits[i], digits[k])) continue;", "continue;"))
 seed(unit("compiler", "asserts"),
+     ("auto looks for what sends nothing", "with_demands", "no_split(s);", ""),
+     ("settings are tried that keep to demands", "take_demanded", "more && s->cost.broken > 0", "false"),
      ("a limit may be reached where it says so", "kept", "assertion->reached ?", "assertion->reached && measured < 0 ?"),
      ("what is within a path is at it", "is_forbidden", "pattern_covers(forbidden->path, node_path(g, g->values.at[move->value].node))", "false"),
      ("what a stage besides the fullest does is forbidden too", "find_forbidden", "r < b->nroles", "r < 1"),
