@@ -160,25 +160,51 @@ void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena) {
 
 /* ---------------------------------------------------------------- lower bounds */
 
-static Traffic bound_of(Facts *facts, CommKind kind, int from, int to, Arena *arena) {
-    const TensorType *type = type_of(facts, from);
-    const Layout *source = facts->role->instances.at[from].layout, *target = facts->role->instances.at[to].layout;
+static Traffic bound_of(Facts *facts, CommKind kind, const Layout *source, int to, Arena *arena) {
+    const TensorType *type = type_of(facts, to);
+    const Layout *target = facts->role->instances.at[to].layout;
     Counted *counted = counted_of(facts, kind, source, target, &type->shape, arena);
     if (!counted->bounded) traffic_bound(source, target, &type->shape, facts->graph->nranks, &counted->bound);
     counted->bounded = true;
     return in_bytes(counted->bound, type);
 }
 
-/* used: an instance that is used, by an operator or as a report. source: per instance the one that it is converted from, -1: none. */
-static void raise(Facts *facts, Traffic *least, const int *source, int used, Arena *arena) {
-    int root = used;
-    while (source[root] >= 0)
-        root = source[root];
-    if (facts->role->instances.at[root].layout == facts->role->instances.at[used].layout) return;
-    const Traffic bound = bound_of(facts, COMM_EXCHANGE, root, used, arena); /* the least of any kind */
-    Traffic *most = &least[facts->role->instances.at[root].value];
-    if (bound.total > most->total) most->total = bound.total;
-    if (bound.max > most->max) most->max = bound.max;
+/* In the role: the instance that another was converted from, itself or one of another role. */
+static int root_of(const Facts *facts, int instance) {
+    while (facts->source[instance] >= 0)
+        instance = facts->source[instance];
+    return instance;
+}
+
+/* made: per value the layout in which it is made, NULL: the one that the role's conversions begin with. used: an instance that is used, by an operator or as a report. */
+static void raise(Facts *facts, Traffic *least, const Layout *const *made, int used, Arena *arena) {
+    const Instance *instances = facts->role->instances.at;
+    const int value = instances[used].value;
+    const Layout *source = made != NULL ? made[value] : instances[root_of(facts, used)].layout;
+    if (source == instances[used].layout) return;
+    const Traffic bound = bound_of(facts, COMM_EXCHANGE, source, used, arena); /* the least of any kind */
+    if (bound.total > least[value].total) least[value].total = bound.total;
+    if (bound.max > least[value].max) least[value].max = bound.max;
+}
+
+/* By everything that the role uses. */
+static void raise_uses(Facts *facts, Traffic *least, const Layout *const *made, Arena *arena) {
+    const Role *role = facts->role;
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        for (int i = 0; (step->kind == STEP_KERNEL || step->kind == STEP_WRITE) && i < step->nin; i++)
+            raise(facts, least, made, step->in[i], arena);
+    }
+    if (facts->program->loss >= 0) raise(facts, least, made, facts->program->loss, arena);
+    for (int r = 0; r < facts->program->reports.n; r++)
+        raise(facts, least, made, facts->program->reports.at[r], arena);
+}
+
+static Traffic least_sum(const Facts *facts, const Traffic *least) {
+    Traffic sum = {0};
+    for (int v = 0; v < facts->graph->values.n; v++)
+        sum = traffic_sum(sum, least[v]);
+    return sum;
 }
 
 void facts_bounds(Facts *facts, Arena *arena) {
@@ -192,19 +218,78 @@ void facts_bounds(Facts *facts, Arena *arena) {
         Communication *made = &facts->communications.at[c];
         source[made->to] = made->from;
         if (role->instances.at[made->to].place == PLACE_ELSEWHERE) continue; /* what another role receives */
-        made->bound = bound_of(facts, made->kind, made->from, made->to, arena);
+        made->bound = bound_of(facts, made->kind, role->instances.at[made->from].layout, made->to, arena);
         facts->kind[made->kind].bound += made->bound.max;
         facts->all.bound += made->bound.max;
     }
-    for (int s = 0; s < role->steps.n; s++) {
-        const Step *step = &role->steps.at[s];
-        for (int i = 0; (step->kind == STEP_KERNEL || step->kind == STEP_WRITE) && i < step->nin; i++)
-            raise(facts, least, source, step->in[i], arena);
-    }
-    if (facts->program->loss >= 0) raise(facts, least, source, facts->program->loss, arena);
-    for (int r = 0; r < facts->program->reports.n; r++)
-        raise(facts, least, source, facts->program->reports.at[r], arena);
-    for (int v = 0; v < facts->graph->values.n; v++)
-        facts->bound = traffic_sum(facts->bound, least[v]);
+    facts->source = source;
+    raise_uses(facts, least, NULL, arena);
+    facts->bound = least_sum(facts, least);
     facts->least = least;
+}
+
+/* ---------------------------------------------------------------- all roles */
+
+/* As the first role that receives has it, with what those send that do. */
+static void find_moves(Totals *totals, const Facts *roles, int nroles, Arena *arena) {
+    const size_t nrequests = (size_t)program_requests(roles->program) + 1;
+    Traffic *sent = arena_alloc(arena, sizeof *sent * nrequests);
+    bool *found = arena_alloc(arena, nrequests);
+    for (int r = 0; r < nroles; r++)
+        for (int i = 0; i < roles[r].communications.n; i++) {
+            const Communication *made = &roles[r].communications.at[i];
+            const int request = roles[r].role->steps.at[made->step].request;
+            if (request >= 0 && made->sent.total > sent[request].total) sent[request] = made->sent;
+        }
+    for (int r = 0; r < nroles; r++)
+        for (int i = 0; i < roles[r].communications.n; i++) {
+            Move move = {.facts = &roles[r], .made = roles[r].communications.at[i]};
+            const Role *role = roles[r].role;
+            const int request = role->steps.at[move.made.step].request; /* -1: a slice of a rank's own */
+            if (request >= 0 && (found[request] || role->instances.at[move.made.to].place == PLACE_ELSEWHERE)) continue;
+            if (request >= 0) found[request] = true, move.made.sent = sent[request];
+            vec_push(arena, &totals->moves, move);
+        }
+}
+
+/* Per value: in which layout its role makes it. */
+static const Layout *const *layouts_made(const Facts *roles, int nroles, Arena *arena) {
+    const Layout **made = arena_alloc(arena, sizeof *made * (size_t)(roles->graph->values.n + 1));
+    for (int r = 0; r < nroles; r++)
+        for (int i = 0; i < roles[r].role->instances.n; i++) {
+            const Instance *at = &roles[r].role->instances.at[i];
+            if (roles[r].source[i] < 0 && at->place != PLACE_ELSEWHERE) made[at->value] = at->layout;
+        }
+    return made;
+}
+
+void facts_totals(Totals *totals, Facts *roles, int nroles, Arena *arena) {
+    *totals = (Totals){.sender = roles, .receiver = roles};
+    for (int r = 0; r < nroles; r++) {
+        facts_bounds(&roles[r], arena);
+        if (roles[r].all.sent > totals->sender->all.sent) totals->sender = &roles[r];
+        if (roles[r].all.received > totals->receiver->all.received) totals->receiver = &roles[r];
+        if (roles[r].rank_flops > totals->rank_flops) totals->rank_flops = roles[r].rank_flops;
+    }
+    const Facts *sender = totals->sender, *receiver = totals->receiver;
+    for (int k = 0; k < NCOMMS; k++)
+        totals->kind[k] =
+            (KindFacts){.sent = sender->kind[k].sent, .received = receiver->kind[k].received, .bound = receiver->kind[k].bound};
+    totals->all = (KindFacts){.sent = sender->all.sent, .received = receiver->all.received, .bound = receiver->all.bound};
+    find_moves(totals, roles, nroles, arena);
+    for (int i = 0; i < totals->moves.n; i++) {
+        const Communication *made = &totals->moves.at[i].made;
+        totals->kind[made->kind].count++;
+        totals->all.count += made->kind != COMM_STRIDED_SLICE;
+        totals->sent.total += made->sent.total;
+        totals->received.total += made->received.total;
+    }
+    const Layout *const *made = layouts_made(roles, nroles, arena);
+    Traffic *least = arena_alloc(arena, sizeof *least * (size_t)(roles->graph->values.n + 1));
+    for (int r = 0; r < nroles; r++)
+        raise_uses(&roles[r], least, made, arena);
+    totals->least = least;
+    totals->bound = (Traffic){least_sum(roles, least).total, receiver->bound.max};
+    totals->sent.max = sender->all.sent;
+    totals->received.max = receiver->all.received;
 }

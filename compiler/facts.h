@@ -47,6 +47,7 @@ typedef struct Facts {
      * most expensive one alone, so that it is a lower bound. */
     const Traffic *least;
     Traffic bound;           /* the sum over all values */
+    const int *source;       /* per instance the one that it is converted from, -1: none in the role */
     struct Counted *counted; /* conversions counted so far */
 } Facts;
 
@@ -56,3 +57,23 @@ void facts_init(Facts *facts, const Graph *graph, const Program *program, int ro
 void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena);
 /* Adds the lower bounds. */
 void facts_bounds(Facts *facts, Arena *arena);
+
+/* A communication of a program, whichever roles take part. */
+typedef struct Move {
+    const Facts *facts; /* of the first role that receives */
+    Communication made; /* as that one has it, with what all roles send */
+} Move;
+
+/* What all roles of a program do; of one role its own. */
+typedef struct Totals {
+    VEC(Move) moves;               /* role by role, in the order in which they start */
+    const Facts *sender;           /* of the role whose busiest rank sends most */
+    const Facts *receiver;         /* likewise */
+    KindFacts kind[NCOMMS], all;   /* counts are of all roles; sent is the sender's, received and bound are the receiver's */
+    Traffic sent, received, bound; /* total: of all ranks; max: of the sender, the receiver */
+    const Traffic *least;          /* as Facts.least, also where one role begins a conversion that another ends; max: not of one role */
+    double rank_flops;             /* of the busiest rank */
+} Totals;
+
+/* Of the facts of all roles, with their FLOPs; adds their lower bounds. */
+void facts_totals(Totals *totals, Facts *roles, int nroles, Arena *arena);

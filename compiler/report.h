@@ -36,8 +36,8 @@ void report_machine(Json *json, const Machine *machine); /* member `machine` */
 
 /* ---------------------------------------------------------------- stats.c */
 
-typedef void JsonOpen(Json *json, const char *key);                /* json_object or json_row */
-void json_figures(Json *json, const Facts *facts, JsonOpen *open); /* members `memory` and `flops` */
+typedef void JsonOpen(Json *json, const char *key);                                   /* json_object or json_row */
+void json_figures(Json *json, const Facts *facts, double rank_flops, JsonOpen *open); /* members `memory` and `flops` */
 
 /* ---------------------------------------------------------------- report_why.c */
 

@@ -59,7 +59,7 @@ static void write_sums(PlanData *data, const Facts *facts, const Timeline *timel
     write_traffic(json, "bound", facts->bound);
     json_int(json, "sent_rank", facts->all.sent);
     json_end(json);
-    json_figures(json, facts, json_row);
+    json_figures(json, facts, facts->rank_flops, json_row);
     json_row(json, "predicted");
     json_text(json, "machine", machine != NULL ? machine->name : machine_cpu.name);
     json_int(json, "step", nanoseconds(timeline->step_s));

@@ -27,6 +27,11 @@ static double ratio_of(int64_t received, int64_t bound) {
     return bound > 0 ? (double)received / (double)bound : 1.0;
 }
 
+/* The number of a role, which is that of its stage. */
+static int stage_of(const Build *b, const Facts *facts) {
+    return (int)(facts - b->role_facts);
+}
+
 static const char *layout_of(Arena *arena, const Facts *facts, int instance) {
     const Instance *at = &facts->role->instances.at[instance];
     return layout_named(arena, facts->graph, at->layout, facts->graph->values.at[at->value].type.hidden);
@@ -47,10 +52,11 @@ static bool are_alike(const Alike *a, const Alike *b) {
            strcmp(a->name, b->name) == 0 && strcmp(a->from, b->from) == 0 && strcmp(a->to, b->to) == 0;
 }
 
-static void find_alike(Alikes *alikes, const Facts *facts, Arena *arena) {
+static void find_alike(Alikes *alikes, const Totals *totals, Arena *arena) {
     Map map = {0};
-    for (int i = 0; i < facts->communications.n; i++) {
-        const Communication *made = &facts->communications.at[i];
+    for (int i = 0; i < totals->moves.n; i++) {
+        const Facts *facts = totals->moves.at[i].facts;
+        const Communication *made = &totals->moves.at[i].made;
         if (made->kind == COMM_STRIDED_SLICE) continue;
         const char *name = held_kind(arena, facts->graph->values.at[made->value].name);
         const uint64_t hash = hash_mix(hash_bytes(name, strlen(name)), (uint64_t)made->received.total);
@@ -72,9 +78,9 @@ static const char *times_bytes(Arena *arena, int count, int64_t bytes) {
 }
 
 /* In the order in which the first of each kind starts. */
-static void print_conversions(Text *text, const Facts *facts, Arena *arena) {
+static void print_conversions(Text *text, const Totals *totals, Arena *arena) {
     Alikes alikes = {0};
-    find_alike(&alikes, facts, arena);
+    find_alike(&alikes, totals, arena);
     int width = (int)strlen("of all ranks");
     for (int i = 0; i < alikes.n; i++)
         if ((int)strlen(alikes.at[i].name) > width) width = (int)strlen(alikes.at[i].name);
@@ -86,23 +92,30 @@ static void print_conversions(Text *text, const Facts *facts, Arena *arena) {
     }
 }
 
-static void print_communication(Text *text, const Facts *facts, Arena *arena) {
+static void print_communication(Text *text, const Build *b, const Totals *totals, Arena *arena) {
     text_printf(text, "communication  count  sent/rank     received/rank  bound\n");
+    if (b->nroles > 1)
+        text_printf(text, "  of stage       all  %-12d  %-13d  %d\n", stage_of(b, totals->sender), stage_of(b, totals->receiver),
+                    stage_of(b, totals->receiver));
     for (int k = 0; k <= NCOMMS; k++) {
-        const KindFacts *kind = k < NCOMMS ? &facts->kind[k] : &facts->all;
+        const KindFacts *kind = k < NCOMMS ? &totals->kind[k] : &totals->all;
         if (kind->count > 0 || k == NCOMMS)
             text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", k < NCOMMS ? comm_name[k] : "all", kind->count,
                         bytes_named(arena, kind->sent), bytes_named(arena, kind->received), bytes_named(arena, kind->bound));
     }
-    if (facts->all.count > 0) print_conversions(text, facts, arena);
+    if (totals->all.count > 0) print_conversions(text, totals, arena);
     text_printf(text, "in all         %s received by all ranks; the values' conversions need at least %s: %.2f x the bound\n",
-                bytes_named(arena, facts->received.total), bytes_named(arena, facts->bound.total),
-                ratio_of(facts->received.total, facts->bound.total));
+                bytes_named(arena, totals->received.total), bytes_named(arena, totals->bound.total),
+                ratio_of(totals->received.total, totals->bound.total));
 }
 
 static void print_memory(Text *text, const Compilation *c) {
-    const Facts *facts = program_train(c)->facts;
+    const Build *train = program_train(c);
+    const Facts *facts = train->facts;
     Arena *arena = c->arena;
+    if (train->nroles > 1)
+        text_printf(text, "most memory    stage %d, whose memory, fused steps, views, kernels, communications and waits follow\n",
+                    stage_of(train, facts));
     text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)facts->parameters,
                 facts->nparameters, bytes_named(arena, facts->states_whole), bytes_named(arena, facts->states));
     text_printf(text, "memory a rank  %s: arena %s (peak), inner values of fused steps %s, states %s, inputs %s, constants %s",
@@ -118,7 +131,7 @@ static const Timeline *timeline_of(Build *b) {
     return b->timeline;
 }
 
-/* Of a pipeline: those of one stage, which waits for the others too. */
+/* Of a pipeline: those of the stage that needs the most memory, which waits for the others too. */
 static void print_time(Text *text, const Timeline *timeline, int nroles, const Machine *machine) {
     text_printf(text, "predicted      %.4g ms a step on %s: kernels %.4g ms, communications %.4g ms, %s %.4g ms%s\n",
                 1e3 * timeline->step_s, machine != NULL ? machine->name : machine_cpu.name, 1e3 * timeline->kernel_s,
@@ -147,10 +160,10 @@ static void print_stages(Text *text, Build *b, Arena *arena) {
     for (int r = 0; r < b->nroles; r++) {
         const Facts *facts = &b->role_facts[r];
         const Timeline *timeline = &b->role_timelines[r];
-        text_printf(text, "stage %-8d %s: %s a rank, of it states %s and arena %s; kernels %.4g ms, waits %.4g ms\n", r,
-                    ranks_named(arena, facts->role->first_rank, facts->role->last_rank), bytes_named(arena, facts->rank_bytes),
-                    bytes_named(arena, facts->states), bytes_named(arena, facts->role->arena_bytes), 1e3 * timeline->kernel_s,
-                    1e3 * timeline->exposed_s);
+        text_printf(text, "stage %-8d %s: %s a rank, of it states %s and arena %s; sends %s, receives %s; kernels %.4g ms, waits %.4g ms\n",
+                    r, ranks_named(arena, facts->role->first_rank, facts->role->last_rank), bytes_named(arena, facts->rank_bytes),
+                    bytes_named(arena, facts->states), bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->all.sent),
+                    bytes_named(arena, facts->all.received), 1e3 * timeline->kernel_s, 1e3 * timeline->exposed_s);
     }
     const int64_t chunks = stage_chunks(b), batches = settings_batches(settings);
     text_printf(text, "bubble         %.3g %% of the step no kernel runs, on average of the stages; %d equal stages",
@@ -251,8 +264,9 @@ void search_print(Text *text, const SearchResult *result) {
 
 void stats_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
-    facts_bounds(train->facts, c->arena);
-    print_communication(text, train->facts, c->arena);
+    Totals totals;
+    facts_totals(&totals, train->role_facts, train->nroles, c->arena);
+    print_communication(text, train, &totals, c->arena);
     print_memory(text, c);
     print_held(text, train->facts, c->diags, c->arena);
     print_saved(text, train, c->arena);
@@ -260,7 +274,7 @@ void stats_print(Text *text, Compilation *c) {
                 train->facts->fused_steps, train->facts->ninner);
     text_printf(text, "views          %d results read where their operands lie, %s a rank not copied\n", train->facts->views,
                 bytes_named(c->arena, train->facts->view_bytes));
-    const double flops = train->facts->flops, busiest = train->facts->rank_flops;
+    const double flops = train->facts->flops, busiest = totals.rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), train->nroles, c->options->machine);
@@ -339,10 +353,11 @@ static void json_layout(Json *json, const Facts *facts, const char *key, int ins
     text_finish(&text);
 }
 
-static void json_communications(Json *json, const Facts *facts) {
+static void json_communications(Json *json, const Totals *totals) {
     json_array(json, "communications");
-    for (int i = 0; i < facts->communications.n; i++) {
-        const Communication *made = &facts->communications.at[i];
+    for (int i = 0; i < totals->moves.n; i++) {
+        const Facts *facts = totals->moves.at[i].facts;
+        const Communication *made = &totals->moves.at[i].made;
         json_row(json, NULL);
         json_text(json, "value", facts->graph->values.at[made->value].name);
         json_text(json, "kind", comm_name[made->kind]);
@@ -357,16 +372,20 @@ static void json_communications(Json *json, const Facts *facts) {
     json_end(json);
 }
 
-static void json_totals(Json *json, const Facts *facts) {
+static void json_totals(Json *json, const Build *b, const Totals *totals) {
     json_object(json, "totals");
-    json_int(json, "communications", facts->all.count);
-    json_traffic(json, "sent", facts->sent);
-    json_traffic(json, "received", facts->received);
-    json_traffic(json, "bound", facts->bound);
-    json_real(json, "ratio", ratio_of(facts->received.total, facts->bound.total));
+    json_int(json, "communications", totals->all.count);
+    json_traffic(json, "sent", totals->sent);
+    json_traffic(json, "received", totals->received);
+    json_traffic(json, "bound", totals->bound);
+    json_real(json, "ratio", ratio_of(totals->received.total, totals->bound.total));
+    if (b->nroles > 1) {
+        json_int(json, "sender", stage_of(b, totals->sender));
+        json_int(json, "receiver", stage_of(b, totals->receiver));
+    }
     json_object(json, "kinds");
     for (int k = 0; k < NCOMMS; k++) {
-        const KindFacts *kind = &facts->kind[k];
+        const KindFacts *kind = &totals->kind[k];
         if (kind->count == 0) continue;
         json_row(json, comm_name[k]);
         json_int(json, "count", kind->count);
@@ -379,7 +398,7 @@ static void json_totals(Json *json, const Facts *facts) {
     json_end(json);
 }
 
-void json_figures(Json *json, const Facts *facts, JsonOpen *open) {
+void json_figures(Json *json, const Facts *facts, double rank_flops, JsonOpen *open) {
     open(json, "memory");
     json_int(json, "parameters", facts->parameters);
     json_int(json, "parameter_tensors", facts->nparameters);
@@ -394,7 +413,7 @@ void json_figures(Json *json, const Facts *facts, JsonOpen *open) {
     json_end(json);
     open(json, "flops");
     json_real(json, "net", facts->flops);
-    json_real(json, "rank", facts->rank_flops);
+    json_real(json, "rank", rank_flops);
     json_end(json);
 }
 
@@ -449,6 +468,8 @@ static void json_stages(Json *json, Build *b) {
         json_int(json, "rank", facts->rank_bytes);
         json_int(json, "states", facts->states);
         json_int(json, "arena", facts->role->arena_bytes);
+        json_int(json, "sent", facts->all.sent);
+        json_int(json, "received", facts->all.received);
         json_real(json, "kernels", b->role_timelines[r].kernel_s);
         json_real(json, "exposed", b->role_timelines[r].exposed_s);
         json_end(json);
@@ -504,6 +525,8 @@ static void json_measures(Json *json, const Compilation *c) {
 void stats_json(Text *text, Compilation *c) {
     Build *train = program_train(c);
     Json json = {.text = text};
+    Totals totals;
+    facts_totals(&totals, train->role_facts, train->nroles, c->arena);
     json_object(&json, NULL);
     json_text(&json, "net", train->front.graph.name);
     json_text(&json, "plan", c->options->no_plan ? NULL : c->options->output);
@@ -525,7 +548,6 @@ void stats_json(Text *text, Compilation *c) {
         json_real(&json, "seconds", timeline_of(program_prompt(c))->step_s);
         json_end(&json);
     }
-    facts_bounds(train->facts, c->arena);
     json_object(&json, "fused");
     json_int(&json, "kernels", train->facts->fused_kernels);
     json_int(&json, "steps", train->facts->fused_steps);
@@ -536,9 +558,10 @@ void stats_json(Text *text, Compilation *c) {
     json_int(&json, "bytes", train->facts->view_bytes);
     json_end(&json);
     json_strategies(&json, train);
-    json_communications(&json, train->facts);
-    json_totals(&json, train->facts);
-    json_figures(&json, train->facts, json_object);
+    json_communications(&json, &totals);
+    json_totals(&json, train, &totals);
+    if (train->nroles > 1) json_int(&json, "most_memory", stage_of(train, train->facts));
+    json_figures(&json, train->facts, totals.rank_flops, json_object);
     json_int(&json, "needed", bytes_needed(c));
     json_held(&json, train->facts, c->diags, c->arena);
     json_saved(&json, train, c->arena);

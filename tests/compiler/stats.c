@@ -1,8 +1,10 @@
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
+#include <math.h>
 
 #include "compile.h"
 #include "compiler/facts.h"
+#include "compiler/name.h"
 #include "compiler/timeline.h"
 
 static bool has(Compiled *x, const char *what) {
@@ -137,6 +139,86 @@ Test(stats, a_stage_has_the_bound_of_what_it_receives_and_says_what_it_waits) {
     compiled_finish(&x);
 }
 
+/* Stages of different sizes, the first and the last with one parameter, which is sent there and its gradient back. */
+#define STAGED(train, parallel)                                                                                                            \
+    "net n(batch = 32) { input x : f32[batch, 32]; input label : f32[batch, 32]; param w : f32[32, 32] = normal(0.1);\n"                   \
+    "  param u : f32[32, 128] = normal(0.1); param v : f32[128, 32] = normal(0.1); param q : f32[32, 32] = normal(0.1);\n"                 \
+    "  h = tanh(matmul(x, w)) stage 0; k = tanh(matmul(h, u) shard ((1, 1), (1, 2))) stage 1;\n"                                           \
+    "  m = tanh(matmul(k, v) shard ((1, 2), (2, 1))) stage 2; y = matmul(matmul(m, q), w) stage 3; loss mse(y, label); }\n"                \
+    "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); " train "}\nparallel { mode = semi_auto; stages = 4; " parallel "}\n"
+static const char *const staged[] = {STAGED("", ""), STAGED("micro_batches = 4; ", "dataset = full_batch; "),
+                                     STAGED("micro_batches = 4; ", "pipeline_scheduler = gpipe; ")};
+enum { NSTAGED = sizeof staged / sizeof *staged };
+
+Test(stats, figures_of_a_pipeline_are_those_of_all_its_stages) {
+    for (int n = 0; n < NSTAGED; n++)
+        for (int level = 0; level <= 2; level += 2) {
+            Compiled x;
+            Totals totals;
+            KindFacts all = {0};
+            int64_t sent = 0, received = 0, states = 0;
+            compiled(&x, staged[n], 8, level);
+            cr_assert_eq(x.b->nroles, 4);
+            facts_totals(&totals, x.b->role_facts, x.b->nroles, &x.arena);
+            for (int i = 0; i < totals.moves.n; i++) {
+                const Communication *made = &totals.moves.at[i].made;
+                const char *name = x.graph->values.at[made->value].name;
+                cr_expect(made->kind == COMM_STRIDED_SLICE || made->sent.total > 0, "%s", name);
+                cr_expect_eq(made->sent.total, made->received.total, "%s: what is sent is received", name);
+                cr_expect_geq(made->received.total, made->bound.total, "%s", name);
+                sent += made->sent.total;
+                received += made->received.total;
+                states += strcmp(name, "w") == 0;
+            }
+            cr_expect_gt(states, 0, "no stage needs the first one's parameter");
+            cr_expect_eq(totals.sent.total, sent);
+            cr_expect_eq(totals.received.total, received);
+            for (int k = 0; k < NCOMMS; k++) {
+                if (k != COMM_STRIDED_SLICE) all.count += totals.kind[k].count;
+                all.sent += totals.kind[k].sent;
+                all.received += totals.kind[k].received;
+                all.bound += totals.kind[k].bound;
+            }
+            cr_expect_eq(totals.all.count, all.count);
+            cr_expect_eq(all.count, program_requests(x.b->program));
+            cr_expect_eq(totals.all.sent, all.sent);
+            cr_expect_eq(totals.all.received, all.received);
+            cr_expect_eq(totals.all.bound, all.bound);
+            cr_expect_eq(totals.sent.max, all.sent);
+            cr_expect_eq(totals.sent.max, x.b->program->sent_bytes, "as the plan says, and demands are asked of");
+            for (int r = 0; r < x.b->nroles; r++)
+                cr_expect_geq(totals.received.max, x.b->role_facts[r].all.received);
+            cr_expect_geq(8 * totals.sent.max, sent);
+            cr_expect_geq(8 * totals.received.max, received);
+            cr_expect_geq(8 * totals.rank_flops, x.b->facts->flops, "the busiest rank has an even share at least");
+            cr_expect_leq(totals.rank_flops, x.b->facts->flops);
+            cr_expect_leq(totals.bound.total, received);
+            cr_expect(has(&x, arena_printf(&x.arena, "\nall            %5d  %-12s  %s", all.count, bytes_named(&x.arena, all.sent),
+                                           bytes_named(&x.arena, all.received))));
+            cr_expect(has(&x, arena_printf(&x.arena, "\nin all         %s received by all ranks", bytes_named(&x.arena, received))));
+            compiled_finish(&x);
+        }
+}
+
+/* h is a sum of two terms, which stage 0 adds up and stage 1 takes: what both do has one bound, that of making the sum and sending it. */
+Test(stats, conversions_of_several_stages_have_one_bound) {
+    Compiled x;
+    Totals totals;
+    compiled(&x,
+             "net n(batch = 16) { input x : f32[batch, 16]; param w : f32[16, 16] = normal(0.1); param v : f32[16, 16] = normal(0.1);\n"
+             "  h = matmul(x, w) shard ((1, 2), (2, 1)) stage 0; y = matmul(h, v) shard ((1, 1), (1, 1)) stage 1; loss mean(y); }\n" TRAIN
+             "parallel { mode = semi_auto; stages = 2; }\n",
+             4, 0);
+    const int h = value_named(x.graph, "h"), bytes = 16 * 16 * 4;
+    int64_t received = 0;
+    facts_totals(&totals, x.b->role_facts, x.b->nroles, &x.arena);
+    for (int i = 0; i < totals.moves.n; i++)
+        if (totals.moves.at[i].made.value == h) received += totals.moves.at[i].made.received.total;
+    cr_expect_eq(received, 4 * bytes); /* an all_reduce, then both ranks of the other stage */
+    cr_expect_eq(totals.least[h].total, 3 * bytes, "one rank adds up, two more receive the sum");
+    compiled_finish(&x);
+}
+
 Test(stats, each_conversion_is_shown_with_its_bound_and_the_sum) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
@@ -204,6 +286,37 @@ Test(stats, json_says_what_the_text_says) {
     cr_expect_str_eq(cJSON_GetObjectItemCaseSensitive(first, "from")->valuestring, "user");
     cr_expect_str_eq(cJSON_GetObjectItemCaseSensitive(first, "strategy")->valuestring, "((2, 4), (4, 1))");
     cr_expect(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "proof"), "proved")));
+    cJSON_Delete(json);
+    text_finish(&text);
+    compiled_finish(&x);
+}
+
+Test(stats, json_of_a_pipeline_adds_up) {
+    Compiled x;
+    Text text = {0};
+    compiled(&x, staged[1], 8, 2);
+    stats_json(&text, &x.c);
+    cJSON *json = cJSON_Parse(text.at);
+    cr_assert_not_null(json, "%s", text.at);
+    static const char *const way[] = {"sent", "received"};
+    for (int k = 0; k < 2; k++) {
+        double total = 0, most = 0, of_kinds = 0;
+        const cJSON *item;
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(json, "communications")) total += figure(item, way[k], "total", NULL);
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(json, "stages")) most = fmax(most, figure(item, way[k], NULL, NULL));
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "totals"), "kinds")) of_kinds +=
+            figure(item, way[k], NULL, NULL);
+        cr_expect_eq(figure(json, "totals", way[k], "total"), total, "%s", way[k]);
+        cr_expect_eq(figure(json, "totals", way[k], "max"), most, "%s", way[k]);
+        cr_expect_eq(figure(json, "totals", way[k], "max"), of_kinds, "%s", way[k]);
+        const cJSON *stage = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "stages"),
+                                                (int)figure(json, "totals", k == 0 ? "sender" : "receiver", NULL));
+        cr_expect_eq(figure(stage, way[k], NULL, NULL), most, "%s", way[k]);
+    }
+    cr_expect_eq(figure(json, "totals", "sent", "max"), (double)x.b->program->sent_bytes);
+    cr_expect_geq(8 * figure(json, "flops", "rank", NULL), figure(json, "flops", "net", NULL));
+    const cJSON *stage = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "stages"), (int)figure(json, "most_memory", NULL, NULL));
+    cr_expect_eq(figure(stage, "rank", NULL, NULL), figure(json, "memory", "rank", NULL));
     cJSON_Delete(json);
     text_finish(&text);
     compiled_finish(&x);

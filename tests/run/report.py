@@ -392,7 +392,11 @@ class Report(Pages):
         self.assertEqual({tuple(layout[3]) for layout in plan["layouts"] if len(layout) > 3}, {(3, 2, 0), (3, 2, 1), (3, 2, 2)})
         self.assertEqual(len({role["predicted"]["step"] for role in program["roles"]}), 1)
         fullest = max(program["roles"], key=lambda role: role["memory"]["rank"])
-        self.assertEqual((fullest["memory"], fullest["totals"]["received"]), (stats["memory"], stats["totals"]["received"]))
+        self.assertEqual((fullest["memory"], fullest), (stats["memory"], program["roles"][stats["most_memory"]]))
+        for way, stage in ("sent", "sender"), ("received", "receiver"):
+            self.assertEqual(program["roles"][stats["totals"][stage]]["totals"][way]["max"], stats["totals"][way]["max"])
+            self.assertEqual(max(role["totals"][way]["max"] for role in program["roles"]), stats["totals"][way]["max"])
+        self.assertEqual(max(role["flops"]["rank"] for role in program["roles"]), stats["flops"]["rank"])
         steps = [len(role["steps"]) for role in program["roles"]]
         self.assertGreater(len(set(steps)), 1)
         ways = [self.local] + ([self.mpi] if harness.mpirun else [])
