@@ -99,10 +99,44 @@ static void bucket_set(Settings *settings, int64_t bytes) {
     settings->bucket_bytes = bytes;
 }
 
-enum { CUTS, GRADIENTS, KEEP_GATHERED, SHARE_NOTHING, REGATHER, SMALL, BUCKETS, ALL_GATHERED, RECOMPUTE, NMEASURES };
+/* Bytes of the parameters whose updates ranks share; *least: of the smallest one. */
+static int64_t shared_bytes(const Graph *g, int64_t *least) {
+    const Settings *settings = &g->settings;
+    int64_t all = 0;
+    *least = INT64_MAX;
+    if (settings->shard_from_given || settings->shard_states == SHARD_NONE || settings->optimizer == OPTIMIZER_NONE || g->nranks == 1)
+        return 0;
+    for (int s = 0; s < g->states.n; s++) {
+        const int64_t bytes = type_bytes(&g->states.at[s].type);
+        if (!g->states.at[s].trainable || bytes < settings->shard_bytes) continue;
+        all += bytes;
+        if (bytes < *least) *least = bytes;
+    }
+    return all;
+}
+static int64_t shared_most(const Graph *g) {
+    int64_t least;
+    return shared_bytes(g, &least);
+}
+/* All ranks update the smallest of these, too, and gather no parts of them. */
+static bool shard_from_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
+    (void)measures, (void)limit;
+    int64_t least;
+    if (shared_bytes(&with->build->front.chosen, &least) == 0) return false;
+    for (taken->bytes = LEAST_BUCKET; taken->bytes <= least; taken->bytes *= 2)
+        ;
+    taken->said = arena_printf(b->arena, "shard_from = %s", bytes_named(b->arena, taken->bytes));
+    return true;
+}
+static void shard_from_set(Settings *settings, int64_t bytes) {
+    settings->shard_bytes = bytes;
+}
+
+enum { CUTS, GRADIENTS, KEEP_GATHERED, SHARE_NOTHING, REGATHER, SMALL, SHARD_FROM, BUCKETS, ALL_GATHERED, RECOMPUTE, NMEASURES };
 static const Measure table[NMEASURES] = {
     [CUTS] = {"stages cut for memory", .choose = cut_choose, .set = cut_set},
     [SMALL] = {"shard_from = 0", share_small, .most = small_states_bytes, .faster = true},
+    [SHARD_FROM] = {"shard_from", .choose = shard_from_choose, .set = shard_from_set, .most = shared_most, .faster = true, .more = true},
     [BUCKETS] = {"bucket", .choose = bucket_choose, .set = bucket_set, .most = buckets_most},
     [GRADIENTS] = {"shard_states = gradients", shard_gradients},
     [KEEP_GATHERED] = {"shard_states = parameters, regather = none", keep_gathered, .faster = true, .hides = true},

@@ -222,10 +222,10 @@ bool pass_fits(Compilation *c) {
     if (c->again != NULL) return false; /* what is said is what the least is */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
-                   bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));
+                   bytes_named_up(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));
     else
-        diag_warning(c->diags, WARN_MEMORY, (Span){0}, "this plan needs %s of memory on a rank; %s has %s", bytes_named(c->arena, needed),
-                     machine->name, bytes_named(c->arena, there));
+        diag_warning(c->diags, WARN_MEMORY, (Span){0}, "this plan needs %s of memory on a rank; %s has %s",
+                     bytes_named_up(c->arena, needed), machine->name, bytes_named(c->arena, there));
     explain_need(c, needed - (asked > 0 ? asked : there));
     return asked == 0;
 }

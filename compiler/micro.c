@@ -9,7 +9,7 @@
 #include "compiler/search.h"
 #include "compiler/timeline.h"
 
-enum { MOST_PARTS = 256, MOST_NODES = 40000, MOST_AGAIN = 3 };
+enum { MOST_PARTS = 256, MOST_NODES = 40000, SMALL_NODES = 600, MOST_AGAIN = 3 };
 enum {
     MOST_WORK = 150000,
     MOST_WORK_REFUSED = 200000,
@@ -202,13 +202,14 @@ static void look_above(Searches *s) {
         look_within(s, limit_at(k, s->workspace));
 }
 
-/* Another search that soon finds something: within some more limits than there is work for otherwise. */
-static void look_by_axis(Searches *s) {
+/* Other searches, which know of other solutions: of a net that is not large the one on meshes; and the one that soon finds something, within some more limits than there is work for otherwise. */
+static void look_by_others(Searches *s) {
     const Settings *settings = &program_train(s->c)->front.graph.settings;
     const int parts = s->plans.at[s->best >= 0 ? s->best : least_plan(s)].parts, first = limit_from(s->limit, s->workspace);
     if (settings->mode != MODE_AUTO || strcmp(settings->search, "auto") != 0 || !searches(program_train(s->c))) return;
     static const char search[] = "recursive_programming";
     look_by(s, search, parts, s->limit);
+    if (program_train(s->c)->front.graph.nodes.n <= SMALL_NODES) look_by(s, "dynamic_programming", parts, s->limit);
     for (int k = 1; k <= AXIS_LIMITS && k <= first && limit_at(first - k, s->workspace) > s->states && s->work < MOST_WORK; k++)
         look_by(s, search, parts, limit_at(first - k, s->workspace));
 }
@@ -246,7 +247,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     look_within(s, limit);
     if (s->best < 0) look_above(s);
     look_below(s);
-    look_by_axis(s);
+    look_by_others(s);
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
 }
 

@@ -1,4 +1,5 @@
 /* name: layouts, bytes and places as people read them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,13 +101,22 @@ const char *layout_named(Arena *arena, const Graph *graph, const Layout *layout,
     return copy;
 }
 
-const char *bytes_named(Arena *arena, int64_t bytes) {
+static const char *bytes_rounded(Arena *arena, int64_t bytes, bool up) {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double size = (double)bytes;
     int u = 0;
     for (; size >= 1024 && u < 6; u++)
         size /= 1024;
+    if (up) size = ceil(10 * size) / 10;
     return arena_printf(arena, u == 0 ? "%.0f %s" : "%.1f %s", size, unit[u]);
+}
+
+const char *bytes_named(Arena *arena, int64_t bytes) {
+    return bytes_rounded(arena, bytes, false);
+}
+
+const char *bytes_named_up(Arena *arena, int64_t bytes) {
+    return bytes_rounded(arena, bytes, true);
 }
 
 const char *place_named(Arena *arena, const Diags *diags, Span span) {

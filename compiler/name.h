@@ -6,6 +6,7 @@
  * digits: "(2, 4) [2@4 4@1]", "whole". */
 const char *layout_named(Arena *arena, const Graph *graph, const Layout *layout, bool hidden);
 const char *bytes_named(Arena *arena, int64_t bytes);                 /* "1.2 KiB" */
+const char *bytes_named_up(Arena *arena, int64_t bytes);              /* what is needed: no less than that */
 const char *ranks_named(Arena *arena, int first, int last);           /* "rank 3", "ranks 2 to 3" */
 const char *place_named(Arena *arena, const Diags *diags, Span span); /* "net.dsl:8:9", "": no place */
 /* The path of what a node computes for: its own, of a gradient that of the operator whose gradient it is, of an update that of its parameter. */

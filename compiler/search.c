@@ -37,14 +37,15 @@ bool searches(const Build *b) {
 
 /* ---- auto */
 
-/* Adds what splits every operator's batch, beside hints. Where propagation has found that, it is left out. */
-static void batch_split(Search *s) {
+/* Adds what splits every operator's batch among so many ranks, beside hints. Where propagation has found that, it is left out. */
+static void batch_split(Search *s, int nranks) {
     Graph *g = &s->b->front.graph, copy;
     Propagation ignored;
     Found found = {.how = "batch split"};
     bool same = true;
     graph_fork(&copy, g, &s->arena);
     copy.settings.mode = MODE_SEMI_AUTO;
+    copy.nranks = nranks;
     if (!propagate_again(&copy, &ignored)) return;
     found.chosen.strategy = arena_alloc(s->b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
     found.chosen.state = arena_alloc(s->b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
@@ -55,6 +56,25 @@ static void batch_split(Search *s) {
         same = same && found.chosen.strategy[n] == graph_strategy(g, g->nodes.at[n].strategy);
     }
     if (!same) vec_push(&s->arena, &s->found, found);
+}
+
+/* Few of its solutions are compiled. */
+static bool is_large(const Search *s) {
+    return COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < EACH;
+}
+
+static bool has_hints(const Graph *g) {
+    for (int n = 0; n < g->nforward; n++)
+        if (g->nodes.at[n].from == STRATEGY_USER) return true;
+    return false;
+}
+
+/* Among all ranks, and, as a batch may be too small for those of several nodes, among those of one, or of a part of one that each node has as many of: all do alike, and nodes send each other nothing. */
+static void batch_splits(Search *s) {
+    const Graph *g = &s->b->front.graph;
+    const int near = (int)gcd64(g->nranks, options_machine(s->b->options)->ranks_per_node);
+    batch_split(s, g->nranks);
+    if (near > 1 && near < g->nranks && !is_large(s) && !has_hints(g)) batch_split(s, near);
 }
 
 /* Adds what every rank computes alike, beside hints: nothing sends less. */
@@ -89,11 +109,6 @@ const Build *with_layouts(Search *s, const Found *found) {
         if (found->chosen.input != NULL && found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
     }
     return b;
-}
-
-/* Few of its solutions are compiled. */
-static bool is_large(const Search *s) {
-    return COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < EACH;
 }
 
 /* What a solution costs once it is compiled, with what makes it faster where it is not much slower than the fastest so far; infinite where that fails. */
@@ -632,7 +647,7 @@ static void solutions(Search *s, double *bound) {
 static void all_solutions(Search *s, double *bound) {
     solutions(s, bound);
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
-    batch_split(s);
+    batch_splits(s);
     forget_equal(s);
 }
 

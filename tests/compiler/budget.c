@@ -45,7 +45,7 @@ Test(budget, batches_in_parts_fit_after_little_work) {
         int parts, programs;
     } at[] = {{"900 MiB", 900, 21.8e-3, 1, 100},
               {"700 MiB", 700, 34.6e-3, 4, 100},
-              {"600 MiB", 600, 39.5e-3, 4, 64},
+              {"600 MiB", 600, 39.5e-3, 4, 80},
               {"500 MiB", 500, 50.6e-3, 8, 100}};
     int decided = 0;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {

@@ -242,6 +242,7 @@ seed(unit("compiler", "held"),
      ("what is read through a view is held", "lives_find", "role->instances.at[v].place != PLACE_VIEW", "true"),
      ("a byte under several values counts once", "cover_add", "c->times[node] > 0", "c->times[node] != 1"))
 seed(unit("compiler", "fits"),
+     ("what an error names is enough", "bytes_rounded", "if (up) size = ceil", "if (false) size = ceil"),
      ("as much as may be needed is enough", "pass_fits", "if (needed <= limit)", "if (needed < limit)"),
      ("what is asked goes before the machine", "pass_fits", "limit = asked > 0 ? asked : there", "limit = there"),
      ("generating beyond the limit is said", "warn_generating", "needed <= limit", "needed >= 0"),
@@ -443,7 +444,7 @@ seed(unit("compiler", "memory"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "search"),
      ("what is near the best plan is tried", "take_better", "if (!is_better(l->s, &found, &l->base)) return false;", "return false;"),
-     ("within a limit another search looks too", "look_by_axis", "if (settings->mode != MODE_AUTO ||", "if (true || settings->mode != MODE_AUTO ||"),
+     ("within a limit another search looks too", "look_by_others", "if (settings->mode != MODE_AUTO ||", "if (true || settings->mode != MODE_AUTO ||"),
      ("a plan that nearly fits is made to fit", "is_asked", "<= NEARLY * (double)limit", "<= (double)limit"),
      ("what is near other good plans is tried", "look_around", "best = from_some(s, &best, &most, until);", ""),
      ("what is near a plan is of its own model", "improve_from", "s->pricing = found->pricing != NULL ? found->pricing : s->as_is;", "s->pricing = s->as_is;"),
@@ -547,6 +548,10 @@ seed(unit("compiler", "stages"),
      ("a split is none of a stage of one rank", "stage_splits", "dim->split == 1 ||", "true ||"),
      ("a pipeline has no bound", "finish", "piped ? 0 : bound_of", "bound_of"),
      ("pipelines that cannot fit are left out", "may_fit", "others->over_bytes == 0 || rest < 0", "true"))
+seed(unit("compiler", "hands", "hands/a_batch_too_small_for_several_nodes_is_split_within_one"),
+     ("a small batch is split within a node", "batch_splits", "near > 1 &&", "false &&"))
+seed(unit("compiler", "hands", "hands/ranks_share_the_updates_of_large_parameters_alone"),
+     ("all ranks update small parameters where that is faster", "shard_from_choose", "== 0) return false;", ">= 0) return false;"))
 seed(unit("compiler", "hands", "hands/a_table_of_two_lookups_is_updated_by_rows"),
      ("a table that is updated by rows has no sum of gradients", "hub_make", "hub->by_rows ? 0 :", "false ? 0 :"))
 seed(unit("compiler", "tables", "tables/columns_lie_where_their_tables_are"),
@@ -560,7 +565,7 @@ seed(unit("compiler", "fits", "fits/stages_are_cut_again_for_what_is_missing"),
 seed(unit("compiler", "search", "search/work_is_bounded"),
      ("what is computed of parameters alone stands beside nothing", "sides_find", "node_is_leaf(node) || !varies[n]", "node_is_leaf(node)"))
 seed(unit("compiler", "random_search"),
-     ("auto takes no longer than the batch split beside hints", "all_solutions", "batch_split(s);", ""),
+     ("auto takes no longer than the batch split beside hints", "all_solutions", "batch_splits(s);", ""),
      ("auto takes no longer than propagation", "all_solutions", 'vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));', ""),
      ("of plans about as fast the best in time and traffic is taken", "best_compiled", "time_and_traffic(cost) < time_and_traffic(&s->found.at[best].cost)", "false"))
 seed(unit("compiler", "pairs"),
