@@ -3,7 +3,24 @@
 
 #include <string.h>
 
+enum { NSEARCHES = 4 };
+static const char *const search_name[NSEARCHES] = {"sharding_propagation", "dynamic_programming", "recursive_programming", "auto"};
+
+/* Says so where the value of `what` is one of `other`, whose n names are given: mode and search are easily confused. Both have an `auto`. */
+static bool confused(Lower *lower, const char *what, const Expr *value, const char *other, const char *const *names, int n) {
+    const char *text = word_of(lower, value), *word = text && strcmp(text, "auto") != 0 ? foreign_word(other, text) : NULL;
+    for (int i = 0; word && i < n; i++) {
+        if (strcmp(names[i], word) != 0) continue;
+        diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what,
+                   value->kind == EXPR_PATH ? value->last->text : value->text);
+        diag_hint(lower->diags, "it is a %s: %s = %s;", other, other, word);
+        return true;
+    }
+    return false;
+}
+
 static bool eval_mode(Lower *lower, const Expr *value) {
+    if (confused(lower, "mode", value, "search", search_name, NSEARCHES)) return false;
     int mode = choice(lower, "mode", value, mode_name, NMODES);
     if (mode < 0) return false;
     lower->graph->settings.mode = (Mode)mode;
@@ -17,10 +34,10 @@ static bool eval_mode(Lower *lower, const Expr *value) {
 }
 
 static bool eval_search(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"sharding_propagation", "dynamic_programming", "recursive_programming", "auto"};
     lower->graph->settings.search_span = lower_span(lower, value->loc);
-    const int search = choice(lower, "search", value, names, 4);
-    if (search >= 0) lower->graph->settings.search = names[search];
+    if (confused(lower, "search", value, "mode", mode_name, NMODES)) return false;
+    const int search = choice(lower, "search", value, search_name, NSEARCHES);
+    if (search >= 0) lower->graph->settings.search = search_name[search];
     return search >= 0;
 }
 

@@ -243,6 +243,12 @@ Test(foreign, modes_are_mindspores) {
     expect_setting(sgd, "mode = beta_paralle;", "unknown mode 'beta_paralle'",
                    "there are: stand_alone"); /* three letters from data_parallel: not near */
     expect_setting(sgd, "mode = data_paralel;", "unknown mode 'data_paralel'", "did you mean data_parallel?");
+    expect_setting(sgd, "search = hybrid_parallel;", "unknown search 'hybrid_parallel'", "it is a mode: mode = manual;");
+    expect_setting(sgd, "search = ParallelMode.SEMI_AUTO_PARALLEL;", "unknown search 'SEMI_AUTO_PARALLEL'",
+                   "it is a mode: mode = semi_auto;");
+    expect_setting(sgd, "search_mode = auto_parallel;", "unknown search 'auto_parallel'", "it is a mode: mode = auto;");
+    expect_setting(sgd, "mode = dynamic_programming;", "unknown mode 'dynamic_programming'",
+                   "it is a search: search = dynamic_programming;");
     expect_setting(sgd, "device_num = 8;", "no setting 'device_num'", "--ranks 8");
     expect_setting(sgd, "mode auto;", "found ';'", "a setting is written mode = auto;");
     expect_setting(sgd, "mode = auto, search = sharding_propagation;", "found '='", "each setting ends in ';'");
