@@ -131,12 +131,16 @@ static bool write_beside(const char *path, const char *text, size_t n) {
     return false;
 }
 
-bool file_write(const char *path, const char *text, size_t n, Error *error) {
+/* A device, a pipe, or what a link leads to (/dev/stdout can be all of them) must not be replaced by a renamed file: it is written to. */
+static bool in_place(const char *path) {
     struct stat status;
-    /* A device, a pipe, or what a link leads to (/dev/stdout can be all of them) must not be replaced by a renamed file: it is written to. */
-    bool direct = (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
-                  (lstat(path, &status) == 0 && S_ISLNK(status.st_mode));
-    if (direct) return write_in_place(path, text, n) || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+    return (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
+           (lstat(path, &status) == 0 && S_ISLNK(status.st_mode));
+}
+
+bool file_write(const char *path, const char *text, size_t n, Error *error) {
+    if (in_place(path))
+        return write_in_place(path, text, n) || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
     /* What asks the program to end waits until the file is there or its temporary one is gone. */
     sigset_t ends, before;
     sigemptyset(&ends);
@@ -147,6 +151,24 @@ bool file_write(const char *path, const char *text, size_t n, Error *error) {
     bool ok = write_beside(path, text, n) || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return ok;
+}
+
+bool file_writable(const char *path, Error *error) {
+    struct stat status;
+    char temporary[8192];
+    const char *slash = strrchr(path, '/');
+    if (stat(path, &status) == 0 && (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)))
+        return error_set(error, EXIT_ENVIRONMENT, "cannot write %s: it is %s; name a file", path, other_kind(status.st_mode));
+    if (!*(slash ? slash + 1 : path)) return error_set(error, EXIT_ENVIRONMENT, "cannot write '%s': it names no file", path);
+    if (in_place(path)) { /* a link may lead to a file that is not there yet */
+        if (access(path, W_OK) == 0 || errno == ENOENT) return true;
+        return error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+    }
+    const int fd = file_temporary(path, temporary, sizeof temporary);
+    if (fd < 0) return error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+    close(fd);
+    unlink(temporary);
+    return true;
 }
 
 /* ---------------------------------------------------------------- outputs against inputs */

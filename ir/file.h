@@ -19,6 +19,8 @@ int file_temporary(const char *path, char *temporary, size_t n);
  * behind after a failure, SIGINT or SIGTERM. Not forced to the disk: what a power failure may cost is a compilation of milliseconds, and
  * forcing it costs as much. */
 bool file_write(const char *path, const char *text, size_t n, Error *error);
+/* Whether file_write can write path as things are: for what takes long before it writes. Changes nothing at path, and leaves no file behind. */
+bool file_writable(const char *path, Error *error);
 
 /* What a command reads and writes, in that order: nothing that it reads may be overwritten, and no file written twice; '-' is none. Files are compared by device
  * and inode, those that are yet to be made by their folder and name. */

@@ -5,11 +5,8 @@
  * bytes. Between gathers ranks compute, as between communications of a net: those that share a core hand it to each other, and what is
  * gathered has just been written. Kernels run on all ranks at once too: ranks may share cores and memory. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
 #include <ctype.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ir/file.h"
 #include "runtime/limits.h"
@@ -332,18 +329,13 @@ static void level_show(const char *name, const Level *level, const char *why) {
                why);
 }
 
-/* Whether there is no file at path yet, and one can be made, or one that may be replaced: a machine file, an empty one. */
+/* Whether path can be written, and what lies there may be replaced: a machine file, an empty one. */
 static bool replaceable(const char *path, Error *error) {
     static const char first_word[] = "pcc-machine";
-    char begin[sizeof first_word] = "", temporary[PATH_MAX];
-    FILE *file = fopen(path, "rb");
-    if (!file) {
-        const int made = errno == ENOENT ? file_temporary(path, temporary, sizeof temporary) : -1;
-        if (made < 0) return error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
-        close(made);
-        unlink(temporary);
-        return true;
-    }
+    char begin[sizeof first_word] = "";
+    if (!file_writable(path, error)) return false;
+    FILE *file = file_kind(path) ? NULL : fopen(path, "rb");
+    if (!file) return true;
     size_t n = fread(begin, 1, sizeof first_word - 1, file);
     bool machine = n == 0 || strcmp(begin, first_word) == 0;
     fclose(file);

@@ -78,6 +78,38 @@ Test(file, failures_name_the_file_and_leave_nothing) {
     arena_finish(&arena);
 }
 
+/* As file_write finds it, but for what is missing behind a link. */
+Test(file, whether_it_can_be_written_is_asked_without_a_trace) {
+    char folder[] = "/tmp/pcc-file-XXXXXX";
+    temporary_folder(folder);
+    Arena arena;
+    Error error;
+    char *text;
+    size_t n;
+    arena_init(&arena);
+    char *path = arena_printf(&arena, "%s/a", folder), *link = arena_printf(&arena, "%s/link", folder);
+    cr_expect(file_writable(path, &error), "%s", error.text);
+    cr_expect_eq(files_like(folder, "a"), 0, "an empty file stays behind");
+    cr_assert(file_write(path, "text", 4, &error), "%s", error.text);
+    cr_assert_eq(symlink("a", link), 0);
+    cr_expect(file_writable(path, &error) && file_writable(link, &error), "%s", error.text);
+    cr_expect_eq(files_like(folder, "a"), 1);
+    cr_assert(file_read(&arena, path, 100, &text, &n, &error), "%s", error.text);
+    cr_expect_str_eq(text, "text");
+    cr_expect(file_writable("/dev/null", &error), "%s", error.text);
+    const char *const refused[] = {folder, arena_printf(&arena, "%s/none/a", folder), arena_printf(&arena, "%s/a/b", folder),
+                                   arena_printf(&arena, "%s/", path), ""};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        cr_expect_not(file_writable(refused[i], &error), "%s", refused[i]);
+        cr_expect_eq(error.code, EXIT_ENVIRONMENT);
+        cr_expect(strstr(error.text, refused[i]), "%s: %s", refused[i], error.text);
+    }
+    unlink(link);
+    unlink(path);
+    rmdir(folder);
+    arena_finish(&arena);
+}
+
 Test(file, a_link_stays_a_link) {
     char folder[] = "/tmp/pcc-file-XXXXXX";
     temporary_folder(folder);

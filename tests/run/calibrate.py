@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """prun --calibrate: measures by level, prints units, and writes a machine file that pcc reads."""
+import os
 import re
 
 import harness
@@ -75,6 +76,16 @@ class Calibrate(Case):
         self.assertEqual(result.code, 3, str(result))
         self.assertRegex(result.err, "prun: cannot write .*a.machine: No such file or directory")
         self.assertEqual(result.out, "", "it is said before anything is measured")
+
+    def test_a_folder_is_refused_before_anything_is_measured(self):
+        before = os.listdir(self.folder)
+        for result in run([harness.prun, "--ranks", "2", "--calibrate", self.folder], cwd=self.folder), self.calibrate(2, self.folder):
+            self.assertEqual(result.code, 3, str(result))
+            self.assertIn("prun: cannot write %s: it is a folder; name a file\n" % self.folder, result.err)
+            self.assertEqual(result.out, "", str(result))
+        result = run([harness.prun, "--calibrate="], cwd=self.folder)
+        self.assertEqual((result.code, result.err, result.out), (3, "prun: cannot write '': it names no file\n", ""), str(result))
+        self.assertEqual(os.listdir(self.folder), before)
 
     def test_ranks_in_one_process_under_mpirun(self):
         result = self.calibrate(2, "--ranks", "4")
