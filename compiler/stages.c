@@ -298,6 +298,24 @@ static bool none_left(const Line *line, int stage, int position) {
     return false;
 }
 
+/* The most stages, or chunks of as many stages, that the operators are enough for. */
+static void hint_fewer(const Line *line) {
+    Diags *diags = line->b->diags;
+    const int nstages = settings_stages(&line->g->settings), nranks = line->g->nranks * nstages, runs = line->ncuts - 1;
+    if (nstages <= runs) {
+        const int chunks = runs / nstages;
+        diag_hint(diags, chunks > 1 ? "at most chunks = %d; or fewer stages" : "leave out chunks, or fewer stages", chunks);
+        return;
+    }
+    int most = runs;
+    while (most > 1 && nranks % most != 0)
+        most--;
+    if (most > 1)
+        diag_hint(diags, "at most stages = %d; of %d ranks", most, nranks);
+    else
+        diag_hint(diags, "leave out stages: %d ranks have no number of stages that this net is enough for", nranks);
+}
+
 /* Why there are no cuts. */
 static bool no_cuts(const Line *line) {
     const Settings *settings = &line->g->settings;
@@ -312,6 +330,7 @@ static bool no_cuts(const Line *line) {
     else
         diag_error(line->b->diags, settings->stages_span, "%d stages of %d operator%s: some would have none", nstages, line->n,
                    line->n == 1 ? "" : "s");
+    hint_fewer(line);
     return false;
 }
 

@@ -37,12 +37,34 @@ bool eval_micro_batches(Lower *lower, const Expr *value) {
     return true;
 }
 
+/* Numbers of parts near the one that does not divide a batch, and a batch near this one that it divides. */
+static void hint_parts(Lower *lower, const char *name, int64_t batch) {
+    const int64_t parts = lower->micro;
+    int64_t fewer = parts - 1, more = parts + 1, rows;
+    while (fewer > 1 && batch % fewer != 0)
+        fewer--;
+    while (more <= MOST && batch % more != 0)
+        more++;
+    const char *these = fewer > 1 && more <= MOST ? arena_printf(lower->arena, "%lld; or %lld;", (long long)fewer, (long long)more)
+                        : fewer > 1               ? arena_printf(lower->arena, "%lld;", (long long)fewer)
+                        : more <= MOST            ? arena_printf(lower->arena, "%lld;", (long long)more)
+                                                  : NULL;
+    const bool fits = mul_checked(batch / parts + 1, parts, &rows);
+    if (these && fits)
+        diag_hint(lower->diags, "micro_batches = %s or a %s of %lld", these, name, (long long)rows);
+    else if (these)
+        diag_hint(lower->diags, "micro_batches = %s", these);
+    else if (fits)
+        diag_hint(lower->diags, "leave out micro_batches, or a %s of %lld", name, (long long)rows);
+}
+
 bool micro_divide(Lower *lower, const Entry *entry, Number *number) {
     if (lower->micro == 1 || lower->eval) return true;
     if (number->real || number->i % lower->micro != 0) {
         diag_error(lower->diags, span_of_setting(lower), "a %s of %s is not %lld equal parts", entry->name,
                    number_text(lower->arena, *number), (long long)lower->micro);
         diag_note(lower->diags, lower_span(lower, entry->name_loc), "the net's number is here");
+        if (!number->real && number->i > 0) hint_parts(lower, entry->name, number->i);
         return false;
     }
     number->i /= lower->micro;

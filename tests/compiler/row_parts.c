@@ -11,7 +11,7 @@ static void expect_parts(const char *net, const char *error) {
     Compiled x;
     compiled_init(&x, 4, 2);
     const bool done = compiled_run(&x, net);
-    const char *said = x.diags.nerrors > 0 ? x.diags.items.at[0].text : "";
+    const char *said = x.diags.nerrors > 0 ? compiled_said(&x) : "";
     cr_expect_eq(done, error == NULL, "%s\n%s", net, said);
     if (error != NULL)
         cr_expect(strstr(said, error) != NULL, "%s\n%s", net, said);
@@ -58,6 +58,8 @@ Test(row_parts, rows_that_are_cut_off_are_refused) {
 
 Test(row_parts, mistakes_are_named) {
     expect_parts(HEAD "  loss mse(matmul(x, w), label); }\n" DATA("3"), "a batch of 16 is not 3 equal parts");
+    expect_parts(HEAD "  loss mse(matmul(x, w), label); }\n" DATA("3"), "micro_batches = 2; or 4; or a batch of 18\n");
+    expect_parts(HEAD "  loss mse(matmul(x, w), label); }\n" DATA("17"), "micro_batches = 16; or a batch of 17\n");
     expect_parts("net n() { input x : f32[16, 8]; param w : f32[8, 8] = ones; loss mean(square(matmul(x, w))); }\n" DATA("4"),
                  "there is no batch to divide");
     expect_parts(HEAD "  loss mse(matmul(x, w), label); }\n"

@@ -595,7 +595,7 @@ Test(stages, more_stages_than_operators_are_refused) {
     compiled_init(&x, 8, 2);
     cr_assert_not(compiled_run(&x, "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; loss mean(matmul(x, w)); }\n"
                                    "train { data = normal(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); }\nparallel { stages = 4; }\n"));
-    cr_expect_str_eq(compiled_said(&x), "4 stages of 2 operators: some would have none\n");
+    cr_expect_str_eq(compiled_said(&x), "4 stages of 2 operators: some would have none\nat most stages = 2; of 8 ranks\n");
     compiled_finish(&x);
 }
 
