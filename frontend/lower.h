@@ -241,6 +241,8 @@ bool number_negate(Lower *lower, const Expr *expr, Number *number);
 /* The same within limits; what: "steps", for messages. */
 bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t least, int64_t most, int64_t *value);
 bool real_eval(Lower *lower, const Expr *expr, const char *what, double least, double most, double *value);
+/* Of bytes, that a real of a whole number says too: 4.0e8. */
+bool bytes_eval(Lower *lower, const Expr *expr, const char *what, int64_t least, int64_t *value);
 bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype); /* an element of a tensor of dtype */
 const char *number_text(Arena *arena, Number number);
 /* A condition: a number that is not 0. */

@@ -455,6 +455,25 @@ bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t leas
     return true;
 }
 
+bool bytes_eval(Lower *lower, const Expr *expr, const char *what, int64_t least, int64_t *value) {
+    Number number;
+    if (!number_eval(lower, expr, &number)) return false;
+    const bool fits = fabs(number.f) < 0x1p63, whole = number.real && fits && number.f == floor(number.f);
+    const int64_t bytes = whole ? (int64_t)number.f : number.i;
+    const Span span = lower_span(lower, expr->loc);
+    if (number.real && !fits)
+        diag_error(lower->diags, span, "%s is %lld to %lld bytes, not %s", what, (long long)least, (long long)INT64_MAX,
+                   number_text(lower->arena, number));
+    else if (number.real && !whole)
+        diag_error(lower->diags, span, "%s is a whole number of bytes, not %s", what, number_text(lower->arena, number));
+    else if (bytes < least)
+        diag_error(lower->diags, span, "%s is at least %lld, not %lld", what, (long long)least, (long long)bytes);
+    else
+        return *value = bytes, true;
+    diag_hint(lower->diags, "%s = 1.5 GiB; KiB, MiB and TiB likewise, a whole number of bytes without a unit", what);
+    return false;
+}
+
 bool real_eval(Lower *lower, const Expr *expr, const char *what, double least, double most, double *value) {
     Number number;
     if (!number_eval(lower, expr, &number)) return false;

@@ -84,12 +84,12 @@ static bool eval_batch_norm(Lower *lower, const Expr *value) {
 
 static bool eval_bucket(Lower *lower, const Expr *value) {
     lower->graph->settings.bucket_given = true;
-    return integer_eval(lower, value, "bucket", 0, INT64_MAX, &lower->graph->settings.bucket_bytes);
+    return bytes_eval(lower, value, "bucket", 0, &lower->graph->settings.bucket_bytes);
 }
 
 static bool eval_memory(Lower *lower, const Expr *value) {
     lower->graph->settings.memory_span = lower_span(lower, value->loc);
-    return integer_eval(lower, value, "memory", 1, INT64_MAX, &lower->graph->settings.memory_bytes);
+    return bytes_eval(lower, value, "memory", 1, &lower->graph->settings.memory_bytes);
 }
 
 static bool eval_shard_states(Lower *lower, const Expr *value) {
@@ -101,7 +101,7 @@ static bool eval_shard_states(Lower *lower, const Expr *value) {
 
 static bool eval_shard_from(Lower *lower, const Expr *value) {
     lower->graph->settings.shard_from_given = true;
-    return integer_eval(lower, value, "shard_from", 0, INT64_MAX, &lower->graph->settings.shard_bytes);
+    return bytes_eval(lower, value, "shard_from", 0, &lower->graph->settings.shard_bytes);
 }
 
 static bool eval_regather(Lower *lower, const Expr *value) {

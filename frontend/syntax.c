@@ -196,12 +196,14 @@ int64_t lex_integer(Parse *parse, const Loc *loc, const char *text) {
 int64_t lex_size(Parse *parse, const Loc *loc, const char *text) {
     static const char units[] = "BKMGTPE";
     const char *digits_end = text + strspn(text, "0123456789");
-    const int64_t unit = (int64_t)1 << 10 * (strchr(units, *strpbrk(text, units)) - units);
+    char *end;
+    const double number = strtod(text, &end);
+    const int64_t unit = (int64_t)1 << 10 * (strchr(units, end[strspn(end, " \t")]) - units);
     int64_t bytes;
-    if (*digits_end != '.') {
+    if (digits_end == end) {
         if (mul_checked(lex_integer(parse, loc, text), unit, &bytes)) return bytes;
     } else {
-        const double nearest = round(strtod(text, NULL) * (double)unit);
+        const double nearest = round(number * (double)unit);
         if (nearest < 0x1p63) return (int64_t)nearest;
     }
     diag_error(parse->diags, here(parse, *loc), "number out of range: it is more than %lld bytes", (long long)INT64_MAX);
@@ -216,9 +218,15 @@ double lex_real(Parse *parse, const Loc *loc, const char *text) {
     return 1;
 }
 
-/* What ends in a unit of bytes that there is not, GB. Whether it does. */
+/* What ends in a unit of bytes that there is not: GB, gib, G. Whether it does. */
 static bool hint_bytes(const Parse *parse, Loc loc) {
-    if (parse->text[loc.end - 1] != 'B') return false;
+    const char *begin = parse->text + loc.begin, *at = parse->text + loc.end;
+    const bool byte = at > begin && (at[-1] == 'B' || at[-1] == 'b');
+    at -= byte;
+    if (at > begin && (at[-1] == 'i' || at[-1] == 'I')) at--;
+    const bool times = at > begin && strchr(byte ? "KMGTPEkmgtpe" : "KMGTkmgt", at[-1]) != NULL;
+    at -= times;
+    if ((!byte && !times) || (at > begin && !strchr("0123456789. \t", at[-1]))) return false;
     diag_hint(parse->diags, "bytes are written 25 MiB or 1.5 GiB; B, KiB and TiB likewise");
     return true;
 }

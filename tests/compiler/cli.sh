@@ -89,6 +89,9 @@ expect 1 "--what-if:1:1: error: no operator" net.dsl --ranks 8 --what-if 'hh=((8
 absent wrong.plan
 expect 1 "hint: bytes are written 25 MiB or 1.5 GiB; B, KiB and TiB likewise" net.dsl --ranks 8 --memory '80 GB'
 expect 1 'more than the 80 B that it may' net.dsl --ranks 8 --memory '80B'
+expect 1 'more than the 80 B that it may' net.dsl --ranks 8 --memory 8.0e1
+expect 1 'hint: memory = 1.5 GiB; KiB, MiB and TiB likewise, a whole number of bytes without a unit' net.dsl --ranks 8 --memory 80.5
+expect 1 'hint: it is a mode: mode = manual;' net.dsl --ranks 8 --search hybrid_parallel
 expect 2 "--stats=json prints one JSON object: leave out --what-if" net.dsl --stats=json --what-if 'h=((8, 1), (1, 1))'
 expect 0 "made by relu" net.dsl --ranks 8 --explain h --explain a
 absent net.plan

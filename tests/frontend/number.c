@@ -26,10 +26,15 @@ Test(number, bytes_have_units_and_decimals) {
     static const struct {
         const char *text;
         int64_t value;
-    } cases[] = {
-        {"100 B", 100},   {"1B", 1},          {"1.6 B", 2},           {"1.5 KiB", 1536},      {"1.5KiB", 1536},       {".5 KiB", 512},
-        {"2. KiB", 2048}, {"3 MiB", 3 << 20}, {"0.001 GiB", 1073742}, {"1.5 GiB", 3LL << 29}, {"0.5 TiB", 1LL << 39}, {"1 B + 1 KiB", 1025},
-        {"2 * 1.5 B", 4}};
+    } cases[] = {{"100 B", 100},         {"1B", 1},
+                 {"1.6 B", 2},           {"1.5 KiB", 1536},
+                 {"1.5KiB", 1536},       {".5 KiB", 512},
+                 {"2. KiB", 2048},       {"3 MiB", 3 << 20},
+                 {"0.001 GiB", 1073742}, {"1.5 GiB", 3LL << 29},
+                 {"0.5 TiB", 1LL << 39}, {"1 B + 1 KiB", 1025},
+                 {"2 * 1.5 B", 4},       {"1e3 KiB", 1024000},
+                 {"1E3KiB", 1024000},    {"2.5e-1 KiB", 256},
+                 {"15e0 B", 15},         {"1e0 MiB", 1 << 20}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         size_of(&c, cases[i].text);
@@ -44,6 +49,7 @@ Test(number, mistakes_in_sizes_are_diagnosed) {
         const char *text, *error;
     } cases[] = {{"8 EiB", "it is more than 9223372036854775807 bytes"},
                  {"8.0 EiB", "it is more than 9223372036854775807 bytes"},
+                 {"1e3 EiB", "it is more than 9223372036854775807 bytes"},
                  {"5 Batches", "'5 Batches' is not a number"},
                  {"0.2 B", "a size is at least 1, not 0"},
                  {"16 / 0", "division by zero: 16 / 0"},

@@ -45,6 +45,47 @@ Test(parallel, flags_override_the_block) {
     compiled_finish(&c);
 }
 
+Test(parallel, bytes_are_whole_numbers_however_they_are_written) {
+    static const struct {
+        const char *text;
+        int64_t bytes;
+        const char *error, *hint; /* NULL: accepted */
+    } cases[] = {{"400000000", 400000000, NULL, NULL},
+                 {"4.0e8", 400000000, NULL, NULL},
+                 {"4e8", 400000000, NULL, NULL},
+                 {"1e3 GiB", INT64_C(1000) << 30, NULL, NULL},
+                 {"2.0 * 1 GiB", INT64_C(2) << 30, NULL, NULL},
+                 {"9e18", INT64_C(9000000000000000000), NULL, NULL},
+                 {"1e19", 0, "to 9223372036854775807 bytes, not 1e+19", " = 1.5 GiB; KiB"},
+                 {"1.5", 0, "is a whole number of bytes, not 1.5", " = 1.5 GiB; KiB"},
+                 {"-4.0", 0, "is at least ", " = 1.5 GiB; KiB"},
+                 {"80 GB", 0, "found 'GB'", "bytes are written 25 MiB"},
+                 {"80 gib", 0, "found 'gib'", "bytes are written 25 MiB"},
+                 {"80G", 0, "'80G' is not a number", "bytes are written 25 MiB"},
+                 {"80 m", 0, "found 'm'", "bytes are written 25 MiB"},
+                 {"80Lib", 0, "'80Lib' is not a number", "numbers are written 12"},
+                 {"1e3gb", 0, "'1e3gb' is not a number", "bytes are written 25 MiB"}};
+    for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
+        static const char *const names[] = {"memory", "bucket", "shard_from"};
+        const size_t n = i / 3;
+        Compiled c;
+        char text[64];
+        snprintf(text, sizeof text, "%s = %s;", names[i % 3], cases[n].text);
+        compile_settings(&c, text, &eight);
+        const Settings *settings = &c.graph.settings;
+        cr_assert_eq(c.accepted, cases[n].error == NULL, "%s", text);
+        if (c.accepted) {
+            const int64_t bytes[] = {settings->memory_bytes, settings->bucket_bytes, settings->shard_bytes};
+            cr_expect_eq(bytes[i % 3], cases[n].bytes, "%s", text);
+        } else {
+            cr_expect(strstr(c.diags.items.at[0].text, cases[n].error), "%s: %s", text, c.diags.items.at[0].text);
+            cr_assert(c.diags.items.n > 1 && c.diags.items.at[1].kind == DIAG_HINT, "%s has no hint", text);
+            cr_expect(strstr(c.diags.items.at[1].text, cases[n].hint), "%s: %s", text, c.diags.items.at[1].text);
+        }
+        compiled_finish(&c);
+    }
+}
+
 Test(parallel, mistakes_in_flags_name_the_flag) {
     Compiled c;
     Overrides flags = {.nranks = 8, .mode = "atuo"};
