@@ -355,22 +355,12 @@ double timelines_idle(const Timeline *timelines, int nroles) {
 
 /* "matmul+add+relu", "all_reduce", "wait all_reduce", as prun names what it runs. */
 static void print_name(Text *text, const Facts *facts, const TimelineEvent *event) {
-    const Role *role = facts->role;
-    const Step *step = &role->steps.at[event->step];
-    switch (step->kind) {
-    case STEP_KERNEL:
-        for (int k = event->step; k < event->step + event->nsteps; k++)
-            text_printf(text, "%s%s", k > event->step ? "+" : "", op_table[role->steps.at[k].op].name);
-        return;
-    case STEP_LOCAL:
-    case STEP_WRITE:
-        text_printf(text, "copy");
-        return;
-    case STEP_START:
-    case STEP_WAIT:
-        text_printf(text, "%s%s", step->kind == STEP_WAIT ? "wait " : "", comm_name[step->comm]);
-        return;
-    }
+    const StepKind kind = facts->role->steps.at[event->step].kind;
+    const int n = kind == STEP_KERNEL ? event->nsteps : 1; /* a bucket is named after its first */
+    char name[STEP_NAME_BYTES] = "";
+    for (int k = event->step; k < event->step + n; k++)
+        step_name_add(name, facts->graph, facts->role, k);
+    text_printf(text, "%s%s", kind == STEP_WAIT ? "wait " : "", name);
 }
 
 /* The events of a role, as those of a process. */
@@ -383,12 +373,11 @@ static void print_role(Text *text, const Timeline *timeline, const Facts *facts,
     for (int i = 0; i < timeline->events.n; i++) {
         const TimelineEvent *event = &timeline->events.at[i];
         if (event->communication && event->end_s == event->begin_s) continue; /* all of it is in the wait */
-        const Step *last = &facts->role->steps.at[event->step + event->nsteps - 1];
         text_printf(text, "{\"name\": \"");
         print_name(text, facts, event);
         text_printf(text, "\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"value\": \"", process,
                     event->communication, event->begin_s * 1e6, (event->end_s - event->begin_s) * 1e6);
-        for (const char *at = step_label(facts->graph, facts->role, last).of; *at;
+        for (const char *at = step_makes(facts->graph, facts->role, event->step); *at;
              at++) /* names are identifiers and paths; nothing else may break the file */
             if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
         text_printf(text, "\", \"step\": 1, \"plan_step\": %d, \"flops\": %.15g, \"bytes\": %.15g}},\n", event->step, event->flops,

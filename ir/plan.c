@@ -56,16 +56,6 @@ int64_t instance_bytes(const Graph *graph, const Instance *instance) {
     return layout_max_bytes(instance->layout, &graph->values.at[instance->value].type);
 }
 
-StepLabel step_label(const Graph *graph, const Role *role, const Step *step) {
-    if (step->kind == STEP_WRITE) {
-        const State *state = &graph->states.at[step->state];
-        return (StepLabel){"write", state->name, state->span};
-    }
-    const bool kernel = step->kind == STEP_KERNEL;
-    const Value *value = &graph->values.at[role->instances.at[kernel ? step->out[0] : step->in[0]].value];
-    return (StepLabel){kernel ? op_table[step->op].name : comm_name[step->comm], value->name, graph->nodes.at[value->node].span};
-}
-
 int program_steps(const Program *program) {
     int n = 0;
     for (int r = 0; r < program->roles.n; r++)

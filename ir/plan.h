@@ -50,6 +50,12 @@ typedef struct StepLabel {
     Span span;
 } StepLabel;
 StepLabel step_label(const Graph *graph, const Role *role, const Step *step);
+/* A trace's words for the steps of a plan, predicted or measured. The value, or the state, that the step at `at` makes; in place of an inner one of a fused step the
+ * next of it that is stored. */
+const char *step_makes(const Graph *graph, const Role *role, int at);
+/* Puts the name of a step behind those of the steps that are done with it: "matmul+add+relu"; in the end "...". name: STEP_NAME_BYTES, "" at first. */
+enum { STEP_NAME_BYTES = 96 };
+void step_name_add(char *name, const Graph *graph, const Role *role, int at);
 int fused_length(const Role *role, int at); /* the number of steps from `at` on that are members of one fused step; 1: it is alone */
 /* Room for the inner values of a fused step, side by side, and behind them for the views that it reads, where its members run one by one: the offset of each
  * inner instance in at (NULL: not asked); the bytes that the largest step needs. */

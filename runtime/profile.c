@@ -12,11 +12,11 @@
 #include "runtime/exec.h"
 #include "runtime/lanes.h"
 
-enum { MAX_TRACED = 20, NAME_BYTES = 96, TRACED_BYTES = 1 << 16 };
+enum { MAX_TRACED = 20, TRACED_BYTES = 1 << 16 };
 
 /* What an action does, once for each action of each driven rank. */
 typedef struct Work {
-    char name[NAME_BYTES]; /* "matmul", "matmul+add+relu", "all_reduce" */
+    char name[STEP_NAME_BYTES]; /* "matmul", "matmul+add+relu", "all_reduce" */
     bool comm;
     double flops, bytes; /* bytes: read and written; of a communication: sent by this rank */
     int kind;            /* number among Profile.kinds */
@@ -31,7 +31,7 @@ typedef struct Timing {
 
 /* All actions of one name. */
 typedef struct Kind {
-    char name[NAME_BYTES];
+    char name[STEP_NAME_BYTES];
     bool comm;
     int64_t calls;
     double seconds, flops, bytes;
@@ -91,18 +91,16 @@ static double bytes_read(const KernelCall *call, int k) {
     return k == 0 && op_looks_up(call->op) && given < whole ? given : whole;
 }
 
-static void add_name(Work *work, const char *name) {
-    size_t n = strlen(work->name);
-    if (n + strlen(name) + 5 < sizeof work->name)
-        snprintf(work->name + n, sizeof work->name - n, "%s%s", n ? "+" : "", name);
-    else if (n < 3 || strcmp(work->name + n - 3, "...") != 0)
-        snprintf(work->name + n, sizeof work->name - n, "...");
+/* As pcc --timeline names what it predicts. */
+static void describe_name(Work *work, const Executor *executor, const Cursor *cursor, const Action *action) {
+    const int n = action->kind == ACTION_FUSED ? action->nsteps : 1;
+    for (int i = 0; i < n; i++)
+        step_name_add(work->name, &executor->plan->graph, cursor->role, action->kind == ACTION_FUSED ? action->steps[i] : action->step);
 }
 
 static void describe_calls(Work *work, const Cursor *cursor, const Action *action) {
     for (int i = 0; i < action->ncalls; i++) {
         const KernelCall *call = &cursor->calls.at[action->first_call + i].call;
-        if (i == 0) add_name(work, op_table[call->op].name);
         work->flops += flops_of(call);
         for (int k = 0; k < call->nin; k++)
             work->bytes += bytes_read(call, k);
@@ -115,7 +113,6 @@ static void describe_calls(Work *work, const Cursor *cursor, const Action *actio
 static void describe_fused(Work *work, const Cursor *cursor, const Action *action) {
     for (int i = 0; i < action->nsteps; i++) {
         const Step *step = &cursor->role->steps.at[action->steps[i]];
-        add_name(work, op_table[step->op].name);
         for (int s = 0; s < action->ncalls; s++) {
             const KernelCall *call = &cursor->calls.at[cursor->first_call[action->steps[i]] + s].call;
             work->flops += flops_of(call);
@@ -146,9 +143,7 @@ static bool count_sent(void *context, const Piece *piece) {
 
 /* What a rank sends at the least, as nccl-tests count it for the bus: 2 (n - 1) / n of an all_reduce, (n - 1) / n of the others. */
 static void describe_start(Work *work, const Executor *executor, const Cursor *cursor, const Action *action) {
-    const Step *step = &cursor->role->steps.at[action->step];
-    const Prepared *prepared = &executor->prepared[step->request];
-    add_name(work, comm_name[step->comm]);
+    const Prepared *prepared = &executor->prepared[cursor->role->steps.at[action->step].request];
     work->comm = true;
     for (int i = 0; i < prepared->n; i++) {
         const Step *one = &prepared->first[i];
@@ -179,6 +174,7 @@ static void describe(Profile *profile, int driven) {
         const Action *action = &cursor->actions.at[a];
         Work *work = &all[a];
         work->wait = -1;
+        describe_name(work, executor, cursor, action);
         switch (action->kind) {
         case ACTION_CALLS:
             describe_calls(work, cursor, action);
@@ -187,7 +183,6 @@ static void describe(Profile *profile, int driven) {
             describe_fused(work, cursor, action);
             break;
         case ACTION_COPY:
-            add_name(work, "copy");
             work->bytes = 2 * (double)action->bytes;
             break;
         case ACTION_START:
@@ -196,9 +191,7 @@ static void describe(Profile *profile, int driven) {
                 if (cursor->actions.at[w].kind == ACTION_WAIT && cursor->actions.at[w].request == action->request) work->wait = w;
             break;
         case ACTION_WAIT:
-            for (int s = 0; s < a; s++)
-                if (all[s].wait == a)
-                    *work = (Work){.comm = true, .kind = all[s].kind, .wait = -1}, memcpy(work->name, all[s].name, sizeof work->name);
+            work->comm = true;
             break;
         }
         work->kind = find_kind(profile, work);
@@ -414,9 +407,7 @@ static void put_event(const Profile *profile, const Event *event, Text *text) {
     const Cursor *cursor = &profile->executor->cursors[event->driven];
     const Action *action = &cursor->actions.at[event->action];
     const Work *work = &profile->work[event->driven][event->action];
-    const Step *step = &cursor->role->steps.at[action->step];
-    const char *value = "";
-    if (step->nout > 0) value = profile->executor->plan->graph.values.at[cursor->role->instances.at[step->out[0]].value].name;
+    const char *value = step_makes(&profile->executor->plan->graph, cursor->role, action->step);
     const char *what = action->kind == ACTION_WAIT ? "wait " : action->kind == ACTION_START && !event->comm ? "start " : "";
     text_printf(text, "{\"name\": \"%s%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"value\": \"",
                 what, work->name, cursor->rank, event->comm ? 1 : 0, (event->begin - profile->zero) * 1e6,

@@ -20,6 +20,15 @@ NET = """net small {
 }
 train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); epochs = 2; steps = 6; }
 """
+BIASED = """import "nn.dsl";
+net biased(batch = 16) {
+    input x : f32[batch, 32];
+    input t : f32[batch, 16];
+    a = linear(x, 64);
+    loss mse(linear(relu(a), 16), t);
+}
+train { optimizer = adamw(lr = 0.1); data = normal(seed = 1); steps = 3; }
+"""
 STRIDED = """net strided {
     input x  : f32[16, 32, 33, 33];
     input t  : f32[16, 64, 17, 17];
@@ -82,6 +91,32 @@ class Profile(Case):
                 for before, after in zip(own, own[1:]):
                     self.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1, "actions of a rank follow each other")
             os.remove(path)
+
+    def test_a_trace_names_steps_as_the_predicted_one_does(self):
+        """Of einsum+sum_to the CPU runs two kernels: each has its own step."""
+        for level in "-O0", "-O1", "-O2":
+            plan = self.compile(self.write("net.dsl", BIASED), "net.plan", "--ranks", 4, level, "--search=sharding_propagation", "--timeline", self.path("predicted.json"))
+            self.ok(self.local(plan, 4, "--trace", "trace.json"))
+            spans = lambda name: [event for event in json.loads(self.read(name))["traceEvents"] if event["ph"] == "X"]
+            predicted = {(e["args"]["plan_step"], e["tid"]): (e["name"], e["args"]["value"]) for e in spans("predicted.json")}
+            for rank in range(4):
+                measured = {(e["args"]["plan_step"], e["tid"]): (e["name"], e["args"]["value"]) for e in spans("trace.json") if e["pid"] == rank and e["args"]["step"] == 2}
+                starts = {at for at, (name, _) in measured.items() if name.startswith("start ")}
+                for step, lane in predicted:
+                    name, value = predicted[step, lane]
+                    if name == "einsum+sum_to":
+                        self.assertEqual([measured[step + i, 0][0] for i in (0, 1)], ["einsum", "sum_to"])
+                        self.assertEqual([measured[step + i, 0][1] for i in (0, 1)], [value, value.replace("weight", "bias")])
+                    elif lane == 0:
+                        self.assertEqual(measured[step, lane], (name, value), "%s, step %d" % (level, step))
+                    else:
+                        self.assertEqual(measured[step, 0], ("start " + name, value), "%s, step %d" % (level, step))
+                behind = {(step + 1, lane) for (step, lane), (name, _) in predicted.items() if name == "einsum+sum_to"}
+                self.assertEqual(set(measured) - starts, {at for at in predicted if at[1] == 0} | behind)
+            names = {name for name, _ in predicted.values()}
+            self.assertTrue(any(name.startswith("wait ") for name in names), names)
+            self.assertEqual("einsum+sum_to" in names, level == "-O2", names)
+        self.assertIn(("matmul+add+relu", "loss.relu"), predicted.values())  # and not a.y, which lies nowhere
 
     def test_a_file_that_cannot_be_written_is_one_message(self):
         for run in (self.local, self.mpi):
