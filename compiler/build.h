@@ -30,7 +30,8 @@ typedef struct StageWhy {
 /* What pass search found. */
 typedef struct SearchResult {
     const char *how; /* the search whose solution was taken */
-    double seconds;  /* of a step: of the plan (oracle.h), or, where it was not compiled, in its model */
+    double seconds;  /* of a step: of the plan (oracle.h), or, */
+    bool of_model;   /* where it was not compiled, in its model */
     double bound;    /* no choice on the meshes tried takes less in the model, though a plan of one may; 0: none is known */
     Mesh mesh;       /* on which that is; no axes: on none */
     int nmeshes;     /* on which dynamic_programming solved the model */

@@ -163,7 +163,10 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     build_cost(train, &cost);
     micro->saved_bytes = micro->whole_bytes - needed;
     micro->seconds = cost.step_s - micro->whole_s;
-    if (train->front.search != NULL && micro->decision != NULL) train->front.search->seconds = cost.step_s;
+    if (train->front.search != NULL && micro->decision != NULL) {
+        train->front.search->seconds = cost.step_s;
+        train->front.search->of_model = false;
+    }
     if (needed > limit && !micro->too_large) c->again = micro_next(c, needed);
     return c->again == NULL;
 }

@@ -605,6 +605,7 @@ static void finish(Search *s, int best, double bound) {
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
     *result = (SearchResult){.how = found->how,
                              .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,
+                             .of_model = found->cost.step_s == 0,
                              .bound = bound,
                              .mesh = found->mesh,
                              .nmeshes = s->nmeshes,

@@ -248,7 +248,7 @@ static void json_program(Json *json, const Build *b) {
 }
 
 void search_print(Text *text, const SearchResult *result) {
-    text_printf(text, "%.4g ms predicted", 1e3 * result->seconds);
+    text_printf(text, "%.4g ms %s", 1e3 * result->seconds, result->of_model ? "as the model predicts" : "predicted");
     const double above = result->bound > 0 ? 100 * (result->seconds / result->bound - 1) : 0;
     if (above > 0.05)
         text_printf(text, ", at most %.1f %% above the best of this model", above);

@@ -22,13 +22,15 @@ Test(stats, what_a_search_found_is_beside_the_models_best) {
     static const struct {
         double seconds, bound;
         const char *said;
-    } at[] = {{1.02, 1, "1020 ms predicted, at most 2.0 % above the best of this model, by some"},
-              {1.0002, 1, "1000 ms predicted, the best of this model, by some"},
-              {0.97, 1, "970 ms predicted, 3.0 % below the best of this model, by some"},
-              {0.97, 0, "970 ms predicted, by some"}};
+        bool of_model;
+    } at[] = {{1.02, 1, "1020 ms predicted, at most 2.0 % above the best of this model, by some", false},
+              {1.0002, 1, "1000 ms predicted, the best of this model, by some", false},
+              {0.97, 1, "970 ms predicted, 3.0 % below the best of this model, by some", false},
+              {0.97, 0, "970 ms predicted, by some", false},
+              {1, 1, "1000 ms as the model predicts, the best of this model, by some", true}};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         Text text = {0};
-        search_print(&text, &(SearchResult){.how = "some", .seconds = at[i].seconds, .bound = at[i].bound});
+        search_print(&text, &(SearchResult){.how = "some", .seconds = at[i].seconds, .bound = at[i].bound, .of_model = at[i].of_model});
         cr_expect_str_eq(text.at, at[i].said);
         text_finish(&text);
     }
@@ -135,7 +137,7 @@ Test(stats, a_stage_has_the_bound_of_what_it_receives_and_says_what_it_waits) {
     cr_assert(compiled_run(&x, pipeline), "%s", compiled_said(&x));
     cr_assert_not_null(x.b->front.search);
     cr_expect_eq(x.b->front.search->bound, 0);
-    cr_expect(has(&x, " ms predicted, by dynamic_programming"));
+    cr_expect(has(&x, " ms as the model predicts, by dynamic_programming"));
     compiled_finish(&x);
 }
 
