@@ -118,11 +118,12 @@ static int64_t shared_most(const Graph *g) {
     int64_t least;
     return shared_bytes(g, &least);
 }
-/* All ranks update the smallest of these, too, and gather no parts of them. */
+/* All ranks update the smallest of these, too, and gather no parts of them: not of large ones, whose bytes count for more than their messages. */
+enum { MOST_WHOLE = 8 << 20 };
 static bool shard_from_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     (void)measures, (void)limit;
     int64_t least;
-    if (shared_bytes(&with->build->front.chosen, &least) == 0) return false;
+    if (shared_bytes(&with->build->front.chosen, &least) == 0 || least > MOST_WHOLE) return false;
     for (taken->bytes = LEAST_BUCKET; taken->bytes <= least; taken->bytes *= 2)
         ;
     taken->said = arena_printf(b->arena, "shard_from = %s", bytes_named(b->arena, taken->bytes));

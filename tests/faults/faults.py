@@ -551,7 +551,7 @@ seed(unit("compiler", "stages"),
 seed(unit("compiler", "hands", "hands/a_batch_too_small_for_several_nodes_is_split_within_one"),
      ("a small batch is split within a node", "batch_splits", "near > 1 &&", "false &&"))
 seed(unit("compiler", "hands", "hands/ranks_share_the_updates_of_large_parameters_alone"),
-     ("all ranks update small parameters where that is faster", "shard_from_choose", "== 0) return false;", ">= 0) return false;"))
+     ("all ranks update small parameters where that is faster", "shard_from_choose", "== 0 ||", ">= 0 ||"))
 seed(unit("compiler", "hands", "hands/a_table_of_two_lookups_is_updated_by_rows"),
      ("a table that is updated by rows has no sum of gradients", "hub_make", "hub->by_rows ? 0 :", "false ? 0 :"))
 seed(unit("compiler", "tables", "tables/columns_lie_where_their_tables_are"),
