@@ -37,19 +37,27 @@ bool searches(const Build *b) {
 
 /* ---- auto */
 
+/* In which all is as it was, to be filled. */
+static Chosen nothing_chosen(const Search *s) {
+    const Graph *g = &s->b->front.graph;
+    Arena *arena = s->b->arena;
+    Chosen chosen = {0};
+    chosen.strategy = arena_alloc(arena, ((size_t)g->nodes.n + 1) * sizeof *chosen.strategy);
+    chosen.state = arena_alloc(arena, ((size_t)g->states.n + 1) * sizeof *chosen.state);
+    chosen.input = arena_alloc(arena, ((size_t)g->inputs.n + 1) * sizeof *chosen.input);
+    return chosen;
+}
+
 /* Adds what splits every operator's batch among so many ranks, beside hints. Where propagation has found that, it is left out. */
 static void batch_split(Search *s, int nranks) {
     Graph *g = &s->b->front.graph, copy;
     Propagation ignored;
-    Found found = {.how = "batch split"};
+    Found found = {.how = "batch split", .chosen = nothing_chosen(s)};
     bool same = true;
     graph_fork(&copy, g, &s->arena);
     copy.settings.mode = MODE_SEMI_AUTO;
     copy.nranks = nranks;
     if (!propagate_again(&copy, &ignored)) return;
-    found.chosen.strategy = arena_alloc(s->b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
-    found.chosen.state = arena_alloc(s->b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
-    found.chosen.input = arena_alloc(s->b->arena, ((size_t)g->inputs.n + 1) * sizeof *found.chosen.input);
     for (int n = 0; n < g->nforward; n++) {
         if (node_is_leaf(&g->nodes.at[n])) continue;
         found.chosen.strategy[n] = graph_strategy(g, copy.nodes.at[n].strategy);
@@ -80,10 +88,7 @@ static void batch_splits(Search *s) {
 /* Adds what every rank computes alike, beside hints: nothing sends less. */
 static void no_split(Search *s) {
     Graph *g = &s->b->front.graph;
-    Found found = {.how = "no split"};
-    found.chosen.strategy = arena_alloc(s->b->arena, ((size_t)g->nodes.n + 1) * sizeof *found.chosen.strategy);
-    found.chosen.state = arena_alloc(s->b->arena, ((size_t)g->states.n + 1) * sizeof *found.chosen.state);
-    found.chosen.input = arena_alloc(s->b->arena, ((size_t)g->inputs.n + 1) * sizeof *found.chosen.input);
+    Found found = {.how = "no split", .chosen = nothing_chosen(s)};
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
         if (node_is_leaf(node)) continue;
