@@ -98,6 +98,7 @@ static void expand_node(Expansion *e, int id, Node node, ExpandFn *expand) {
     for (int n = first; n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n])) {
             g->nodes.at[n].recompute = old->recompute;
+            g->nodes.at[n].regather = old->regather;
             g->nodes.at[n].stage = old->stage;
             g->nodes.at[n].asked = old->asked;
         }

@@ -76,7 +76,7 @@ static const struct OptionSpec {
          "how operators without a strategy get one: auto (default), sharding_propagation,\n                        dynamic_programming, recursive_programming"},
     [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
     [OPT_SHARD] = {"--shard", ARGUMENT_REQUIRED, "--shard HINT",
-                   "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))', or recompute, or stage 1;\n"
+                   "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))', or recompute, regather, stage 1;\n"
                    "                        goes before what files say; may be repeated"},
     [OPT_HINTS] = {"--hints", ARGUMENT_REQUIRED, "--hints FILE", "read FILE as if the net imported it; may be repeated"},
     [OPT_WRITE_HINTS] = {"--write-hints", ARGUMENT_REQUIRED, "--write-hints FILE",

@@ -123,7 +123,9 @@ static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *aren
         Node *node = &t->front.graph.nodes.at[n];
         if (trial->strategy != NULL && n < t->front.graph.nforward && trial->strategy[n] != NULL) node->strategy = trial->strategy[n];
         if (trial->recompute != NULL) node->recompute = trial->recompute[n];
+        if (trial->gathered_once) node->regather = NULL;
     }
+    if (trial->gathered_once) t->front.graph.settings.regather = REGATHER_NONE;
 }
 
 Tried *build_keep(const Build *b, const Trial *trial, Error *error) {

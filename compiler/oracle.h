@@ -40,6 +40,7 @@ void build_cost(Build *b, BuildCost *cost);
 typedef struct Trial {
     const Strategy *const *strategy; /* of node n of front.chosen; NULL, for all or for one: as it is */
     const bool *recompute;           /* whether node n of front.chosen is marked; NULL: as they are */
+    bool gathered_once;              /* nothing is gathered again: neither where the settings nor where hints say so */
     const Measures *measures;        /* beside those that it has (budget.h); NULL: none */
 } Trial;
 /* A program that was tried, as long as it is looked at. */

@@ -7,6 +7,8 @@
  *
  * In mode data_parallel what the replicas read of a parameter is such a value too where the parameter is gathered again: it is made in each phase of a step, of what is gathered there.
  *
+ * A hint `path = regather` with which nothing is gathered twice gets a warning here, where all is known.
+ *
  * With several batches in a step, what all of them share is kept: the forward pass of a later batch reads it after gradients of an earlier one. */
 #include <stdlib.h>
 #include <string.h>
@@ -147,11 +149,44 @@ static void fill(Recompute *r) {
     r->b->front.chosen_node = chosen;
 }
 
-bool pass_recompute(Build *b) {
+/* ---------------------------------------------------------------- hints without effect */
+
+static int compare_hints(const void *a, const void *b) {
+    const RegatherHint *x = *(const RegatherHint *const *)a, *y = *(const RegatherHint *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The hint that a value's producer has; NULL: none. */
+static const RegatherHint *hint_of(const Graph *g, int value) {
+    return g->nodes.at[g->values.at[value].node].regather;
+}
+
+/* The text of one rank is meant for more ranks too. */
+static void warn_regather(Build *b) {
+    const Graph *g = &b->sharded.graph;
+    VEC(const RegatherHint *) said = {0}, useful = {0};
+    for (int v = 0; v < g->values.n && g->nranks > 1; v++)
+        if (hint_of(g, v) != NULL) vec_push(b->arena, &said, hint_of(g, v));
+    if (said.n == 0) return;
+    const Edit edit = edit_begin(b);
+    for (int v = 0; v < g->values.n; v++)
+        if (hint_of(g, v) != NULL && gathered_again(&edit, v)) vec_push(b->arena, &useful, hint_of(g, v));
+    qsort(said.at, (size_t)said.n, sizeof *said.at, compare_hints);
+    if (useful.n > 0) qsort(useful.at, (size_t)useful.n, sizeof *useful.at, compare_hints);
+    for (int i = 0; i < said.n; i++) {
+        const RegatherHint *hint = said.at[i];
+        if ((i > 0 && hint == said.at[i - 1]) ||
+            (useful.n > 0 && bsearch(&hint, useful.at, (size_t)useful.n, sizeof *useful.at, compare_hints) != NULL))
+            continue;
+        diag_warning(b->diags, WARN_NO_EFFECT, hint->span,
+                     "regather has no effect: nothing of %s is gathered for the forward pass and for the backward pass", hint->path);
+    }
+}
+
+/* ---------------------------------------------------------------- the pass */
+
+static void compute_all_again(Build *b) {
     Graph *g = &b->sharded.graph;
-    keep_shared(g);
-    mark_replicas(&b->sharded);
-    if (!any_reader(&b->sharded)) return true;
     Recompute r = {.b = b, .old = b->sharded};
     copy_begin(&r.copy, g, g->nodes.n + g->nforward, g->values.n + g->nforward);
     r.again = arena_alloc(b->arena, sizeof *r.again * (size_t)(r.copy.from.nodes.n + 1));
@@ -164,5 +199,12 @@ bool pass_recompute(Build *b) {
     copy_reports(&r.copy);
     fill(&r);
     b->sharded.recomputes = true;
+}
+
+bool pass_recompute(Build *b) {
+    keep_shared(&b->sharded.graph);
+    mark_replicas(&b->sharded);
+    if (any_reader(&b->sharded)) compute_all_again(b);
+    warn_regather(b);
     return true;
 }

@@ -192,6 +192,19 @@ static int next_phase(const Edit *edit, int v, int phase) {
     return next;
 }
 
+bool gathered_again(const Edit *edit, int v) {
+    int first = -1;
+    for (int u = edit->uses.first[v]; edit->s->regather[v] && u < edit->uses.first[v + 1]; u++) {
+        const Use use = edit->uses.use[u];
+        const Layout *need = edit->s->need[use.node][use.operand], *made = edit->s->made[v];
+        const Shape *shape = &type_of(edit->g, v)->shape;
+        if (layout_is_partial(made) || layout_max_elements(need, shape) <= layout_max_elements(made, shape)) continue;
+        if (first >= 0 && edit->s->phase[use.node] != first) return true;
+        first = edit->s->phase[use.node];
+    }
+    return false;
+}
+
 ConversionCost value_cost(Edit *edit, int v) {
     const TensorType *type = type_of(edit->g, v);
     ConversionCost cost = {0};

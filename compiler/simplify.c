@@ -53,9 +53,12 @@ static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
     return a->origin == b->origin || (a->origin == (int)(a - graph->nodes.at) && b->origin == (int)(b - graph->nodes.at));
 }
 
-/* Before autodiff: a node that stands for another one, too, is kept where either is. */
+/* Before autodiff: a node that stands for another one, too, is kept where either is, and so is what is gathered of it. */
 static void keep_for(const GraphCopy *copy, int id, int node) {
-    if (copy->from.nforward == 0 && !copy->from.nodes.at[id].recompute) copy->to->nodes.at[node].recompute = false;
+    const Node *other = &copy->from.nodes.at[id];
+    Node *kept = &copy->to->nodes.at[node];
+    if (copy->from.nforward == 0 && !other->recompute) kept->recompute = false;
+    if (copy->from.nforward == 0 && !other->regather) kept->regather = NULL;
 }
 
 /* The last node of the new graph, unless an earlier one is equal: then that one, and the last is taken back. */

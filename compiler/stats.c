@@ -9,6 +9,7 @@
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 #include "compiler/report.h"
+#include "compiler/sharded.h"
 #include "compiler/tasks.h"
 #include "compiler/timeline.h"
 #include "ir/map.h"
@@ -172,33 +173,57 @@ static void print_stages(Text *text, Build *b, Arena *arena) {
     text_printf(text, " and %lld batch%s, nothing else: %.3g %%\n", (long long)batches, batches == 1 ? "" : "es", 100 * bubble_of(b));
 }
 
-/* What computing values again saves and costs: the program is compiled once more without. False: no value is. */
+/* What the forward pass does that is done again for the backward pass, and what that saves and costs: the program is compiled once more without. */
 typedef struct Saved {
-    int kernels;    /* computed again */
-    int64_t bytes;  /* less on a rank */
-    double seconds; /* more a step */
+    const char *name, *unit; /* "recompute", "kernels" */
+    const char *done;        /* "computed" */
+    int count;               /* kernels that are computed again, values that are gathered again */
+    int64_t bytes;           /* less on a rank */
+    double seconds;          /* more a step */
 } Saved;
-static bool recompute_saves(Build *b, Arena *arena, Saved *saved) {
-    const Graph *g = &b->sharded.graph;
-    BuildCost with, without;
-    Error error;
-    *saved = (Saved){0};
-    for (int n = 0; n < g->nodes.n; n++)
-        saved->kernels += g->nodes.at[n].copy_of > 0 && g->nodes.at[n].op != OP_replicate; /* of a parameter that is gathered again */
+enum { NSAVED = 2 };
+
+static int computed_again(const Graph *g) {
+    int n = 0;
+    for (int k = 0; k < g->nodes.n; k++)
+        n += g->nodes.at[k].copy_of > 0 && g->nodes.at[k].op != OP_replicate; /* of a parameter that is gathered again */
+    return n;
+}
+
+static int all_gathered_again(Build *b) {
+    const Edit edit = edit_begin(b);
+    int n = 0;
+    for (int v = 0; v < edit.g->values.n; v++)
+        n += gathered_again(&edit, v);
+    return n;
+}
+
+/* Those that there are, of NSAVED. */
+static int find_saved(Build *b, Arena *arena, Saved *saved) {
     const bool *none = arena_alloc(arena, (size_t)b->front.chosen.nodes.n + 1);
-    if (saved->kernels == 0 || !build_try_with(b, &(Trial){.recompute = none}, &without, &error)) return false;
+    const Trial without[NSAVED] = {{.recompute = none}, {.gathered_once = true}};
+    const Saved again[NSAVED] = {{"recompute", "kernels", "computed", .count = computed_again(&b->sharded.graph)},
+                                 {"regather", "values", "gathered", .count = all_gathered_again(b)}};
+    BuildCost with, cost;
+    Error error;
+    int n = 0;
     build_cost(b, &with);
-    saved->bytes = memory_bytes(&without) - memory_bytes(&with);
-    saved->seconds = with.step_s - without.step_s;
-    return true;
+    for (int k = 0; k < NSAVED; k++) {
+        if (again[k].count == 0 || !build_try_with(b, &without[k], &cost, &error)) continue;
+        saved[n] = again[k];
+        saved[n].bytes = memory_bytes(&cost) - memory_bytes(&with);
+        saved[n++].seconds = with.step_s - cost.step_s;
+    }
+    return n;
 }
 
 static void print_saved(Text *text, Build *b, Arena *arena) {
-    Saved saved;
-    if (!recompute_saves(b, arena, &saved)) return;
-    text_printf(text, "recompute      %d kernel%s computed again: %s %s on a rank, %.4g ms %s a step\n", saved.kernels,
-                saved.kernels == 1 ? "" : "s", bytes_named(arena, saved.bytes < 0 ? -saved.bytes : saved.bytes),
-                saved.bytes < 0 ? "more" : "less", 1e3 * fabs(saved.seconds), saved.seconds < 0 ? "less" : "more");
+    Saved saved[NSAVED];
+    const int n = find_saved(b, arena, saved);
+    for (const Saved *s = saved; s < saved + n; s++)
+        text_printf(text, "%-14s %d %.*s %s again: %s %s on a rank, %.4g ms %s a step\n", s->name, s->count,
+                    (int)strlen(s->unit) - (s->count == 1), s->unit, s->done, bytes_named(arena, s->bytes < 0 ? -s->bytes : s->bytes),
+                    s->bytes < 0 ? "more" : "less", 1e3 * fabs(s->seconds), s->seconds < 0 ? "less" : "more");
 }
 
 /* Of the roles of a program the most. */
@@ -437,13 +462,15 @@ static void json_held(Json *json, const Facts *facts, const Diags *diags, Arena 
 }
 
 static void json_saved(Json *json, Build *b, Arena *arena) {
-    Saved saved;
-    if (!recompute_saves(b, arena, &saved)) return;
-    json_object(json, "recompute");
-    json_int(json, "kernels", saved.kernels);
-    json_int(json, "bytes", saved.bytes);
-    json_real(json, "seconds", saved.seconds);
-    json_end(json);
+    Saved saved[NSAVED];
+    const int n = find_saved(b, arena, saved);
+    for (const Saved *s = saved; s < saved + n; s++) {
+        json_object(json, s->name);
+        json_int(json, s->unit, s->count);
+        json_int(json, "bytes", s->bytes);
+        json_real(json, "seconds", s->seconds);
+        json_end(json);
+    }
 }
 
 static void json_time(Json *json, const Timeline *timeline, const Machine *machine) {

@@ -94,6 +94,17 @@ Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out) {
     return shard;
 }
 
+Shard *shard_of_pattern(Parse *parse, Loc loc, Expr *value) {
+    const bool regather = value->kind == EXPR_NAME && !strcmp(value->text, "regather");
+    Shard *shard = shard_new(parse, loc, regather ? NULL : value, NULL);
+    shard->regather = regather;
+    return shard;
+}
+
+bool shard_is_mark(const Shard *shard) {
+    return shard->recompute || shard->regather || shard->stage;
+}
+
 /* A tuple of tuples. */
 static bool is_strategy(const Expr *expr) {
     return expr->kind == EXPR_TUPLE && expr->items && expr->items->kind == EXPR_TUPLE;

@@ -64,11 +64,12 @@ typedef struct Shard {
     Expr *out;                /* or NULL */
     bool block;               /* the form with braces */
     bool recompute;           /* of a pattern: no strategy, the word recompute */
+    bool regather;            /* of a pattern: likewise */
     Expr *stage;              /* of a pattern: no strategy, the number of stage 2; else NULL */
     struct Pattern *patterns; /* in them */
 } Shard;
 
-/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `layer.3 = stage 1;` in a hints block, or behind the call of a cell. */
+/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `**.weight = regather;`, `layer.3 = stage 1;` in a hints block, or behind the call of a cell. */
 typedef struct Pattern {
     const char *path; /* names joined by '.', with wildcards */
     Loc loc;          /* of path */
@@ -233,6 +234,10 @@ Expr *expr_method(Parse *parse, Loc loc, Expr *base, const char *name, Expr *cal
 Expr *expr_index(Parse *parse, Loc loc, Expr *base, Expr *subscripts);
 Expr *expr_sharded(Parse *parse, Loc loc, Expr *operand, const Shard *shard);
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
+/* What stands behind the '=' of a pattern: a strategy, or the word regather. */
+Shard *shard_of_pattern(Parse *parse, Loc loc, Expr *value);
+/* Whether it is no strategy: recompute, regather, stage 2. */
+bool shard_is_mark(const Shard *shard);
 Shard *shard_method(Parse *parse, Loc loc,
                     Expr *call); /* of the arguments of .shard(...): one tuple an operand, or (in_strategy, out_strategy) */
 Shard *shard_block(Parse *parse, Loc loc, PatternList patterns);

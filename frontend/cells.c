@@ -339,6 +339,13 @@ void stage_nodes(Lower *lower, int first, const StageHint *stage) {
         if (graph->nodes.at[n].asked == NULL && op_table[graph->nodes.at[n].op].op_class == OP_CLASS_USER) graph->nodes.at[n].asked = stage;
 }
 
+/* What is gathered of a call's results and of what it computes, its nodes from `first` on, is gathered again. */
+static void regather_nodes(Lower *lower, int first, const RegatherHint *regather) {
+    Graph *graph = lower->graph;
+    for (int n = first; regather && n < graph->nodes.n; n++)
+        if (op_table[graph->nodes.at[n].op].op_class == OP_CLASS_USER) graph->nodes.at[n].regather = regather;
+}
+
 /* All that a call has computed, its nodes from `first` on, is computed again for gradients, but for its results, which others take. */
 static void mark_call(Lower *lower, int first, const Operand *results, int nresults) {
     Graph *graph = lower->graph;
@@ -367,6 +374,7 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
     memcpy(results, frame.results, sizeof frame.results);
     lower->known.at[thing].id = ok ? results[0].value : -1;
     if (ok && lower->known.at[thing].recompute) mark_call(lower, nodes, results, *nresults);
+    if (ok) regather_nodes(lower, nodes, lower->known.at[thing].regather);
     if (ok) stage_nodes(lower, nodes, lower->known.at[thing].stage);
     return ok;
 }

@@ -101,14 +101,6 @@ static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool
     return false;
 }
 
-/* The operator that has been named to hints last: whether it is computed again, and by which stage. */
-static void mark_operator(Lower *lower, int value) {
-    Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
-    if (op_table[node->op].op_class != OP_CLASS_USER) return;
-    if (known_last(lower)->recompute) node->recompute = true;
-    if (known_last(lower)->stage) node->asked = known_last(lower)->stage;
-}
-
 /* An operator in an expression is a thing of its own for hints, under its path; own: the strategy that stands at it, or NULL. */
 static bool hint_inner(Lower *lower, const Expr *expr, int value, const Given *own) {
     const Given *given;

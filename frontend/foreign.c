@@ -393,7 +393,7 @@ static const struct {
     {"setting", "fsdp", "shard_states = parameters;"},
     {"setting", "fullshard", "shard_states = parameters;"},
     {"setting", "shardingstrategy", "shard_states = parameters; is FULL_SHARD, with regather = none; SHARD_GRAD_OP"},
-    {"setting", "reshardafterforward", "regather = parameters; or none"},
+    {"setting", "reshardafterforward", "regather = parameters; or none; of one module a hint: layer.0 = regather;"},
     {"setting", "paralleloptimizer", "shard_states = optimizer; or gradients, parameters"},
     {"setting", "enableparalleloptimizer", "shard_states = optimizer; or gradients, parameters"},
     {"setting", "paralleloptimizerthreshold", "shard_from = 64 KiB;"},

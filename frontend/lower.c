@@ -242,6 +242,7 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
     if (!declared_hint(lower, statement, path, PATH_PARAM, &state.hint) || path_taken(lower, path, symbol->span)) return false;
     state.type = rank_type(lower, state.type);
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
+    lower->graph->nodes.at[lower->graph->values.at[read].node].regather = known_last(lower)->regather;
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
     symbol->value = lower->manual ? rank_own(lower, read, name, symbol->span) : graph_replicate(lower->graph, read, name, symbol->span);
     symbol->kind = written ? SYMBOL_STATE : SYMBOL_PARAM;

@@ -81,6 +81,7 @@ typedef struct PathHint {
     Span span;           /* of the pattern */
     Given given;
     const StageHint *stage; /* `stage 2`; else NULL */
+    const RegatherHint *regather;
     bool matched;
 } PathHint;
 
@@ -89,11 +90,12 @@ typedef struct Hintable {
     const char *const *name; /* its path; an operator of several results has that of each */
     int nnames;
     PathKind kind;
-    const char *what;       /* the operator, the cell */
-    int id;                 /* value, state, input; of a call its first result, -1: a number, or not known yet */
-    bool recompute;         /* an operator, a call: what it computes is computed again for gradients */
-    const StageHint *stage; /* likewise: which stage runs it; NULL: not said */
-    bool stage_flag;        /* by the command line */
+    const char *what;             /* the operator, the cell */
+    int id;                       /* value, state, input; of a call its first result, -1: a number, or not known yet */
+    bool recompute;               /* an operator, a call: what it computes is computed again for gradients */
+    const StageHint *stage;       /* likewise: which stage runs it; NULL: not said */
+    const RegatherHint *regather; /* an operator, a parameter: what is gathered of it is gathered again; NULL: not said */
+    bool stage_flag;              /* by the command line */
     Span span;
 } Hintable;
 
@@ -331,7 +333,7 @@ bool einsum_lower(Lower *lower, const Expr *call, const Outcome *outcome, Operan
 
 /* A line of a `hints found` block that holds a setting: `shard_states = parameters;`. */
 bool found_is_setting(const Pattern *line);
-/* Whether a line that is none says a strategy, a layout, a stage, or recompute; diagnosed. */
+/* Whether a line that is none says a strategy, a layout, a stage, or recompute, and nothing that the user alone says; diagnosed. */
 bool found_is_strategy(Lower *lower, const Block *block, const Pattern *line);
 /* Reads the setting of the last such line of this name, in its own file. *found: there is one. False after a diagnostic. */
 bool found_setting(Lower *lower, const char *name, bool (*eval)(Lower *lower, const Expr *value), bool *found);
@@ -436,6 +438,8 @@ static inline Hintable *known_last(Lower *lower) {                              
 }
 /* Adds what is said at the end of a statement to what hints say of the thing that was known last; NULL: nothing. False after a diagnostic: two stages. */
 bool marks_note(Lower *lower, const Marks *marks);
+/* The operator that hint_choose was asked about last: whether it is computed again, or what is gathered of it gathered again, and its stage. */
+void mark_operator(Lower *lower, int value);
 /* Whether something is said of what is no operator; true after a diagnostic. */
 bool marks_nothing(Lower *lower, const Expr *expr, const Marks *marks);
 void paths_list(Lower *lower, Paths *paths);

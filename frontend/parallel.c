@@ -142,7 +142,13 @@ bool found_is_setting(const Pattern *line) {
 }
 
 bool found_is_strategy(Lower *lower, const Block *block, const Pattern *line) {
-    if (!line->shard || line->shard->stage || line->shard->recompute || !is_value(line->shard->in)) return true;
+    if (!line->shard || line->shard->stage || line->shard->recompute) return true;
+    if (line->shard->regather) {
+        diag_error(lower->diags, span_of(block->file, line->loc), "regather of a path is nothing that a search finds");
+        diag_hint(lower->diags, "hints { %s = regather; }, in a block of its own", line->path);
+        return false;
+    }
+    if (!is_value(line->shard->in)) return true;
     diag_error(lower->diags, span_of(block->file, line->loc), "%s is no setting that a search finds", line->path);
     diag_hint(lower->diags,
               "shard_states, shard_from, regather, regather_share, bucket, micro_batches and chunks are; others go into a parallel block");

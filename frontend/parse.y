@@ -131,7 +131,7 @@ patterns
     ;
 
 strategy
-    : primary { $$ = shard_new(parse, @$, $1, NULL); }
+    : primary { $$ = shard_of_pattern(parse, @$, $1); }
     | primary ARROW primary { $$ = shard_new(parse, @$, $1, $3); }
     | RECOMPUTE { $$ = shard_new(parse, @$, NULL, NULL); $$->recompute = true; }
     | STAGE expr { $$ = shard_new(parse, @$, NULL, NULL); $$->stage = $2; }

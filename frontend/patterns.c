@@ -1,4 +1,4 @@
-/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `layer.3 = stage 1;` in a hints block or behind the call of a cell, `--shard` on the command line. A
+/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `**.weight = regather;`, `layer.3 = stage 1;` in a hints block or behind the call of a cell, `--shard` on the command line. A
  * pattern is names joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the
  * net is an error; so are two different ones for one thing, except that those of the command line go before what files say. */
 #include "frontend/lower.h"
@@ -26,6 +26,12 @@ static bool pattern_stage(Lower *lower, const Pattern *pattern, int file, const 
     return ok;
 }
 
+static const RegatherHint *pattern_regather(Lower *lower, const char *path, Span span) {
+    RegatherHint *regather = arena_alloc(lower->arena, sizeof *regather);
+    *regather = (RegatherHint){.path = path, .span = span};
+    return regather;
+}
+
 static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix, int file) {
     bool ok = true;
     for (const Pattern *pattern = first; pattern && ok; pattern = pattern->next) {
@@ -37,6 +43,7 @@ static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix,
         PathHint hint = {.pattern = prefix ? arena_printf(lower->arena, "%s.%s", prefix, pattern->path) : pattern->path,
                          .span = span_of(file, pattern->loc),
                          .given = {.shard = pattern->shard, .file = file, .names = lower->names}};
+        if (pattern->shard->regather) hint.regather = pattern_regather(lower, hint.pattern, hint.span);
         ok = pattern_stage(lower, pattern, file, &hint.stage) && hint_add(lower, hint);
     }
     return ok;
@@ -171,9 +178,12 @@ static bool unmatched(Lower *lower, int first, int end) {
         if (lower->hints.at[i].matched) continue;
         const Shard *shard = lower->hints.at[i].given.shard;
         const char *pattern = lower->hints.at[i].pattern;
-        if ((shard->recompute || shard->stage) && covers_something(lower, pattern))
-            diag_error(lower->diags, lower->hints.at[i].span, "%s is a parameter or an input: %s", pattern,
-                       shard->recompute ? "operators are recomputed" : "it lies in the stage of the operators that use it");
+        if (shard_is_mark(shard) && covers_something(lower, pattern))
+            diag_error(lower->diags, lower->hints.at[i].span,
+                       shard->regather    ? "%s is an input: parameters and results of operators are gathered again"
+                       : shard->recompute ? "%s is a parameter or an input: operators are recomputed"
+                                          : "%s is a parameter or an input: it lies in the stage of the operators that use it",
+                       pattern);
         else
             no_such_path(lower, pattern, shard_is_at(shard), lower->hints.at[i].span);
         ok = false;
@@ -237,11 +247,22 @@ static bool conflict(Lower *lower, const char *path, const Given *first, const G
     return false;
 }
 
-/* The path of a thing that a pattern matches; NULL: none. */
-static const char *matched_name(const char *pattern, const Hintable *thing) {
-    for (int i = 0; i < thing->nnames; i++)
-        if ((pattern[0] == '*' || pattern[0] == thing->name[i][0]) && pattern_matches(pattern, thing->name[i], NULL)) return thing->name[i];
+/* The path of a thing that a hint is for: one that its pattern matches, or, of regather, one within what it matches; NULL: none. */
+static const char *matched_name(const PathHint *hint, const Hintable *thing) {
+    const char *pattern = hint->pattern;
+    for (int i = 0; i < thing->nnames; i++) {
+        const char *name = thing->name[i];
+        if (pattern[0] != '*' && pattern[0] != name[0]) continue;
+        if (hint->regather ? pattern_covers(pattern, name) : pattern_matches(pattern, name, NULL)) return name;
+    }
     return NULL;
+}
+
+/* Whether a hint may be said of such a thing. */
+static bool hint_suits(const Shard *shard, PathKind kind) {
+    if (shard->regather) return kind != PATH_INPUT;
+    if (shard_is_mark(shard)) return kind == PATH_OPERATOR || kind == PATH_CALL;
+    return kind == PATH_PARAM || !shard_is_at(shard);
 }
 
 static bool stages_conflict(Lower *lower, const char *path, const StageHint *first, const StageHint *second) {
@@ -268,6 +289,15 @@ bool marks_note(Lower *lower, const Marks *marks) {
     known_last(lower)->recompute |= marks->recompute;
     if (marks->stage && !stage_eval(lower, marks->stage, &stage)) return false;
     return !stage || stage_note(lower, known_last(lower)->name[0], stage, false);
+}
+
+void mark_operator(Lower *lower, int value) {
+    const Hintable *named = known_last(lower);
+    Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
+    if (op_table[node->op].op_class != OP_CLASS_USER) return;
+    if (named->recompute) node->recompute = true;
+    if (named->stage) node->asked = named->stage;
+    node->regather = named->regather;
 }
 
 bool marks_nothing(Lower *lower, const Expr *expr, const Marks *marks) {
@@ -303,16 +333,13 @@ bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **g
             lower->full = true;
             return false;
         }
-        const char *name = matched_name(hint->pattern, &thing);
+        const char *name = matched_name(hint, &thing);
         const Shard *shard = hint->given.shard;
-        const bool of_state = shard_is_at(shard);
-        if (!name || ((shard->recompute || shard->stage) && thing.kind != PATH_OPERATOR && thing.kind != PATH_CALL)) continue;
-        if (of_state && thing.kind != PATH_PARAM) continue;
+        if (!name || !hint_suits(shard, thing.kind)) continue;
         hint->matched = true;
-        if (shard->recompute) {
-            known_last(lower)->recompute = true;
-            continue;
-        }
+        if (hint->regather) known_last(lower)->regather = hint->regather;
+        if (shard->recompute) known_last(lower)->recompute = true;
+        if (shard->recompute || shard->regather) continue;
         if (shard->stage) {
             if (hint->stage && !stage_note(lower, name, hint->stage, hint->given.flag)) return false;
             continue;

@@ -55,6 +55,12 @@ typedef struct StageHint {
     const CellCall *call; /* in which it stands; NULL: in the net, or in hints */
 } StageHint;
 
+/* `layer.* = regather;`: what is gathered of the parameters and of the results of operators within the path is dropped after the forward pass, and gathered again. */
+typedef struct RegatherHint {
+    const char *path;
+    Span span;
+} RegatherHint;
+
 struct Node {
     OpCode op;
     int nin, nout;
@@ -72,8 +78,10 @@ struct Node {
     int state;                /* op read, write: state id; op input: input id; else -1 */
     int version;              /* op read: 0 before the step's write of that state, 1 after it */
     bool recompute; /* a forward node whose results are not kept: gradients take those of a copy (compiler/recompute.c). Not in texts */
-    int copy_of;    /* computes once more what this node does; 0: none, as node 0 is a leaf */
-    int micro;      /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
+    const RegatherHint *
+        regather; /* a forward node: what is gathered of its results is gathered again for gradients; NULL: as the settings say. Not in texts */
+    int copy_of; /* computes once more what this node does; 0: none, as node 0 is a leaf */
+    int micro;   /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
     int stage; /* the part of the net that it is of, from 1, which says the ranks that run it (stage_pin); 0: all ranks do. Of forward nodes, behind pass stages. Not in texts */
     const StageHint *asked; /* a forward node: the stage that the user, or `hints found`, wants it in; NULL: any. Not in texts */
     int update;             /* part of the update of state `update` - 1, which lies as that does; 0: of none. Not in texts */

@@ -123,6 +123,7 @@ Test(found, what_fits_nothing_is_an_error) {
     expect_error("hints found { mesh (a = 3); h.0 = ((a, -), (-, -)); }", "does not divide the 4 ranks");
     expect_error("hints found { gone = recompute; }", "has the name gone");
     expect_error("hints found { shard_states = most; }", "unknown shard_states 'most'");
+    expect_error("hints found { h.* = regather; }", "regather of a path is nothing that a search finds");
     expect_error("hints found { memory = 100; }", "memory is no setting that a search finds");
     expect_error("hints { shard_states = parameters; }", "has the path shard_states");
     expect_error("hints lost { h.0 = ((1, 1), (1, 1)); }", "found 'lost'");

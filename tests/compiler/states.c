@@ -113,6 +113,44 @@ Test(states, activations_are_gathered_again) {
     cr_expect_eq(count[1], count[0] + 1, "%d and %d gathers", count[0], count[1]);
 }
 
+static Compiled gathered(const char *net, const char *parallel, const char *regather, const char *shard) {
+    Compiled x;
+    char text[2048];
+    compiled_init(&x, RANKS, 2);
+    snprintf(text, sizeof text, net, parallel);
+    x.options.overrides.regather = regather;
+    x.options.overrides.nshards = shard != NULL;
+    x.options.overrides.shard = &shard;
+    cr_assert(compiled_run(&x, text), "%s", compiled_said(&x));
+    return x;
+}
+
+static void expect_same_gathers(const char *net, const char *parallel, const char *setting, const char *hint) {
+    Compiled by_setting = gathered(net, parallel, setting, NULL), by_hint = gathered(net, parallel, "none", hint);
+    cr_expect_eq(gathers(&by_hint), gathers(&by_setting), "%s: %d gathers, %s: %d", hint, gathers(&by_hint), setting, gathers(&by_setting));
+    cr_expect_eq(by_hint.b->facts->rank_bytes, by_setting.b->facts->rank_bytes);
+    cr_expect_eq(by_hint.diags.nwarnings, by_setting.diags.nwarnings, "%s", compiled_said(&by_hint));
+    compiled_finish(&by_setting);
+    compiled_finish(&by_hint);
+}
+
+/* By path the same is said as by the setting, in all modes, of operators, parameters and all within calls, batch by batch; and of some parameters alone. */
+Test(states, hints_say_what_is_gathered_again) {
+    static const char net[] =
+        "cell block(x) { param u : f32[256, 256] = normal(0.1); param v : f32[256, 256] = normal(0.1);\n"
+        "  h = matmul(x, u) shard ((1, 4), (4, 1)); k = tanh(h) shard ((4, 1)); return matmul(k, v) shard ((1, 1), (1, 4)); }\n"
+        "net n(batch = 64) { input x : f32[batch, 256]; y = block(x); loss mean(y); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); } parallel { %s }\n";
+    expect_same_gathers(NET("", "shard_states = parameters; %s", ""), "", "parameters", "*=regather");
+    expect_same_gathers(NET("accumulate = 3;", "shard_states = parameters; %s", ""), "", "parameters", "*=regather");
+    expect_same_gathers(NET("", "mode = data_parallel; bucket = 0; shard_states = parameters; %s", ""), "", "parameters", "**=regather");
+    expect_same_gathers(net, "", "all", "y=regather");
+    expect_same_gathers(net, "", "all", "y.k=regather");
+    Compiled x = gathered(NET("", "shard_states = parameters; %s", ""), "", "none", "w=regather");
+    cr_expect_eq(gathers(&x), PARAMS + 1);
+    compiled_finish(&x);
+}
+
 static int64_t bytes_with(const char *shard, const char *regather) {
     Compiled x;
     compiled_init(&x, RANKS, 2);

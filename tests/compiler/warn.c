@@ -165,6 +165,24 @@ Test(warn, a_hint_on_what_the_loss_does_not_depend_on) {
                    4, WARN_NO_EFFECT, "test.dsl:2:17: warning: this strategy has no effect: the loss does not depend on side");
 }
 
+/* h is whole for both passes; v's parts are gathered for the forward pass, and by the hint once more for the backward pass. Nor is that said of an eval, which has none. */
+Test(warn, what_is_to_be_gathered_again_and_is_not_gathered) {
+#define GATHERED(parallel)                                                                                                                 \
+    "net n() { " INPUTS " param u : f32[8, 8] = ones; param v : f32[8, 8] = ones; h = tanh(matmul(x, u)); loss mse(matmul(h, v), label);"  \
+    " }\n" TRAIN "parallel { shard_from = 0; regather = none; " parallel " }\nhints { h = regather; }\nhints { v = regather; }\n"          \
+    "eval { data = normal(seed = 2); every = 2; steps = 1; }\n"
+    expect_warning(
+        GATHERED("shard_states = parameters;"), 4, WARN_NO_EFFECT,
+        "test.dsl:4:9: warning: regather has no effect: nothing of h is gathered for the forward pass and for the backward pass");
+    Compiled x;
+    cr_expect_null(strstr(said(&x, GATHERED("shard_states = parameters;"), 4, 0, false), "nothing of v"));
+    cr_expect_eq(x.diags.nwarnings, 1);
+    compiled_finish(&x);
+    cr_expect_not_null(strstr(said(&x, GATHERED(""), 4, 0, false), "nothing of v"));
+    compiled_finish(&x);
+    expect_silence(GATHERED(""), 1);
+}
+
 Test(warn, a_dataset_strategy_of_an_input_that_has_its_own) {
     expect_warning("net n() { input x : f32[16, 8] shard (4, 1); input label : f32[16, 8]; param w : f32[8, 8] = ones;\n"
                    " loss mse(matmul(x, w), label); }\n" TRAIN "parallel { mode = auto; dataset = ((1, 4), (4, 1)); }\n",

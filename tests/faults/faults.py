@@ -388,6 +388,7 @@ seed(unit("compiler", "states"),
      ("of what saves time the fastest is taken", "take_fastest", "(best.with.n == 0 || try.cost.step_s * A_LITTLE <= best.cost.step_s)", "best.with.n == 0"),
      ("replicas drop what is gathered for them", "mark_replicas", "s->regather[node->in[0]] && ", "false && "),
      ("what replicas read is made in each phase of a step", "note_needs", "r->again_in[maker] == phase", "true"),
+     ("what a hint names is gathered again", "find_phases", "g->nodes.at[n].regather != NULL ||", ""),
      ("what is gathered is dropped before the backward pass", "taken_in", "? s->phase[node] : 0", "? 0 : 0"),
      ("a batch of a step has phases of its own", "find_phases", "graph_is_forward(g, n)", "n < g->nforward"),
      ("a state is stored where it is updated", "store_in_parts", "g->settings.shard_states >= SHARD_PARAMETERS; k++", "false; k++"),
@@ -422,7 +423,14 @@ seed(unit("compiler", "recompute"),
      ("a copy stands before the first gradient that needs it", "note_needs", "if (!is_dropped(g, r->old.phase, node->in[i], phase) ||",
       "if (!is_dropped(g, r->old.phase, node->in[i], phase) || next >= 0 ||"),
      ("what batches share is kept", "keep_shared", "g->nodes.at[maker].recompute = false", "(void)maker"),
-     ("a value that is kept once is kept", "keep_for", "copy->to->nodes.at[node].recompute = false", "(void)node"))
+     ("a value that is kept once is kept", "keep_for", "kept->recompute = false", "(void)kept"))
+seed(unit("frontend", "patterns"),
+     ("what a call computes is gathered again", "cell_call", "if (ok) regather_nodes(lower, nodes, lower->known.at[thing].regather);", ""),
+     ("a hint of a call is for the parameters in it", "matched_name", "hint->regather ? pattern_covers(pattern, name) :", ""),
+     ("an input is not gathered again", "hint_suits", "return kind != PATH_INPUT;", "return true;"))
+seed(unit("compiler", "warn"),
+     ("what gathers nothing twice is said", "warn_regather", "hint_of(g, v) != NULL && gathered_again(&edit, v)", "hint_of(g, v) != NULL"),
+     ("what one hint gathers twice says nothing of another", "warn_regather", "hint == said.at[i - 1]", "true"))
 seed(PROVED,
      ("a copy says what it is a copy of", "compute_again", "node->copy_of = r->copy.node[id]", "node->copy_of = r->copy.node[id] + 1"))
 seed(unit("compiler", "buckets"),

@@ -197,6 +197,17 @@ Test(patterns, the_nearest_path_is_found_behind_any_number_of_names) {
     compile_hints(&c, CELLS NET(BODY) "parallel { stages = 2; }", 1, (const char *const[]){"x=stage 0"});
     expect_error(&c, 1, 1, "x is a parameter or an input: it lies in the stage of the operators that use it");
     compiled_finish(&c);
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"x=regather"});
+    expect_error(&c, 1, 1, "x is an input: parameters and results of operators are gathered again");
+    compiled_finish(&c);
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"h.1=regather"}); /* all within the call */
+    expect_accepted(&c);
+    for (int n = 0; n < c.graph.nodes.n; n++) {
+        const Node *node = &c.graph.nodes.at[n];
+        const char *name = node->op == OP_read ? c.graph.states.at[node->state].name : c.graph.values.at[node->out[0]].name;
+        cr_expect_eq(node->regather != NULL, !strncmp(name, "h.1", 3), "%s", name);
+    }
+    compiled_finish(&c);
     compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"**.*.fc1.wieght=(8,1)"});
     expect_error(&c, 1, 1, "no operator, parameter or input has the path **.*.fc1.wieght");
     cr_expect_str_eq(c.diags.items.at[1].text, "did you mean **.*.fc1.weight?");

@@ -181,6 +181,16 @@ static void draw_recompute(FuzzNet *net) {
         net->items.at[i].recompute = net->items.at[i].kind == FUZZ_OP && fuzz_chance(&random, percent);
 }
 
+/* From numbers of its own: parameters and statements of which all that is gathered is gathered again. */
+static void draw_regather(FuzzNet *net) {
+    uint64_t random = net->seed + 6;
+    const int percent = fuzz_chance(&random, 70) ? 0 : 50;
+    for (int i = 0; i < net->items.n; i++) {
+        const FuzzKind kind = net->items.at[i].kind;
+        net->items.at[i].regather = (kind == FUZZ_OP || kind == FUZZ_PARAM) && fuzz_chance(&random, percent);
+    }
+}
+
 /* From numbers of its own: in some nets of one rank each rank has parameters of its own, and the loss is the mean of all. These optimizers take norms of whole parameters. */
 static void draw_manual(FuzzNet *net) {
     uint64_t random = net->seed + 2;
@@ -240,6 +250,7 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
                                            "dynamic_programming",  "recursive_programming", NULL};
     if (net->mode == MODE_AUTO) net->search = searches[below(&make, 6)];
     draw_recompute(net);
+    draw_regather(net);
     draw_manual(net);
     draw_dropped(net);
 }

@@ -269,6 +269,19 @@ static void put_blocks(Text *text, const FuzzNet *net) {
     text_printf(text, "}\n");
 }
 
+static void put_regathers(Text *text, const FuzzNet *net) {
+    bool any = false;
+    for (int i = 0; i < net->items.n; i++) {
+        if (!net->items.at[i].regather) continue;
+        text_printf(text, any ? "" : "\nhints {\n");
+        any = true;
+        text_printf(text, "    ");
+        put_name(text, net, i * MAX_OUT);
+        text_printf(text, " = regather;\n");
+    }
+    text_printf(text, any ? "}\n" : "");
+}
+
 void fuzz_flags(Text *text, const FuzzNet *net) {
     static const char *const policy[] = {[REDISTRIBUTE_AUTO] = "",
                                          [REDISTRIBUTE_BOUND] = " --redistribution=bound",
@@ -310,4 +323,5 @@ void fuzz_print(Text *text, const FuzzNet *net) {
     if (kept) text_printf(text, " + kept");
     text_printf(text, net->mode == MODE_MANUAL ? ", mean);\n}\n\n" : ";\n}\n\n");
     put_blocks(text, net);
+    put_regathers(text, net);
 }

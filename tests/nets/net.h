@@ -25,6 +25,7 @@ typedef struct FuzzItem {
     double number;            /* FUZZ_NUMBER */
     const Hint *hint;         /* or NULL; never at a constant or number. at: a parameter on one rank */
     bool recompute;           /* FUZZ_OP */
+    bool regather;            /* FUZZ_OP, FUZZ_PARAM: a hint of its path */
     bool dropped;             /* FUZZ_OP: a share of the result is 0, by random numbers; unless it is hinted */
     int stage;                /* FUZZ_OP: hinted, from 1; 0: none */
 } FuzzItem;

@@ -22,8 +22,8 @@ enum { NET_SECONDS = 60, SHRINK_SECONDS = 120, MOST_FAILURES = 3, DEMANDING = 40
 /* What occurred, in nets that count; all but the first four are numbers of nets. */
 typedef struct Totals {
     int64_t checked, counted, rejected, failed;
-    int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine, searched, recomputes, stages, stage_hints, at,
-        limited, chosen_again, warmup, decay, clip, accumulate, ema, scaled;
+    int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine, searched, recomputes, regathers, stages,
+        stage_hints, at, limited, chosen_again, warmup, decay, clip, accumulate, ema, scaled;
     int64_t modes[NMODES], dtypes[NDTYPES], optimizers[NOPTIMIZERS], schedules[NSCHEDULES], data[NDATA_KINDS], policies[3], ranks[13];
     int64_t in_graph[NOPS], on_parts[NOPS], comms[NCOMMS], comm_steps[NCOMMS];
 } Totals;
@@ -44,6 +44,7 @@ static void add_report(Totals *totals, const NetReport *report) {
     totals->machine += report->machine;
     totals->searched += report->searched;
     totals->recomputes += report->recomputes;
+    totals->regathers += report->regathers;
     totals->stages += report->stages;
     totals->stage_hints += report->stage_hints;
     totals->at += report->at;
@@ -88,13 +89,13 @@ static void print_totals(const Totals *totals, double seconds) {
         printf(" %d: %" PRId64, r, totals->ranks[r]);
     printf("\n  nets with  uneven shares %" PRId64 ", named axes %" PRId64 ", output strategies %" PRId64 ", values used twice %" PRId64
            ", explicit dataset %" PRId64 ", buckets of several gradients %" PRId64 ", another machine %" PRId64 ", searched %" PRId64
-           ", values computed again %" PRId64 ", stages %" PRId64 ", of them hinted %" PRId64 ", parameters on one rank %" PRId64
-           ", measures for memory %" PRId64 ", of them values computed again %" PRId64 "\n             f32 %" PRId64 ", f64 %" PRId64
-           ", policy auto %" PRId64 ", bound %" PRId64 ", canonical %" PRId64 "\n",
+           ", values computed again %" PRId64 ", hinted to be gathered again %" PRId64 ", stages %" PRId64 ", of them hinted %" PRId64
+           ", parameters on one rank %" PRId64 ", measures for memory %" PRId64 ", of them values computed again %" PRId64
+           "\n             f32 %" PRId64 ", f64 %" PRId64 ", policy auto %" PRId64 ", bound %" PRId64 ", canonical %" PRId64 "\n",
            totals->uneven, totals->named, totals->output, totals->shared, totals->explicit_dataset, totals->bucket, totals->machine,
-           totals->searched, totals->recomputes, totals->stages, totals->stage_hints, totals->at, totals->limited, totals->chosen_again,
-           totals->dtypes[F32], totals->dtypes[F64], totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND],
-           totals->policies[REDISTRIBUTE_CANONICAL]);
+           totals->searched, totals->recomputes, totals->regathers, totals->stages, totals->stage_hints, totals->at, totals->limited,
+           totals->chosen_again, totals->dtypes[F32], totals->dtypes[F64], totals->policies[REDISTRIBUTE_AUTO],
+           totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
     printf("  train      sgd %" PRId64 ", momentum %" PRId64 ", adam %" PRId64 ", adamw %" PRId64 ", lion %" PRId64 ", lamb %" PRId64
            ", adafactor %" PRId64 ",",
            totals->optimizers[OPTIMIZER_SGD], totals->optimizers[OPTIMIZER_MOMENTUM], totals->optimizers[OPTIMIZER_ADAM],
@@ -153,9 +154,9 @@ static bool all_occurred(const Totals *totals) {
     none += missing("a value used twice", "", totals->shared) + missing("explicit dataset strategy", "", totals->explicit_dataset);
     none += missing("bucket of several gradients", "", totals->bucket) + missing("another machine", "", totals->machine) +
             missing("search over the whole net", "", totals->searched) + missing("values computed again", "", totals->recomputes) +
-            missing("stages", "", totals->stages) + missing("stage hint", "", totals->stage_hints) +
-            missing("parameter on one rank", "", totals->at) + missing("measures for memory", "", totals->limited) +
-            missing("values chosen to be computed again", "", totals->chosen_again);
+            missing("values hinted to be gathered again", "", totals->regathers) + missing("stages", "", totals->stages) +
+            missing("stage hint", "", totals->stage_hints) + missing("parameter on one rank", "", totals->at) +
+            missing("measures for memory", "", totals->limited) + missing("values chosen to be computed again", "", totals->chosen_again);
     return none == 0;
 }
 

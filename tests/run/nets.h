@@ -38,7 +38,7 @@ typedef struct NetReport {
     bool finite;       /* its losses */
     bool doubtful;     /* differed from one rank, but not with other data: a value within rounding of a kink, such as relu's 0 */
     bool uneven;       /* a tensor was split into parts of different sizes */
-    bool named, output, shared, explicit_dataset, bucket /* of several gradients */, machine, searched, recomputes;
+    bool named, output, shared, explicit_dataset, bucket /* of several gradients */, machine, searched, recomputes, regathers;
     bool stages, stage_hints, at; /* of several stages; that hints say of some operators; a parameter lies on one rank */
     bool limited, chosen_again;   /* measures were taken for memory; values to be computed again were chosen for it */
     Mode mode;

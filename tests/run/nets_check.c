@@ -220,6 +220,7 @@ static void count_net(const FuzzNet *net, NetReport *report) {
         const FuzzItem *item = &net->items.at[i];
         if (item->kind == FUZZ_OP) report->in_graph[item->op] = true;
         report->stage_hints |= item->stage > 0;
+        report->regathers |= item->regather;
         if (item->hint) report->at |= item->hint->at > 0;
         if (item->hint) report->named |= item->hint->named, report->output |= item->hint->nout > 0;
         for (int k = 0; k < item->nin; k++)

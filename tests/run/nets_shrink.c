@@ -43,7 +43,7 @@ static bool keep(Shrink *shrink, FuzzNet *candidate) {
 /* Number `move` of the moves that set one thing to what is simplest; false: there are no more. */
 static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     const FuzzNet before = *net;
-    bool recomputes = false, staged = false;
+    bool recomputes = false, staged = false, regathers = false;
     switch (move) {
     case 0:
         net->dataset = DATASET_AUTO;
@@ -107,6 +107,10 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     case 17:
         net->memory_percent = 0;
         break;
+    case 19:
+        for (int i = 0; i < net->items.n; i++)
+            regathers |= net->items.at[i].regather, net->items.at[i].regather = false;
+        break;
     default:
         return false;
     }
@@ -115,7 +119,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
                net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
                (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
                net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused || net->kept != before.kept ||
-               net->search != before.search || net->memory_percent != before.memory_percent || recomputes || staged ||
+               net->search != before.search || net->memory_percent != before.memory_percent || recomputes || staged || regathers ||
                net->stages != before.stages;
     return true;
 }

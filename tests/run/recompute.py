@@ -18,11 +18,11 @@ class Recompute(Case):
         done = self.ok(run([harness.prun, "--ranks", ranks, name + ".plan", "--save", name + ".safetensors"], cwd=self.folder))
         return [sorted(re.findall("loss is .*", done.out)), self.read(name + ".safetensors")], self.read(name + ".plan").decode()
 
-    def compare(self, source, ranks, flags, marks=EVERYTHING):
+    def compare(self, source, ranks, flags, marks=EVERYTHING, copies=True):
         kept, plan = self.trained(source, "kept", ranks, *flags)
         again, other = self.trained(source, "again", ranks, *flags, *marks)
         self.assertNotIn(" copy=", plan)
-        self.assertIn(" copy=", other)
+        self.assertEqual(" copy=" in other, copies)
         self.assertEqual(kept[0], again[0])
         self.assertTrue(kept[0])
         self.assertEqual(kept[1], again[1], "the parameters, to the last bit")
@@ -114,6 +114,37 @@ class Recompute(Case):
         self.assertGreater(stats[1]["recompute"]["seconds"], 0)
         self.assertEqual(stats[1]["recompute"]["kernels"], 6 * 3)
         self.assertLess(arenas[1], 0.65 * arenas[0])
+
+    def test_what_is_gathered_again_by_hints(self):
+        """All of some layers, parameters and what is split between products: losses stay, and --stats says what that saves and costs."""
+        self.write("net.dsl", """
+        cell block(x) {
+            param up : f32[64, 256] = normal(0.1); param down : f32[256, 64] = normal(0.1);
+            a = matmul(x, up) shard ((4, 1), (1, 1));
+            y = matmul(gelu(a), down) shard ((1, 4), (4, 1));
+            return x + y;
+        }
+        net n(batch = 64, layers = 6) {
+            input x : f32[batch, 64]; input label : f32[batch, 64];
+            layer = x;
+            for i in 0..layers { layer = block(layer); }
+            loss mse(layer, label);
+        }
+        train { data = normal(seed = 1); optimizer = adam(lr = 0.01); steps = 3; }
+        parallel { shard_states = parameters; shard_from = 0; regather = none; }
+        """)
+        plain = self.ok(run([harness.pcc, "net.dsl", "--ranks", 4, "-o", "net.plan", "--stats=json", *PROPAGATION], cwd=self.folder))
+        plain = json.loads(plain.out[plain.out.index("{"):])
+        self.assertNotIn("regather", plain)
+        for hint, most in ("layer.*", 24), ("**.up", 6), ("layer.3", 4):
+            with self.subTest(hint=hint):
+                again = self.ok(run([harness.pcc, "net.dsl", "--ranks", 4, "-o", "net.plan", "--stats=json", *PROPAGATION, "--shard", hint + "=regather"], cwd=self.folder))
+                again = json.loads(again.out[again.out.index("{"):])
+                self.assertEqual(again["regather"]["bytes"], plain["memory"]["rank"] - again["memory"]["rank"])
+                self.assertAlmostEqual(again["regather"]["seconds"], again["predicted"]["step"] - plain["predicted"]["step"])
+                self.assertGreater(again["regather"]["values"], 0)
+                self.assertLessEqual(again["regather"]["values"], most)
+                self.compare("net.dsl", 4, PROPAGATION, ["--shard", hint + "=regather"], copies=False)
 
 
 if __name__ == "__main__":
