@@ -1,5 +1,8 @@
 /* pcc: the command line. */
 #include <errno.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -699,7 +702,17 @@ static int command(int argc, char **argv) {
     return code;
 }
 
+/* A search compiles hundreds of programs one after the other: their memory goes from one to the next, and not to the system and back. */
+static void keep_memory(void) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TOP_PAD, 1 << 20);
+#endif
+}
+
 int main(int argc, char **argv) {
+    keep_memory();
     standard_files();
     int code = command(argc, argv);
     bool written = fflush(stdout) == 0 && !ferror(stdout);

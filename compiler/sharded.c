@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/convert.h"
+#include "ir/map.h"
 
 /* ---------------------------------------------------------------- strategies of one tensor */
 
@@ -79,6 +80,13 @@ static void constant_layouts(Sharded *s) {
     }
 }
 
+/* The layout that the user asked of a node's first result; NULL: none. */
+static const Layout *asked_of(const Build *b, int id) {
+    const Node *node = &b->sharded.graph.nodes.at[id];
+    const int like = node->micro > 0 ? node->origin : id;
+    return like < b->sharded.graph.nforward && b->front.out_layout != NULL ? b->front.out_layout[like] : NULL;
+}
+
 static void node_results(Build *b, int id) {
     Sharded *s = &b->sharded;
     Graph *g = &s->graph;
@@ -89,8 +97,7 @@ static void node_results(Build *b, int id) {
         strategy_out_layout(node, node->strategy, k, value->type.shape.ndim, &layout);
         s->made[node->out[k]] = value->layout = graph_layout(g, &layout, &value->type.shape);
         layout_complete(&layout, &complete);
-        int like = node->micro > 0 ? node->origin : id;
-        const Layout *asked = k == 0 && like < g->nforward && b->front.out_layout != NULL ? b->front.out_layout[like] : NULL;
+        const Layout *asked = k == 0 ? asked_of(b, id) : NULL;
         if (asked != NULL) complete = *asked;
         complete.pin = layout.pin;
         s->home[node->out[k]] = graph_layout(g, &complete, &value->type.shape);
@@ -107,15 +114,44 @@ static const Layout *first_taken(const Sharded *s, int value) {
     return s->home[value];
 }
 
+/* The last node before this one with its signature, which a rule is of, and its strategy, as equal layers have; -1: none, and then this is one. */
+static int node_like(Graph *g, Map *map, int id) {
+    const Node *node = &g->nodes.at[id];
+    const uint64_t hash = hash_mix((uint64_t)(uintptr_t)node->rule, (uint64_t)(uintptr_t)node->strategy);
+    map_each(map, hash, n) if (g->nodes.at[n].rule == node->rule && g->nodes.at[n].strategy == node->strategy) return n;
+    map_add(g->arena, map, hash, id);
+    return -1;
+}
+
+static void like_results(Sharded *s, int id, int like) {
+    Graph *g = &s->graph;
+    for (int k = 0; k < g->nodes.at[id].nout; k++) {
+        const int value = g->nodes.at[id].out[k], other = g->nodes.at[like].out[k];
+        s->made[value] = g->values.at[value].layout = s->made[other];
+        s->home[value] = s->home[other];
+    }
+}
+
 void sharded_fill(Build *b) {
     Sharded *s = &b->sharded;
     Graph *g = &s->graph;
-    for (int n = 0; n < g->nodes.n; n++)
-        if (g->nodes.at[n].op != OP_constant && g->nodes.at[n].strategy != s->strategy[n]) node_needs(s, n);
+    Map needs = {0}, results = {0};
+    for (int n = 0; n < g->nodes.n; n++) {
+        if (g->nodes.at[n].op == OP_constant || g->nodes.at[n].strategy == s->strategy[n]) continue;
+        const int like = node_like(g, &needs, n);
+        if (like >= 0)
+            memcpy(s->need[n], s->need[like], sizeof s->need[n]);
+        else
+            node_needs(s, n);
+    }
     constant_layouts(s);
     for (int n = 0; n < g->nodes.n; n++) {
         if (g->nodes.at[n].strategy == s->strategy[n]) continue;
-        node_results(b, n);
+        const int like = asked_of(b, n) == NULL ? node_like(g, &results, n) : -1;
+        if (like >= 0)
+            like_results(s, n, like);
+        else
+            node_results(b, n);
         s->strategy[n] = g->nodes.at[n].strategy;
     }
     for (int k = 0; k < graph_nreports(g); k++) {

@@ -112,15 +112,21 @@ static void dim_range(const Layout *layout, int dim, int64_t size, int number, i
     if (halo) halo_range(halo, size, begin, end);
 }
 
+/* Further dimensions than there are stay as they are: pieces ask for many boxes. */
 static void position_box(const Layout *layout, const Shape *shape, int position, Box *box) {
     assert(layout->ndim == shape->ndim);
-    *box = (Box){.ndim = shape->ndim, .nothing = !layout_has_rank(layout, position)};
-    if (box->nothing) return;
+    box->ndim = shape->ndim;
+    box->nothing = !layout_has_rank(layout, position);
+    if (box->nothing) {
+        *box = (Box){.ndim = shape->ndim, .nothing = true};
+        return;
+    }
     for (int i = 0; i < shape->ndim; i++)
         dim_range(layout, i, shape->dim[i], position, &box->begin[i], &box->end[i]);
 }
 
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
+    *box = (Box){0};
     position_box(layout, shape, order_position(layout->order, rank), box);
 }
 

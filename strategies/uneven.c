@@ -50,9 +50,12 @@ static int *fixed_of_parts(Counter *c, int d) {
     const Pair *pair = c->pair;
     const AtomList *list = &pair->list[1][d];
     int *fixed = arena_alloc(&c->arena, (size_t)c->dim[d].nparts[1] * sizeof *fixed);
-    for (int p = 0; p < c->dim[d].nparts[1]; p++)
-        for (int i = list->n - 1, left = p; i >= 0; left /= pair->atom[list->at[i]].size, i--)
-            fixed[p] += c->dim[d].fixed[list->at[i]] * (left % pair->atom[list->at[i]].size);
+    for (int i = list->n - 1, count = 1; i >= 0; i--) { /* parts by the atoms behind this one, and then by this one too */
+        const int size = pair->atom[list->at[i]].size, weight = c->dim[d].fixed[list->at[i]];
+        for (int k = count; k < count * size; k++)
+            fixed[k] = fixed[k - count] + weight;
+        count *= size;
+    }
     return fixed;
 }
 
@@ -170,15 +173,15 @@ typedef struct Place {
     int part[2], fixed;
 } Place;
 
-static void count_rank(Counter *c, Component *component, const Place *place) {
-    int64_t needed = 1, own = 1, sendable = 1;
-    for (int i = 0; i < component->ndims; i++) {
-        const Split *dim = &c->dim[component->dim[i]];
-        const Range held = dim->part[0][place[i].part[0]], wanted = dim->part[1][place[i].part[1]];
-        needed *= wanted.end - wanted.begin;
-        own *= ranges_common(held, wanted);
-        sendable *= dim->sendable[place[i].part[0] * dim->nfixed + place[i].fixed];
-    }
+/* What such a rank needs, may send and has of what it needs in one dimension, times what it does in others. */
+static inline void count_dim(const Split *dim, Place place, int64_t *needed, int64_t *sendable, int64_t *own) {
+    const Range held = dim->part[0][place.part[0]], wanted = dim->part[1][place.part[1]];
+    *needed *= wanted.end - wanted.begin;
+    *own *= ranges_common(held, wanted);
+    *sendable *= dim->sendable[place.part[0] * dim->nfixed + place.fixed];
+}
+
+static inline void count_rank(Counter *c, Component *component, int64_t needed, int64_t sendable, int64_t own) {
     component->overlap += own;
     if (needed == component->last[0] && sendable == component->last[1] && own == component->last[2]) return;
     component->last[0] = needed, component->last[1] = sendable, component->last[2] = own;
@@ -186,13 +189,36 @@ static void count_rank(Counter *c, Component *component, const Place *place) {
     front_add(&c->arena, &component->sendable, sendable, own);
 }
 
+/* All values of the last atom, in the only dimension. */
+static void count_run(Counter *c, Component *component, Place place) {
+    const Split *dim = &c->dim[component->dim[0]];
+    const int atom = component->natoms > 0 ? component->atom[component->natoms - 1] : 0,
+              n = component->natoms > 0 ? c->pair->atom[atom].size : 1;
+    for (int v = 0; v < n; v++) {
+        int64_t needed = 1, sendable = 1, own = 1;
+        count_dim(dim, place, &needed, &sendable, &own);
+        count_rank(c, component, needed, sendable, own);
+        place.part[0] += dim->weight[0][atom];
+        place.part[1] += dim->weight[1][atom];
+        place.fixed += dim->fixed[atom];
+    }
+}
+
 /* All values of the atoms of a component. */
 static void component_count(Counter *c, Component *component) {
+    const bool runs = component->ndims == 1;
     Place place[MAX_NDIM] = {0};
     int value[MAX_ATOMS] = {0};
     for (int i = 0; i >= 0;) {
-        count_rank(c, component, place);
-        for (i = component->natoms - 1; i >= 0; i--) {
+        if (runs) {
+            count_run(c, component, place[0]);
+        } else {
+            int64_t needed = 1, sendable = 1, own = 1;
+            for (int k = 0; k < component->ndims; k++)
+                count_dim(&c->dim[component->dim[k]], place[k], &needed, &sendable, &own);
+            count_rank(c, component, needed, sendable, own);
+        }
+        for (i = component->natoms - 1 - runs; i >= 0; i--) {
             const int atom = component->atom[i], size = c->pair->atom[atom].size, step = value[i] + 1 < size ? 1 : 1 - size;
             value[i] += step;
             for (int k = 0; k < component->ndims; k++) {

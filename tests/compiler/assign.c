@@ -24,6 +24,23 @@ Test(assign, a_producer_leaves_the_partial_sum_and_home_is_complete) {
     compiled_finish(&x);
 }
 
+/* Layouts are worked out once for nodes that are alike: not where their strategies, or what the user asks of a result, differ. */
+Test(assign, products_that_differ_in_their_strategies_alone_have_layouts_of_their_own) {
+    static const char net[] =
+        "net n() { input x : f32[8, 8]; param t : f32[8, 8] = ones; param u : f32[8, 8] = ones; param v : f32[8, 8] = ones;\n"
+        "  a = matmul(x, t) shard ((4, 1), (1, 1)); b = matmul(x, u) shard ((1, 1), (1, 4)); c = matmul(x, v) shard ((1, 1), (1, 4)) -> ((4, 1));\n"
+        "  loss mean(a + b + c); }\n" TRAIN "parallel { mode = semi_auto; }\n";
+    Compiled x;
+    compiled(&x, net, 4, 2);
+    const int a = value_named(x.graph, "a"), b = value_named(x.graph, "b"), c = value_named(x.graph, "c");
+    assert_layout(x.graph->values.at[a].layout, "[4@1 -]");
+    assert_layout(x.graph->values.at[b].layout, "[- 4@1]");
+    assert_layout(x.graph->values.at[c].layout, "[- 4@1]");
+    assert_layout(x.b->sharded.home[b], "[- 4@1]");
+    assert_layout(x.b->sharded.home[c], "[4@1 -]");
+    compiled_finish(&x);
+}
+
 Test(assign, inputs_are_delivered_as_dataset_says) {
     static const struct {
         const char *dataset, *layout;
