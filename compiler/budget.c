@@ -349,8 +349,10 @@ static bool take_fastest(Budget *s, bool *may_save) {
     Try best = {0}, try;
     for (int m = 0; m < NMEASURES; m++) {
         if (!may_save[m] || !try_measure(s, m, s->limit, &try)) continue;
-        may_save[m] =
-            try.cost.step_s * A_LITTLE <= before_s && (double)memory_bytes(&try.cost) <= most && try.cost.broken <= s->cost.broken;
+        const bool faster = try.cost.step_s * A_LITTLE <= before_s && try.cost.broken <= s->cost.broken,
+                   fits = (double)memory_bytes(&try.cost) <= most;
+        may_save[m] = faster && fits;
+        if (m == KEEP_GATHERED && s->limit > 0) may_save[REGATHER] = faster && !fits; /* of some parameters it may be as fast */
         const bool better = may_save[m] && (best.with.n == 0 || try.cost.step_s * A_LITTLE <= best.cost.step_s);
         tried_finish(better ? best.tried : try.tried);
         if (better) best = try;
@@ -367,12 +369,12 @@ static bool may_be_faster(const Budget *s, int measure) {
     return PASSES * (double)s->most[measure] / machine->memory_bytes_per_s > (A_LITTLE - 1) * s->cost.step_s;
 }
 
-/* One such measure after the other. Where much memory is missing some are measures for that. */
+/* One such measure after the other. Where much memory is missing, those that save none wait for what saves some. */
 static void take_faster(Budget *s) {
+    const bool much = s->limit > 0 && (double)memory_bytes(&s->cost) > MUCH * (double)s->limit;
     bool may_save[NMEASURES];
-    if (s->limit > 0 && (double)memory_bytes(&s->cost) > MUCH * (double)s->limit) return;
     for (int m = 0; m < NMEASURES; m++)
-        may_save[m] = may_be_faster(s, m);
+        may_save[m] = (!much || m == KEEP_GATHERED) && may_be_faster(s, m);
     while (take_fastest(s, may_save))
         ;
 }
@@ -586,18 +588,29 @@ void budget_fit(Budget *s, double most) {
     let_go(s);
 }
 
+/* The part, of those between, with which the limit would be reached if bytes were a line; in the middle where that is not known. */
+static int between(int few, int enough, int64_t beyond, int64_t bytes, int64_t limit) {
+    if (beyond <= bytes || beyond == INT64_MAX) return (few + enough) / 2;
+    const int part = few + (int)ceil((double)(enough - few) * (double)(beyond - limit) / (double)(beyond - bytes));
+    return part <= few ? few + 1 : part >= enough ? enough - 1 : part;
+}
+
 void budget_trim(Budget *s) {
     enum { PARTS = 64 };
-    if (s->measures.n == 0 || table[s->measures.taken[s->measures.n - 1].measure].less == NULL || memory_bytes(&s->cost) > s->limit) return;
+    const Taken *last_taken = s->measures.n > 0 ? &s->measures.taken[s->measures.n - 1] : NULL;
+    if (last_taken == NULL || table[last_taken->measure].less == NULL || last_taken->share > 0 || memory_bytes(&s->cost) > s->limit) return;
     int enough = PARTS, few = 0;
+    int64_t bytes = memory_bytes(&s->cost), beyond = 0; /* with enough, and with too few parts, 0: not known */
     while (enough - few > 1) {
-        const int middle = (enough + few) / 2;
+        const int part = between(few, enough, beyond, bytes, s->limit);
         Measures with = s->measures;
         Taken *last = &with.taken[with.n - 1];
-        last->share = (double)middle / PARTS;
+        last->share = (double)part / PARTS;
         Tried *tried = try_with(s, &with);
-        const bool fits = tried != NULL && memory_bytes(&tried->cost) <= s->limit;
-        *(fits ? &enough : &few) = middle;
+        const int64_t needed = tried != NULL ? memory_bytes(&tried->cost) : INT64_MAX;
+        const bool fits = needed <= s->limit;
+        *(fits ? &enough : &few) = part;
+        *(fits ? &bytes : &beyond) = needed;
         if (fits && tried->cost.step_s <= s->cost.step_s) {
             last->saved_bytes -= memory_bytes(&tried->cost) - memory_bytes(&s->cost);
             last->seconds += tried->cost.step_s - s->cost.step_s;

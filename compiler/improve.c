@@ -186,13 +186,17 @@ static Found from_some(Search *s, const Found *best, const Effort *most, int64_t
     return found;
 }
 
+bool improves_several(const Search *s) {
+    return SOLVED_NODES / (s->b->front.graph.nodes.n + 1) >= ENOUGH;
+}
+
 /* From the best on; of nets that are not large from the best few, and then from what is best by then with less around a change, since what the model takes to follow best is not always. */
 static void look_around(Search *s, Found best) {
     const int nodes = s->b->front.graph.nodes.n + 1;
     const int64_t before = taken_work(s), until = before + LEAST_WORK > AUTO_WORK ? before + LEAST_WORK : AUTO_WORK;
     const Effort most = {WIDE, least(MAX_SOLVED, SOLVED_NODES / nodes), least(MAX_COMPILED, COMPILED_NODES / nodes)},
                  close = {CLOSE, least(MAX_SOLVED, SOLVED_NODES / nodes / 4), most.compiled};
-    if (SOLVED_NODES / nodes < ENOUGH) {
+    if (!improves_several(s)) {
         improve_from(s, &best, most, until);
         return;
     }
@@ -214,10 +218,10 @@ static Found choose(const Search *s, int best, int first) {
         const int order = compare_demands(s, &near, &fastest);
         if (order < 0 || (order == 0 && near.cost.step_s < fastest.cost.step_s)) fastest = near;
     }
-    if (compare_demands(s, &fastest, &found) < 0 || found.cost.step_s > ABOUT * fastest.cost.step_s) found = fastest;
+    if (compare_demands(s, &fastest, &found) < 0 || !about_as_fast(s->b, &found.cost, fastest.cost.step_s)) found = fastest;
     for (int k = first; k < s->all.n; k++) {
         const Found near = found_of(&s->all.at[k]);
-        if (compare_demands(s, &near, &fastest) == 0 && near.cost.step_s <= ABOUT * fastest.cost.step_s &&
+        if (compare_demands(s, &near, &fastest) == 0 && about_as_fast(s->b, &near.cost, fastest.cost.step_s) &&
             time_and_traffic(&near.cost) < time_and_traffic(&found.cost))
             found = near;
     }

@@ -258,12 +258,20 @@ static void compile_all(Search *s) {
     }
 }
 
-/* The place of the best of all, by what is compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to be
- * about as fast as the fastest of these, the best in time and traffic. What it does not keep to is an error later. */
-static int best_compiled(Search *s) {
+/* Those that are about as fast as the fastest, with no more of their measures than the limit asks for: with less they are faster. */
+static void trim_near(Search *s) {
+    double fastest = INFINITY;
+    for (int k = 0; k < s->found.n; k++)
+        if (excess(s, &s->found.at[k]) == 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
+    for (int k = 0; k < s->found.n; k++)
+        if (excess(s, &s->found.at[k]) == 0 && s->found.at[k].cost.step_s <= ABOUT * fastest) trim_found(&s->found.at[k]);
+}
+
+/* The place of the best of all, by what was compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to take
+ * longer than the fastest of these by no more than this part, the best in time and traffic. What it does not keep to is an error later. */
+static int best_within(const Search *s, double tolerance) {
     double fastest = INFINITY;
     int best = -1, kept = -1;
-    compile_all(s);
     for (int k = 0; k < s->found.n; k++) {
         const Found *found = &s->found.at[k];
         if (!isfinite(found->cost.step_s)) continue;
@@ -273,11 +281,24 @@ static int best_compiled(Search *s) {
     }
     for (int k = 0; k < s->found.n; k++) {
         const BuildCost *cost = &s->found.at[k].cost;
-        if (!isfinite(cost->step_s) || cost->step_s > fastest * ABOUT || compare_demands(s, &s->found.at[k], &s->found.at[kept]) != 0)
+        if (!isfinite(cost->step_s) || cost->step_s > fastest * (1 + tolerance) ||
+            compare_demands(s, &s->found.at[k], &s->found.at[kept]) != 0)
             continue;
         if (best < 0 || time_and_traffic(cost) < time_and_traffic(&s->found.at[best].cost)) best = k;
     }
     return best;
+}
+
+static int best_compiled(Search *s) {
+    compile_all(s);
+    trim_near(s);
+    return best_within(s, TOLERANCE_USUAL);
+}
+
+/* Where the user gives away less time for traffic, or none, the best of all that was found on the way. */
+static int settle(const Search *s, int best) {
+    const double tolerance = s->b->front.graph.settings.tolerance;
+    return tolerance < TOLERANCE_USUAL ? best_within(s, tolerance) : best;
 }
 
 static int best_of_model(const Search *s) {
@@ -661,8 +682,9 @@ static const BuildCost *best_of_all(Search *s) {
     double bound;
     s->faster = true;
     all_solutions(s, &bound);
-    const int best = improve(s, within_memory(s, with_demands(s, with_joined(s, best_compiled(s))), ON_MESHES | BY_AXIS));
+    int best = within_memory(s, with_demands(s, with_joined(s, best_compiled(s))), ON_MESHES | BY_AXIS);
     if (best < 0) return NULL;
+    best = settle(s, improve(s, improves_several(s) ? best : settle(s, best)));
     trim_found(&s->found.at[best]);
     finish(s, best, bound);
     return &s->found.at[best].cost;
@@ -703,6 +725,7 @@ static const BuildCost *best_of_search(Search *s, int best, int searches) {
         s->found.n = 1;
         best = within_memory(s, best_compiled(s), searches);
         if (best < 0) return NULL;
+        best = settle(s, best);
         trim_found(&s->found.at[best]);
     }
     finish(s, best, bound);

@@ -92,6 +92,10 @@ static bool eval_memory(Lower *lower, const Expr *value) {
     return bytes_eval(lower, value, "memory", 1, &lower->graph->settings.memory_bytes);
 }
 
+static bool eval_tolerance(Lower *lower, const Expr *value) {
+    return real_eval(lower, value, "tolerance", 0, 1, &lower->graph->settings.tolerance);
+}
+
 static bool eval_shard_states(Lower *lower, const Expr *value) {
     const int level = choice(lower, "shard_states", value, shard_states_name, NSHARDS);
     lower->graph->settings.shard_states_given = true;
@@ -400,6 +404,7 @@ enum {
     DATASET,
     BUCKET,
     MEMORY,
+    TOLERANCE,
     SHARD_STATES,
     SHARD_FROM,
     REGATHER,
@@ -420,6 +425,7 @@ const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},
                                      [DATASET] = {"dataset", eval_dataset},
                                      [BUCKET] = {"bucket", eval_bucket},
                                      [MEMORY] = {"memory", eval_memory},
+                                     [TOLERANCE] = {"tolerance", eval_tolerance},
                                      [SHARD_STATES] = {"shard_states", eval_shard_states},
                                      [SHARD_FROM] = {"shard_from", eval_shard_from},
                                      [REGATHER] = {"regather", eval_regather},
@@ -561,6 +567,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->bucket_bytes = BUCKET_BYTES;
     settings->shard_states = SHARD_OPTIMIZER;
     settings->shard_bytes = SHARD_BYTES;
+    settings->tolerance = -1; /* not said */
     settings->strict_divide = flags->strict_divide;
     bool given[NPARALLEL] = {[MODE] = flags->mode,         [SEARCH] = flags->search,
                              [DATASET] = flags->dataset,   [GRADIENTS] = flags->gradients,
@@ -584,6 +591,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
     ok &= flag_lower(lower, "--batch-norm", flags->batch_norm, eval_batch_norm);
     if (settings->shard_states == SHARD_PARAMETERS && !settings->regather_given) settings->regather = REGATHER_PARAMETERS;
+    if (settings->tolerance < 0) settings->tolerance = settings->memory_bytes > 0 ? 0 : TOLERANCE_USUAL;
     ok &= found_states(lower);
     if (ok) warn_search(lower);
     if (ok && block) warn_manual(lower, block);

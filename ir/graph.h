@@ -371,6 +371,7 @@ typedef struct FoundHint {
 } FoundHint;
 
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
+#define TOLERANCE_USUAL 0.0225
 #define SHARD_BYTES ((int64_t)256 << 10) /* of a state, whatever the number of ranks: below, one copy costs less than two messages */
 /* What the train and parallel blocks say, after flags and defaults. */
 /* The order of the batches of a step in stages: each backward pass as soon as it can be; all forward passes before the first backward pass; as the first, of stages that have several parts
@@ -450,6 +451,7 @@ typedef struct Settings {
     bool restore_best; /* training ends with the states of the best checkpoint */
     bool strict_divide;
     int64_t memory_bytes;     /* that a rank may need, 0: not said. Not in texts */
+    double tolerance;         /* by what part a step may be predicted to take longer than the fastest where it sends less. Not in texts */
     Span memory_span;         /* where it is said */
     ShardStates shard_states; /* with its fields of states from shard_bytes on. Not in texts: layouts say it */
     int64_t shard_bytes;
