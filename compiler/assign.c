@@ -158,9 +158,9 @@ static void find_phases(Sharded *s) {
         s->phase[n] = phase;
         const bool parameter = g->nodes.at[n].op == OP_read && g->states.at[g->nodes.at[n].state].trainable && g->nodes.at[n].state < last;
         for (int k = 0; k < g->nodes.at[n].nout; k++)
-            s->regather[g->nodes.at[n].out[k]] = g->nodes.at[n].regather != NULL ||
-                                                 (parameter && g->settings.regather >= REGATHER_PARAMETERS) ||
-                                                 (forward && g->settings.regather == REGATHER_ALL);
+            s->regather[g->nodes.at[n].out[k]] =
+                g->nodes.at[n].regather != NULL || (casts_parameter(g, n) && s->regather[g->nodes.at[n].in[0]]) ||
+                (parameter && g->settings.regather >= REGATHER_PARAMETERS) || (forward && g->settings.regather == REGATHER_ALL);
     }
 }
 

@@ -186,8 +186,13 @@ static Found from_some(Search *s, const Found *best, const Effort *most, int64_t
     return found;
 }
 
-bool improves_several(const Search *s) {
+static bool improves_several(const Search *s) {
     return SOLVED_NODES / (s->b->front.graph.nodes.n + 1) >= ENOUGH;
+}
+
+bool improves_twice(const Search *s) {
+    enum { TWICE_NODES = 2500 };
+    return !improves_several(s) && s->b->front.graph.nodes.n <= TWICE_NODES;
 }
 
 /* From the best on; of nets that are not large from the best few, and then from what is best by then with less around a change, since what the model takes to follow best is not always. */
@@ -210,22 +215,32 @@ static Found found_of(const Compiled *of) {
     return found;
 }
 
-/* The best, in time and traffic, of those that keep to the most and are about as fast as the fastest of these: a solution, or one of what was compiled behind the first so many. */
-static Found choose(const Search *s, int best, int first) {
+/* The best, in time and traffic, of those that keep to the most and take longer than the fastest of these by no more than this part: a solution, or one of what was compiled behind the first so many. */
+static Found choose(const Search *s, int best, int first, double tolerance) {
     Found found = s->found.at[best], fastest = found;
     for (int k = first; k < s->all.n; k++) {
         const Found near = found_of(&s->all.at[k]);
         const int order = compare_demands(s, &near, &fastest);
         if (order < 0 || (order == 0 && near.cost.step_s < fastest.cost.step_s)) fastest = near;
     }
-    if (compare_demands(s, &fastest, &found) < 0 || !about_as_fast(s->b, &found.cost, fastest.cost.step_s)) found = fastest;
+    if (compare_demands(s, &fastest, &found) < 0 || found.cost.step_s > (1 + tolerance) * fastest.cost.step_s) found = fastest;
     for (int k = first; k < s->all.n; k++) {
         const Found near = found_of(&s->all.at[k]);
-        if (compare_demands(s, &near, &fastest) == 0 && about_as_fast(s->b, &near.cost, fastest.cost.step_s) &&
+        if (compare_demands(s, &near, &fastest) == 0 && near.cost.step_s <= (1 + tolerance) * fastest.cost.step_s &&
             time_and_traffic(&near.cost) < time_and_traffic(&found.cost))
             found = near;
     }
     return found;
+}
+
+/* Adds what was found near a solution, with measures that make it faster. False: it is the solution itself. */
+static bool finish(Search *s, Found found) {
+    if (found.nchanges == 0) return false;
+    budget_weigh(found.budget);
+    budget_faster(found.budget);
+    budget_read(found.budget, &found.measures, &found.cost);
+    vec_push(&s->arena, &s->found, found);
+    return true;
 }
 
 int improve(Search *s, int best) {
@@ -239,11 +254,8 @@ int improve(Search *s, int best) {
     s->shares_models = false;
     s->apart += taken_work(s) - work;
     s->pricing = before.pricing, s->behind = before.behind, s->most = before.most;
-    Found found = choose(s, best, before.all.n);
-    if (found.nchanges == 0) return best;
-    budget_weigh(found.budget);
-    budget_faster(found.budget);
-    budget_read(found.budget, &found.measures, &found.cost);
-    vec_push(&s->arena, &s->found, found);
-    return s->found.n - 1;
+    const double tolerance = s->b->front.graph.settings.tolerance;
+    const Found found = choose(s, best, before.all.n, TOLERANCE_USUAL), other = choose(s, best, before.all.n, tolerance);
+    if (tolerance != TOLERANCE_USUAL && other.budget != found.budget) finish(s, other);
+    return finish(s, found) ? s->found.n - 1 : best;
 }

@@ -18,7 +18,8 @@ enum {
 enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: of another search; in a row that bring nothing; below the least that is known */
 #define FAR 1.2                                 /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5                               /* times the limit: where all that is known needs more, nothing fits */
-#define WORTH 1.005                             /* measures that make a step longer by less are as good as none */
+#define UNLIMITED (INT64_MAX / 4)
+#define WORTH 1.005 /* measures that make a step longer by less are as good as none */
 
 /* A plan that a search found, or compiled on its way. */
 typedef struct Candidate {
@@ -77,17 +78,28 @@ static double measures_s(const Build *b) {
     return seconds;
 }
 
-/* Whether two parts could take less than whole batches with measures: each kernel starts twice, and arithmetic is not less. */
-static bool may_gain(const Build *b, const BuildCost *now) {
+/* What a step would take at best if there were more memory, of all that was compiled. */
+static double unlimited_s(const Build *b, const BuildCost *now) {
+    double least = now->step_s;
+    for (int k = 0; b->front.decision != NULL && k < b->front.decision->nfront; k++)
+        if (b->front.decision->front[k].cost.step_s < least) least = b->front.decision->front[k].cost.step_s;
+    return least;
+}
+
+/* Whether two parts could take less than so many seconds, where whole batches within the limit take this: each kernel starts twice, and arithmetic is not less. */
+static bool may_gain(const Build *b, const BuildCost *now, double seconds) {
     const Machine *machine = options_machine(b->options);
     int starts = 0;
-    if (now->step_s < WORTH * (now->step_s - measures_s(b))) return false;
     for (int e = 0; e < b->timeline->events.n; e++) {
         const Step *step = &b->facts->role->steps.at[b->timeline->events.at[e].step];
         starts += step->kind == STEP_KERNEL && op_table[step->op].op_class != OP_CLASS_UPDATE &&
                   b->facts->graph->nodes.at[step->node].copy_of == 0;
     }
-    return now->kernel_s - measures_s(b) + starts * machine->kernel_s < now->step_s;
+    return now->kernel_s - measures_s(b) + starts * machine->kernel_s < seconds;
+}
+
+static bool measures_cost(const Build *b, const BuildCost *now) {
+    return now->step_s >= WORTH * (now->step_s - measures_s(b)) && may_gain(b, now, now->step_s);
 }
 
 /* ---------------------------------------------------------------- one search */
@@ -202,16 +214,35 @@ static void look_above(Searches *s) {
         look_within(s, limit_at(k, s->workspace));
 }
 
-/* Other searches, which know of other solutions: of a net that is not large the one on meshes; and the one that soon finds something, within some more limits than there is work for otherwise. */
+static const char by_axes[] = "recursive_programming", on_meshes[] = "dynamic_programming";
+
+/* Other searches, which know of other solutions: of a net that is not large the one on meshes, within the limit and within the next lower one; and the one that soon finds something, within some more limits than there is work for otherwise. */
 static void look_by_others(Searches *s) {
     const Settings *settings = &program_train(s->c)->front.graph.settings;
     const int parts = s->plans.at[s->best >= 0 ? s->best : least_plan(s)].parts, first = limit_from(s->limit, s->workspace);
     if (settings->mode != MODE_AUTO || strcmp(settings->search, "auto") != 0 || !searches(program_train(s->c))) return;
-    static const char search[] = "recursive_programming";
-    look_by(s, search, parts, s->limit);
-    if (program_train(s->c)->front.graph.nodes.n <= SMALL_NODES) look_by(s, "dynamic_programming", parts, s->limit);
+    const bool small = program_train(s->c)->front.graph.nodes.n <= SMALL_NODES;
+    look_by(s, by_axes, parts, s->limit);
+    if (small) look_by(s, on_meshes, parts, s->limit);
     for (int k = 1; k <= AXIS_LIMITS && k <= first && limit_at(first - k, s->workspace) > s->states && s->work < MOST_WORK; k++)
-        look_by(s, search, parts, limit_at(first - k, s->workspace));
+        look_by(s, by_axes, parts, limit_at(first - k, s->workspace));
+    if (small && first > 0 && limit_at(first - 1, s->workspace) > s->states && s->work < MOST_WORK_REFUSED)
+        look_by(s, on_meshes, parts, limit_at(first - 1, s->workspace));
+}
+
+/* The plan that is found without a limit may fit, and be none that is found within one. */
+static void look_beyond(Searches *s) {
+    if (s->best >= 0 && (s->work == s->each || s->work + s->each <= MOST_WORK_REFUSED)) look(s, s->first_parts, UNLIMITED);
+}
+
+/* Parts too where no measures but other strategies make a step much longer than it would be with more memory. */
+static void look_at_parts(Searches *s, const BuildCost *now) {
+    const Build *train = program_train(s->c);
+    if (s->most_parts > 1 || s->best < 0 || best_s(s) < FAR * unlimited_s(train, now) || !may_gain(train, now, best_s(s))) return;
+    s->most_parts = most_parts(s->c);
+    if (s->most_parts == 1) return;
+    look_within(s, s->limit);
+    if (s->plans.at[s->best].parts > 1) look_by(s, by_axes, s->plans.at[s->best].parts, s->limit);
 }
 
 static MicroBatches *taken(Searches *s, int plan, const MicroBatches *of) {
@@ -231,7 +262,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     Searches *s = arena_alloc(c->arena, sizeof *s);
     *s = (Searches){.c = c,
                     .first_parts = parts_open(c) ? 1 : 0,
-                    .most_parts = needed > limit || may_gain(train, &now) ? most_parts(c) : 1,
+                    .most_parts = needed > limit || measures_cost(train, &now) ? most_parts(c) : 1,
                     .limit = limit,
                     .states = train->facts->states_whole / train->front.graph.nranks + train->facts->workspace,
                     .workspace = train->facts->workspace,
@@ -244,10 +275,14 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         note_decision(s, s->first_parts, &decision->front[k]);
     s->each = s->work = decision != NULL ? decision->work : 0;
     vec_push(c->arena, &s->looked, ((Looked){NULL, s->first_parts, limit, needed}));
-    look_within(s, limit);
-    if (s->best < 0) look_above(s);
-    look_below(s);
-    look_by_others(s);
+    if (needed > limit || decision->limit_costs) {
+        look_within(s, limit);
+        if (s->best < 0) look_above(s);
+        look_below(s);
+        look_by_others(s);
+        look_at_parts(s, &now);
+    }
+    look_beyond(s);
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
 }
 

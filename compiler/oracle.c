@@ -165,10 +165,6 @@ bool build_try(const Build *b, const Strategy *const *strategy, const Measures *
     return build_try_with(b, &(Trial){.strategy = strategy, .measures = measures}, cost, error);
 }
 
-bool about_as_fast(const Build *b, const BuildCost *cost, double fastest_s) {
-    return cost->step_s <= fastest_s * (1 + b->front.graph.settings.tolerance);
-}
-
 double time_and_traffic(const BuildCost *cost) {
     const double cubed = cost->step_s * cost->step_s * cost->step_s;
     return cubed * cubed * ((double)cost->sent_bytes + 1);

@@ -59,7 +59,5 @@ bool build_try(const Build *b, const Strategy *const *strategy, const Measures *
 
 #define ABOUT (1 + TOLERANCE_USUAL) /* predictions that differ by less are taken to be equal, */
 #define ABOUT_THE_SAME 1.001        /* and so they are where one of them costs nothing else */
-/* Whether a plan may be taken in the place of the fastest one, which takes so long: within the tolerance. */
-bool about_as_fast(const Build *b, const BuildCost *cost, double fastest_s);
 /* Of plans about as fast the less is better: a step that takes a hundredth longer is worth it where it sends six hundredths fewer bytes. */
 double time_and_traffic(const BuildCost *cost);

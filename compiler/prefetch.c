@@ -6,6 +6,8 @@
  * the one in use and the next: the link has always one to gather then. */
 #include "compiler/prefetch.h"
 
+#include "compiler/sharded.h"
+
 #include <stdlib.h>
 
 typedef struct Gather {
@@ -54,6 +56,23 @@ static void keep_window(const Build *b, const Gather *gathers, int n, int *start
     }
 }
 
+/* What is gathered of a state: as it is, or, of a parameter, cast to 16 bits. */
+static bool is_stored(const Graph *g, int value) {
+    return graph_producer(g, value)->op == OP_read || casts_parameter(g, g->values.at[value].node);
+}
+
+/* None starts before what it gathers has been cast. */
+static void keep_behind(const Build *b, const int *order, int n, const Gather *gathers, int ngathers, int *start) {
+    const Graph *g = &b->spmd.graph;
+    int *behind = arena_alloc(b->arena, sizeof *behind * ((size_t)g->nodes.n + 1));
+    for (int p = 0; p < n; p++)
+        behind[order[p]] = p + 1;
+    for (int k = 0; k < ngathers; k++) {
+        const int from = g->values.at[g->nodes.at[gathers[k].node].in[0]].node;
+        if (start[gathers[k].node] < behind[from]) start[gathers[k].node] = behind[from];
+    }
+}
+
 void prefetch_starts(const Build *b, const int *order, int n, const int *position, int *start) {
     const Graph *g = &b->spmd.graph;
     const Machine *machine = options_machine(b->options);
@@ -61,7 +80,7 @@ void prefetch_starts(const Build *b, const int *order, int n, const int *positio
     for (int c = 0; c < g->nodes.n; c++) {
         const Node *node = &g->nodes.at[c];
         start[c] = position[c];
-        if (node->op != OP_convert || position[c] < 0 || graph_producer(g, node->in[0])->op != OP_read) continue;
+        if (node->op != OP_convert || position[c] < 0 || !is_stored(g, node->in[0])) continue;
         if (b->spmd.box_bytes[node->out[0]] > b->spmd.box_bytes[node->in[0]]) vec_push(b->arena, &gathers, ((Gather){c, position[c]}));
     }
     if (gathers.n == 0 || machine->overlap == 0) return;
@@ -79,4 +98,5 @@ void prefetch_starts(const Build *b, const int *order, int n, const int *positio
         start[gather->node] = p;
     }
     keep_window(b, gathers.at, gathers.n, start);
+    keep_behind(b, order, n, gathers.at, gathers.n, start);
 }

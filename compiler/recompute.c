@@ -15,6 +15,7 @@
 
 #include "compiler/sharded.h"
 #include "ir/copy.h"
+#include "ir/wildcard.h"
 
 typedef struct Recompute {
     Build *b;
@@ -36,12 +37,14 @@ static void keep_shared(Graph *g) {
         }
 }
 
-/* Marks what replicas read of parameters that are gathered again. */
+/* Marks what replicas read of parameters that are gathered again, and cast to 16 bits. */
 static void mark_replicas(Sharded *s) {
     Graph *g = &s->graph;
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
+        const Node *from = node->op == OP_cast ? graph_producer(g, node->in[0]) : NULL;
         if (node->op == OP_replicate && s->regather[node->in[0]] && s->need[n][0] != s->made[node->in[0]]) g->nodes.at[n].recompute = true;
+        if (from != NULL && from->op == OP_replicate && from->recompute) g->nodes.at[n].recompute = true;
     }
 }
 
@@ -151,35 +154,28 @@ static void fill(Recompute *r) {
 
 /* ---------------------------------------------------------------- hints without effect */
 
-static int compare_hints(const void *a, const void *b) {
-    const RegatherHint *x = *(const RegatherHint *const *)a, *y = *(const RegatherHint *const *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* The hint that a value's producer has; NULL: none. */
-static const RegatherHint *hint_of(const Graph *g, int value) {
-    return g->nodes.at[g->values.at[value].node].regather;
+/* Whether a value that is gathered again is marked by this hint, or named by it, where another one has marked it. */
+static bool is_useful(const Graph *g, const RegatherHint *hint, int value) {
+    return g->nodes.at[g->values.at[value].node].regather == hint || pattern_covers(hint->path, g->values.at[value].name);
 }
 
 /* The text of one rank is meant for more ranks too. */
 static void warn_regather(Build *b) {
     const Graph *g = &b->sharded.graph;
-    VEC(const RegatherHint *) said = {0}, useful = {0};
-    for (int v = 0; v < g->values.n && g->nranks > 1; v++)
-        if (hint_of(g, v) != NULL) vec_push(b->arena, &said, hint_of(g, v));
-    if (said.n == 0) return;
+    const Settings *settings = &b->front.graph.settings;
+    VEC(int) again = {0};
+    if (settings->regathers.n == 0 || g->nranks == 1) return;
     const Edit edit = edit_begin(b);
     for (int v = 0; v < g->values.n; v++)
-        if (hint_of(g, v) != NULL && gathered_again(&edit, v)) vec_push(b->arena, &useful, hint_of(g, v));
-    qsort(said.at, (size_t)said.n, sizeof *said.at, compare_hints);
-    if (useful.n > 0) qsort(useful.at, (size_t)useful.n, sizeof *useful.at, compare_hints);
-    for (int i = 0; i < said.n; i++) {
-        const RegatherHint *hint = said.at[i];
-        if ((i > 0 && hint == said.at[i - 1]) ||
-            (useful.n > 0 && bsearch(&hint, useful.at, (size_t)useful.n, sizeof *useful.at, compare_hints) != NULL))
-            continue;
-        diag_warning(b->diags, WARN_NO_EFFECT, hint->span,
-                     "regather has no effect: nothing of %s is gathered for the forward pass and for the backward pass", hint->path);
+        if (gathered_again(&edit, v)) vec_push(b->arena, &again, v);
+    for (int i = 0; i < settings->regathers.n; i++) {
+        const RegatherHint *hint = settings->regathers.at[i];
+        bool useful = false;
+        for (int k = 0; k < again.n && !useful; k++)
+            useful = is_useful(g, hint, again.at[k]);
+        if (!useful)
+            diag_warning(b->diags, WARN_NO_EFFECT, hint->span,
+                         "regather has no effect: nothing of %s is gathered for the forward pass and for the backward pass", hint->path);
     }
 }
 

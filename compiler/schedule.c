@@ -211,13 +211,15 @@ static int *node_order(const Scheduler *s) {
 
 enum { SMALL_CAST = 64 << 10 };
 
-/* A parameter's cast that may come first: what it makes is small, or is read in the backward pass too, so that it is there anyway when most memory is needed. */
-static bool is_early_cast(const Scheduler *s, int n, const int *uses) {
+/* A parameter's cast that may come first: what it makes is small, or a part that is gathered behind kernels, or is read in the backward pass too, so that it is there anyway when most memory is
+ * needed. converted: per value, whether a conversion takes it. */
+static bool is_early_cast(const Scheduler *s, int n, const int *uses, const bool *converted) {
     const Node *node = &s->g->nodes.at[n];
     if (s->task != NULL || s->b->options->optimize < 2 || node->op != OP_cast || node->recompute || !graph_is_forward(s->g, n))
         return false;
     const Node *from = graph_producer(s->g, node->in[0]);
-    return from->op == OP_read && from->version == 0 && (uses[node->out[0]] > 1 || s->b->spmd.box_bytes[node->out[0]] <= SMALL_CAST);
+    return from->op == OP_read && from->version == 0 &&
+           (uses[node->out[0]] > 1 || converted[node->out[0]] || s->b->spmd.box_bytes[node->out[0]] <= SMALL_CAST);
 }
 
 /* Sorts kernels, updates and writes: kernels in program order, updates and writes after what they need. */
@@ -229,6 +231,9 @@ static void order_kernels(Scheduler *s) {
     int *last_reader = arena_alloc(arena, sizeof *last_reader * (size_t)(g->states.n + 1));
     const int *uses = graph_uses(g, arena);
     const int *nodes = node_order(s);
+    bool *converted = arena_alloc(arena, (size_t)g->values.n + 1);
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_convert) converted[g->nodes.at[n].in[0]] = true;
     int count = 0;
     for (int k = 0; k < g->nodes.n; k++) {
         const int n = nodes[k];
@@ -237,7 +242,9 @@ static void order_kernels(Scheduler *s) {
         int own = ++count;
         const bool terms =
             node->op == OP_replica_sum || (gradient_changes(g, node) && layout_is_partial(g->values.at[node->out[0]].layout));
-        key[n] = (terms && s->b->options->optimize > 0) || is_early_cast(s, n, uses) ? 0 : own; /* of a gradient: as soon as they can be */
+        key[n] = (terms && s->b->options->optimize > 0) || is_early_cast(s, n, uses, converted)
+                     ? 0
+                     : own; /* of a gradient: as soon as they can be */
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];

@@ -295,10 +295,10 @@ static int best_compiled(Search *s) {
     return best_within(s, TOLERANCE_USUAL);
 }
 
-/* Where the user gives away less time for traffic, or none, the best of all that was found on the way. */
+/* Where the user gives away another part of the time for traffic, the best of all that was found on the way. */
 static int settle(const Search *s, int best) {
     const double tolerance = s->b->front.graph.settings.tolerance;
-    return tolerance < TOLERANCE_USUAL ? best_within(s, tolerance) : best;
+    return tolerance != TOLERANCE_USUAL ? best_within(s, tolerance) : best;
 }
 
 static int best_of_model(const Search *s) {
@@ -684,7 +684,10 @@ static const BuildCost *best_of_all(Search *s) {
     all_solutions(s, &bound);
     int best = within_memory(s, with_demands(s, with_joined(s, best_compiled(s))), ON_MESHES | BY_AXIS);
     if (best < 0) return NULL;
-    best = settle(s, improve(s, improves_several(s) ? best : settle(s, best)));
+    const int fastest = settle(s, best);
+    best = improve(s, best);
+    if (fastest != best && improves_twice(s)) improve(s, fastest);
+    best = settle(s, best);
     trim_found(&s->found.at[best]);
     finish(s, best, bound);
     return &s->found.at[best].cost;

@@ -9,9 +9,10 @@ typedef struct SearchTaken {
     Measures measures;
     const SearchResult *result; /* NULL: it did not look */
     BuildCost cost;
-    int64_t limit;             /* bytes of a rank, to keep within; 0: none */
-    bool limit_costs;          /* something that does not fit was faster */
-    int64_t work;              /* nodes compiled to see what plans cost, and what solving takes in the same unit */
+    int64_t limit;    /* bytes of a rank, to keep within; 0: none */
+    bool limit_costs; /* something that does not fit, but for measures, was faster */
+    bool limit_hides; /* something was compiled that does not fit: without a limit the search goes on from it, maybe to what does */
+    int64_t work;     /* nodes compiled to see what plans cost, and what solving takes in the same unit */
     struct SearchTaken *front; /* what else was compiled, each faster than all that needs no more memory; the least memory first */
     int nfront;
 } SearchTaken;

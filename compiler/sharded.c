@@ -228,6 +228,11 @@ static int next_phase(const Edit *edit, int v, int phase) {
     return next;
 }
 
+bool casts_parameter(const Graph *g, int node) {
+    const Node *cast = &g->nodes.at[node], *read = cast->op == OP_cast ? graph_producer(g, cast->in[0]) : NULL;
+    return read != NULL && read->op == OP_read && g->states.at[read->state].trainable && dtype_is_half(type_of(g, cast->out[0])->dtype);
+}
+
 bool gathered_again(const Edit *edit, int v) {
     int first = -1;
     for (int u = edit->uses.first[v]; edit->s->regather[v] && u < edit->uses.first[v + 1]; u++) {

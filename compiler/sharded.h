@@ -92,6 +92,8 @@ int taken_in(const Sharded *sharded, int v, int node, const Layout *need);
 enum { ANY_PHASE = -1 };
 void wanted_layouts(const Edit *edit, int v, int phase, WantedLayouts *wanted);
 /* What is received on the way from value v to all that take it; bytes. */
+/* Whether a node casts what is read of a parameter to 16 bits, as pass precision has it. */
+bool casts_parameter(const Graph *g, int node);
 /* Whether it is gathered in two phases of the step. */
 bool gathered_again(const Edit *edit, int v);
 ConversionCost value_cost(Edit *edit, int v);

@@ -53,12 +53,12 @@ static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
     return a->origin == b->origin || (a->origin == (int)(a - graph->nodes.at) && b->origin == (int)(b - graph->nodes.at));
 }
 
-/* Before autodiff: a node that stands for another one, too, is kept where either is, and so is what is gathered of it. */
+/* Before autodiff: a node that stands for another one, too, is kept where either is. What is gathered of it is gathered again where that is said of either. */
 static void keep_for(const GraphCopy *copy, int id, int node) {
     const Node *other = &copy->from.nodes.at[id];
     Node *kept = &copy->to->nodes.at[node];
     if (copy->from.nforward == 0 && !other->recompute) kept->recompute = false;
-    if (copy->from.nforward == 0 && !other->regather) kept->regather = NULL;
+    if (copy->from.nforward == 0 && !kept->regather) kept->regather = other->regather;
 }
 
 /* The last node of the new graph, unless an earlier one is equal: then that one, and the last is taken back. */

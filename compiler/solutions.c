@@ -159,7 +159,8 @@ void meshes_of_two(Search *s, Meshes *meshes) {
     }
 }
 
-/* Solves on all meshes of so many ranks with up to naxes axes behind sizes. Within a node the order of axes says nothing: one is enough. */
+/* Solves on all meshes of so many ranks with up to naxes axes behind sizes, the largest first: where other axes are within a node the best takes little time, and no more than a little more is
+ * worth looking at on the meshes behind it. Within a node the order of axes says nothing: one is enough. */
 static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
     if (ranks == 1) {
         Mesh mesh = {.naxes = n};
@@ -169,7 +170,7 @@ static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes,
             s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
         return;
     }
-    for (int size = 2; size <= ranks && naxes > 0; size++) {
+    for (int size = ranks; size >= 2 && naxes > 0; size--) {
         if (ranks % size != 0 || (naxes == 1 && size < ranks) || (one_node && n > 0 && size < sizes[n - 1])) continue;
         sizes[n] = size;
         solve_meshes(s, sizes, n + 1, ranks / size, naxes - 1, one_node);

@@ -185,8 +185,11 @@ enum { NSAVED = 2 };
 
 static int computed_again(const Graph *g) {
     int n = 0;
-    for (int k = 0; k < g->nodes.n; k++)
-        n += g->nodes.at[k].copy_of > 0 && g->nodes.at[k].op != OP_replicate; /* of a parameter that is gathered again */
+    for (int k = 0; k < g->nodes.n; k++) {
+        const Node *node = &g->nodes.at[k];
+        const bool gathered = node->op == OP_replicate || (node->op == OP_cast && graph_producer(g, node->in[0])->op == OP_replicate);
+        n += node->copy_of > 0 && !gathered; /* of a parameter that is gathered again */
+    }
     return n;
 }
 

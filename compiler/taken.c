@@ -112,6 +112,16 @@ static bool limit_costs(const Search *s, const BuildCost *taken, int64_t limit) 
     return false;
 }
 
+/* Whether something was compiled, with measures or without, that does not fit. */
+static bool limit_hides(const Search *s, int64_t limit) {
+    for (int c = 0; c < s->all.n && limit > 0; c++) {
+        const Budgeted *with;
+        for (int k = 0; (with = budget_known(s->all.at[c].budget, k)) != NULL; k++)
+            if (memory_bytes(&with->cost) > limit) return true;
+    }
+    return false;
+}
+
 /* A plan that was compiled: of which strategies, with which measures. */
 typedef struct Candidate {
     const Compiled *of;
@@ -189,6 +199,7 @@ void taken_note(const Search *s, const Found *found) {
                            .limit = budget_limit(b),
                            .work = taken_work(s) - s->apart};
     taken->limit_costs = limit_costs(s, &found->cost, taken->limit);
+    taken->limit_hides = limit_hides(s, taken->limit);
     if (taken->limit > 0) note_front(s, taken);
     b->front.decision = taken;
 }

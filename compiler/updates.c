@@ -157,6 +157,16 @@ static void set_strategy(Sharded *s, int id, const Layout *layout, bool result) 
     node->from = STRATEGY_ORIGIN;
 }
 
+/* A parameter is cast where it lies, if that is in smaller parts: what is gathered then has 16 bits. */
+static void cast_in_parts(Sharded *s, int id) {
+    const Graph *g = &s->graph;
+    const Node *node = &g->nodes.at[id];
+    const Layout *stored = g->states.at[graph_producer(g, node->in[0])->state].layout;
+    const Shape *shape = &type_of(g, node->in[0])->shape;
+    if (node->from == STRATEGY_USER || layout_max_elements(stored, shape) >= layout_max_elements(s->need[id][0], shape)) return;
+    set_strategy(s, id, stored, false);
+}
+
 /* Gradients of one state are added up where the state is updated, and a state lies there. */
 static void store_in_parts(const Build *b, Sharded *s, const Layout *const *of_state) {
     Graph *g = &s->graph;
@@ -170,6 +180,7 @@ static void store_in_parts(const Build *b, Sharded *s, const Layout *const *of_s
     for (int n = 0; n < g->nodes.n; n++) { /* slots too: they were assigned with the updates in the layouts of their states */
         const Node *node = &g->nodes.at[n];
         if (node->op == OP_read || node->op == OP_write) set_strategy(s, n, g->states.at[node->state].layout, true);
+        if (g->settings.shard_states >= SHARD_PARAMETERS && casts_parameter(g, n)) cast_in_parts(s, n);
     }
 }
 

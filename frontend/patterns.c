@@ -29,6 +29,7 @@ static bool pattern_stage(Lower *lower, const Pattern *pattern, int file, const 
 static const RegatherHint *pattern_regather(Lower *lower, const char *path, Span span) {
     RegatherHint *regather = arena_alloc(lower->arena, sizeof *regather);
     *regather = (RegatherHint){.path = path, .span = span};
+    vec_push(lower->arena, &lower->graph->settings.regathers, regather);
     return regather;
 }
 

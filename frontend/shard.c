@@ -130,7 +130,10 @@ static int count_tuples(const Expr *expr) {
 static bool tuples_eval(Lower *lower, const Expr *expr, bool one, Form *form, HintTuple *tuples, int *n) {
     Span span = lower_span(lower, expr->loc);
     if (!is_tuple(expr)) {
+        static const char *const marks[] = {"regather", "recompute"};
+        const char *nearest = expr->kind == EXPR_NAME ? name_nearest(expr->text, marks, 2) : NULL;
         diag_error(lower->diags, span, "a strategy is one tuple an operand: shard ((2, 4), (4, 1));");
+        if (nearest) diag_hint(lower->diags, "a hint of a path may also be a word alone: layer.* = %s;", nearest);
         return false;
     }
     if (!round_brackets(lower, expr)) return false;

@@ -467,9 +467,10 @@ typedef struct Settings {
     bool recompute_none;                          /* no value is computed again but where the user says so. Not in texts */
     VEC(Assertion) asserts;                       /* not in texts */
     VEC(Forbidden) forbids;
-    MeshAxes hint_axes;             /* of the meshes of hints blocks. Not in texts */
-    VEC(FoundHint) found;           /* of `hints found` blocks, in their order. Not in texts */
-    bool micro_found, chunks_found; /* micro_batches and chunks are said by a `hints found` block. Not in texts */
+    MeshAxes hint_axes;                  /* of the meshes of hints blocks. Not in texts */
+    VEC(const RegatherHint *) regathers; /* all that were read. Not in texts */
+    VEC(FoundHint) found;                /* of `hints found` blocks, in their order. Not in texts */
+    bool micro_found, chunks_found;      /* micro_batches and chunks are said by a `hints found` block. Not in texts */
 } Settings;
 
 /* Batches of a step. */

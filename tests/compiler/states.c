@@ -151,6 +151,28 @@ Test(states, hints_say_what_is_gathered_again) {
     compiled_finish(&x);
 }
 
+/* Of a net in 16 bits parameters are cast where they lie: half the bytes are gathered, and again by setting or by hint, as of any net. */
+Test(states, parameters_are_gathered_in_16_bits) {
+    for (int replicas = 0; replicas < 2; replicas++) {
+        const char *net = replicas ? NET("precision = bf16;", "mode = data_parallel; bucket = 0; shard_states = parameters; %s", "")
+                                   : NET("precision = bf16;", "shard_states = parameters; %s", "");
+        Compiled once = gathered(net, "", "none", NULL), again = gathered(net, "", "parameters", NULL),
+                 hinted = gathered(net, "", "none", "**=regather");
+        cr_expect_eq(gathers(&once), PARAMS, "%d", gathers(&once));
+        cr_expect_eq(gathers(&again), 2 * PARAMS - 1, "%d", gathers(&again));
+        cr_expect_eq(gathers(&hinted), 2 * PARAMS - 1, "%d", gathers(&hinted));
+        for (int n = 0; n < again.b->spmd.graph.nodes.n; n++) {
+            const Graph *g = &again.b->spmd.graph;
+            const Node *node = &g->nodes.at[n];
+            if (node->op == OP_convert && node->comm == COMM_ALL_GATHER && !replicas)
+                cr_expect_eq(g->values.at[node->out[0]].type.dtype, BF16, "%s", g->values.at[node->out[0]].name);
+        }
+        compiled_finish(&once);
+        compiled_finish(&again);
+        compiled_finish(&hinted);
+    }
+}
+
 static int64_t bytes_with(const char *shard, const char *regather) {
     Compiled x;
     compiled_init(&x, RANKS, 2);

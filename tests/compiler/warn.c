@@ -181,6 +181,18 @@ Test(warn, what_is_to_be_gathered_again_and_is_not_gathered) {
     cr_expect_not_null(strstr(said(&x, GATHERED(""), 4, 0, false), "nothing of v"));
     compiled_finish(&x);
     expect_silence(GATHERED(""), 1);
+    /* two hints of one thing; equal operators, of which one is hinted; what the loss does not depend on */
+    const char *both = said(&x, GATHERED("shard_states = parameters;") "hints { v = regather; }\n", 4, 0, false);
+    cr_expect_null(strstr(both, "nothing of v"), "%s", both);
+    compiled_finish(&x);
+    const char *equal =
+        "net n() { " INPUTS " param u : f32[8, 8] = ones; param v : f32[8, 8] = ones; a = relu(matmul(x, u)); b = relu(matmul(x, u));\n"
+        "  h = matmul(a, v) shard ((1, 4), (4, 1)); k = matmul(b, v) shard ((1, 1), (1, 4)); dead = tanh(x);\n"
+        "  loss mse(h + k, label); }\n" TRAIN "parallel { mode = semi_auto; shard_from = 0; }\nhints { a = regather; dead = regather; }\n";
+    const char *all = said(&x, equal, 4, 1u << WARN_CONFLICT, false);
+    cr_expect_null(strstr(all, "nothing of a is"), "%s", all);
+    cr_expect_not_null(strstr(all, "nothing of dead is"), "%s", all);
+    compiled_finish(&x);
 }
 
 Test(warn, a_dataset_strategy_of_an_input_that_has_its_own) {
