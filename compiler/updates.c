@@ -157,6 +157,16 @@ static void set_strategy(Sharded *s, int id, const Layout *layout, bool result) 
     node->from = STRATEGY_ORIGIN;
 }
 
+/* Per value, whether anything but casts and updates takes it. */
+static const bool *taken_as_it_is(const Graph *g) {
+    bool *taken = arena_alloc(g->arena, (size_t)g->values.n + 1);
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++)
+            if (g->nodes.at[n].op != OP_cast && g->nodes.at[n].update == 0 && op_table[g->nodes.at[n].op].op_class != OP_CLASS_UPDATE)
+                taken[g->nodes.at[n].in[i]] = true;
+    return taken;
+}
+
 /* A parameter is cast where it lies, if that is in smaller parts: what is gathered then has 16 bits. */
 static void cast_in_parts(Sharded *s, int id) {
     const Graph *g = &s->graph;
@@ -177,10 +187,11 @@ static void store_in_parts(const Build *b, Sharded *s, const Layout *const *of_s
     }
     for (int k = 0; k < g->states.n && g->settings.shard_states >= SHARD_PARAMETERS; k++)
         if (b->follows == NULL && of_state[k] != NULL && g->states.at[k].hint == NULL) g->states.at[k].layout = of_state[k];
+    const bool *taken = g->settings.shard_states >= SHARD_PARAMETERS ? taken_as_it_is(g) : NULL;
     for (int n = 0; n < g->nodes.n; n++) { /* slots too: they were assigned with the updates in the layouts of their states */
         const Node *node = &g->nodes.at[n];
         if (node->op == OP_read || node->op == OP_write) set_strategy(s, n, g->states.at[node->state].layout, true);
-        if (g->settings.shard_states >= SHARD_PARAMETERS && casts_parameter(g, n)) cast_in_parts(s, n);
+        if (taken != NULL && casts_parameter(g, n) && !taken[node->in[0]]) cast_in_parts(s, n); /* else it is gathered as it is anyway */
     }
 }
 
