@@ -122,9 +122,11 @@ class Killed(Case):
                         os.kill(pids[stopped], signal.SIGSTOP)
                         result = self.end(job, pids, "PRUN_TIMEOUT", seconds=2 + SECONDS - BUSY, prompt=last)
                         self.assertEqual(result.code, 3, str(result))
+                        # of two nodes each speaks where the other's answer comes late
+                        if not last and (result.seconds >= 2 + SECONDS or result.err.count("PRUN_TIMEOUT") > 1):
+                            continue
                         self.check_stopped(result, stopped, pids[stopped], sees)
-                        if result.seconds < 2 + SECONDS:
-                            break
+                        break
 
     def test_a_rank_that_stops_is_ended_where_there_is_no_launcher(self):
         with socket.socket() as one:
