@@ -25,6 +25,7 @@ int64_t small_states_bytes(const Graph *g);
 /* recompute_choice.c: values of the forward pass that are computed again, so that a rank needs no more than limit, as far as that is known before it is tried. */
 bool recompute_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken);
 
+#define UNLIMITED (INT64_MAX / 4) /* bytes that no rank has */
 /* The bytes that a rank may need: `memory` or --memory, else what the machine has that --machine names; 0: no limit. */
 int64_t budget_limit(const Build *b);
 /* Limits that are looked at whatever the user's is, eight of them from each power of two to the next, beside the workspace of kernels: the k-th, 0 at the least, and the first that is no smaller than so many bytes. What searches

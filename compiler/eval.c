@@ -267,8 +267,6 @@ bool pass_follow(Build *b) {
 
 /* ---------------------------------------------------------------- what it needs beside train */
 
-#define UNLIMITED (INT64_MAX / 4) /* bytes of an eval that does not compile: nothing is enough */
-
 bool counts_memory(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
     bool asserts = false;
@@ -306,7 +304,7 @@ static int64_t larger(int64_t bytes, int64_t than) {
 
 int64_t eval_bytes(const Build *train) {
     const Facts *trains = train->facts;
-    int64_t bytes = UNLIMITED;
+    int64_t bytes = UNLIMITED; /* of an eval that does not compile: nothing is enough */
     Arena arena;
     if (train->eval == NULL) return 0;
     if (trains->rank_bytes + whole_bytes(&train->eval->front.graph) <= budget_limit(train)) return 0; /* it fits whatever it is */

@@ -212,8 +212,7 @@ bool pass_fits(Compilation *c) {
     const int64_t limit = asked > 0 ? asked : there;
     if (c->micro != NULL && !parts_hold(c, needed, limit)) return false;
     const SearchTaken *decision = train->front.decision;
-    if (c->micro == NULL && (needed > limit || (decision != NULL && (decision->limit_costs || decision->limit_hides))))
-        c->again = micro_choose(c, needed, limit);
+    if (c->micro == NULL && (needed > limit || (decision != NULL && decision->limit_hides))) c->again = micro_choose(c, needed, limit);
     if (c->again != NULL) return false; /* compile() begins again with it */
     if (c->stages != NULL && c->stages->open != NULL && more_stages(c, needed)) return false;
     if (needed <= limit) {

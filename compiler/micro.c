@@ -18,8 +18,7 @@ enum {
 enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: of another search; in a row that bring nothing; below the least that is known */
 #define FAR 1.2                                 /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5                               /* times the limit: where all that is known needs more, nothing fits */
-#define UNLIMITED (INT64_MAX / 4)
-#define WORTH 1.005 /* measures that make a step longer by less are as good as none */
+#define WORTH 1.005                             /* measures that make a step longer by less are as good as none */
 
 /* A plan that a search found, or compiled on its way. */
 typedef struct Candidate {

@@ -159,12 +159,12 @@ static bool is_useful(const Graph *g, const RegatherHint *hint, int value) {
     return g->nodes.at[g->values.at[value].node].regather == hint || pattern_covers(hint->path, g->values.at[value].name);
 }
 
-/* The text of one rank is meant for more ranks too. */
+/* The text of one rank is meant for more ranks too; of a program that is tried nothing is said. */
 static void warn_regather(Build *b) {
     const Graph *g = &b->sharded.graph;
     const Settings *settings = &b->front.graph.settings;
     VEC(int) again = {0};
-    if (settings->regathers.n == 0 || g->nranks == 1) return;
+    if (b->tried || settings->regathers.n == 0 || g->nranks == 1) return;
     const Edit edit = edit_begin(b);
     for (int v = 0; v < g->values.n; v++)
         if (gathered_again(&edit, v)) vec_push(b->arena, &again, v);

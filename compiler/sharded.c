@@ -191,10 +191,15 @@ bool sharded_reports(const Sharded *s, int v) {
     return false;
 }
 
-int taken_in(const Sharded *s, int v, int node, const Layout *need) {
+/* Whether what is gathered of a value for this need is dropped behind the phase. */
+static bool is_regathered(const Sharded *s, int v, const Layout *need) {
     const Shape *shape = &type_of(&s->graph, v)->shape;
-    if (!s->regather[v] || need == s->made[v] || layout_is_partial(s->made[v])) return 0;
-    return layout_max_elements(need, shape) > layout_max_elements(s->made[v], shape) ? s->phase[node] : 0;
+    if (!s->regather[v] || need == s->made[v] || layout_is_partial(s->made[v])) return false;
+    return layout_max_elements(need, shape) > layout_max_elements(s->made[v], shape);
+}
+
+int taken_in(const Sharded *s, int v, int node, const Layout *need) {
+    return is_regathered(s, v, need) ? s->phase[node] : 0;
 }
 
 static void want(const Edit *edit, int v, const Layout *layout, int phase, WantedLayouts *wanted) {
@@ -235,11 +240,9 @@ bool casts_parameter(const Graph *g, int node) {
 
 bool gathered_again(const Edit *edit, int v) {
     int first = -1;
-    for (int u = edit->uses.first[v]; edit->s->regather[v] && u < edit->uses.first[v + 1]; u++) {
+    for (int u = edit->uses.first[v]; u < edit->uses.first[v + 1]; u++) {
         const Use use = edit->uses.use[u];
-        const Layout *need = edit->s->need[use.node][use.operand], *made = edit->s->made[v];
-        const Shape *shape = &type_of(edit->g, v)->shape;
-        if (layout_is_partial(made) || layout_max_elements(need, shape) <= layout_max_elements(made, shape)) continue;
+        if (!is_regathered(edit->s, v, edit->s->need[use.node][use.operand])) continue;
         if (first >= 0 && edit->s->phase[use.node] != first) return true;
         first = edit->s->phase[use.node];
     }
