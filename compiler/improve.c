@@ -132,6 +132,7 @@ static void try_exchange(Local *l) {
 
 static void local_search(Local *l) {
     l->seconds = changes_find(&l->changes, l->s, &l->base, l->most.around);
+    l->s->beyond = WORTH * l->seconds;
     try_exchange(l);
     solve_changes(l);
     for (int k = 0; k < l->changes.list.n && l->ncompiled < l->most.compiled && taken_work(l->s) < l->until; k++)
@@ -154,6 +155,7 @@ static Local improve_from(Search *s, const Found *found, Effort most, int64_t un
     Local l = {.s = s, .most = most, .until = until, .base = *found};
     s->pricing = found->pricing != NULL ? found->pricing : s->as_is;
     local_search(&l);
+    s->beyond = 0;
     return l;
 }
 

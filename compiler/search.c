@@ -66,11 +66,6 @@ static void batch_split(Search *s, int nranks) {
     if (!same) vec_push(&s->arena, &s->found, found);
 }
 
-/* Few of its solutions are compiled. */
-static bool is_large(const Search *s) {
-    return COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < EACH;
-}
-
 static bool has_hints(const Graph *g) {
     for (int n = 0; n < g->nforward; n++)
         if (g->nodes.at[n].from == STRATEGY_USER) return true;
@@ -82,7 +77,7 @@ static void batch_splits(Search *s) {
     const Graph *g = &s->b->front.graph;
     const int near = (int)gcd64(g->nranks, options_machine(s->b->options)->ranks_per_node);
     batch_split(s, g->nranks);
-    if (near > 1 && near < g->nranks && !is_large(s) && !has_hints(g)) batch_split(s, near);
+    if (near > 1 && near < g->nranks && !s->large && !has_hints(g)) batch_split(s, near);
 }
 
 /* Adds what every rank computes alike, beside hints: nothing sends less. */
@@ -122,7 +117,7 @@ static void compile_found(Search *s, Found *found) {
     double fastest = INFINITY;
     for (int k = 0; k < s->found.n; k++)
         if (s->found.at[k].cost.step_s > 0) fastest = fmin(fastest, s->found.at[k].cost.step_s);
-    const double faster_s = (is_large(s) ? SLOWER : MUCH_SLOWER) * fastest;
+    const double faster_s = (s->large ? SLOWER : MUCH_SLOWER) * fastest;
     found->budget = budget_begin(with_layouts(s, found), found->chosen.strategy, s->faster && found->how != NULL ? faster_s : 0, &error);
     found->cost.step_s = INFINITY;
     if (found->budget == NULL) return;
@@ -160,6 +155,8 @@ static const Pricing *price(Search *s, const Machine *machine, Moves *moves) {
 }
 static void search_open(Search *s) {
     arena_init(&s->arena);
+    s->large = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < EACH;
+    s->reads = reads_find(&s->b->front.graph, s->b->front.propagation.out_layout, &s->arena);
     s->pricing = s->as_is = price(s, s->b->options->machine, moves_create(&s->arena, s->b->options->machine, s->b->front.graph.nranks));
 }
 static void search_close(Search *s) {
@@ -572,7 +569,7 @@ static int64_t least_of_all_peaks(const Search *s, int64_t limit) {
 static int within_memory(Search *s, int best, int searches) {
     const int64_t limit = budget_limit(s->b);
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
-    const bool many = !is_large(s);
+    const bool many = !s->large;
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
     const bool none_fits = excess(s, &so_far) > 0;

@@ -42,7 +42,7 @@ static void solve_within(Search *s, Model *model, const char *how, const Mesh *m
     Solution solution;
     problem_solve(&model->problem, 0, arena, &solution);
     const int64_t most = solution.peak_bytes;
-    bool fits = true;
+    bool fits = solution.fits;
     model->problem.most = isfinite(s->worth) ? s->worth : 0;
     for (int k = LIMITS - 1; k >= 0 && fits && s->least < most; k--) {
         model->problem.limit_bytes = s->least + (most - s->least) * k / LIMITS;
@@ -54,6 +54,7 @@ static void solve_within(Search *s, Model *model, const char *how, const Mesh *m
 static ModelInput input_of(const Search *s, const Mesh *mesh) {
     return (ModelInput){.graph = &s->b->front.graph,
                         .out_layout = s->b->front.propagation.out_layout,
+                        .reads = s->reads,
                         .machine = s->pricing->machine,
                         .mesh = *mesh,
                         .moves = s->pricing->moves,
@@ -75,14 +76,15 @@ static ModelShared *shared_on(Search *s, const Mesh *mesh) {
     return s->shares.at[s->shares.n - 1].shared;
 }
 
-static void model_of(Search *s, Model *model, const Mesh *mesh, const Strategy *const *base, Arena *arena) {
+static bool model_of(Search *s, Model *model, const Mesh *mesh, const Strategy *const *base, double beyond, Arena *arena) {
     ModelInput input = input_of(s, mesh);
-    input.base = base, input.fixed = s->fixed, input.also = s->also;
+    input.base = base, input.fixed = s->fixed, input.also = s->also, input.beyond = beyond;
     if (s->shares_models) input.shared = shared_on(s, mesh);
-    model_init(model, &input, arena);
+    if (!model_init(model, &input, arena)) return false;
     s->made += model->problem.edges.n;
     for (int v = 0; v < model->problem.variables.n; v++)
         s->made += model->problem.variables.at[v].nchoices;
+    return true;
 }
 
 /* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
@@ -92,8 +94,9 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
     Solution solution;
     const int before = s->found.n;
     arena_init(&arena);
-    model_of(s, &model, mesh, base, &arena);
-    if (s->least > 0) {
+    if (!model_of(s, &model, mesh, base, !s->large ? 0 : s->beyond > 0 ? s->beyond : s->most, &arena)) {
+        s->made += s->b->front.graph.nforward;
+    } else if (s->least > 0) {
         solve_within(s, &model, how, mesh, &arena);
     } else {
         model.problem.limit_bytes = s->limit;
@@ -121,7 +124,7 @@ double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seco
     Solution solution;
     arena_init(&arena);
     s->fixed = strategy;
-    model_of(s, &model, &(Mesh){0}, NULL, &arena);
+    model_of(s, &model, &(Mesh){0}, NULL, 0, &arena);
     s->fixed = NULL;
     problem_solve(&model.problem, 0, &arena, &solution);
     for (int v = 0; solution.fits && v < model.choosers.n; v++) {

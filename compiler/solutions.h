@@ -46,6 +46,8 @@ typedef struct Share {
 typedef struct Search {
     Build *b;
     Arena arena;
+    const Reads *reads; /* of its graph */
+    bool large;         /* few of its solutions are compiled: those that the model takes to be much slower are not looked for */
     VEC(Found) found;
     VEC(Compiled) all;
     VEC(const Pricing *) pricings;
@@ -55,6 +57,7 @@ typedef struct Search {
     const Strategy *const *also;  /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
+    double beyond;                /* > 0: a solution that takes as long, in seconds, is not looked for; 0: of large nets one that takes `most` */
     bool shares_models;           /* many are solved that differ in fixed and also alone: what they have in common is kept, */
     VEC(Share) shares;            /* of one behind and most */
     int nmeshes;                  /* on which dynamic_programming solved it */

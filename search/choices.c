@@ -3,14 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, int64_t batches, double behind,
+void choices_init(Choices *choices, const Reads *reads, const Machine *machine, const Mesh *mesh, int64_t batches, double behind,
                   Moves *moves, Arena *arena) {
+    const Graph *graph = reads->graph;
     if (machine == NULL) machine = &machine_cpu;
     const double unseen = batches > 0 ? (double)batches / (double)graph->settings.accumulate : 1;
-    *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind, .unseen = unseen};
+    *choices =
+        (Choices){.arena = arena, .reads = reads, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind, .unseen = unseen};
     const int64_t all = graph_trainable_bytes(graph), bucket = graph->settings.bucket_bytes;
     choices->bucket_bytes = (double)(all < bucket ? all : bucket);
-    kernels_init(&choices->kernels, graph, machine, arena);
+    choices->kernels = reads->kernels;
+    choices->kernels.machine = machine;
     choices->moves = moves != NULL ? moves : moves_create(arena, machine, graph->nranks);
 }
 
@@ -126,7 +129,7 @@ static void fill_columns(const Choices *choices, const NodeClass *class, const S
         for (int f = 0; f < node->rule->nfactors; f++)
             for (int k = 0; k < strategy_count(strategy, f) && !rule_in_has(node->rule, i, ndim, f); k++)
                 layout_append(&layout, ndim + REDUCE_SUM, strategy_digits(strategy, f)[k]);
-        columns->gradient[i] = class->key.active[i] ? number(choices, type, &layout) : -1;
+        columns->gradient[i] = class->kind->active[i] ? number(choices, type, &layout) : -1;
     }
     for (int o = 0; o < node->nout; o++) {
         const TensorType *type = &node->rule->result[o];
@@ -171,10 +174,10 @@ static double halo_seconds(const Choices *choices, const NodeClass *class, const
     double seconds = 0;
     for (int i = 0; i < node->nin && node->nout > 0; i++) {
         const TensorType *type = &choices->graph->values.at[node->in[i]].type;
-        if (class->key.active[i] && strategy_gradient_halos(node, strategy, i, &type->shape, &left, &needed))
+        if (class->kind->active[i] && strategy_gradient_halos(node, strategy, i, &type->shape, &left, &needed))
             seconds += exchange_seconds(choices, &node->rule->result[0], &left, &needed);
         for (int o = 0; i == 0 && o < node->nout; o++)
-            for (int gradient = 0; gradient <= class->key.active[0]; gradient++)
+            for (int gradient = 0; gradient <= class->kind->active[0]; gradient++)
                 if (strategy_result_halos(node, strategy, o, &type->shape, gradient, &left, &needed))
                     seconds += exchange_seconds(choices, gradient ? &node->rule->result[o] : type, &left, &needed);
     }
@@ -231,7 +234,7 @@ int64_t parameter_bytes(const Choices *choices, int stored, int partial) {
 static void fill_costs(const Choices *choices, const NodeClass *class, int at, double *seconds, int64_t *bytes) {
     const Strategy *strategy = &class->strategy[at];
     const Columns *columns = &class->columns[at];
-    const ClassKey *key = &class->key;
+    const OperatorKind *key = class->kind;
     double cost = choices->unseen * kernels_seconds(&choices->kernels, (int)(class->node - choices->graph->nodes.at), strategy) +
                   row_seconds(choices, class->node, strategy) + halo_seconds(choices, class, strategy);
     int64_t held = 0;
@@ -240,7 +243,7 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
         const bool by_rows = i == 0 && key->by_rows && gradient >= 0;
         if (by_rows) cost += rows_seconds(choices, class, columns);
         if (by_rows && key->trained[i]) {
-            const int stored = key->kind[i] == OPERAND_OWN ? need : key->given[i];
+            const int stored = key->kind[i] == OPERAND_OWN ? need : class->given[i];
             cost += moves_seconds(choices->moves, stored, need, INFINITY) +
                     moves_seconds(choices->moves, columns->home[0], rows_number(choices, class->node, stored), INFINITY);
             held += parameter_bytes(choices, stored, stored);
@@ -249,12 +252,12 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
             cost += parameter_seconds(choices, stored, gradient) + moves_seconds(choices->moves, stored, need, INFINITY);
             held += parameter_bytes(choices, stored, gradient);
         } else if (key->kind[i] == OPERAND_GIVEN) {
-            cost += moves_seconds(choices->moves, key->given[i], need, INFINITY);
+            cost += moves_seconds(choices->moves, class->given[i], need, INFINITY);
             if (!key->trained[i]) continue;
             if (gradient >= 0)
-                cost += moves_seconds(choices->moves, gradient, key->given[i], INFINITY) +
-                        parameter_seconds(choices, key->given[i], key->given[i]);
-            held += parameter_bytes(choices, key->given[i], key->given[i]);
+                cost += moves_seconds(choices->moves, gradient, class->given[i], INFINITY) +
+                        parameter_seconds(choices, class->given[i], class->given[i]);
+            held += parameter_bytes(choices, class->given[i], class->given[i]);
         }
     }
     for (int o = 0; o < class->node->nout; o++) {
@@ -295,23 +298,48 @@ static void class_make(Choices *choices, NodeClass *class) {
     }
 }
 
-const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key) {
-    key->op = node->op;
-    key->rule = node->rule;
-    key->kernels = kernels_hash(&choices->kernels, (int)(node - choices->graph->nodes.at));
+const NodeClass *choices_of(Choices *choices, const ClassKey *key) {
     const uint64_t hash = hash_bytes(key, sizeof *key);
-    map_each(&choices->map, hash, at) {
-        const NodeClass *there = choices->classes.at[at];
-        bool same = memcmp(&there->key, key, sizeof *key) == 0 && there->node->nin == node->nin;
-        for (int i = 0; i < node->nin && same; i++)
-            same = type_equal(&choices->graph->values.at[node->in[i]].type, &choices->graph->values.at[there->node->in[i]].type);
-        if (same) return there;
-    }
+    map_each(&choices->map, hash, at) if (memcmp(&choices->classes.at[at]->key, key, sizeof *key) == 0) return choices->classes.at[at];
     NodeClass *class = arena_alloc(choices->arena, sizeof *class);
     class->key = *key;
-    class->node = node;
+    class->kind = choices->reads->kinds.at[key->kind];
+    class->node = choices->reads->first.at[key->kind];
+    for (int i = 0; i < class->node->nin; i++)
+        if (class->kind->kind[i] == OPERAND_GIVEN)
+            class->given[i] = number(choices, &choices->graph->values.at[class->node->in[i]].type, class->kind->given[i]);
     class_make(choices, class);
     vec_push(choices->arena, &choices->classes, class);
     map_add(choices->arena, &choices->map, hash, choices->classes.n - 1);
     return class;
+}
+
+double class_least(const NodeClass *class) {
+    double least = INFINITY;
+    for (int c = 0; c < class->n; c++)
+        if (class->seconds[c] < least) least = class->seconds[c];
+    return least;
+}
+
+static void class_drop(const Choices *choices, NodeClass *class, double most) {
+    int n = 0;
+    for (int c = 0; c < class->n; c++)
+        n += class->seconds[c] <= most;
+    if (n == class->n) return;
+    Strategy *strategy = arena_alloc(choices->arena, (size_t)n * sizeof *strategy);
+    Columns *columns = arena_alloc(choices->arena, (size_t)n * sizeof *columns);
+    double *seconds = arena_alloc(choices->arena, (size_t)n * sizeof *seconds);
+    int64_t *bytes = arena_alloc(choices->arena, (size_t)n * sizeof *bytes);
+    n = 0;
+    for (int c = 0; c < class->n; c++) {
+        if (class->seconds[c] > most) continue;
+        strategy[n] = class->strategy[c], columns[n] = class->columns[c], seconds[n] = class->seconds[c], bytes[n++] = class->bytes[c];
+    }
+    class->n = n;
+    class->strategy = strategy, class->columns = columns, class->seconds = seconds, class->bytes = bytes;
+}
+
+void choices_drop(Choices *choices, double seconds) {
+    for (int k = 0; k < choices->classes.n; k++)
+        class_drop(choices, choices->classes.at[k], class_least(choices->classes.at[k]) + seconds);
 }

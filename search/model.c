@@ -3,21 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-/* One operand of an operator. */
-typedef struct Use {
-    int node, operand;
-} Use;
-
-/* What operators read: the result of another, a state, an input. */
-typedef struct Source {
-    TensorType type;
-    int producer, result; /* -1: a leaf */
-    int state, input;     /* -1: none */
-    bool active, free;    /* free: a constant */
-    const Layout *given;  /* as the user or the dataset says; NULL: free */
-    int first_use, nuses; /* in uses */
-} Source;
-
 /* An edge's table, found again by what it is made of. */
 typedef struct TableKey {
     const void *from, *to;
@@ -36,15 +21,8 @@ typedef struct Numbers {
 struct ModelShared {
     Arena *arena;
     const Graph *graph;
-    int nnodes;
+    const Reads *facts;
     Choices choices;
-    int *source_of; /* per value */
-    VEC(Source) sources;
-    VEC(Use) uses;
-    bool *active;  /* per value: it has a gradient */
-    bool *by_rows; /* per state: a table that is updated by the rows that occur */
-    bool *varies;  /* per value: it depends on an input or a state */
-    bool *kept;    /* per value: gradients read it, or what only looks at it in another shape */
     const Strategy *whole[MAX_FACTORS + 1];
     VEC(const Hub *) hubs;
     VEC(TableSlot) slots;
@@ -60,7 +38,8 @@ typedef struct Builder {
     const ModelInput *input;
     Arena *arena;
     int *variable_of; /* per node */
-    double most;      /* seconds of a conversion: a solution with one that takes more is not wanted */
+    const NodeClass **class_of;
+    double most; /* seconds of a conversion: a solution with one that takes more is not wanted */
 } Builder;
 
 /* ---- equal things once */
@@ -92,107 +71,12 @@ static const CostTable *table_once(ModelShared *m, double *at, int nrows, int nc
     return table;
 }
 
-/* ---- who reads what */
-
-static bool takes_part(const ModelShared *m, int node) {
-    return !node_is_leaf(&m->graph->nodes.at[node]);
-}
-
-static void find_varying(ModelShared *m) {
-    m->varies = arena_alloc(m->arena, (size_t)m->graph->values.n + 1);
-    for (int n = 0; n < m->nnodes; n++) {
-        const Node *node = &m->graph->nodes.at[n];
-        bool varies = node->op == OP_read || node->op == OP_input;
-        for (int i = 0; i < node->nin; i++)
-            varies = varies || m->varies[node->in[i]];
-        for (int o = 0; o < node->nout; o++)
-            m->varies[node->out[o]] = varies;
-    }
-}
-
-static void find_kept(ModelShared *m) {
-    const Graph *graph = m->graph;
-    m->kept = arena_alloc(m->arena, (size_t)graph->values.n + 1);
-    for (int n = m->nnodes; n < graph->nodes.n; n++)
-        for (int i = 0; i < graph->nodes.at[n].nin; i++) {
-            int value = graph->nodes.at[n].in[i];
-            while (op_table[graph_producer(graph, value)->op].view)
-                value = graph_producer(graph, value)->in[0];
-            m->kept[value] = graph->values.at[value].node < m->nnodes;
-        }
-}
-
-static int source_new(ModelShared *m, const Layout *const *out_layout, const Node *node, int id, int result) {
-    const Graph *graph = m->graph;
-    const int value = node->out[result];
-    Source source = {
-        .type = graph->values.at[value].type, .producer = id, .result = result, .state = -1, .input = -1, .active = m->active[value]};
-    if (node_is_leaf(node)) {
-        source.producer = -1;
-        source.free = node->op != OP_read && node->op != OP_input;
-        if (node->op == OP_read) source.state = node->state, source.given = graph->states.at[node->state].layout;
-        if (node->op == OP_input) source.input = node->state, source.given = graph->inputs.at[node->state].layout;
-    } else if (result == 0 && out_layout != NULL) {
-        source.given = out_layout[id];
-    }
-    vec_push(m->arena, &m->sources, source);
-    return m->sources.n - 1;
-}
-
-static void find_sources(ModelShared *m, const Layout *const *out_layout) {
-    const Graph *graph = m->graph;
-    m->source_of = arena_alloc(m->arena, ((size_t)graph->values.n + 1) * sizeof *m->source_of);
-    int *of_state = arena_alloc(m->arena, ((size_t)graph->states.n + 1) * sizeof *of_state), nuses = 0; /* + 1 */
-    for (int n = 0; n < m->nnodes; n++) {
-        const Node *node = &graph->nodes.at[n];
-        for (int i = 0; i < node->nin; i++, nuses++)
-            m->sources.at[m->source_of[node->in[i]]].nuses++;
-        for (int o = 0; o < node->nout; o++) {
-            const bool read = node->op == OP_read;
-            if (read && of_state[node->state] > 0) {
-                m->source_of[node->out[o]] = of_state[node->state] - 1;
-                continue;
-            }
-            m->source_of[node->out[o]] = source_new(m, out_layout, node, n, o);
-            if (read) of_state[node->state] = m->source_of[node->out[o]] + 1;
-        }
-    }
-    int first = 0;
-    for (int s = 0; s < m->sources.n; s++) {
-        m->sources.at[s].first_use = first;
-        first += m->sources.at[s].nuses;
-        m->sources.at[s].nuses = 0;
-    }
-    m->uses.at = arena_alloc(m->arena, ((size_t)nuses + 1) * sizeof *m->uses.at);
-    m->uses.n = nuses;
-    for (int n = 0; n < m->nnodes; n++)
-        for (int i = 0; i < graph->nodes.at[n].nin; i++) {
-            Source *source = &m->sources.at[m->source_of[graph->nodes.at[n].in[i]]];
-            m->uses.at[source->first_use + source->nuses++] = (Use){n, i};
-        }
-}
-
 /* ---- operators */
 
 static int add_variable(Builder *b, Chooser chooser, int n, const double *seconds, const int64_t *bytes) {
     vec_push(b->arena, &b->model->problem.variables, ((Variable){.nchoices = n, .cost = seconds, .bytes = bytes, .begin = 0, .end = 1}));
     vec_push(b->arena, &b->model->choosers, chooser);
     return b->model->problem.variables.n - 1;
-}
-
-static void operand_key(Builder *b, const Source *source, int i, bool differentiated, ClassKey *key) {
-    key->active[i] = source->active && differentiated;
-    key->trained[i] = source->state >= 0 && b->shared->graph->states.at[source->state].trainable;
-    key->kind[i] = OPERAND_EDGE;
-    if (source->free || (source->producer < 0 && source->nuses == 1 && !key->trained[i] && source->given == NULL))
-        key->kind[i] = OPERAND_FREE;
-    else if (source->producer < 0 && source->nuses == 1 && source->given == NULL)
-        key->kind[i] = OPERAND_OWN;
-    else if (source->producer < 0 && source->nuses == 1) {
-        key->kind[i] = OPERAND_GIVEN;
-        key->given[i] = moves_layout(b->shared->choices.moves, &source->type, source->given);
-    }
-    if (key->kind[i] == OPERAND_EDGE || key->kind[i] == OPERAND_FREE) key->trained[i] = false;
 }
 
 static const Strategy *whole_strategy(ModelShared *m, int nfactors) {
@@ -204,34 +88,43 @@ static const Strategy *whole_strategy(ModelShared *m, int nfactors) {
     return m->whole[nfactors];
 }
 
-static void add_node(Builder *b, int id) {
+static const NodeClass *class_of(Builder *b, int id) {
     ModelShared *m = b->shared;
+    const ModelInput *input = b->input;
     const Node *node = &m->graph->nodes.at[id];
-    ClassKey key;
-    memset(&key, 0, sizeof key); /* its padding too */
-    for (int i = 0; i < node->nin; i++)
-        operand_key(b, &m->sources.at[m->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
-    const int table = node->op == OP_embedding ? m->sources.at[m->source_of[node->in[0]]].state : -1;
-    key.by_rows = table >= 0 && m->by_rows[table];
-    for (int o = 0; o < node->nout; o++) {
-        key.kept[o] = m->kept[node->out[o]];
-        for (int k = 0; k < graph_nreports(m->graph); k++)
-            key.reported[o] = key.reported[o] || (graph_report(m->graph, k) == node->out[o] && graph_report_whole(m->graph, k));
-    }
+    ClassKey key = {.kind = m->facts->kind_of[id]};
     if (node->strategy != NULL && node->from == STRATEGY_USER)
         key.fixed = node->strategy;
-    else if (b->input->fixed != NULL && b->input->fixed[id] != NULL)
-        key.fixed = b->input->fixed[id];
-    else if (!m->varies[node->out[0]])
+    else if (input->fixed != NULL && input->fixed[id] != NULL)
+        key.fixed = input->fixed[id];
+    else if (!m->facts->varies[node->out[0]])
         key.fixed = whole_strategy(m, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
-    else if (b->input->base != NULL)
-        key.base = b->input->base[id];
-    else if (b->input->near)
+    else if (input->base != NULL)
+        key.base = input->base[id];
+    else if (input->near)
         key.near = node->strategy;
-    if (key.fixed == NULL && b->input->also != NULL) key.also = b->input->also[id];
-    const NodeClass *class = choices_of(&m->choices, node, &key);
-    b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
-                                      list_once(m, class->seconds, class->n), class->bytes);
+    if (key.fixed == NULL && input->also != NULL) key.also = input->also[id];
+    return choices_of(&m->choices, &key);
+}
+
+/* Choices with which a step takes too long even if all other operators take their least are left out where the choices are of this model alone: others may need them. False: it always does. */
+static bool add_nodes(Builder *b) {
+    ModelShared *m = b->shared;
+    const ModelInput *input = b->input;
+    const double most = input->most > 0 ? input->most : INFINITY, beyond = input->beyond > 0 ? input->beyond : INFINITY;
+    double least = 0;
+    for (int n = 0; n < m->facts->nnodes; n++)
+        if (m->facts->kind_of[n] >= 0) least += class_least(b->class_of[n] = class_of(b, n));
+    if (least >= beyond) return false;
+    b->most = input->shared != NULL ? most : fmax(0, most - least);
+    if (input->shared == NULL) choices_drop(&m->choices, beyond - least);
+    for (int n = 0; n < m->facts->nnodes; n++) {
+        if (m->facts->kind_of[n] < 0) continue;
+        const NodeClass *class = b->class_of[n];
+        b->variable_of[n] = add_variable(b, (Chooser){.node = n, .class = class, .state = -1, .input = -1}, class->n,
+                                         list_once(m, class->seconds, class->n), class->bytes);
+    }
+    return true;
 }
 
 /* ---- values that several operators use */
@@ -260,7 +153,7 @@ static void want_sums(Builder *b, Wanted *wanted, const Layout *layout) {
 }
 
 /* Its choices, in the arena of the model. */
-static Hub hub_wanted(Builder *b, const Source *source, const Wanted *wanted) {
+static Hub hub_wanted(Builder *b, const Read *read, const Wanted *wanted) {
     Moves *moves = b->shared->choices.moves;
     VEC(int) had = {0}, partial = {0};
     for (int k = 0; k < wanted->had.n; k++)
@@ -273,12 +166,12 @@ static Hub hub_wanted(Builder *b, const Source *source, const Wanted *wanted) {
                 layout_append(&layout, list, layout_list(sums, list)[i]);
             if (s > 0 && !layout_valid(&layout, b->shared->graph->nranks, &why)) continue;
             vec_push(b->arena, &had, wanted->had.at[k]);
-            vec_push(b->arena, &partial, s > 0 ? moves_layout(moves, &source->type, &layout) : wanted->had.at[k]);
+            vec_push(b->arena, &partial, s > 0 ? moves_layout(moves, &read->type, &layout) : wanted->had.at[k]);
         }
-    return (Hub){.type = source->type,
-                 .active = source->active,
-                 .updated = source->state >= 0 && source->active,
-                 .by_rows = source->state >= 0 && b->shared->by_rows[source->state],
+    return (Hub){.type = read->type,
+                 .active = read->active,
+                 .updated = read->state >= 0 && read->active,
+                 .by_rows = read->state >= 0 && b->shared->facts->by_rows[read->state],
                  .n = had.n,
                  .had = had.at,
                  .partial = partial.at};
@@ -321,29 +214,29 @@ static const Hub *hub_once(ModelShared *m, const Hub *wanted) {
 }
 
 /* The same for sources whose producers and users are alike. */
-static const Hub *hub_of(Builder *b, const Source *source) {
+static const Hub *hub_of(Builder *b, const Read *read) {
     Wanted wanted = {0};
     Layout none;
-    layout_init(&none, source->type.shape.ndim);
+    layout_init(&none, read->type.shape.ndim);
     Moves *moves = b->shared->choices.moves;
     vec_push(b->arena, &wanted.sums, &none);
-    if (source->given != NULL) {
-        want(b, &wanted, moves_layout(moves, &source->type, source->given));
-    } else if (source->producer >= 0) {
-        const NodeClass *class = b->model->choosers.at[b->variable_of[source->producer]].class;
+    if (read->given != NULL) {
+        want(b, &wanted, moves_layout(moves, &read->type, read->given));
+    } else if (read->producer >= 0) {
+        const NodeClass *class = b->model->choosers.at[b->variable_of[read->producer]].class;
         for (int c = 0; c < class->n; c++)
-            want(b, &wanted, class->columns[c].home[source->result]);
+            want(b, &wanted, class->columns[c].home[read->result]);
     }
-    for (int k = 0; k < source->nuses; k++) {
-        const Use use = b->shared->uses.at[source->first_use + k];
-        const NodeClass *class = b->model->choosers.at[b->variable_of[use.node]].class;
+    for (int k = 0; k < read->nreaders; k++) {
+        const Reader reader = b->shared->facts->readers.at[read->first_reader + k];
+        const NodeClass *class = b->model->choosers.at[b->variable_of[reader.node]].class;
         for (int c = 0; c < class->n; c++) {
-            if (source->given == NULL) want(b, &wanted, moves_parts(moves, class->columns[c].need[use.operand]));
-            if (source->active && class->columns[c].gradient[use.operand] >= 0 && !class->key.by_rows)
-                want_sums(b, &wanted, moves_at(moves, class->columns[c].gradient[use.operand]));
+            if (read->given == NULL) want(b, &wanted, moves_parts(moves, class->columns[c].need[reader.operand]));
+            if (read->active && class->columns[c].gradient[reader.operand] >= 0 && !class->kind->by_rows)
+                want_sums(b, &wanted, moves_at(moves, class->columns[c].gradient[reader.operand]));
         }
     }
-    const Hub hub = hub_wanted(b, source, &wanted);
+    const Hub hub = hub_wanted(b, read, &wanted);
     return hub_once(b->shared, &hub);
 }
 
@@ -432,66 +325,47 @@ static void add_edge(Builder *b, int from, int to, int column, int operand, int 
     vec_push(b->arena, &b->model->problem.edges, ((Edge){from, to, table}));
 }
 
-static void add_source(Builder *b, const Source *source) {
-    if (source->free || source->nuses == 0 || (source->nuses == 1 && source->producer < 0)) return;
-    const Use *uses = b->shared->uses.at + source->first_use;
-    const int producer = source->producer < 0 ? -1 : b->variable_of[source->producer];
-    if (source->nuses == 1 && source->given == NULL) {
-        add_edge(b, producer, b->variable_of[uses[0].node], source->result, uses[0].operand, PRODUCER_USER);
+static void add_read(Builder *b, const Read *read) {
+    if (read->free || read->nreaders == 0 || (read->nreaders == 1 && read->producer < 0)) return;
+    const Reader *readers = b->shared->facts->readers.at + read->first_reader;
+    const int producer = read->producer < 0 ? -1 : b->variable_of[read->producer];
+    if (read->nreaders == 1 && read->given == NULL) {
+        add_edge(b, producer, b->variable_of[readers[0].node], read->result, readers[0].operand, PRODUCER_USER);
         return;
     }
-    const Hub *hub = hub_of(b, source);
-    const int variable = add_variable(b, (Chooser){.node = -1, .hub = hub, .state = source->state, .input = source->input}, hub->n,
-                                      hub->seconds, hub->bytes);
-    if (producer >= 0) add_edge(b, producer, variable, source->result, 0, PRODUCER_HUB);
-    for (int k = 0; k < source->nuses; k++)
-        add_edge(b, variable, b->variable_of[uses[k].node], 0, uses[k].operand, HUB_USER);
+    const Hub *hub = hub_of(b, read);
+    const int variable =
+        add_variable(b, (Chooser){.node = -1, .hub = hub, .state = read->state, .input = read->input}, hub->n, hub->seconds, hub->bytes);
+    if (producer >= 0) add_edge(b, producer, variable, read->result, 0, PRODUCER_HUB);
+    for (int k = 0; k < read->nreaders; k++)
+        add_edge(b, variable, b->variable_of[readers[k].node], 0, readers[k].operand, HUB_USER);
 }
 
 /* ---- all of it */
 
-/* What the operators take that are there so far, each with its cheapest choice. */
-static double least_seconds(const Model *model) {
-    double sum = 0;
-    for (int v = 0; v < model->problem.variables.n; v++) {
-        const Variable *variable = &model->problem.variables.at[v];
-        double least = INFINITY;
-        for (int c = 0; c < variable->nchoices; c++)
-            least = fmin(least, variable->cost[c]);
-        sum += least;
-    }
-    return sum;
-}
-
 ModelShared *model_share(const ModelInput *input, Arena *arena) {
     ModelShared *m = arena_alloc(arena, sizeof *m);
-    const Graph *graph = input->graph;
     m->arena = arena;
-    m->graph = graph;
-    m->nnodes = graph_nforward(graph);
-    choices_init(&m->choices, graph, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
-    m->active = graph_active(graph, arena);
-    m->by_rows = states_by_rows(graph, arena);
-    find_varying(m);
-    find_kept(m);
-    find_sources(m, input->out_layout);
+    m->graph = input->graph;
+    m->facts = input->reads != NULL ? input->reads : reads_find(input->graph, input->out_layout, arena);
+    choices_init(&m->choices, m->facts, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
     m->known = known_create(arena);
     return m;
 }
 
 /* The seconds of conversions are known up to `most` where tables are of this model alone: other models may need more of them. */
-void model_init(Model *model, const ModelInput *input, Arena *arena) {
+bool model_init(Model *model, const ModelInput *input, Arena *arena) {
     ModelShared *shared = input->shared != NULL ? input->shared : model_share(input, arena);
     *model = (Model){.moves = shared->choices.moves, .graph = input->graph};
     Builder b = {.model = model, .shared = shared, .input = input, .arena = arena};
-    b.variable_of = arena_alloc(arena, ((size_t)shared->nnodes + 1) * sizeof *b.variable_of);
-    for (int n = 0; n < shared->nnodes; n++)
-        if (takes_part(shared, n)) add_node(&b, n);
-    const double least = input->shared != NULL ? 0 : least_seconds(model);
-    b.most = input->most > 0 ? fmax(0, input->most - least) : INFINITY;
-    for (int s = 0; s < shared->sources.n; s++)
-        add_source(&b, &shared->sources.at[s]);
+    b.variable_of = arena_alloc(arena, ((size_t)shared->facts->nnodes + 1) * sizeof *b.variable_of);
+    b.class_of = arena_alloc(arena, ((size_t)shared->facts->nnodes + 1) * sizeof *b.class_of);
+    if (!add_nodes(&b)) return false;
+    for (int s = 0; s < shared->facts->all.n; s++)
+        add_read(&b, &shared->facts->all.at[s]);
     model->problem.known = shared->known;
+    model->problem.most = input->beyond;
+    return true;
 }
 
 void model_read(const Model *model, const int *choice, Arena *arena, Chosen *chosen) {

@@ -48,17 +48,20 @@ typedef struct ModelInput {
     bool near;                    /* of a node that has a strategy, only those that have at most one axis elsewhere */
     const Strategy *const *fixed; /* per node: the strategy that it has, as if the user had said so; NULL, for all or for one: it is free */
     const Strategy *const *also;  /* per node: a strategy that is a choice beside those of the mesh; NULL, for all or for one: none */
+    const Reads *reads;           /* of this graph and out_layout; NULL: found for this model alone */
     Moves *moves;                 /* what conversions take, kept for other models of this machine and number of ranks; NULL: for this one */
     int64_t batches;              /* of a step, where the graph has fewer of them; 0: it has all */
     double behind;       /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
     ModelShared *shared; /* model_share of one that is equal but for base, near, fixed and also; NULL: of this one alone */
     double most; /* seconds: of conversions with which a step would take more it need not be known how much they take; 0: of all it must */
+    double beyond; /* seconds: solutions that take as long are not looked for; 0: all are */
 } ModelInput;
 #define BEHIND_HALF 0.5 /* the sums of gradients; the gather of new values has none */
 #define BEHIND_ALL 1.0  /* parameters are stored in parts: gathers run behind the kernels before their use */
 /* What models that differ in base, near, fixed and also have in common: who reads what, the choices of operators and what conversions between them take, made as models need them. */
 ModelShared *model_share(const ModelInput *input, Arena *arena);
-void model_init(Model *model, const ModelInput *input, Arena *arena);
+/* False: every solution takes as long as input->beyond; the model has no problem then. */
+bool model_init(Model *model, const ModelInput *input, Arena *arena);
 
 /* What was chosen: strategies of nodes, layouts of states and inputs; NULL: as it was. */
 typedef struct Chosen {

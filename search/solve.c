@@ -20,6 +20,7 @@ bool search_problem(Search *s, int64_t work_end, double *bound) {
     int64_t *outer = known->tables.work;
     known->tables.work = &s->work;
     core_init(&core, s->problem, known, &arena);
+    if (s->problem->most > 0) core_drop(&core, s->problem->most);
     *bound = 0;
     bool whole = search_core(s, &core, NULL, work_end, SEARCH_WHOLE, bound);
     const double most = s->problem->most > 0 ? s->problem->most : INFINITY;

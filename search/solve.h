@@ -2,6 +2,7 @@
  *
  *   tables.c         tables of costs, one for each contents, so that equal work is done once
  *   core.c           the spots (variables) and choices that are left of a problem
+ *   bounds.c         choices with which every solution costs too much
  *   times.c          the times at which the limit could be broken
  *   dominance.c      what can be decided exactly, one spot after another
  *   eliminate.c      a block of spots exactly, while everything else is fixed
@@ -23,6 +24,7 @@ struct Table {
     const double *at;     /* at[row * ncolumns + column] */
     const Table *turned;  /* rows and columns exchanged; NULL: not asked for yet (table_turned) */
     const double *excess; /* NULL: not asked for yet (table_excess) */
+    const double *least;  /* NULL: not asked for yet (table_least) */
     int id;               /* place among the tables */
 };
 
@@ -58,6 +60,7 @@ const Table *table_row(Tables *tables, const Table *table, int row);            
 const Table *table_rows(Tables *tables, const Table *table, const Table *kept); /* those that a vector of numbers names */
 /* [a * nrows + b]: how much more row a costs than row b at the most, whatever the column; columns that b excludes do not count. */
 const double *table_excess(Tables *tables, const Table *table);
+const double *table_least(Tables *tables, const Table *table); /* of each row */
 /* cost: [n], from: [a, n] -> [a], from_i = min over c of cost_c + from_ic; with to: [b, n] -> [a, b]. The first of equal choices. */
 const TableResult *table_leaf(Tables *tables, const Table *cost, const Table *from);
 const TableResult *table_series(Tables *tables, const Table *cost, const Table *from, const Table *to);
@@ -123,6 +126,11 @@ void core_expand(const Core *core, const int *choice, int *result);
 void core_contract(const Core *core, const int *result, int *choice);
 /* Seconds of choices of the spots, with the constant. */
 double core_cost(const Core *core, const int *choice);
+
+/* ---------------------------------------------------------------- bounds.c */
+
+/* Takes out choices with which every solution costs at least so much; impossible where all do. */
+void core_drop(Core *core, double most);
 
 /* ---------------------------------------------------------------- times.c */
 

@@ -57,6 +57,19 @@ const double *table_excess(Tables *tables, const Table *table) {
     return excess;
 }
 
+const double *table_least(Tables *tables, const Table *table) {
+    if (table->least) return table->least;
+    double *least = arena_alloc(tables->arena, (size_t)table->nrows * sizeof *least);
+    for (int i = 0; i < table->nrows; i++) {
+        least[i] = INFINITY;
+        for (int j = 0; j < table->ncolumns; j++)
+            least[i] = fmin(least[i], table->at[i * table->ncolumns + j]);
+    }
+    *tables->work += (int64_t)CELLS(table);
+    tables->all.at[table->id]->least = least;
+    return least;
+}
+
 enum { RESULT_SUM, RESULT_ROW, RESULT_ROWS, RESULT_LEAF, RESULT_SERIES };
 
 static uint64_t result_hash(int kind, int first, int second, int third) {

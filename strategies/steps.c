@@ -1,4 +1,5 @@
-/* steps: what single steps of conversions take, each counted once: many conversions begin or end with the same ones. */
+/* steps: what single steps of conversions take, each counted once: many conversions begin or end with the same ones, and what divides dimensions evenly moves the same part of
+ * them whatever their sizes. */
 #include "strategies/pair.h"
 
 typedef struct CountedStep {
@@ -33,6 +34,32 @@ static const Layout *layout_once(Steps *steps, const Layout *layout) {
     return made;
 }
 
+/* A shape so much smaller of whose elements each rank moves so much less: even dimensions as short as they can be. Of sums, of which owners add up shares of boxes, with an even share for each
+ * rank, where they have one. */
+static int64_t smaller_shape(const Steps *steps, const Layout *from, const Layout *to, const Shape *shape, Shape *smaller) {
+    const bool sums = layout_is_partial(from);
+    int64_t times = 1, shares = 1;
+    *smaller = *shape;
+    for (int d = 0; d < shape->ndim; d++) {
+        const int64_t a = layout_split(from, d), b = layout_split(to, d), size = shape->dim[d];
+        const bool even = size > 0 && size % a == 0 && size % b == 0 && layout_halo(from, d) == NULL && layout_halo(to, d) == NULL;
+        if (!even && sums) {
+            *smaller = *shape;
+            return 1;
+        }
+        if (!even) continue;
+        smaller->dim[d] = a / gcd64(a, b) * b;
+        times *= size / smaller->dim[d];
+        shares = shares * (size / smaller->dim[d] % steps->nranks) % steps->nranks;
+    }
+    if (!sums || shape->ndim == 0) return times;
+    if (shares != 0 || !mul_checked(smaller->dim[0], steps->nranks, &smaller->dim[0])) {
+        *smaller = *shape;
+        return 1;
+    }
+    return times / steps->nranks;
+}
+
 static CountedStep *counted_of(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
     from = layout_once(steps, from), to = layout_once(steps, to);
     uint64_t hash = hash_mix(hash_mix((uint64_t)(uintptr_t)from, (uint64_t)(uintptr_t)to), (uint64_t)kind);
@@ -55,8 +82,10 @@ StepLinks steps_links(Steps *steps, CommKind kind, const Layout *from, const Lay
         links.messages_s /= steps->joined;
         return links;
     }
-    CountedStep *step = counted_of(steps, kind, from, to, shape);
-    if (!step->linked) step->links = step_links(steps->machine, kind, from, to, shape, steps->nranks);
+    Shape smaller;
+    smaller_shape(steps, from, to, shape, &smaller);
+    CountedStep *step = counted_of(steps, kind, from, to, &smaller);
+    if (!step->linked) step->links = step_links(steps->machine, kind, from, to, &smaller, steps->nranks);
     step->linked = true;
     return step->links;
 }
@@ -67,8 +96,11 @@ void steps_traffic(Steps *steps, CommKind kind, const Layout *from, const Layout
         steps_traffic(steps->of, kind, from, to, shape, received, sent);
         return;
     }
-    CountedStep *step = counted_of(steps, kind, from, to, shape);
-    if (!step->moved) traffic_step(kind, from, to, shape, steps->nranks, &step->received, &step->sent);
+    Shape smaller;
+    const int64_t times = smaller_shape(steps, from, to, shape, &smaller);
+    CountedStep *step = counted_of(steps, kind, from, to, &smaller);
+    if (!step->moved) traffic_step(kind, from, to, &smaller, steps->nranks, &step->received, &step->sent);
     step->moved = true;
-    *received = step->received, *sent = step->sent;
+    *received = (Traffic){step->received.total * times, step->received.max * times};
+    *sent = (Traffic){step->sent.total * times, step->sent.max * times};
 }

@@ -602,6 +602,43 @@ Test(search, models_share_what_does_not_differ) {
     compiled_finish(&x);
 }
 
+/* Where only what takes less than so much is looked for, that is found, with fewer choices; or nothing, which is mostly known without a problem. */
+Test(search, models_leave_out_what_takes_too_long) {
+    static const double times[] = {100, 2, 1.05, 1.0001, 0.9999, 0.9, 0.1};
+    static const char *const names[] = {"transformer", "mlp"};
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        BuildCost cost;
+        Model all, some;
+        Solution best, found;
+        int fewer = 0, without = 0;
+        sample(&x, names[i], 8, "dynamic_programming", NULL, &cost);
+        ModelInput input = {.graph = &x.b->front.chosen,
+                            .out_layout = x.b->front.propagation.out_layout,
+                            .machine = &machine_gpu8,
+                            .mesh = {2, {{2, 4}, {4, 1}}},
+                            .behind = BEHIND_HALF};
+        model_init(&all, &input, &x.arena);
+        problem_solve(&all.problem, 0, &x.arena, &best);
+        for (size_t k = 0; k < sizeof times / sizeof *times; k++) {
+            input.most = input.beyond = times[k] * best.cost;
+            const bool known = !model_init(&some, &input, &x.arena);
+            without += known;
+            if (known) {
+                cr_expect_lt(times[k], 1);
+                continue;
+            }
+            problem_solve(&some.problem, 0, &x.arena, &found);
+            cr_expect_eq(found.fits, times[k] > 1);
+            if (found.fits) cr_expect_float_eq(found.cost, best.cost, 1e-12 * best.cost, "%g: %g, not %g", times[k], found.cost, best.cost);
+            for (int v = 0; v < some.problem.variables.n; v++)
+                fewer += some.choosers.at[v].node >= 0 && some.problem.variables.at[v].nchoices < all.problem.variables.at[v].nchoices;
+        }
+        cr_expect(fewer > 0 && without > 0, "%s: %d operators with fewer choices, %d models without a problem", names[i], fewer, without);
+        compiled_finish(&x);
+    }
+}
+
 /* A hub of a parameter counts its update; one of another value with the same layouts does not. */
 Test(search, hubs_of_parameters_count_their_update) {
     Compiled x;

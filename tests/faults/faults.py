@@ -539,7 +539,9 @@ seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_e
 seed(unit("compiler", "search"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "m->kept[value] = ", "m->kept[graph->nodes.at[0].out[0]] = "),
-     ("what looks at a value in another shape keeps the value", "add_node", "key.kept[o] = m->kept[node->out[o]]", "key.kept[o] = m->active[node->out[o]]"))
+     ("what looks at a value in another shape keeps the value", "kind_of_node", "kind->kept[o] = m->kept[node->out[o]]", "kind->kept[o] = m->active[node->out[o]]"),
+     ("a choice is left out only where a step with it takes too long", "choices_drop", "class_least(choices->classes.at[k]) + seconds", "seconds"),
+     ("a model is left out only where every step takes too long", "add_nodes", "if (least >= beyond)", "if (2 * least >= beyond)"))
 seed(unit("compiler", "search", "search/a_plan_takes_no_less_than_the_bound"),
      ("a plan with parameters in parts has the bound of a model that hides all their traffic", "bound_of", "hides ? BEHIND_ALL : BEHIND_HALF", "BEHIND_HALF"))
 seed(unit("compiler", "search", "search/what_cannot_fit_is_soon_given_up"),
@@ -1121,6 +1123,9 @@ seed(unit("compiler", "search"),
      ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
      ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
      ("of plans that are about as fast bytes count", "time_and_traffic", "((double)cost->sent_bytes + 1)", "1"))
+seed(unit("search", "solve"),
+     ("choices are left out that cost too much, no others", "spot_drop", "if (cost - least <= room)", "if (cost - least <= 0.5 * room)"),
+     ("nothing is looked for where all costs too much", "core_drop", "!(room > 0)", "!(room > 1)"))
 seed(unit("search", "dominance"),
      ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
      ("a choice that holds more bytes replaces none", "choices_prune", "spot->bytes[a] <= spot->bytes[b]", "true"),
