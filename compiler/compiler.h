@@ -65,6 +65,7 @@ struct Options {
     const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
+    Pool *pool;                        /* threads that share what is long; NULL: none. What is found is the same */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
     const Machine *machine;            /* --machine; NULL: the default */
     const char *machine_file;          /* the file that it was read from; NULL: none */

@@ -18,6 +18,7 @@ bool pass_prove(Compilation *c) {
     for (int p = 0; p < c->programs.n; p++)
         lowered[p] = &c->programs.at[p]->front.lowered;
     proof.lowered = lowered;
+    proof.pool = c->options->pool;
     if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;

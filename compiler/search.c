@@ -150,6 +150,7 @@ static void trim_found(Found *found) {
 static const Pricing *price(Search *s, const Machine *machine, Moves *moves) {
     Pricing *pricing = arena_alloc(&s->arena, sizeof *pricing);
     *pricing = (Pricing){machine, moves};
+    moves_share(moves, s->b->options->pool);
     vec_push(&s->arena, &s->pricings, pricing);
     return pricing;
 }
@@ -162,6 +163,8 @@ static void search_open(Search *s) {
 static void search_close(Search *s) {
     for (int k = 0; k < s->all.n; k++)
         budget_end(s->all.at[k].budget);
+    for (int k = 0; k < s->pricings.n; k++)
+        moves_finish(s->pricings.at[k]->moves);
     arena_finish(&s->arena);
 }
 

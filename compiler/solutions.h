@@ -57,17 +57,17 @@ typedef struct Search {
     const Strategy *const *also;  /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
-    double beyond;                /* > 0: a solution that takes as long, in seconds, is not looked for; 0: of large nets one that takes `most` */
-    bool shares_models;           /* many are solved that differ in fixed and also alone: what they have in common is kept, */
-    VEC(Share) shares;            /* of one behind and most */
-    int nmeshes;                  /* on which dynamic_programming solved it */
-    int64_t work;                 /* entries of tables looked at */
-    int64_t made;                 /* choices and edges of the models solved */
-    int64_t apart;                /* of taken_work, what improve has done: other searches of the net do without */
-    bool faster;                  /* what saves time is tried without need, too (budget.h) */
-    int64_t least;                /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
-    double worth;                 /* that take less than this */
-    int64_t limit;                /* > 0: solve looks for one with a peak of at most so much */
+    double beyond;      /* > 0: a solution that takes as long, in seconds, is not looked for; 0: of large nets one that takes `most` */
+    bool shares_models; /* many are solved that differ in fixed and also alone: what they have in common is kept, */
+    VEC(Share) shares;  /* of one behind and most */
+    int nmeshes;        /* on which dynamic_programming solved it */
+    int64_t work;       /* entries of tables looked at */
+    int64_t made;       /* choices and edges of the models solved */
+    int64_t apart;      /* of taken_work, what improve has done: other searches of the net do without */
+    bool faster;        /* what saves time is tried without need, too (budget.h) */
+    int64_t least;      /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
+    double worth;       /* that take less than this */
+    int64_t limit;      /* > 0: solve looks for one with a peak of at most so much */
 } Search;
 
 #define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */

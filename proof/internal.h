@@ -5,7 +5,7 @@
 /* ---------------------------------------------------------------- steps.c: the compositional proof */
 
 /* Counts what it shows in *proof; false with *error. */
-bool compositional_check(const Plan *plan, Proof *proof, Error *error);
+bool compositional_check(const Plan *plan, Pool *pool, Proof *proof, Error *error);
 
 /* ---------------------------------------------------------------- roles.c: the roles of a program together */
 

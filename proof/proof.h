@@ -11,6 +11,7 @@
  */
 #pragma once
 #include "ir/plan.h"
+#include "ir/pool.h"
 
 #define PROOF_BUDGET_S 0.2 /* default of --proof-budget */
 
@@ -21,6 +22,7 @@ typedef struct ProofOptions {
     double budget_s; /* or when their estimated time, together, is within this; an estimate depends on the plan alone, not on the machine */
     /* Per program its graph before simplification and autodiff, whose results must be the plan's. NULL: the plan alone is there, as for pcc check. */
     const Graph *const *lowered;
+    Pool *pool; /* threads that share the work; NULL: the caller alone */
 } ProofOptions;
 
 /* What was shown, counted as it was checked. */

@@ -190,7 +190,7 @@ static bool parts_check(const Parts *parts, const ProofOptions *options, Proof *
     if (parts->n == 0) return error_set(error, EXIT_INTERNAL, "the plan has no program");
     proof->programs = parts->n;
     for (int p = 0; p < parts->n; p++)
-        if (!compositional_check(&parts->at[p], proof, error)) return false;
+        if (!compositional_check(&parts->at[p], options->pool, proof, error)) return false;
     proof->compositional_s = now_seconds() - now;
     if (!options->compositional) {
         now = now_seconds();

@@ -3,6 +3,7 @@
 #include "proof/internal.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -333,10 +334,21 @@ typedef struct Shown {
     const Layout *from, *to;
     Shape shape;
 } Shown;
+/* A communication that is to be shown: of a step, the first with these layouts. */
+typedef struct Claim {
+    RoleCheck walk; /* as it was there */
+    CommKind kind;
+    const Layout *from, *to;
+    Shape shape;
+    const char *name;
+    bool holds;
+    char why[512];
+} Claim;
 typedef struct ShownTable {
     Arena arena;
     VEC(Shown) shown;
     Map map;
+    VEC(Claim *) claims;
 } ShownTable;
 
 /* True when it was already there. */
@@ -355,8 +367,8 @@ static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, c
     return false;
 }
 
-static bool conversion_step(RoleCheck *walk, const Step *step, const Sample *sample, ShownTable *shown) {
-    char why[512];
+/* What is claimed of the layouts is shown later, by conversions_check. */
+static bool conversion_step(RoleCheck *walk, const Step *step, ShownTable *shown) {
     if (step->nin != 1 || step->nout != 1) return reject(walk, "%s: one source and one target are needed", comm_name[step->comm]);
     const Instance *from = &walk->role->instances.at[step->in[0]], *to = &walk->role->instances.at[step->out[0]];
     const Value *value = value_of(walk, step->in[0]);
@@ -367,8 +379,40 @@ static bool conversion_step(RoleCheck *walk, const Step *step, const Sample *sam
     conversion_shape(from->layout, to->layout, &value->type.shape, walk->plan->graph.nranks, &alike);
     if (shown_before(shown, step->comm, from->layout, to->layout, &alike)) return true;
     if (step->kind != STEP_LOCAL) walk->proof->distinct_communications++;
-    if (!conversion_check(step->comm, from->layout, to->layout, &alike, walk->plan->graph.nranks, sample, why, sizeof why))
-        return reject(walk, "%s of %s: %s", comm_name[step->comm], value->name, why);
+    Claim *claim = arena_alloc(&shown->arena, sizeof *claim);
+    claim->walk = *walk;
+    claim->kind = step->comm, claim->from = from->layout, claim->to = to->layout, claim->shape = alike, claim->name = value->name;
+    vec_push(&shown->arena, &shown->claims, claim);
+    return true;
+}
+
+typedef struct Showing {
+    const ShownTable *shown;
+    const Sample *sample;
+    int nranks;
+    atomic_int next;
+} Showing;
+
+static void show_some(void *context, int64_t begin, int64_t end) {
+    Showing *showing = context;
+    (void)begin, (void)end; /* whatever range: each takes the next claim until there is none */
+    for (int k; (k = atomic_fetch_add(&showing->next, 1)) < showing->shown->claims.n;) {
+        Claim *claim = showing->shown->claims.at[k];
+        claim->holds = conversion_check(claim->kind, claim->from, claim->to, &claim->shape, showing->nranks, showing->sample, claim->why,
+                                        sizeof claim->why);
+    }
+}
+
+/* By several threads where it takes long. The first step of which a claim does not hold is rejected. */
+static bool conversions_check(const ShownTable *shown, const Sample *sample, int nranks, Pool *pool) {
+    enum { MUCH = 1 << 18 }; /* comparisons of ranks with ranks */
+    Showing showing = {.shown = shown, .sample = sample, .nranks = nranks};
+    const bool share = (int64_t)shown->claims.n * sample->n * nranks >= MUCH;
+    pool_run(share ? pool : NULL, share ? pool_threads(pool) : 1, 1, show_some, &showing);
+    for (int k = 0; k < shown->claims.n; k++) {
+        const Claim *claim = shown->claims.at[k];
+        if (!claim->holds) return reject(&claim->walk, "%s of %s: %s", comm_name[claim->kind], claim->name, claim->why);
+    }
     return true;
 }
 
@@ -427,7 +471,7 @@ static bool bucket_wait(RoleCheck *walk, const Step *step, int start) {
     return true;
 }
 
-static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown) {
+static bool steps_check(RoleCheck *walk, ShownTable *shown) {
     const Role *role = walk->role;
     int nbuckets = 0, nfused = 0;
     for (walk->step = 0; walk->step < role->steps.n; walk->step++) {
@@ -440,15 +484,14 @@ static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown
             break;
         case STEP_LOCAL:
             if (step->comm != COMM_STRIDED_SLICE) return reject(walk, "%s is not a local step", comm_name[step->comm]);
-            if (!all_here(walk, step) || !conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
+            if (!all_here(walk, step) || !conversion_step(walk, step, shown) || !use(walk, step->in[0], walk->step) ||
                 !define(walk, step->out[0], walk->step, false))
                 return false;
             break;
         case STEP_START:
             if (step->request < 0 || step->request >= walk->nrequests || walk->pending[step->request] != -1)
                 return reject(walk, "request %d is started twice", step->request);
-            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
-                !define(walk, step->out[0], NEVER, false))
+            if (!conversion_step(walk, step, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], NEVER, false))
                 return false;
             walk->pending[step->request] = walk->step;
             if (!bucket_start(walk, step, &nbuckets)) return false;
@@ -572,14 +615,14 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
         }
         walk->proof->instances++;
     }
-    ok = ok && steps_check(walk, sample, shown) && outputs_check(walk);
+    ok = ok && steps_check(walk, shown) && outputs_check(walk);
     if (ok && !memory_check(walk->plan, role, walk->defined, walk->last, walk->in_place, why, sizeof why)) ok = reject(walk, "%s", why);
     free(ints);
     free(flags);
     return ok;
 }
 
-bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
+bool compositional_check(const Plan *plan, Pool *pool, Proof *proof, Error *error) {
     Sample sample;
     sample_ranks(plan->graph.nranks, &sample);
     proof->ranks_checked = sample.n;
@@ -597,6 +640,8 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
         ok = ok && roles_check(plan, walk.program, error);
         proof->roles += walk.program->roles.n;
     }
+    ok = conversions_check(&shown, &sample, plan->graph.nranks, pool) &&
+         ok; /* of steps before one that was rejected, too: that comes first */
     if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");
     arena_finish(&shown.arena);
     return ok;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ir/file.h"
-#include "runtime/limits.h"
+#include "ir/limits.h"
 #include "runtime/options.h"
 #include "runtime/profile.h"
 #include "runtime/run.h"

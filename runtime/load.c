@@ -7,7 +7,7 @@
 #include "ir/workspace.h"
 #include "runtime/element.h"
 #include "runtime/exec.h"
-#include "runtime/pool.h"
+#include "ir/pool.h"
 #include "runtime/state.h"
 
 /* ---------------------------------------------------------------- memory */

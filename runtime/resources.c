@@ -8,7 +8,7 @@
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
 #include "runtime/launch.h"
-#include "runtime/limits.h"
+#include "ir/limits.h"
 #include "runtime/run.h"
 
 /* What this process's tensors take. */

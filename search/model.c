@@ -10,8 +10,25 @@ typedef struct TableKey {
 } TableKey;
 typedef struct TableSlot {
     TableKey key;
-    const CostTable *table;
+    double most;            /* its entries are exact below that; -1: it is not filled */
+    const CostTable *table; /* NULL: all is for nothing */
 } TableSlot;
+
+/* What a table's rows, or columns, are made of: the numbers of layouts that forth_and_back looks at. */
+typedef struct Ends {
+    int to, back;
+} Ends;
+
+/* A table that is to be filled. */
+typedef struct Filling {
+    int slot, n, width, nrows, ncolumns;
+    Ends *rows, *columns;
+    int *row, *column; /* which of the n and the width each of nrows and ncolumns is */
+} Filling;
+
+typedef struct BuiltEdge {
+    int from, to, slot;
+} BuiltEdge;
 
 typedef struct Numbers {
     const double *at;
@@ -39,6 +56,8 @@ typedef struct Builder {
     Arena *arena;
     int *variable_of; /* per node */
     const NodeClass **class_of;
+    VEC(Filling) fillings;
+    VEC(BuiltEdge) edges;
     double most; /* seconds of a conversion: a solution with one that takes more is not wanted */
 } Builder;
 
@@ -116,7 +135,7 @@ static bool add_nodes(Builder *b) {
     for (int n = 0; n < m->facts->nnodes; n++)
         if (m->facts->kind_of[n] >= 0) least += class_least(b->class_of[n] = class_of(b, n));
     if (least >= beyond) return false;
-    b->most = input->shared != NULL ? most : fmax(0, most - least);
+    b->most = input->shared != NULL && input->beyond == 0 ? most : fmax(0, most - least);
     if (input->shared == NULL) choices_drop(&m->choices, beyond - least);
     for (int n = 0; n < m->facts->nnodes; n++) {
         if (m->facts->kind_of[n] < 0) continue;
@@ -244,16 +263,6 @@ static const Hub *hub_of(Builder *b, const Read *read) {
 
 enum { PRODUCER_USER, PRODUCER_HUB, HUB_USER };
 
-static double forth_and_back(const Builder *b, int made, int need, int gradient, int home) {
-    Moves *moves = b->shared->choices.moves;
-    const double forth = moves_seconds(moves, made, need, b->most);
-    return gradient < 0 ? forth : forth + moves_seconds(moves, gradient, home, b->most);
-}
-
-/* What a table's rows, or columns, are made of: the numbers that entry() looks at. */
-typedef struct Ends {
-    int to, back;
-} Ends;
 static Ends ends_of(const Builder *b, const TableKey *key, bool row, int k) {
     if (key->kind == HUB_USER && row) {
         const Hub *hub = key->from;
@@ -288,28 +297,67 @@ static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends
     return count;
 }
 
-/* NULL: all is for nothing. */
-static const CostTable *table_of(Builder *b, const TableKey *key, int nrows, int ncolumns) {
+/* Both ways of an entry. */
+static double forth_and_back(const Builder *b, Ends row, Ends column) {
+    Moves *moves = b->shared->choices.moves;
+    const double forth = moves_seconds(moves, row.to, column.to, b->most);
+    return column.back < 0 ? forth : forth + moves_seconds(moves, column.back, row.back, b->most);
+}
+static void want_both(const Builder *b, Ends row, Ends column) {
+    Moves *moves = b->shared->choices.moves;
+    moves_want(moves, row.to, column.to, b->most);
+    if (column.back >= 0) moves_want(moves, column.back, row.back, b->most);
+}
+
+static void begin_filling(Builder *b, int slot, int nrows, int ncolumns) {
+    const TableKey *key = &b->shared->slots.at[slot].key;
+    Filling f = {.slot = slot, .nrows = nrows, .ncolumns = ncolumns};
+    f.rows = arena_alloc(b->arena, (size_t)nrows * sizeof *f.rows), f.columns = arena_alloc(b->arena, (size_t)ncolumns * sizeof *f.columns);
+    f.row = arena_alloc(b->arena, (size_t)nrows * sizeof *f.row), f.column = arena_alloc(b->arena, (size_t)ncolumns * sizeof *f.column);
+    f.n = distinct(b, key, true, nrows, f.rows, f.row), f.width = distinct(b, key, false, ncolumns, f.columns, f.column);
+    for (int i = 0; i < f.n; i++)
+        for (int j = 0; j < f.width; j++)
+            want_both(b, f.rows[i], f.columns[j]);
+    vec_push(b->arena, &b->fillings, f);
+}
+
+static void fill(Builder *b, const Filling *f) {
+    ModelShared *m = b->shared;
+    TableSlot *slot = &m->slots.at[f->slot];
+    double *of = arena_alloc(b->arena, (size_t)f->n * (size_t)f->width * sizeof *of);
+    bool free = true, exact = true;
+    for (int i = 0; i < f->n; i++)
+        for (int j = 0; j < f->width; j++) {
+            const double seconds = of[i * f->width + j] = forth_and_back(b, f->rows[i], f->columns[j]);
+            free = free && seconds == 0;
+            exact = exact && (seconds < b->most || isinf(seconds));
+        }
+    slot->most = exact ? INFINITY : b->most;
+    slot->table = NULL;
+    if (free) return;
+    double *at = arena_alloc(m->arena, (size_t)f->nrows * (size_t)f->ncolumns * sizeof *at);
+    for (int i = 0; i < f->nrows; i++)
+        for (int j = 0; j < f->ncolumns; j++)
+            at[i * f->ncolumns + j] = of[f->row[i] * f->width + f->column[j]];
+    slot->table = table_once(m, at, f->nrows, f->ncolumns);
+}
+
+/* The place of the table with this key, which is filled later where it is not exact enough. */
+static int slot_of(Builder *b, const TableKey *key, int nrows, int ncolumns) {
     const uint64_t hash = hash_bytes(key, sizeof *key);
     ModelShared *m = b->shared;
-    map_each(&m->slot_map, hash, k) if (memcmp(&m->slots.at[k].key, key, sizeof *key) == 0) return m->slots.at[k].table;
-    Ends *rows = arena_alloc(b->arena, (size_t)nrows * sizeof *rows), *columns = arena_alloc(b->arena, (size_t)ncolumns * sizeof *columns);
-    int *row = arena_alloc(b->arena, (size_t)nrows * sizeof *row), *column = arena_alloc(b->arena, (size_t)ncolumns * sizeof *column);
-    const int n = distinct(b, key, true, nrows, rows, row), width = distinct(b, key, false, ncolumns, columns, column);
-    double *of = arena_alloc(b->arena, (size_t)n * (size_t)width * sizeof *of);
-    bool free = true;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < width; j++) {
-            of[i * width + j] = forth_and_back(b, rows[i].to, columns[j].to, columns[j].back, rows[i].back);
-            free = free && of[i * width + j] == 0;
-        }
-    double *at = free ? NULL : arena_alloc(m->arena, (size_t)nrows * (size_t)ncolumns * sizeof *at);
-    for (int i = 0; i < nrows && !free; i++)
-        for (int j = 0; j < ncolumns; j++)
-            at[i * ncolumns + j] = of[row[i] * width + column[j]];
-    vec_push(m->arena, &m->slots, ((TableSlot){*key, free ? NULL : table_once(m, at, nrows, ncolumns)}));
-    map_add(m->arena, &m->slot_map, hash, m->slots.n - 1);
-    return m->slots.at[m->slots.n - 1].table;
+    int slot = -1;
+    map_each(&m->slot_map, hash, k) if (memcmp(&m->slots.at[k].key, key, sizeof *key) == 0) slot = k;
+    if (slot < 0) {
+        slot = m->slots.n;
+        vec_push(m->arena, &m->slots, ((TableSlot){.key = *key, .most = -1}));
+        map_add(m->arena, &m->slot_map, hash, slot);
+    }
+    if (m->slots.at[slot].most < b->most) {
+        m->slots.at[slot].most = b->most;
+        begin_filling(b, slot, nrows, ncolumns);
+    }
+    return slot;
 }
 
 static void add_edge(Builder *b, int from, int to, int column, int operand, int kind) {
@@ -320,9 +368,21 @@ static void add_edge(Builder *b, int from, int to, int column, int operand, int 
     key.to = y->class != NULL ? (const void *)y->class : y->hub;
     key.column = column, key.operand = operand, key.kind = kind;
     const Problem *problem = &b->model->problem;
-    const CostTable *table = table_of(b, &key, problem->variables.at[from].nchoices, problem->variables.at[to].nchoices);
-    if (table == NULL) return;
-    vec_push(b->arena, &b->model->problem.edges, ((Edge){from, to, table}));
+    const int slot = slot_of(b, &key, problem->variables.at[from].nchoices, problem->variables.at[to].nchoices);
+    vec_push(b->arena, &b->edges, ((BuiltEdge){from, to, slot}));
+}
+
+/* The conversions of all edges together, and then the edges that cost something. */
+static void finish_edges(Builder *b) {
+    const ModelShared *m = b->shared;
+    moves_plan(m->choices.moves, b->most);
+    for (int k = 0; k < b->fillings.n; k++)
+        fill(b, &b->fillings.at[k]);
+    for (int e = 0; e < b->edges.n; e++) {
+        const BuiltEdge *edge = &b->edges.at[e];
+        const CostTable *table = m->slots.at[edge->slot].table;
+        if (table != NULL) vec_push(b->arena, &b->model->problem.edges, ((Edge){edge->from, edge->to, table}));
+    }
 }
 
 static void add_read(Builder *b, const Read *read) {
@@ -353,7 +413,6 @@ ModelShared *model_share(const ModelInput *input, Arena *arena) {
     return m;
 }
 
-/* The seconds of conversions are known up to `most` where tables are of this model alone: other models may need more of them. */
 bool model_init(Model *model, const ModelInput *input, Arena *arena) {
     ModelShared *shared = input->shared != NULL ? input->shared : model_share(input, arena);
     *model = (Model){.moves = shared->choices.moves, .graph = input->graph};
@@ -363,6 +422,7 @@ bool model_init(Model *model, const ModelInput *input, Arena *arena) {
     if (!add_nodes(&b)) return false;
     for (int s = 0; s < shared->facts->all.n; s++)
         add_read(&b, &shared->facts->all.at[s]);
+    finish_edges(&b);
     model->problem.known = shared->known;
     model->problem.most = input->beyond;
     return true;

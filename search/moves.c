@@ -1,6 +1,7 @@
 #include "search/moves.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
 #include "ir/map.h"
 
@@ -13,13 +14,25 @@ typedef struct MoveLayout {
 typedef struct Move {
     int from, to;
     MoveSeconds seconds;
-    double most; /* below which they are exact */
+    double most; /* below which they are exact; -1: they are not known */
+    bool wanted;
 } Move;
+
+/* What a thread has for itself. */
+typedef struct Lane {
+    Arena arena;
+    Steps *steps;
+} Lane;
 
 struct Moves {
     Arena *arena;
+    const Machine *machine, *joined_machine;
+    int nranks, joined; /* joined 0: nothing is */
     int nplanned;
     Steps *steps;
+    Pool *pool; /* NULL: the caller plans all */
+    Lane *lane; /* one for each of its threads */
+    VEC(int) wanted;
     VEC(MoveLayout *) layouts;
     VEC(Move) moves;
     Map layout_map, move_map;
@@ -27,13 +40,19 @@ struct Moves {
 
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks) {
     Moves *moves = arena_alloc(arena, sizeof *moves);
-    *moves = (Moves){.arena = arena, .steps = steps_create(arena, machine != NULL ? machine : &machine_cpu, nranks)};
+    if (machine == NULL) machine = &machine_cpu;
+    *moves = (Moves){.arena = arena, .machine = machine, .nranks = nranks, .steps = steps_create(arena, machine, nranks)};
     return moves;
 }
 
 Moves *moves_joined(Moves *of, const Machine *machine, int joined) {
     Moves *moves = arena_alloc(of->arena, sizeof *moves);
-    *moves = (Moves){.arena = of->arena, .steps = steps_joined(of->steps, machine, joined)};
+    *moves = (Moves){.arena = of->arena,
+                     .machine = of->machine,
+                     .joined_machine = machine,
+                     .nranks = of->nranks,
+                     .joined = joined,
+                     .steps = steps_joined(of->steps, machine, joined)};
     return moves;
 }
 
@@ -78,22 +97,84 @@ double moves_seconds(Moves *moves, int from, int to, double most) {
     return move_seconds(moves_both(moves, from, to, most));
 }
 
+static Move *move_of(Moves *moves, int from, int to) {
+    const uint64_t hash = hash_mix(hash_mix(17, (uint64_t)from), (uint64_t)to);
+    map_each(&moves->move_map, hash,
+             number) if (moves->moves.at[number].from == from && moves->moves.at[number].to == to) return &moves->moves.at[number];
+    vec_push(moves->arena, &moves->moves, ((Move){.from = from, .to = to, .most = -1}));
+    map_add(moves->arena, &moves->move_map, hash, moves->moves.n - 1);
+    return &moves->moves.at[moves->moves.n - 1];
+}
+
 /* As it is planned and timed once the net is compiled. */
+static void move_plan(const Moves *moves, Steps *steps, Move *move, double most) {
+    const MoveLayout *a = moves->layouts.at[move->from], *b = moves->layouts.at[move->to];
+    move->seconds = redistribute_seconds(steps, &a->layout, &b->layout, &a->type.shape, dtype_bytes[a->type.dtype], most);
+    move->most = move_seconds(move->seconds) < most ? INFINITY : most;
+}
+
 MoveSeconds moves_both(Moves *moves, int from, int to, double most) {
     if (from == to) return (MoveSeconds){0};
-    const uint64_t hash = hash_mix(hash_mix(17, (uint64_t)from), (uint64_t)to);
-    Move *move = NULL;
-    map_each(&moves->move_map, hash, number) if (moves->moves.at[number].from == from && moves->moves.at[number].to == to) move =
-        &moves->moves.at[number];
-    if (move != NULL && move->most >= most) return move->seconds;
-    if (move == NULL) {
-        vec_push(moves->arena, &moves->moves, ((Move){.from = from, .to = to}));
-        map_add(moves->arena, &moves->move_map, hash, moves->moves.n - 1);
-        move = &moves->moves.at[moves->moves.n - 1];
-    }
-    const MoveLayout *a = moves->layouts.at[from], *b = moves->layouts.at[to];
-    move->seconds = redistribute_seconds(moves->steps, &a->layout, &b->layout, &a->type.shape, dtype_bytes[a->type.dtype], most);
+    Move *move = move_of(moves, from, to);
+    if (move->most >= most) return move->seconds;
+    move_plan(moves, moves->steps, move, most);
     moves->nplanned++;
-    move->most = move_seconds(move->seconds) < most ? INFINITY : most;
     return move->seconds;
+}
+
+/* ---- many at once */
+
+void moves_share(Moves *moves, Pool *pool) {
+    if (pool_threads(pool) == 1) return;
+    moves->pool = pool;
+    moves->lane = arena_alloc(moves->arena, (size_t)pool_threads(pool) * sizeof *moves->lane);
+    for (int k = 0; k < pool_threads(pool); k++) {
+        Lane *lane = &moves->lane[k];
+        arena_init(&lane->arena);
+        lane->steps = steps_create(&lane->arena, moves->machine, moves->nranks);
+        if (moves->joined > 0) lane->steps = steps_joined(lane->steps, moves->joined_machine, moves->joined);
+    }
+}
+
+void moves_finish(Moves *moves) {
+    for (int k = 0; k < pool_threads(moves->pool) && moves->pool != NULL; k++)
+        arena_finish(&moves->lane[k].arena);
+    moves->pool = NULL;
+}
+
+void moves_want(Moves *moves, int from, int to, double most) {
+    if (moves->pool == NULL || from == to) return;
+    Move *move = move_of(moves, from, to);
+    if (move->most >= most || move->wanted) return;
+    move->wanted = true;
+    vec_push(moves->arena, &moves->wanted, (int)(move - moves->moves.at));
+}
+
+typedef struct Planning {
+    const Moves *moves;
+    double most;
+    atomic_int next;
+} Planning;
+
+/* A thread plans some of those that are left, until there are none, and counts steps for itself. */
+static void plan_some(void *context, int64_t begin, int64_t end) {
+    enum { AT_ONCE = 8 };
+    Planning *planning = context;
+    const Moves *moves = planning->moves;
+    for (int64_t lane = begin; lane < end; lane++)
+        for (int k; (k = atomic_fetch_add(&planning->next, AT_ONCE)) < moves->wanted.n;)
+            for (int i = k; i < k + AT_ONCE && i < moves->wanted.n; i++)
+                move_plan(moves, moves->lane[lane].steps, &moves->moves.at[moves->wanted.at[i]], planning->most);
+}
+
+void moves_plan(Moves *moves, double most) {
+    enum { MANY = 64 };
+    Planning planning = {.moves = moves, .most = most};
+    if (moves->wanted.n == 0) return;
+    pool_run(moves->wanted.n >= MANY ? moves->pool : NULL, moves->wanted.n >= MANY ? pool_threads(moves->pool) : 1, 1, plan_some,
+             &planning);
+    for (int k = 0; k < moves->wanted.n; k++)
+        moves->moves.at[moves->wanted.at[k]].wanted = false;
+    moves->nplanned += moves->wanted.n;
+    moves->wanted.n = 0;
 }

@@ -1,11 +1,15 @@
 /* moves: layouts of tensors by number, and the seconds in which one becomes another, each pair looked at once. Internal to search/. */
 #pragma once
+#include "ir/pool.h"
 #include "strategies/strategies.h"
 
 typedef struct Moves Moves;
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks);
 /* On a machine that is like that of others, but where so many messages take as long as one there; in their arena. */
 Moves *moves_joined(Moves *of, const Machine *machine, int joined);
+/* From now on threads share what moves_plan plans, until moves_finish, which waits for nothing and frees what they have. */
+void moves_share(Moves *moves, Pool *pool);
+void moves_finish(Moves *moves);
 /* The number of a layout of a tensor of this type, made canonical; partial digits stay. Numbers of one type and layout are equal. */
 int moves_layout(Moves *moves, const TensorType *type, const Layout *layout);
 int moves_parts(Moves *moves, int layout); /* the layout without its halos: what may be made or stored */
@@ -16,3 +20,6 @@ int moves_planned(const Moves *moves);               /* how many conversions hav
  * partial over digits that `from` is not. */
 double moves_seconds(Moves *moves, int from, int to, double most);
 MoveSeconds moves_both(Moves *moves, int from, int to, double most);
+/* Conversions that will be asked for with this `most`, where threads share them: they are planned when moves_plan is called, all together. */
+void moves_want(Moves *moves, int from, int to, double most);
+void moves_plan(Moves *moves, double most);

@@ -6,7 +6,7 @@
  * PRUN_TIMEOUT=SECONDS  a rank that has waited so long for others says for whom, and ends the job (default 600; 0: never) */
 #include "runtime/comm/job.h"
 #include "runtime/comm/pull.h"
-#include "runtime/limits.h"
+#include "ir/limits.h"
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "runtime/comm/job.h"
-#include "runtime/limits.h"
+#include "ir/limits.h"
 
 static const int64_t PART_BYTES = INT64_C(1) << 30; /* MPI counts are int */
 

@@ -11,7 +11,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/cpu/cpu.h"
-#include "runtime/limits.h"
+#include "ir/limits.h"
 
 static_assert(_Generic(&cblas_sgemm, Sgemm *: true, default: false) && _Generic(&cblas_dgemm, Dgemm *: true, default: false), "as cblas.h declares them");
 

@@ -34,7 +34,7 @@
 #include "runtime/backend.h"
 #include "runtime/nest.h"
 #include "runtime/cpu/vector.h"
-#include "runtime/pool.h"
+#include "ir/pool.h"
 #include "runtime/product.h"
 #include "runtime/window.h"
 

@@ -1,7 +1,7 @@
 /* drawn: tensors of random numbers. */
 #pragma once
 #include "ir/graph.h"
-#include "runtime/pool.h"
+#include "ir/pool.h"
 
 /* Numbers of a key, from `first` on: uniform in [0, 1) or normal, times `by`, plus `from`; range: instead, integers of it, each as likely as another. */
 typedef struct Drawn {

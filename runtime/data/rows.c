@@ -14,7 +14,7 @@
 #include "runtime/data/rows.h"
 #include "runtime/data/table.h"
 #include "runtime/element.h"
-#include "runtime/limits.h"
+#include "ir/limits.h"
 
 struct Rows {
     RowFile file;

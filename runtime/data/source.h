@@ -5,7 +5,7 @@
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
 #include "runtime/data/sampler.h"
-#include "runtime/pool.h"
+#include "ir/pool.h"
 
 /* A part of an input that is asked for at every step: a driven rank's box. */
 typedef struct Take {

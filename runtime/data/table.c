@@ -8,8 +8,8 @@
 
 #include "runtime/data/tokens.h"
 #include "runtime/data/wordpiece.h"
-#include "runtime/limits.h"
-#include "runtime/pool.h"
+#include "ir/limits.h"
+#include "ir/pool.h"
 
 /* What is wrong at a place of a record. */
 static bool fail_at(const Table *table, const Record *record, const char *at, Error *error, const char *what) {

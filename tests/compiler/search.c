@@ -760,6 +760,51 @@ Test(search, a_conversion_is_planned_as_far_as_it_may_take) {
     arena_finish(&arena);
 }
 
+/* Threads plan what one plans, and as much of it. */
+Test(search, threads_plan_the_same_conversions) {
+    Arena arena;
+    arena_init(&arena);
+    static const char *const layouts[] = {
+        "[- -]",    "[512@1 -]",   "[- 512@1]", "[64@8 8@1]",        "[8@1.64@8 -]",       "[8@64 64@1]",        "[2@1.4@128 64@2]",
+        "[- 64@8]", "[256@2 2@1]", "[4@1 -]",   "[- -] +sum(512@1)", "[64@8 -] +sum(8@1)", "[- 8@1] +sum(64@8)", "[2@256 -] +sum(256@1)"};
+    enum { N = sizeof layouts / sizeof *layouts };
+    Error error;
+    Pool *pool = pool_create(3, &error);
+    cr_assert_not_null(pool);
+    Moves *alone = moves_create(&arena, &machine_gpu8, 512), *shared = moves_create(&arena, &machine_gpu8, 512),
+          *joined[] = {moves_joined(alone, &machine_gpu8, 5), moves_joined(shared, &machine_gpu8, 5)};
+    moves_share(shared, pool);
+    moves_share(joined[1], pool);
+    for (int round = 0; round < 4; round++) { /* each again with more to be known */
+        Moves *one = round < 2 ? alone : joined[0], *many = round < 2 ? shared : joined[1];
+        const double most = round % 2 == 0 ? 1e-4 : INFINITY;
+        const int before[] = {moves_planned(one), moves_planned(many)};
+        for (int again = 0; again < 2; again++)
+            for (int i = 0; i < N * N; i++) {
+                const TensorType type = {.dtype = F32, .shape = {.ndim = 2, .dim = {5000, 3000 + i % 2}}};
+                const char *from = layouts[i / N], *to = layouts[i % N];
+                Layout a, b;
+                bool hidden;
+                cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
+                if (again == 0)
+                    moves_want(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b), most);
+                else
+                    cr_assert_eq(moves_seconds(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b), most),
+                                 moves_seconds(one, moves_layout(one, &type, &a), moves_layout(one, &type, &b), most), "%s -> %s",
+                                 layouts[i / N], layouts[i % N]);
+                if (again == 0 && i == N * N - 1) {
+                    moves_plan(many, most);
+                    cr_assert_gt(moves_planned(many), before[1] + 20);
+                }
+            }
+        cr_assert_eq(moves_planned(many) - before[1], moves_planned(one) - before[0]);
+    }
+    moves_finish(shared);
+    moves_finish(joined[1]);
+    pool_destroy(pool);
+    arena_finish(&arena);
+}
+
 /* A machine with a part of the latencies shares what is counted on the one with all of them. */
 Test(search, fewer_latencies_count_the_same_messages) {
     Arena arena;

@@ -897,7 +897,7 @@ seed(unit("runtime", "threads", "threads/products"),
      ("a product's tiles do not depend on the threads", "einsum_with",
       "product_run(&product, call_pool(call))",
       "product.rows = 1 + product.rows / pool_threads(call_pool(call)); product_run(&product, call_pool(call))"))
-seed(unit("runtime", "pool"),
+seed(unit("ir", "pool"),
      ("the parts of a loop cover it", "run_part", "begin + size + (part < rest)", "begin + size"),
      ("a range of a loop is run once", "take_range", "return atomic_compare_exchange_strong_explicit(...)", "return true"),
      ("a range that no worker has begun is the caller's", "pool_run", "int i = pool->parts - 1; i > 0; i--", "int i = 0; i > 0; i--"))
@@ -1118,11 +1118,20 @@ seed(script("stop", "runtime/prun",
       "if (cursor->guard < first || cursor->actions.at[cursor->guard].kind != ACTION_WAIT) return", "return"),
      ("a state with nan is not saved", "check_finite", "return at < 0", "return true"))
 seed(unit("compiler", "search"),
-     ("a gradient's conversion costs", "forth_and_back", "gradient < 0", "gradient < 0 || home >= 0"),
+     ("a gradient's conversion costs", "forth_and_back", "column.back < 0", "column.back < 0 || row.back >= 0"),
      ("hints stay", "apply_chosen", "|| node->from == STRATEGY_USER", ""),
      ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
      ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
      ("of plans that are about as fast bytes count", "time_and_traffic", "((double)cost->sent_bytes + 1)", "1"))
+seed(unit("proof", "steps"),
+     ("a claim about layouts that does not hold is refused", "conversions_check", "if (!claim->holds)", "if (false)"),
+     ("each claim is looked at", "show_some", "atomic_fetch_add(&showing->next, 1)", "atomic_fetch_add(&showing->next, 2)"))
+seed(unit("strategies", "steps"),
+     ("what is counted for a smaller shape is as much more", "smaller_shape", "times *= size / smaller->dim[d]", "times *= 1"),
+     ("only even dimensions are made smaller", "smaller_shape", "size % a == 0 && size % b == 0", "size % b == 0"),
+     ("sums are made smaller where each rank has an even share", "smaller_shape", "if (shares != 0 ||", "if ("))
+seed(unit("compiler", "search", "search/threads*"),
+     ("each thread plans other conversions", "plan_some", "atomic_fetch_add(&planning->next, AT_ONCE)", "atomic_fetch_add(&planning->next, AT_ONCE + 1)"))
 seed(unit("search", "solve"),
      ("choices are left out that cost too much, no others", "spot_drop", "if (cost - least <= room)", "if (cost - least <= 0.5 * room)"),
      ("nothing is looked for where all costs too much", "core_drop", "!(room > 0)", "!(room > 1)"))

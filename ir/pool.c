@@ -1,7 +1,7 @@
 /* pool: threads that share one loop at a time. A worker that has just worked looks for more for a short while before it sleeps, because
  * the loops of a training step follow each other within microseconds; it yields while it looks. A loop wakes the workers that have a range of it, and no others. The caller takes the
  * ranges that no worker has begun when it is done with its own: a worker whose core runs another thread, that of the loader say, may come milliseconds late. */
-#include "runtime/pool.h"
+#include "ir/pool.h"
 
 #include <pthread.h>
 #include <sched.h>

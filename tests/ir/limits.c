@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/limits.h"
+#include "ir/limits.h"
 
 static char root[] = "/tmp/pcc-test-limits-XXXXXX";
 

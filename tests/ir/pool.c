@@ -1,6 +1,6 @@
 /* Threads that share loops. */
 #define _GNU_SOURCE /* sched_setaffinity */
-#include "runtime/pool.h"
+#include "ir/pool.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* limits: what the system grants this process: cores, memory, addresses. Files of the system are read below a root, so that tests have their own. */
-#include "runtime/limits.h"
+#include "ir/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
