@@ -125,6 +125,20 @@ static void position_box(const Layout *layout, const Shape *shape, int position,
         dim_range(layout, i, shape->dim[i], position, &box->begin[i], &box->end[i]);
 }
 
+/* What a position has of a box that is not empty; its other dimensions are not looked at once it is known to have nothing of one. */
+static bool position_meets(const Layout *layout, const Shape *shape, int position, const Box *box, Box *both) {
+    both->ndim = shape->ndim;
+    both->nothing = box->nothing || !layout_has_rank(layout, position);
+    for (int d = 0; d < shape->ndim && !both->nothing; d++) {
+        int64_t begin, end;
+        dim_range(layout, d, shape->dim[d], position, &begin, &end);
+        both->begin[d] = begin > box->begin[d] ? begin : box->begin[d];
+        both->end[d] = end < box->end[d] ? end : box->end[d];
+        both->nothing = both->end[d] <= both->begin[d];
+    }
+    return !both->nothing;
+}
+
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
     *box = (Box){0};
     position_box(layout, shape, order_position(layout->order, rank), box);
@@ -146,6 +160,16 @@ static int number_of(const Digit *digits, int n, int64_t index) {
         index /= digits[i].size;
     }
     return (int)number;
+}
+
+/* The number of the index behind that of `number`, whose digits have these values; 0 behind the last. */
+static int number_behind(const Digit *digits, int n, int *value, int number) {
+    for (int i = n - 1; i >= 0; i--) {
+        if (++value[i] < digits[i].size) return number + digits[i].stride;
+        number -= (digits[i].size - 1) * digits[i].stride;
+        value[i] = 0;
+    }
+    return number;
 }
 
 /* The longest range of a dimension: of the first part; with a halo, at the ends of the dimension ranges may be shorter. */
@@ -520,24 +544,24 @@ static int differing(const Redistribution *m, Digit *differ) {
 
 /* Round 0 of a sender: as the holder it sends what it holds to ranks that differ from it in certain digits only. */
 static bool send_terms(const Redistribution *m, int rank, PieceFn *fn, void *context) {
-    Box held, wanted;
+    Box held;
     position_box(m->from, m->shape, rank, &held);
     if (box_elements(&held) == 0) return true;
     Digit differ[MAX_DIGITS];
     int ndiffer = differing(m, differ);
     Piece piece = {.from = order_rank(m->from_order, rank), .term = index_of(m->summed, m->nsummed, rank)};
     int part = only(m->source, m->nsource, rank), kept_term = only(m->kept, m->nkept, rank), leader = group_leader(differ, ndiffer, rank);
-    for (int i = 0; i < combinations(differ, ndiffer); i++) {
-        int receiver = leader + number_of(differ, ndiffer, i), at = target_position(m, receiver);
+    int value[MAX_DIGITS] = {0}, number = 0;
+    for (int i = combinations(differ, ndiffer); i > 0; i--, number = number_behind(differ, ndiffer, value, number)) {
+        const int receiver = leader + number, at = target_position(m, receiver);
         if (receiver == rank || only(m->kept, m->nkept, at) != kept_term) continue;
-        position_box(m->to, m->shape, at, &wanted);
-        if (!box_intersect(&held, &wanted, &piece.box)) continue;
+        if (!position_meets(m->to, m->shape, at, &held, &piece.box)) continue;
         piece.to = order_rank(m->to_order, at);
         if (m->nterms > 1) {
             Ranks own;
             owners(m, at, part, &own);
-            int number = ranks_find(&own, at);
-            if (number < 0 || !share(&piece, own.count, number)) continue;
+            const int place = ranks_find(&own, at);
+            if (place < 0 || !share(&piece, own.count, place)) continue;
         } else {
             piece.count = box_elements(&piece.box);
         }

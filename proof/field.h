@@ -173,4 +173,4 @@ typedef struct Patterns {
     char left_why[512]; /* of the first */
 } Patterns;
 /* Every distinct (operator, attributes, layouts) and every distinct communication of the plan, each alone at small sizes that keep its pattern. */
-bool pattern_plan(const Plan *plan, uint64_t seed, Patterns *patterns, char *why, size_t n);
+bool pattern_plan(const Plan *plan, uint64_t seed, Pool *pool, Patterns *patterns, char *why, size_t n);

@@ -1,26 +1,41 @@
 /* Every distinct operator and communication of a plan, alone, over the field, at small sizes: what the operators' semantics and the pieces that ranks
- * exchange give on all ranks is what the whole operator gives. The cost depends on the number of distinct patterns, not on sizes, ranks or layers. */
+ * exchange give on all ranks is what the whole operator gives. The cost depends on the number of distinct patterns, not on sizes or layers. Of many ranks threads share it. */
 #include "proof/seen.h"
 #include "proof/shrink.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- one case */
 
+/* What a thread runs cases with. */
 typedef struct Bench {
-    const Plan *plan;
-    const Role *role;
-    Arena arena; /* of keys */
-    SeenTable own, small;
-    Key key;
-    Case as_is, shrunk;
     Spread in[MAX_IN], out[MAX_OUT];
     Fe *whole[MAX_IN + MAX_OUT]; /* room for `room` elements each */
     int64_t room;
     uint64_t seed;
-    Patterns *patterns;
 } Bench;
+
+/* An operator or a communication of a step, the first of its kind. */
+typedef struct Pattern {
+    const Program *program;
+    int step;
+    const char *name; /* of the node or value */
+    Case as_is, small;
+    Case *chosen; /* one of the two, which is run; NULL: neither */
+    bool first;   /* none before it is run as the same case */
+    bool holds;
+    char why[300]; /* where it does not, or nothing is chosen */
+} Pattern;
+
+typedef struct Collection {
+    const Plan *plan;
+    Arena arena;
+    SeenTable own, chosen;
+    Key key;
+    VEC(Pattern *) patterns;
+} Collection;
 
 static Shape *shape_at(Case *c, int tensor) {
     return &c->value[tensor].type.shape;
@@ -123,12 +138,12 @@ static bool legal(const Case *c) {
 static const double most_work = 1 << 20; /* a few milliseconds */
 
 /* The small case to run: as legal as its own. NULL with why: there is none, and its own is too large. */
-static Case *choose(Bench *b, char *why, size_t n) {
+static Case *choose(Pattern *pattern, char *why, size_t n) {
     static const struct {
         int most;
         bool keep;
     } tries[] = {{3, false}, {2, false}, {3, true}, {2, true}};
-    Case *own = &b->as_is, *small = &b->shrunk;
+    Case *own = &pattern->as_is, *small = &pattern->small;
     int own_legal = -1; /* not known */
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         if (!case_shrink(own, tries[i].most, tries[i].keep, small, why, n)) continue;
@@ -155,58 +170,34 @@ static void describe(Text *text, const Case *c) {
     }
 }
 
-/* name: of the value or node, for messages. */
-static bool run_case(Bench *b, const char *name, char *why, size_t n) {
-    char reason[300] = "";
-    const char *what = b->as_is.communication ? comm_name[b->as_is.comm] : op_table[b->as_is.node.op].name;
-    Case *c = choose(b, reason, sizeof reason);
-    if (!c) {
-        if (b->patterns->left_out++ == 0) snprintf(b->patterns->left_why, sizeof b->patterns->left_why, "%s of %s: %s", what, name, reason);
-        return true;
-    }
-    Key *key = &b->key;
-    key_begin(key);
-    key_add(key, c->communication ? 1000 + (uint64_t)c->comm : (uint64_t)c->node.op);
-    key_add(key, (uint64_t)c->nranks);
-    if (!c->communication) key_attrs(key, c->node.op, c->node.attr);
-    for (int t = 0; t < case_tensors(c); t++) {
-        key_type(key, &c->value[t].type);
-        key_layout(key, &c->layout[t]);
-    }
-    if (seen_before(&b->small, &b->arena, key)) return true;
-    b->patterns->operators += !c->communication;
-    b->patterns->communications += c->communication;
-    if (c->communication ? run_communication(b, c, reason, sizeof reason) : run_operator(b, c, reason, sizeof reason)) return true;
-    Text text = {0};
-    describe(&text, c);
-    snprintf(why, n, "%s (%s), alone %s: %s", name, what, text.at, reason);
-    text_finish(&text);
-    return false;
+static const char *case_name(const Case *c) {
+    return c->communication ? comm_name[c->comm] : op_table[c->node.op].name;
 }
 
 /* ---------------------------------------------------------------- all of a plan */
 
-static bool own_key(Bench *b, const Step *step, const Node *node) {
-    Key *key = &b->key;
+static bool is_new(Collection *all, const Role *role, const Step *step, const Node *node) {
+    Key *key = &all->key;
     key_begin(key);
     key_add(key, node ? (uint64_t)node->op : 1000 + (uint64_t)step->comm);
     if (node) key_attrs(key, node->op, node->attr);
     for (int t = 0; t < step->nin + step->nout; t++) {
-        const Instance *instance = &b->role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
-        key_type(key, &b->plan->graph.values.at[instance->value].type);
+        const Instance *instance = &role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
+        key_type(key, &all->plan->graph.values.at[instance->value].type);
         key_add(key, (uint64_t)(uintptr_t)instance->layout); /* interned; equal ones under two addresses meet again when they are small */
     }
-    return !seen_before(&b->own, &b->arena, key);
+    return !seen_before(&all->own, &all->arena, key);
 }
 
-static bool run_step(Bench *b, const Program *program, int number, char *why, size_t n) {
-    const Step *step = &b->role->steps.at[number];
-    const Graph *graph = &b->plan->graph;
+static void collect_step(Collection *all, const Program *program, const Role *role, int number) {
+    const Step *step = &role->steps.at[number];
+    const Graph *graph = &all->plan->graph;
     const Node *node = NULL;
-    if (step->kind == STEP_WAIT || step->kind == STEP_WRITE) return true;
+    if (step->kind == STEP_WAIT || step->kind == STEP_WRITE) return;
     if (step->kind == STEP_KERNEL) node = &graph->nodes.at[step->node];
-    if (!own_key(b, step, node)) return true;
-    Case *c = &b->as_is;
+    if (!is_new(all, role, step, node)) return;
+    Pattern *pattern = arena_alloc(&all->arena, sizeof *pattern);
+    Case *c = &pattern->as_is;
     c->communication = !node;
     c->comm = step->comm;
     c->nranks = graph->nranks;
@@ -217,40 +208,108 @@ static bool run_step(Bench *b, const Program *program, int number, char *why, si
     c->graph.values.at = c->value;
     c->graph.values.n = c->graph.values.cap = step->nin + step->nout;
     for (int t = 0; t < step->nin + step->nout; t++) {
-        const Instance *instance = &b->role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
+        const Instance *instance = &role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
         c->value[t] = graph->values.at[instance->value];
         c->layout[t] = *instance->layout;
         if (node) c->layout[t].pin = (Pin){0}; /* what holds on all ranks holds on those that compute it */
         *(t < step->nin ? &c->node.in[t] : &c->node.out[t - step->nin]) = t;
     }
-    char text[500];
-    if (run_case(b, node ? node->name : c->value[0].name, text, sizeof text)) return true;
-    snprintf(why, n, "program %s, step %d: %s", program->name, number, text);
+    pattern->program = program, pattern->step = number, pattern->name = node ? node->name : c->value[0].name;
+    vec_push(&all->arena, &all->patterns, pattern);
+}
+
+/* Marks the first of those that are run as the same case, and counts. */
+static void mark_first(Collection *all, Patterns *counts) {
+    Key *key = &all->key;
+    for (int k = 0; k < all->patterns.n; k++) {
+        Pattern *pattern = all->patterns.at[k];
+        Case *c = pattern->chosen;
+        if (!c) {
+            if (counts->left_out++ == 0)
+                snprintf(counts->left_why, sizeof counts->left_why, "%s of %s: %s", case_name(&pattern->as_is), pattern->name,
+                         pattern->why);
+            continue;
+        }
+        key_begin(key);
+        key_add(key, c->communication ? 1000 + (uint64_t)c->comm : (uint64_t)c->node.op);
+        key_add(key, (uint64_t)c->nranks);
+        if (!c->communication) key_attrs(key, c->node.op, c->node.attr);
+        for (int t = 0; t < case_tensors(c); t++) {
+            key_type(key, &c->value[t].type);
+            key_layout(key, &c->layout[t]);
+        }
+        pattern->first = !seen_before(&all->chosen, &all->arena, key);
+        counts->operators += pattern->first && !c->communication;
+        counts->communications += pattern->first && c->communication;
+    }
+}
+
+/* ---------------------------------------------------------------- by several threads */
+
+typedef struct Sharing {
+    const Collection *all;
+    Bench *bench; /* one for each thread */
+    bool choosing;
+    atomic_int next;
+} Sharing;
+
+/* Chooses cases, or runs those that are chosen: the next ones until there are none. */
+static void share(void *context, int64_t begin, int64_t end) {
+    Sharing *sharing = context;
+    for (int64_t thread = begin; thread < end; thread++)
+        for (int k; (k = atomic_fetch_add(&sharing->next, 1)) < sharing->all->patterns.n;) {
+            Pattern *pattern = sharing->all->patterns.at[k];
+            Case *c = pattern->chosen;
+            if (sharing->choosing)
+                pattern->chosen = choose(pattern, pattern->why, sizeof pattern->why);
+            else if (pattern->first)
+                pattern->holds = c->communication ? run_communication(&sharing->bench[thread], c, pattern->why, sizeof pattern->why)
+                                                  : run_operator(&sharing->bench[thread], c, pattern->why, sizeof pattern->why);
+        }
+}
+
+static bool refuse_pattern(const Pattern *pattern, char *why, size_t n) {
+    Text text = {0};
+    describe(&text, pattern->chosen);
+    snprintf(why, n, "program %s, step %d: %s (%s), alone %s: %s", pattern->program->name, pattern->step, pattern->name,
+             case_name(&pattern->as_is), text.at, pattern->why);
+    text_finish(&text);
     return false;
 }
 
-bool pattern_plan(const Plan *plan, uint64_t seed, Patterns *patterns, char *why, size_t n) {
-    *patterns = (Patterns){0};
-    Bench *b = calloc(1, sizeof *b);
-    if (!b) return snprintf(why, n, "out of memory in the proof"), false;
-    b->plan = plan;
-    b->seed = seed;
-    b->patterns = patterns;
-    arena_init(&b->arena);
-    bool ok = true;
-    for (int p = 0; ok && p < plan->programs.n; p++)
-        for (int r = 0; ok && r < plan->programs.at[p].roles.n; r++) {
-            b->role = &plan->programs.at[p].roles.at[r];
-            for (int s = 0; ok && s < b->role->steps.n; s++)
-                ok = run_step(b, &plan->programs.at[p], s, why, n);
-        }
+static void bench_finish(Bench *b) {
     for (int t = 0; t < MAX_IN + MAX_OUT; t++)
         free(b->whole[t]);
     for (int i = 0; i < MAX_IN; i++)
         spread_finish(&b->in[i]);
     for (int k = 0; k < MAX_OUT; k++)
         spread_finish(&b->out[k]);
-    arena_finish(&b->arena);
-    free(b);
+}
+
+bool pattern_plan(const Plan *plan, uint64_t seed, Pool *pool, Patterns *counts, char *why, size_t n) {
+    enum { FEW_RANKS = 64 }; /* patterns of so many ranks are soon run */
+    *counts = (Patterns){0};
+    Collection all = {.plan = plan};
+    arena_init(&all.arena);
+    for (int p = 0; p < plan->programs.n; p++)
+        for (int r = 0; r < plan->programs.at[p].roles.n; r++)
+            for (int s = 0; s < plan->programs.at[p].roles.at[r].steps.n; s++)
+                collect_step(&all, &plan->programs.at[p], &plan->programs.at[p].roles.at[r], s);
+    if (plan->graph.nranks <= FEW_RANKS) pool = NULL;
+    const int nthreads = pool_threads(pool);
+    Sharing sharing = {.all = &all, .choosing = true, .bench = arena_alloc(&all.arena, (size_t)nthreads * sizeof *sharing.bench)};
+    for (int k = 0; k < nthreads; k++)
+        sharing.bench[k].seed = seed;
+    pool_run(pool, nthreads, 1, share, &sharing);
+    mark_first(&all, counts);
+    sharing.choosing = false;
+    atomic_store(&sharing.next, 0);
+    pool_run(pool, nthreads, 1, share, &sharing);
+    bool ok = true;
+    for (int k = 0; ok && k < all.patterns.n; k++)
+        if (all.patterns.at[k]->first && !all.patterns.at[k]->holds) ok = refuse_pattern(all.patterns.at[k], why, n);
+    for (int k = 0; k < nthreads; k++)
+        bench_finish(&sharing.bench[k]);
+    arena_finish(&all.arena);
     return ok;
 }

@@ -29,11 +29,11 @@ static bool trains(const Plan *part) {
     return part->programs.at[0].kind == PROGRAM_TRAIN;
 }
 
-static bool check_patterns(const Parts *parts, Proof *proof, Error *error) {
+static bool check_patterns(const Parts *parts, Pool *pool, Proof *proof, Error *error) {
     char why[900];
     for (int p = 0; p < parts->n; p++) {
         Patterns patterns;
-        if (!pattern_plan(&parts->at[p], field_seed, &patterns, why, sizeof why)) return numeric_fails(error, why);
+        if (!pattern_plan(&parts->at[p], field_seed, pool, &patterns, why, sizeof why)) return numeric_fails(error, why);
         proof->operator_patterns += patterns.operators;
         proof->communication_patterns += patterns.communications;
         if (proof->patterns_left_out == 0) memcpy(proof->left_why, patterns.left_why, sizeof proof->left_why);
@@ -194,7 +194,7 @@ static bool parts_check(const Parts *parts, const ProofOptions *options, Proof *
     proof->compositional_s = now_seconds() - now;
     if (!options->compositional) {
         now = now_seconds();
-        if (!check_patterns(parts, proof, error)) return false;
+        if (!check_patterns(parts, options->pool, proof, error)) return false;
         proof->patterns_s = now_seconds() - now;
         now = now_seconds();
         if (!check_whole(parts, options, proof, error)) return false;

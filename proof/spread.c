@@ -109,6 +109,7 @@ typedef struct Mover {
     const Layout *from, *to;
     const Shape *shape;
     int nranks, round;
+    bool again; /* there are pieces of a later round */
     Reduction reduction;
     const Spread *source;
     Spread *target;
@@ -130,6 +131,7 @@ static bool within(const Box *inner, const Box *outer) {
 
 static bool take_piece(void *context, const Piece *piece) {
     Mover *m = context;
+    m->again = m->again || piece->round > m->round;
     if (piece->round != m->round || piece->count == 0) return true;
     if (piece->from < 0 || piece->from >= m->nranks) return mover_fails(m, piece->to, "receives from a rank that does not exist");
     if (m->kind == COMM_STRIDED_SLICE && piece->from != piece->to)
@@ -170,9 +172,12 @@ bool spread_move_on(CommKind kind, const Layout *from, const Layout *to, const S
     }
     comm_layouts(kind, nranks, &run_from, &run_to);
     bool ok = true;
-    for (m.round = 0; ok && m.round < 2; m.round++)
+    m.again = true;
+    for (m.round = 0; ok && m.again; m.round++) {
+        m.again = false;
         for (int rank = first; ok && rank <= last; rank++)
             ok = pieces_received(&run_from, &run_to, shape, nranks, rank, take_piece, &m);
+    }
     for (int rank = first; ok && rank <= last; rank++) {
         Box box;
         own_box(to, shape, rank, &box);

@@ -1126,11 +1126,19 @@ seed(unit("compiler", "search"),
 seed(unit("proof", "steps"),
      ("a claim about layouts that does not hold is refused", "conversions_check", "if (!claim->holds)", "if (false)"),
      ("each claim is looked at", "show_some", "atomic_fetch_add(&showing->next, 1)", "atomic_fetch_add(&showing->next, 2)"))
+seed(unit("proof", "pattern"),
+     ("each pattern is run once", "mark_first", "!seen_before(&all->chosen, &all->arena, key)", "false"),
+     ("a pattern that does not hold is refused", "pattern_plan", "!all.patterns.at[k]->holds", "false"))
+seed(unit("proof", "numeric"),
+     ("what owners share is passed on in another round", "take_piece", "piece->round > m->round;", "false;"))
+seed(unit("ir", "box"),
+     ("a receiver that has nothing of one dimension is sent nothing", "position_meets", "both->end[d] <= both->begin[d]", "false"),
+     ("receivers follow each other digit by digit", "number_behind", "number -= (digits[i].size - 1) * digits[i].stride;", ""))
 seed(unit("strategies", "steps"),
      ("what is counted for a smaller shape is as much more", "smaller_shape", "times *= size / smaller->dim[d]", "times *= 1"),
      ("only even dimensions are made smaller", "smaller_shape", "size % a == 0 && size % b == 0", "size % b == 0"),
      ("sums are made smaller where each rank has an even share", "smaller_shape", "if (shares != 0 ||", "if ("))
-seed(unit("compiler", "search", "search/threads*"),
+seed(unit("compiler", "moves", "moves/threads*"),
      ("each thread plans other conversions", "plan_some", "atomic_fetch_add(&planning->next, AT_ONCE)", "atomic_fetch_add(&planning->next, AT_ONCE + 1)"))
 seed(unit("search", "solve"),
      ("choices are left out that cost too much, no others", "spot_drop", "if (cost - least <= room)", "if (cost - least <= 0.5 * room)"),

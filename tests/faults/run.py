@@ -3,7 +3,7 @@
 
 run.py --sources                    only looks whether every fault of faults.py still fits the sources; takes a second and needs no build
 run.py BUILD_ROOT MPIRUN [WORD...]  with words, only the faults whose rule, function, file or check has one of them; MPIRUN - if there is none
-run.py BUILD_ROOT MPIRUN --sixteenth   every sixteenth one, the first of them as the commit's hash says: what CI has time for
+run.py BUILD_ROOT MPIRUN --every N    every N-th one, the first of them as the commit's hash says: what CI has time for
 A program is compiled and linked by the build's own commands (compile_commands.json, ninja -t commands), with the faulty object before the static
 libraries, whose own copy of that file is then left out. Each check runs without a fault too, and must pass. FAULTS_OUTPUT=1 prints what checks say.
 """
@@ -27,10 +27,10 @@ ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONDONTWRITEBYTECODE": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRUN_DEVICE": "cpu"}
 
 
-def sixteenth():
-    """0 to 15, the same for a commit wherever it is tested."""
+def first_of(n):
+    """0 to n - 1, the same for a commit wherever it is tested."""
     said = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True) if shutil.which("git") else None
-    return int(said.stdout.strip()[-1], 16) if said and said.returncode == 0 else 0
+    return int(said.stdout.strip(), 16) % n if said and said.returncode == 0 else 0
 
 
 class Build:
@@ -151,8 +151,9 @@ def main():
         print(f"{len(chosen)} of {len(faults.FAULTS)} faults fit the sources")
         return 1 if missed else 0
     build, words = Build(os.path.abspath(sys.argv[1]), sys.argv[2]), sys.argv[3:]
-    if words == ["--sixteenth"]:
-        chosen, words = chosen[sixteenth()::16], []
+    if words[:1] == ["--every"]:
+        n = int(words[1])
+        chosen, words = chosen[first_of(n)::n], []
     chosen = [(f, c) for f, c in chosen if not words or any(w in f"{f.rule} {f.function} {c[0]} {f.check.name}" for w in words)]
     runnable = [(f, c) for f, c in chosen if build.mpirun != "-" or not f.check.mpi]
     checks = {f.check.name: f.check for f, _ in runnable}

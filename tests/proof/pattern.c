@@ -21,7 +21,7 @@ static char why[1200];
 
 static bool run(const Plan *plan, Patterns *patterns) {
     *why = '\0';
-    return pattern_plan(plan, 3, patterns, why, sizeof why);
+    return pattern_plan(plan, 3, NULL, patterns, why, sizeof why);
 }
 
 Test(pattern, right_plans_agree_and_nothing_is_left_out) {

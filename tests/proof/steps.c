@@ -157,6 +157,42 @@ Test(proof_check, a_plan_with_a_step_twice_is_refused) {
     on_all(each_step_doubled, 200);
 }
 
+/* Of many ranks: what is shown, and what is refused and why. */
+Test(proof_check, threads_show_and_refuse_what_one_does, .timeout = 120) {
+    static const Case many = {"samples/transformer.dsl", 1024, 2, ""};
+    enum { MOST = 8 };
+    Arena arena;
+    Plan plan;
+    Error error;
+    int nrefused = 0;
+    arena_init(&arena);
+    Pool *pool = pool_create(3, &error);
+    const ProofOptions options[] = {{0}, {.pool = pool}};
+    cr_assert_not_null(pool);
+    load(&many, &arena, &plan);
+    Role *role = role_of(&plan);
+    for (int i = -1; i < role->steps.n && nrefused < MOST; i++) { /* as it is, then with one communication of another kind */
+        Step *step = i < 0 ? NULL : &role->steps.at[i];
+        if (step != NULL && step->kind != STEP_START) continue;
+        const CommKind kind = step != NULL ? step->comm : COMM_EXCHANGE;
+        if (step != NULL) step->comm = kind == COMM_ALL_GATHER ? COMM_ALL_REDUCE : COMM_ALL_GATHER;
+        Proof proof[2];
+        Error errors[2] = {{0}, {0}};
+        bool ok[2];
+        for (int k = 0; k < 2; k++)
+            ok[k] = proof_check(&plan, &options[k], &proof[k], &errors[k]);
+        cr_expect_eq(ok[0], ok[1]);
+        cr_expect_eq(ok[0], step == NULL, "step %d: %s", i, errors[0].text);
+        cr_expect_str_eq(errors[0].text, errors[1].text);
+        if (ok[0] && ok[1]) cr_expect_str_eq(proof[0].certificate, proof[1].certificate);
+        nrefused += !ok[0];
+        if (step != NULL) step->comm = kind;
+    }
+    cr_expect_geq(nrefused, 3, "%d", nrefused);
+    pool_destroy(pool);
+    arena_finish(&arena);
+}
+
 static bool feeds(const Step *a, const Step *b) {
     if (a->kind == STEP_START && b->kind == STEP_WAIT) return a->request == b->request;
     for (int i = 0; a->kind != STEP_START && i < a->nout; i++)
