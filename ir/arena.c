@@ -10,6 +10,7 @@
 typedef struct ArenaBlock {
     struct ArenaBlock *next; /* older */
     size_t used, cap;        /* bytes of data */
+    bool zero;               /* all of it, from the beginning */
     alignas(max_align_t) unsigned char data[];
 } ArenaBlock;
 
@@ -42,17 +43,18 @@ void *arena_alloc(Arena *arena, size_t bytes) {
         /* Blocks double, so that a small phase stays small and a large one makes few calls. */
         size_t cap = block ? block->cap * 2 : BLOCK_FIRST_BYTES;
         if (cap > BLOCK_MAX_BYTES) cap = BLOCK_MAX_BYTES;
-        if (cap < bytes) cap = bytes;
-        ArenaBlock *fresh = calloc(1, sizeof *fresh + cap); /* pages that are never used take no memory */
+        const bool whole = cap < bytes;
+        if (whole) cap = bytes;
+        /* Of a block that one allocation fills pages that are never used take no memory; of others only what is handed out is zeroed. */
+        ArenaBlock *fresh = whole ? calloc(1, sizeof *fresh + cap) : malloc(sizeof *fresh + cap);
         if (!fresh) out_of_memory(bytes);
-        fresh->cap = cap;
-        fresh->next = block;
+        *fresh = (ArenaBlock){.next = block, .cap = cap, .zero = whole};
         arena->block = block = fresh;
     }
     void *result = block->data + block->used;
     block->used += bytes;
     arena->used_bytes += bytes;
-    return result;
+    return block->zero ? result : memset(result, 0, bytes);
 }
 
 void arena_release(Arena *arena, const void *at) {
