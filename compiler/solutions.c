@@ -162,15 +162,19 @@ void meshes_of_two(Search *s, Meshes *meshes) {
     }
 }
 
+static void solve_sizes(Search *s, const int32_t *sizes, int n) {
+    Mesh mesh = {.naxes = n};
+    mesh_digits(sizes, n, 1, mesh.axis);
+    s->nmeshes++;
+    if (solve(s, "dynamic_programming", &mesh, NULL) && s->least == 0)
+        s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
+}
+
 /* Solves on all meshes of so many ranks with up to naxes axes behind sizes, the largest first: where other axes are within a node the best takes little time, and no more than a little more is
  * worth looking at on the meshes behind it. Within a node the order of axes says nothing: one is enough. */
 static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
     if (ranks == 1) {
-        Mesh mesh = {.naxes = n};
-        mesh_digits(sizes, n, 1, mesh.axis);
-        s->nmeshes++;
-        if (solve(s, "dynamic_programming", &mesh, NULL) && s->least == 0)
-            s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
+        solve_sizes(s, sizes, n);
         return;
     }
     for (int size = ranks; size >= 2 && naxes > 0; size--) {
@@ -180,15 +184,21 @@ static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes,
     }
 }
 
-/* The mesh that the net names, where it has more axes than other meshes that are tried. */
-static void solve_named_mesh(Search *s, int tried) {
+/* Of three axes the nodes and two within each: on others of three there is seldom anything better, and there are many. */
+static void solve_within_nodes(Search *s, int32_t nodes, int32_t ranks) {
+    for (int32_t size = 2; size <= ranks / size; size++)
+        if (ranks % size == 0) solve_sizes(s, (int32_t[]){nodes, ranks / size, size}, 3);
+}
+
+/* The mesh that the net names, where it has more axes than other meshes that are tried, but for those whose first axis is so many nodes. */
+static void solve_named_mesh(Search *s, int tried, int nodes) {
     const Graph *g = &s->b->front.graph;
     const MeshAxes *named = &g->settings.mesh;
     Mesh mesh = {.naxes = named->n};
     int64_t ranks = 1;
     for (int a = 0; a < named->n; a++)
         ranks *= named->at[a].size;
-    if (named->n <= tried || named->n > MOST_MESH_AXES || ranks != g->nranks) return;
+    if (named->n <= tried || named->n > MOST_MESH_AXES || ranks != g->nranks || named->at[0].size == nodes) return;
     for (int a = 0; a < named->n; a++)
         mesh.axis[a] = named->at[a].digit;
     s->nmeshes++;
@@ -203,7 +213,10 @@ void solve_on_meshes(Search *s) {
     const int naxes = asked && one_node ? MOST_MESH_AXES : MESH_AXES;
     int32_t sizes[MOST_MESH_AXES] = {0};
     solve_meshes(s, sizes, 0, nranks, naxes, one_node);
-    if (asked) solve_named_mesh(s, naxes);
+    const int nodes =
+        !one_node && nranks % machine->ranks_per_node == 0 ? nranks / machine->ranks_per_node : 0; /* 0: one, or not all full */
+    if (asked && nodes > 0) solve_within_nodes(s, nodes, machine->ranks_per_node);
+    if (asked) solve_named_mesh(s, naxes, nodes);
 }
 
 /* ---- recursive_programming */

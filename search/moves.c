@@ -170,11 +170,15 @@ static void plan_some(void *context, int64_t begin, int64_t end) {
 void moves_plan(Moves *moves, double most) {
     enum { MANY = 64 };
     Planning planning = {.moves = moves, .most = most};
-    if (moves->wanted.n == 0) return;
-    pool_run(moves->wanted.n >= MANY ? moves->pool : NULL, moves->wanted.n >= MANY ? pool_threads(moves->pool) : 1, 1, plan_some,
-             &planning);
-    for (int k = 0; k < moves->wanted.n; k++)
-        moves->moves.at[moves->wanted.at[k]].wanted = false;
-    moves->nplanned += moves->wanted.n;
+    int n = 0;
+    for (int k = 0; k < moves->wanted.n; k++) { /* some have been planned alone meanwhile */
+        Move *move = &moves->moves.at[moves->wanted.at[k]];
+        move->wanted = false;
+        if (move->most < most) moves->wanted.at[n++] = moves->wanted.at[k];
+    }
+    moves->wanted.n = n;
+    if (n == 0) return;
+    pool_run(n >= MANY ? moves->pool : NULL, n >= MANY ? pool_threads(moves->pool) : 1, 1, plan_some, &planning);
+    moves->nplanned += n;
     moves->wanted.n = 0;
 }

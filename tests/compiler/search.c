@@ -123,10 +123,12 @@ static int meshes_solved(const char *parallel, int ranks_per_node) {
 Test(search, three_axes_are_solved_within_a_node_and_where_the_net_names_them) {
     cr_expect_eq(meshes_solved("", 8), 3, "8, 2 x 4, 2 x 2 x 2");
     cr_expect_eq(meshes_solved("mesh (a = 2, b = 2, c = 2);", 8), 3);
-    cr_expect_eq(meshes_solved("", 4), 3, "8, 2 x 4, 4 x 2");
+    cr_expect_eq(meshes_solved("", 4), 4, "8, 2 x 4, 4 x 2, 2 x 2 x 2");
     cr_expect_eq(meshes_solved("mesh (a = 2, b = 2, c = 2);", 4), 4);
-    cr_expect_eq(meshes_solved("mesh (a = 2, b = 4);", 4), 3);
-    cr_expect_eq(meshes_solved("mesh (a = 2, b = 2);", 4), 3, "not of all ranks");
+    cr_expect_eq(meshes_solved("", 2), 3, "8, 2 x 4, 4 x 2");
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 2, c = 2);", 2), 4);
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 4);", 2), 3);
+    cr_expect_eq(meshes_solved("mesh (a = 2, b = 2);", 2), 3, "not of all ranks");
 }
 
 static const char *sample_text(Compiled *x, const char *name) {
@@ -246,6 +248,18 @@ Test(search, auto_stays_within_the_memory_that_is_allowed) {
     compiled_finish(&x);
     compiled_finish(&y);
     compiled_finish(&z);
+}
+
+/* On two nodes of 8 the ranks of each in two axes are faster than any mesh of two axes: 26.1 ms. */
+Test(search, of_several_nodes_each_has_two_axes_too) {
+    Compiled x;
+    BuildCost cost;
+    sample(&x, "gpt2", 16, "dynamic_programming", "16", &cost);
+    const SearchResult *found = x.b->front.search;
+    cr_expect_eq(found->nmeshes, 5, "%d: 16; 8 x 2, 4 x 4, 2 x 8; 2 x 4 x 2", found->nmeshes);
+    cr_expect_eq(found->mesh.naxes, 3);
+    cr_expect_lt(cost.step_s, 24.5e-3, "%g s", cost.step_s);
+    compiled_finish(&x);
 }
 
 /* What the model says a rank holds is about what it needs: it counts no gradients in flight, no copies that are gathered, no inner values of fused steps. */

@@ -537,6 +537,7 @@ seed(script("micro", "compiler/pcc", "Micro.test_parts_are_taken_where_nothing_e
      ("batches are taken in parts where nothing else fits", "micro_choose", "s->best > 0 ?", "false ?"),
      ("what the user says of parts stays", "parts_open", "settings->micro_span.line == 0 &&", ""))
 seed(unit("compiler", "search"),
+     ("of several nodes two axes within each are tried", "solve_on_meshes", "if (asked && nodes > 0)", "if (false)"),
      ("strategies that hold less are looked for within a limit", "within_memory", "limit > 0 && best >= 0 ?", "false ?"),
      ("the model holds what gradients read, no more", "find_kept", "m->kept[value] = ", "m->kept[graph->nodes.at[0].out[0]] = "),
      ("what looks at a value in another shape keeps the value", "kind_of_node", "kind->kept[o] = m->kept[node->out[o]]", "kind->kept[o] = m->active[node->out[o]]"),
@@ -1139,7 +1140,8 @@ seed(unit("strategies", "steps"),
      ("only even dimensions are made smaller", "smaller_shape", "size % a == 0 && size % b == 0", "size % b == 0"),
      ("sums are made smaller where each rank has an even share", "smaller_shape", "if (shares != 0 ||", "if ("))
 seed(unit("compiler", "moves", "moves/threads*"),
-     ("each thread plans other conversions", "plan_some", "atomic_fetch_add(&planning->next, AT_ONCE)", "atomic_fetch_add(&planning->next, AT_ONCE + 1)"))
+     ("each thread plans other conversions", "plan_some", "atomic_fetch_add(&planning->next, AT_ONCE)", "atomic_fetch_add(&planning->next, AT_ONCE + 1)"),
+     ("what has been planned alone is not planned again", "moves_plan", "if (move->most < most)", "if (true)"))
 seed(unit("search", "solve"),
      ("choices are left out that cost too much, no others", "spot_drop", "if (cost - least <= room)", "if (cost - least <= 0.5 * room)"),
      ("nothing is looked for where all costs too much", "core_drop", "!(room > 0)", "!(room > 1)"))
