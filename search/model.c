@@ -38,7 +38,7 @@ typedef struct Numbers {
 struct ModelShared {
     Arena *arena;
     const Graph *graph;
-    const Reads *facts;
+    const Reads *reads;
     Choices choices;
     const Strategy *whole[MAX_FACTORS + 1];
     VEC(const Hub *) hubs;
@@ -111,12 +111,12 @@ static const NodeClass *class_of(Builder *b, int id) {
     ModelShared *m = b->shared;
     const ModelInput *input = b->input;
     const Node *node = &m->graph->nodes.at[id];
-    ClassKey key = {.kind = m->facts->kind_of[id]};
+    ClassKey key = {.kind = m->reads->kind_of[id]};
     if (node->strategy != NULL && node->from == STRATEGY_USER)
         key.fixed = node->strategy;
     else if (input->fixed != NULL && input->fixed[id] != NULL)
         key.fixed = input->fixed[id];
-    else if (!m->facts->varies[node->out[0]])
+    else if (!m->reads->varies[node->out[0]])
         key.fixed = whole_strategy(m, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
     else if (input->base != NULL)
         key.base = input->base[id];
@@ -132,13 +132,13 @@ static bool add_nodes(Builder *b) {
     const ModelInput *input = b->input;
     const double most = input->most > 0 ? input->most : INFINITY, beyond = input->beyond > 0 ? input->beyond : INFINITY;
     double least = 0;
-    for (int n = 0; n < m->facts->nnodes; n++)
-        if (m->facts->kind_of[n] >= 0) least += class_least(b->class_of[n] = class_of(b, n));
+    for (int n = 0; n < m->reads->nnodes; n++)
+        if (m->reads->kind_of[n] >= 0) least += class_least(b->class_of[n] = class_of(b, n));
     if (least >= beyond) return false;
     b->most = input->shared != NULL && input->beyond == 0 ? most : fmax(0, most - least);
     if (input->shared == NULL) choices_drop(&m->choices, beyond - least);
-    for (int n = 0; n < m->facts->nnodes; n++) {
-        if (m->facts->kind_of[n] < 0) continue;
+    for (int n = 0; n < m->reads->nnodes; n++) {
+        if (m->reads->kind_of[n] < 0) continue;
         const NodeClass *class = b->class_of[n];
         b->variable_of[n] = add_variable(b, (Chooser){.node = n, .class = class, .state = -1, .input = -1}, class->n,
                                          list_once(m, class->seconds, class->n), class->bytes);
@@ -190,7 +190,7 @@ static Hub hub_wanted(Builder *b, const Read *read, const Wanted *wanted) {
     return (Hub){.type = read->type,
                  .active = read->active,
                  .updated = read->state >= 0 && read->active,
-                 .by_rows = read->state >= 0 && b->shared->facts->by_rows[read->state],
+                 .by_rows = read->state >= 0 && b->shared->reads->by_rows[read->state],
                  .n = had.n,
                  .had = had.at,
                  .partial = partial.at};
@@ -247,7 +247,7 @@ static const Hub *hub_of(Builder *b, const Read *read) {
             want(b, &wanted, class->columns[c].home[read->result]);
     }
     for (int k = 0; k < read->nreaders; k++) {
-        const Reader reader = b->shared->facts->readers.at[read->first_reader + k];
+        const Reader reader = b->shared->reads->readers.at[read->first_reader + k];
         const NodeClass *class = b->model->choosers.at[b->variable_of[reader.node]].class;
         for (int c = 0; c < class->n; c++) {
             if (read->given == NULL) want(b, &wanted, moves_parts(moves, class->columns[c].need[reader.operand]));
@@ -387,7 +387,7 @@ static void finish_edges(Builder *b) {
 
 static void add_read(Builder *b, const Read *read) {
     if (read->free || read->nreaders == 0 || (read->nreaders == 1 && read->producer < 0)) return;
-    const Reader *readers = b->shared->facts->readers.at + read->first_reader;
+    const Reader *readers = b->shared->reads->readers.at + read->first_reader;
     const int producer = read->producer < 0 ? -1 : b->variable_of[read->producer];
     if (read->nreaders == 1 && read->given == NULL) {
         add_edge(b, producer, b->variable_of[readers[0].node], read->result, readers[0].operand, PRODUCER_USER);
@@ -407,8 +407,8 @@ ModelShared *model_share(const ModelInput *input, Arena *arena) {
     ModelShared *m = arena_alloc(arena, sizeof *m);
     m->arena = arena;
     m->graph = input->graph;
-    m->facts = input->reads != NULL ? input->reads : reads_find(input->graph, input->out_layout, arena);
-    choices_init(&m->choices, m->facts, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
+    m->reads = input->reads != NULL ? input->reads : reads_find(input->graph, input->out_layout, arena);
+    choices_init(&m->choices, m->reads, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
     m->known = known_create(arena);
     return m;
 }
@@ -417,11 +417,11 @@ bool model_init(Model *model, const ModelInput *input, Arena *arena) {
     ModelShared *shared = input->shared != NULL ? input->shared : model_share(input, arena);
     *model = (Model){.moves = shared->choices.moves, .graph = input->graph};
     Builder b = {.model = model, .shared = shared, .input = input, .arena = arena};
-    b.variable_of = arena_alloc(arena, ((size_t)shared->facts->nnodes + 1) * sizeof *b.variable_of);
-    b.class_of = arena_alloc(arena, ((size_t)shared->facts->nnodes + 1) * sizeof *b.class_of);
+    b.variable_of = arena_alloc(arena, ((size_t)shared->reads->nnodes + 1) * sizeof *b.variable_of);
+    b.class_of = arena_alloc(arena, ((size_t)shared->reads->nnodes + 1) * sizeof *b.class_of);
     if (!add_nodes(&b)) return false;
-    for (int s = 0; s < shared->facts->all.n; s++)
-        add_read(&b, &shared->facts->all.at[s]);
+    for (int s = 0; s < shared->reads->all.n; s++)
+        add_read(&b, &shared->reads->all.at[s]);
     finish_edges(&b);
     model->problem.known = shared->known;
     model->problem.most = input->beyond;
