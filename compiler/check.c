@@ -97,7 +97,9 @@ static int check(const CheckOptions *options, Arena *arena) {
         printf("%s: checksum renewed, certificate dropped\n", path);
     }
     Text header = {0};
-    bool proved = graph_verify(&plan.graph, "reading the plan", &error) && proof_check(&plan, &options->proof, &proof, &error) &&
+    ProofOptions how = options->proof;
+    how.pool = pool_of_cores(MOST_THREADS);
+    bool proved = graph_verify(&plan.graph, "reading the plan", &error) && proof_check(&plan, &how, &proof, &error) &&
                   proof_header(&plan, &header, &error);
     if (proved) {
         printf("%s: proved in %.1f ms\n", path, 1e3 * proof.seconds);
@@ -106,6 +108,7 @@ static int check(const CheckOptions *options, Arena *arena) {
     } else {
         fprintf(stderr, "%s: not proved: %s\n", path, error.text);
     }
+    pool_destroy(how.pool);
     text_finish(&header);
     return proved ? EXIT_DONE : EXIT_REJECTED;
 }

@@ -3,6 +3,9 @@
 #include "proof/proof.h"
 #include "strategies/strategies.h"
 
+/* Threads that share what is long. */
+enum { MOST_THREADS = 8 };
+
 /* pcc redistribute --mesh .. --shape .. --from .. --to ..: plans one conversion and prints it (docs/redistribution.md). */
 int redistribute_command(int argc, char **argv);
 /* pcc check net.plan [--update] [--prove=HOW] [--proof-budget T]: reads a plan, proves it (docs/proof.md), and counts again what its header says.

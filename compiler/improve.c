@@ -107,6 +107,7 @@ static bool take_better(Local *l, Found found) {
     found.nchanges = l->base.nchanges + 1;
     l->base = found;
     l->seconds = found.seconds;
+    l->s->beyond = WORTH * l->seconds;
     l->nbetter++;
     return true;
 }

@@ -13,7 +13,6 @@
 #include "compiler/explain.h"
 #include "compiler/name.h"
 #include "ir/file.h"
-#include "ir/limits.h"
 
 enum { MAX_SOURCE_BYTES = 1 << 26 };
 
@@ -670,14 +669,6 @@ static int find_machine(const char *what, Arena *arena, Options *options) {
     return found ? EXIT_DONE : error.code;
 }
 
-/* On one core, and where none can be started, the caller does all. */
-static Pool *threads(void) {
-    enum { MOST_THREADS = 8 };
-    const int bound = limits_bound_cores(), granted = limits_cores(""), cores = bound < granted ? bound : granted;
-    Error none;
-    return cores > 1 ? pool_create(cores < MOST_THREADS ? cores : MOST_THREADS, &none) : NULL;
-}
-
 static int command(int argc, char **argv) {
     for (int i = 0; argc > 1 && i < NCOMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
@@ -704,7 +695,7 @@ static int command(int argc, char **argv) {
         if (options->output == NULL) options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
         if (options->dump_directory == NULL) options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
         if (line.machine == NULL || (code = find_machine(line.machine, &arena, options)) == EXIT_DONE) {
-            options->pool = threads();
+            options->pool = pool_of_cores(MOST_THREADS);
             code = line.list_paths ? list_paths(options, &arena) : run(options, &arena);
             pool_destroy(options->pool);
         }

@@ -10,7 +10,7 @@
  *   graph.h   graph.c: nodes, values, states, inputs, settings, and how a graph is built; verify.c: what must hold of one between passes
  *   plan.h    plan.c: programs, roles, steps; label.c: their names in messages and traces; print.c, scan.c, read.c: the text form, both ways (docs/plan.md); side.c: its long literals
  *
- * Beside them: loops.h: loops over several tensors, and tensors that are read in others by strides; gemm.h: contractions as matrix products; workspace.h: memory that kernels on GPUs need beside tensors; file.h: whole files; pool.h: threads that share a loop; limits.h: what the system grants this process; what a command writes kept apart from what it reads; npy.h: the header of a .npy file; lookup.h: indices;
+ * Beside them: loops.h: loops over several tensors, and tensors that are read in others by strides; gemm.h: contractions as matrix products; workspace.h: memory that kernels on GPUs need beside tensors; file.h: whole files; what a command writes kept apart from what it reads; pool.h: threads that share a loop; limits.h: what the system grants this process; npy.h: the header of a .npy file; lookup.h: indices;
  * adjoint.c: gradients; expansion.h: what stands for an operator along rows that are split. */
 #pragma once
 #include <stdarg.h>

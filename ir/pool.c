@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/limits.h"
+
 enum { LOOKS_BEFORE_SLEEP = 400, MAX_THREADS = 256 };
 
 typedef struct Worker {
@@ -174,4 +176,31 @@ void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context) {
     while (atomic_load_explicit(&pool->left, memory_order_acquire) != 0)
         pthread_cond_wait(&pool->done, &pool->mutex);
     pthread_mutex_unlock(&pool->mutex);
+}
+
+Pool *pool_of_cores(int most) {
+    const int bound = limits_bound_cores(), granted = limits_cores("");
+    int cores = bound < granted ? bound : granted;
+    if (cores > most) cores = most;
+    Error none;
+    return cores > 1 ? pool_create(cores, &none) : NULL;
+}
+
+typedef struct Items {
+    int n;
+    PoolItemFn *fn;
+    void *context;
+    atomic_int next;
+} Items;
+
+static void take_items(void *context, int64_t begin, int64_t end) {
+    Items *items = context;
+    for (int64_t thread = begin; thread < end; thread++)
+        for (int item; (item = atomic_fetch_add(&items->next, 1)) < items->n;)
+            items->fn(items->context, (int)thread, item);
+}
+
+void pool_each(Pool *pool, int n, PoolItemFn *fn, void *context) {
+    Items items = {.n = n, .fn = fn, .context = context};
+    pool_run(pool, pool_threads(pool), 1, take_items, &items);
 }

@@ -3,7 +3,6 @@
 #include "proof/seen.h"
 #include "proof/shrink.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -249,23 +248,23 @@ static void mark_first(Collection *all, Patterns *counts) {
 typedef struct Sharing {
     const Collection *all;
     Bench *bench; /* one for each thread */
-    bool choosing;
-    atomic_int next;
 } Sharing;
 
-/* Chooses cases, or runs those that are chosen: the next ones until there are none. */
-static void share(void *context, int64_t begin, int64_t end) {
-    Sharing *sharing = context;
-    for (int64_t thread = begin; thread < end; thread++)
-        for (int k; (k = atomic_fetch_add(&sharing->next, 1)) < sharing->all->patterns.n;) {
-            Pattern *pattern = sharing->all->patterns.at[k];
-            Case *c = pattern->chosen;
-            if (sharing->choosing)
-                pattern->chosen = choose(pattern, pattern->why, sizeof pattern->why);
-            else if (pattern->first)
-                pattern->holds = c->communication ? run_communication(&sharing->bench[thread], c, pattern->why, sizeof pattern->why)
-                                                  : run_operator(&sharing->bench[thread], c, pattern->why, sizeof pattern->why);
-        }
+static void choose_case(void *context, int thread, int item) {
+    const Sharing *sharing = context;
+    Pattern *pattern = sharing->all->patterns.at[item];
+    (void)thread;
+    pattern->chosen = choose(pattern, pattern->why, sizeof pattern->why);
+}
+
+static void run_case(void *context, int thread, int item) {
+    const Sharing *sharing = context;
+    Pattern *pattern = sharing->all->patterns.at[item];
+    Bench *b = &sharing->bench[thread];
+    Case *c = pattern->chosen;
+    if (pattern->first)
+        pattern->holds = c->communication ? run_communication(b, c, pattern->why, sizeof pattern->why)
+                                          : run_operator(b, c, pattern->why, sizeof pattern->why);
 }
 
 static bool refuse_pattern(const Pattern *pattern, char *why, size_t n) {
@@ -297,14 +296,12 @@ bool pattern_plan(const Plan *plan, uint64_t seed, Pool *pool, Patterns *counts,
                 collect_step(&all, &plan->programs.at[p], &plan->programs.at[p].roles.at[r], s);
     if (plan->graph.nranks <= FEW_RANKS) pool = NULL;
     const int nthreads = pool_threads(pool);
-    Sharing sharing = {.all = &all, .choosing = true, .bench = arena_alloc(&all.arena, (size_t)nthreads * sizeof *sharing.bench)};
+    Sharing sharing = {.all = &all, .bench = arena_alloc(&all.arena, (size_t)nthreads * sizeof *sharing.bench)};
     for (int k = 0; k < nthreads; k++)
         sharing.bench[k].seed = seed;
-    pool_run(pool, nthreads, 1, share, &sharing);
+    pool_each(pool, all.patterns.n, choose_case, &sharing);
     mark_first(&all, counts);
-    sharing.choosing = false;
-    atomic_store(&sharing.next, 0);
-    pool_run(pool, nthreads, 1, share, &sharing);
+    pool_each(pool, all.patterns.n, run_case, &sharing);
     bool ok = true;
     for (int k = 0; ok && k < all.patterns.n; k++)
         if (all.patterns.at[k]->first && !all.patterns.at[k]->holds) ok = refuse_pattern(all.patterns.at[k], why, n);

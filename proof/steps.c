@@ -3,7 +3,6 @@
 #include "proof/internal.h"
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -390,26 +389,23 @@ typedef struct Showing {
     const ShownTable *shown;
     const Sample *sample;
     int nranks;
-    atomic_int next;
 } Showing;
 
-static void show_some(void *context, int64_t begin, int64_t end) {
-    Showing *showing = context;
-    (void)begin, (void)end; /* whatever range: each takes the next claim until there is none */
-    for (int k; (k = atomic_fetch_add(&showing->next, 1)) < showing->shown->claims.n;) {
-        Claim *claim = showing->shown->claims.at[k];
-        claim->holds = conversion_check(claim->kind, claim->from, claim->to, &claim->shape, showing->nranks, showing->sample, claim->why,
-                                        sizeof claim->why);
-    }
+static void show_claim(void *context, int thread, int item) {
+    const Showing *showing = context;
+    Claim *claim = showing->shown->claims.at[item];
+    (void)thread;
+    claim->holds = conversion_check(claim->kind, claim->from, claim->to, &claim->shape, showing->nranks, showing->sample, claim->why,
+                                    sizeof claim->why);
 }
 
 /* By several threads where it takes long. The first step of which a claim does not hold is rejected. */
 static bool conversions_check(const ShownTable *shown, const Sample *sample, int nranks, Pool *pool) {
     enum { MUCH = 1 << 18 }; /* comparisons of ranks with ranks */
-    Showing showing = {.shown = shown, .sample = sample, .nranks = nranks};
-    const bool share = (int64_t)shown->claims.n * sample->n * nranks >= MUCH;
-    pool_run(share ? pool : NULL, share ? pool_threads(pool) : 1, 1, show_some, &showing);
-    for (int k = 0; k < shown->claims.n; k++) {
+    Showing showing = {shown, sample, nranks};
+    const int n = shown->claims.n;
+    pool_each((int64_t)n * sample->n * nranks >= MUCH ? pool : NULL, n, show_claim, &showing);
+    for (int k = 0; k < n; k++) {
         const Claim *claim = shown->claims.at[k];
         if (!claim->holds) return reject(&claim->walk, "%s of %s: %s", comm_name[claim->kind], claim->name, claim->why);
     }

@@ -305,8 +305,8 @@ static double forth_and_back(const Builder *b, Ends row, Ends column) {
 }
 static void want_both(const Builder *b, Ends row, Ends column) {
     Moves *moves = b->shared->choices.moves;
-    moves_want(moves, row.to, column.to, b->most);
-    if (column.back >= 0) moves_want(moves, column.back, row.back, b->most);
+    moves_want(moves, row.to, column.to);
+    if (column.back >= 0) moves_want(moves, column.back, row.back);
 }
 
 static void begin_filling(Builder *b, int slot, int nrows, int ncolumns) {

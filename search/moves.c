@@ -1,7 +1,6 @@
 #include "search/moves.h"
 
 #include <math.h>
-#include <stdatomic.h>
 
 #include "ir/map.h"
 
@@ -139,46 +138,39 @@ void moves_share(Moves *moves, Pool *pool) {
 void moves_finish(Moves *moves) {
     for (int k = 0; k < pool_threads(moves->pool) && moves->pool != NULL; k++)
         arena_finish(&moves->lane[k].arena);
-    moves->pool = NULL;
+    moves->pool = NULL, moves->lane = NULL;
 }
 
-void moves_want(Moves *moves, int from, int to, double most) {
+void moves_want(Moves *moves, int from, int to) {
     if (moves->pool == NULL || from == to) return;
     Move *move = move_of(moves, from, to);
-    if (move->most >= most || move->wanted) return;
+    if (move->wanted) return;
     move->wanted = true;
     vec_push(moves->arena, &moves->wanted, (int)(move - moves->moves.at));
 }
 
 typedef struct Planning {
-    const Moves *moves;
+    Moves *moves;
     double most;
-    atomic_int next;
 } Planning;
 
-/* A thread plans some of those that are left, until there are none, and counts steps for itself. */
-static void plan_some(void *context, int64_t begin, int64_t end) {
-    enum { AT_ONCE = 8 };
-    Planning *planning = context;
-    const Moves *moves = planning->moves;
-    for (int64_t lane = begin; lane < end; lane++)
-        for (int k; (k = atomic_fetch_add(&planning->next, AT_ONCE)) < moves->wanted.n;)
-            for (int i = k; i < k + AT_ONCE && i < moves->wanted.n; i++)
-                move_plan(moves, moves->lane[lane].steps, &moves->moves.at[moves->wanted.at[i]], planning->most);
+/* A thread counts steps for itself. */
+static void plan_wanted(void *context, int thread, int item) {
+    const Planning *planning = context;
+    Moves *moves = planning->moves;
+    move_plan(moves, moves->lane[thread].steps, &moves->moves.at[moves->wanted.at[item]], planning->most);
 }
 
 void moves_plan(Moves *moves, double most) {
     enum { MANY = 64 };
-    Planning planning = {.moves = moves, .most = most};
+    Planning planning = {moves, most};
     int n = 0;
-    for (int k = 0; k < moves->wanted.n; k++) { /* some have been planned alone meanwhile */
+    for (int k = 0; k < moves->wanted.n; k++) { /* most are known, and some have been planned alone meanwhile */
         Move *move = &moves->moves.at[moves->wanted.at[k]];
         move->wanted = false;
         if (move->most < most) moves->wanted.at[n++] = moves->wanted.at[k];
     }
-    moves->wanted.n = n;
-    if (n == 0) return;
-    pool_run(n >= MANY ? moves->pool : NULL, n >= MANY ? pool_threads(moves->pool) : 1, 1, plan_some, &planning);
+    if (n > 0) pool_each(n >= MANY ? moves->pool : NULL, n, plan_wanted, &planning);
     moves->nplanned += n;
     moves->wanted.n = 0;
 }

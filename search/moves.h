@@ -7,7 +7,7 @@ typedef struct Moves Moves;
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks);
 /* On a machine that is like that of others, but where so many messages take as long as one there; in their arena. */
 Moves *moves_joined(Moves *of, const Machine *machine, int joined);
-/* From now on threads share what moves_plan plans, until moves_finish, which waits for nothing and frees what they have. */
+/* From now on threads share what moves_plan plans. moves_finish frees what they have. */
 void moves_share(Moves *moves, Pool *pool);
 void moves_finish(Moves *moves);
 /* The number of a layout of a tensor of this type, made canonical; partial digits stay. Numbers of one type and layout are equal. */
@@ -20,6 +20,6 @@ int moves_planned(const Moves *moves);               /* how many conversions hav
  * partial over digits that `from` is not. */
 double moves_seconds(Moves *moves, int from, int to, double most);
 MoveSeconds moves_both(Moves *moves, int from, int to, double most);
-/* Conversions that will be asked for with this `most`, where threads share them: they are planned when moves_plan is called, all together. */
-void moves_want(Moves *moves, int from, int to, double most);
+/* A conversion that will be asked for, where threads share them; moves_plan plans all that are wanted by then, as far as `most` says. */
+void moves_want(Moves *moves, int from, int to);
 void moves_plan(Moves *moves, double most);

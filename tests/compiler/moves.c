@@ -87,7 +87,7 @@ Test(moves, threads_plan_the_same_conversions) {
                 Layout a, b;
                 bool hidden;
                 cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
-                if (again == 0) moves_want(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b), most);
+                if (again == 0) moves_want(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b));
                 if (again == 0 && i % 5 == 0) /* alone meanwhile, and exactly */
                     moves_seconds(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b), INFINITY),
                         moves_seconds(one, moves_layout(one, &type, &a), moves_layout(one, &type, &b), INFINITY);

@@ -603,7 +603,7 @@ seed(unit("compiler", "pipeline"),
 seed(CLI,
      ("an edited plan has no certificate", "renew", "plan->certificate = NULL;", ""),
      ("pcc check proves the plan", "check",
-      "proof_check(&plan, &options->proof, &proof, &error)", "true"),
+      "proof_check(&plan, &how, &proof, &error)", "true"),
      ("pcc proves what it writes", "pass_prove", "if (!c->options->prove) return true", "return true"))
 seed(DUMPS,
      ("a sum that all need is an AllReduce", "plan_canonical", "COMM_ALL_REDUCE", "COMM_EXCHANGE"))
@@ -899,6 +899,7 @@ seed(unit("runtime", "threads", "threads/products"),
       "product_run(&product, call_pool(call))",
       "product.rows = 1 + product.rows / pool_threads(call_pool(call)); product_run(&product, call_pool(call))"))
 seed(unit("ir", "pool"),
+     ("each item is some thread's", "take_items", "atomic_fetch_add(&items->next, 1)", "atomic_fetch_add(&items->next, 2)"),
      ("the parts of a loop cover it", "run_part", "begin + size + (part < rest)", "begin + size"),
      ("a range of a loop is run once", "take_range", "return atomic_compare_exchange_strong_explicit(...)", "return true"),
      ("a range that no worker has begun is the caller's", "pool_run", "int i = pool->parts - 1; i > 0; i--", "int i = 0; i > 0; i--"))
@@ -1125,8 +1126,7 @@ seed(unit("compiler", "search"),
      ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
      ("of plans that are about as fast bytes count", "time_and_traffic", "((double)cost->sent_bytes + 1)", "1"))
 seed(unit("proof", "steps"),
-     ("a claim about layouts that does not hold is refused", "conversions_check", "if (!claim->holds)", "if (false)"),
-     ("each claim is looked at", "show_some", "atomic_fetch_add(&showing->next, 1)", "atomic_fetch_add(&showing->next, 2)"))
+     ("a claim about layouts that does not hold is refused", "conversions_check", "if (!claim->holds)", "if (false)"))
 seed(unit("proof", "pattern"),
      ("each pattern is run once", "mark_first", "!seen_before(&all->chosen, &all->arena, key)", "false"),
      ("a pattern that does not hold is refused", "pattern_plan", "!all.patterns.at[k]->holds", "false"))
@@ -1140,7 +1140,6 @@ seed(unit("strategies", "steps"),
      ("only even dimensions are made smaller", "smaller_shape", "size % a == 0 && size % b == 0", "size % b == 0"),
      ("sums are made smaller where each rank has an even share", "smaller_shape", "if (shares != 0 ||", "if ("))
 seed(unit("compiler", "moves", "moves/threads*"),
-     ("each thread plans other conversions", "plan_some", "atomic_fetch_add(&planning->next, AT_ONCE)", "atomic_fetch_add(&planning->next, AT_ONCE + 1)"),
      ("what has been planned alone is not planned again", "moves_plan", "if (move->most < most)", "if (true)"))
 seed(unit("search", "solve"),
      ("choices are left out that cost too much, no others", "spot_drop", "if (cost - least <= room)", "if (cost - least <= 0.5 * room)"),

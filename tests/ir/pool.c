@@ -122,3 +122,39 @@ Test(pool, a_loop_wakes_those_who_have_a_range) {
     pool_destroy(pool);
     cr_expect_leq(after.ru_nvcsw - before.ru_nvcsw, 6 * LOOPS);
 }
+
+typedef struct Items {
+    atomic_int seen[1000];
+    atomic_bool inside[8]; /* per thread: it runs an item */
+    int nthreads;
+} Items;
+
+static void see_item(void *context, int thread, int item) {
+    Items *items = context;
+    cr_assert(thread >= 0 && thread < items->nthreads);
+    cr_assert_not(atomic_exchange(&items->inside[thread], true), "two items at a time as thread %d", thread);
+    atomic_fetch_add(&items->seen[item], 1);
+    if (item % 100 == 0) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    atomic_store(&items->inside[thread], false);
+}
+
+Test(pool, each_item_is_run_once) {
+    static const int sizes[] = {0, 1, 2, 7, 1000};
+    for (int nthreads = 1; nthreads <= 5; nthreads += 2)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            Error error;
+            Pool *pool = nthreads == 1 ? NULL : pool_create(nthreads, &error);
+            Items items = {.nthreads = nthreads};
+            pool_each(pool, sizes[k], see_item, &items);
+            for (int item = 0; item < 1000; item++)
+                cr_assert_eq(items.seen[item], item < sizes[k]);
+            pool_destroy(pool);
+        }
+}
+
+Test(pool, there_are_no_more_threads_than_cores) {
+    Pool *pool = pool_of_cores(3);
+    cr_expect_leq(pool_threads(pool), 3);
+    pool_destroy(pool);
+    cr_expect_null(pool_of_cores(1));
+}
