@@ -283,6 +283,7 @@ void report_machine(Json *json, const Machine *machine) {
     json_end(json);
     if (on->product_bytes_per_s > 0) json_real(json, "product_bytes_per_s", on->product_bytes_per_s);
     json_real(json, "memory_bytes_per_s", on->memory_bytes_per_s);
+    if (on->convolution_flops > 0) json_real(json, "convolution_flops", on->convolution_flops);
     if (on->update_bytes_per_s > 0) json_real(json, "update_bytes_per_s", on->update_bytes_per_s);
     json_int(json, "memory_bytes", on->memory_bytes);
     json_array(json, "caches");

@@ -8,6 +8,7 @@
 typedef struct Trial {
     KernelCall call;
     Rule rule;
+    Attr attr[MAX_ATTRS];
     KernelFn *fn;
     char *
         memory; /* ncopies of all operands and results, which calls take in turn: as in a step, others are used before an operand is again */
@@ -81,6 +82,51 @@ static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtyp
     set_letters(trial->rule.in[0], 0, product ? 1 : -1);
     set_letters(trial->rule.in[1], 1, 2);
     set_letters(trial->rule.out[0], 0, product ? 2 : -1);
+}
+
+/* A convolution of images, 3 x 3 with padding of 1, from so many channels to as many, as residual nets have many: x [n, c, side, side], w [c, c, 3, 3], y as x. */
+typedef struct Convolution {
+    int64_t n, c, side;
+} Convolution;
+static const OpCode convolution_ops[] = {OP_conv2d, OP_conv2d_grad_x, OP_conv2d_grad_w};
+static const Convolution convolutions[] = {{16, 64, 32}, {32, 256, 8}, {64, 512, 2}};
+enum { NKINDS = sizeof convolution_ops / sizeof *convolution_ops, NCONVOLUTIONS = NKINDS * sizeof convolutions / sizeof *convolutions };
+
+/* Of each of the three operators, without what lies in padding. */
+static double convolution_flops(Convolution of) {
+    const double inside = (3.0 * (double)of.side - 2) / (3.0 * (double)of.side); /* in each dimension */
+    return 2.0 * 9 * inside * inside * (double)(of.n * of.c * of.c * of.side * of.side);
+}
+static double convolution_bytes(Convolution of) {
+    return (double)dtype_bytes[F32] * (double)(2 * of.n * of.c * of.side * of.side + 9 * of.c * of.c);
+}
+
+/* As trial_init, of conv2d and its gradients. False: the operator takes no such operands. */
+static bool trial_convolution(Trial *trial, const Device *device, OpCode op, Convolution of, int nthreads, void *memory, int copies,
+                              int64_t room, Error *error) {
+    enum { PADDING = 1, SHAPE = 4 }; /* attributes; the shape is of what gradients are */
+    const Shape images = {.ndim = 4, .dim = {of.n, of.c, of.side, of.side}}, weights = {.ndim = 4, .dim = {of.c, of.c, 3, 3}};
+    const Shape *const in[2] = {&images, op == OP_conv2d_grad_w ? &images : &weights}, *const out =
+                                                                                           op == OP_conv2d_grad_w ? &weights : &images;
+    const TensorType types[2] = {{.dtype = F32, .shape = *in[0]}, {.dtype = F32, .shape = *in[1]}};
+    RuleError failure;
+    *trial = (Trial){.memory = memory, .fn = device->backend->kernels[op], .nlying = 3};
+    trial->call = (KernelCall){
+        .op = op, .nin = 2, .nout = 1, .nthreads = nthreads, .rule = &trial->rule, .context = device->context, .attr = trial->attr};
+    trial->attr[PADDING] = (Attr){.given = true, .n = 1, .ints = {1}};
+    if (op != OP_conv2d) {
+        trial->attr[SHAPE] = (Attr){.given = true, .n = 4};
+        memcpy(trial->attr[SHAPE].ints, out->dim, 4 * sizeof *out->dim);
+    }
+    for (int i = 0; i < 3; i++) {
+        const Shape *shape = i < 2 ? in[i] : out;
+        set_operand(i < 2 ? &trial->call.in[i] : &trial->call.out[0], F32, NULL, 4, shape->dim);
+        const int64_t bytes = shape_elements(shape) * dtype_bytes[F32];
+        if (bytes > trial->each_bytes) trial->each_bytes = bytes;
+    }
+    trial->ncopies = copies_within(trial->nlying * trial->each_bytes, copies, room);
+    return rule_infer(op, types, 2, trial->attr, &trial->rule, &failure) ||
+           error_set(error, EXIT_INTERNAL, "%s: %s", op_table[op].name, failure.text);
 }
 
 static bool trial_call(Trial *trial, int64_t number, Error *error) {
@@ -201,8 +247,19 @@ void fit_products(const double *flops, const double *bytes, const double *second
 }
 
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
- * takes no time beside its start, an update; and negs of ever more numbers, again and again. */
-enum { NPRODUCTS = 9, WIDE = NPRODUCTS, VECTOR, PASS, START, UPDATE, CACHE, NLENGTHS = 10, NTRIALS = CACHE + NLENGTHS };
+ * takes no time beside its start, an update; a convolution and its gradients; and negs of ever more numbers, again and again. */
+enum {
+    NPRODUCTS = 9,
+    WIDE = NPRODUCTS,
+    VECTOR,
+    PASS,
+    START,
+    UPDATE,
+    CONVOLUTION,
+    CACHE = CONVOLUTION + NCONVOLUTIONS,
+    NLENGTHS = 10,
+    NTRIALS = CACHE + NLENGTHS
+};
 enum { SHORTEST = 1 << 13, COPIES = 32 };  /* numbers of the shortest neg; copies of a product's operands, at most */
 static const int64_t ROOM = 64 << 20;      /* bytes of a product's operands, and at least of what lies in memory alone; */
 static const int64_t FAR = 256 << 20;      /* of that of all ranks of a node together */
@@ -211,20 +268,20 @@ static const struct {
     OpCode op;
     DType dtype;
     Size size;
-} trials[CACHE] = {{OP_matmul, F32, {512, 512, 512}},
-                   {OP_matmul, F32, {1024, 256, 512}},
-                   {OP_matmul, F32, {256, 2048, 256}},
-                   {OP_matmul, F32, {128, 256, 128}},
-                   {OP_matmul, F32, {128, 32, 128}},
-                   {OP_matmul, F32, {128, 128, 32}},
-                   {OP_matmul, F32, {1024, 16, 1024}},
-                   {OP_matmul, F32, {512, 1024, 1024}},
-                   {OP_matmul, F32, {256, 2048, 2048}},
-                   {OP_matmul, F64, {512, 512, 512}},
-                   {OP_exp, F32, {.m = 1 << 17}},
-                   {OP_neg, F32, {0}},
-                   {OP_neg, F32, {.m = 16}},
-                   {OP_momentum, F32, {0}}}; /* 0: as much as there is room for */
+} trials[CONVOLUTION] = {{OP_matmul, F32, {512, 512, 512}},
+                         {OP_matmul, F32, {1024, 256, 512}},
+                         {OP_matmul, F32, {256, 2048, 256}},
+                         {OP_matmul, F32, {128, 256, 128}},
+                         {OP_matmul, F32, {128, 32, 128}},
+                         {OP_matmul, F32, {128, 128, 32}},
+                         {OP_matmul, F32, {1024, 16, 1024}},
+                         {OP_matmul, F32, {512, 1024, 1024}},
+                         {OP_matmul, F32, {256, 2048, 2048}},
+                         {OP_matmul, F64, {512, 512, 512}},
+                         {OP_exp, F32, {.m = 1 << 17}},
+                         {OP_neg, F32, {0}},
+                         {OP_neg, F32, {.m = 16}},
+                         {OP_momentum, F32, {0}}}; /* 0: as much as there is room for */
 
 /* Elements of each of the vectors that fill so much memory: two of a pass, three of an update. */
 static int64_t far_length(int trial, int64_t room) {
@@ -232,12 +289,16 @@ static int64_t far_length(int trial, int64_t room) {
 }
 
 /* What a trial of all ranks has of the memory that they take in turn. */
-static void share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room) {
-    const bool fixed = trial < CACHE;
+static bool share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room, Error *error) {
+    const bool fixed = trial < CONVOLUTION;
+    if (trial >= CONVOLUTION && trial < CACHE)
+        return trial_convolution(run, device, convolution_ops[(trial - CONVOLUTION) % NKINDS], convolutions[(trial - CONVOLUTION) / NKINDS],
+                                 nthreads, memory, COPIES, ROOM, error);
     Size size = fixed ? trials[trial].size : (Size){.m = (int64_t)SHORTEST << (trial - CACHE)};
     if (size.m == 0) size.m = far_length(trial, room);
     trial_init(run, device, fixed ? trials[trial].op : OP_neg, fixed ? trials[trial].dtype : F32, size, nthreads, memory,
                trial < VECTOR ? COPIES : 1, ROOM);
+    return true;
 }
 
 static double pass_bytes(int64_t length) {
@@ -304,6 +365,27 @@ static void rate_products(const double *seconds, RankPeaks *peaks) {
     peaks->f64_flops = product_flops(trials[WIDE].size) / (packing < wide / 2 ? wide - packing : wide / 2);
 }
 
+/* So many bytes, again and again. */
+static double again_seconds(const RankPeaks *peaks, double bytes) {
+    int c = 0;
+    while (c < peaks->ncaches && bytes > peaks->cache[c].bytes)
+        c++;
+    return bytes / (c < peaks->ncaches ? peaks->cache[c].bytes_per_s : peaks->bytes_per_s);
+}
+
+/* What pcc takes a convolution to do beside its products: operands and results are read and written, and brought into blocks and back. */
+static void rate_convolutions(const double *seconds, RankPeaks *peaks) {
+    double flops = 0, left = 0;
+    for (int i = 0; i < NCONVOLUTIONS; i++) {
+        const Convolution of = convolutions[i / NKINDS];
+        const double bytes = convolution_bytes(of), beside = again_seconds(peaks, 2 * bytes) + bytes / peaks->bytes_per_s,
+                     all = seconds[CONVOLUTION + i];
+        flops += convolution_flops(of);
+        left += all - (beside < all / 2 ? beside : all / 2);
+    }
+    peaks->convolution_flops = flops / left;
+}
+
 static void peaks_of_trials(const double *seconds, int64_t room, RankPeaks *peaks) {
     *peaks = (RankPeaks){0};
     peaks->vector_flops = (double)op_table[OP_exp].flops * (double)trials[VECTOR].size.m / seconds[VECTOR];
@@ -312,6 +394,7 @@ static void peaks_of_trials(const double *seconds, int64_t room, RankPeaks *peak
     peaks->kernel_s = seconds[START];
     rate_caches(seconds, peaks);
     rate_products(seconds, peaks);
+    rate_convolutions(seconds, peaks);
 }
 
 /* Calls are made as a step's kernels are: for a while, then ranks that share a core, and the caches, meet, as they do to communicate, and go on by turns. Where there was no meeting each
@@ -331,7 +414,7 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
     for (int round = 0; round < ROUNDS; round++)
         for (int trial = 0; trial < NTRIALS; trial++) {
             Trial run;
-            share_init(&run, device, trial, nthreads, memory, room);
+            if (!share_init(&run, device, trial, nthreads, memory, room, error)) return false;
             if (round == 0) {
                 if (!trial_zero(&run, device, error) || !trial_count(&run, device, comm, &calls[trial], &taken, error)) return false;
                 turn[trial] = calls_of_turn(calls[trial], taken);

@@ -33,14 +33,14 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
 bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops, double *bytes, Error *error);
 
 /* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, and bytes of their operands and results that take time beside that (0:
- * none), exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, by an update with one slot, and by ever longer ones again and again, seconds of a neg of a few
+ * none), a convolution and its two gradients, exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, by an update with one slot, and by ever longer ones again and again, seconds of a neg of a few
  * numbers. Collective; about five seconds. */
 enum { MAX_PEAK_CACHES = 3 };
 typedef struct PeakCache {
     double bytes_per_s, bytes; /* of what it holds; the most that a neg reads and writes so fast, again and again */
 } PeakCache;
 typedef struct RankPeaks {
-    double f32_flops, f64_flops, product_bytes_per_s, vector_flops, bytes_per_s, update_bytes_per_s, kernel_s;
+    double f32_flops, f64_flops, product_bytes_per_s, convolution_flops, vector_flops, bytes_per_s, update_bytes_per_s, kernel_s;
     PeakCache cache[MAX_PEAK_CACHES]; /* the nearest first */
     int ncaches;
 } RankPeaks;

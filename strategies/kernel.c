@@ -155,9 +155,9 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     part_sizes(node->rule, strategy, size);
     count_flops(node, size, touched.largest, &products, &others, &effort);
     work->flops += products + others;
-    const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR],
-                 product_s = products / on->flops[peak_of(factor)];
-    const bool windows = node->rule->inside > 0;
+    const bool windows = node->rule->inside > 0, convolves = windows && node->rule->blocked && on->convolution_flops > 0;
+    const double peak = on->flops[peak_of(factor)] * (convolves ? on->convolution_flops / on->flops[PEAK_F32] : 1);
+    const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR], product_s = products / peak;
     if (op_table[node->op].product && on->product_bytes_per_s > 0) {
         /* What packs its operands is followed by what runs as one with it. */
         const double packing_s =

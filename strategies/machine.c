@@ -74,6 +74,7 @@ void machine_print(Text *text, const Machine *machine) {
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
     if (machine->rank_cached_bytes_per_s > 0) text_printf(text, "rank_cached %.4g B/s\n", machine->rank_cached_bytes_per_s);
     if (machine->product_bytes_per_s > 0) text_printf(text, "product %.4g B/s\n", machine->product_bytes_per_s);
+    if (machine->convolution_flops > 0) text_printf(text, "convolution %.4g FLOP/s\n", machine->convolution_flops);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
     if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
     for (int c = 0; c < machine->ncaches; c++)
@@ -102,6 +103,7 @@ enum {
     KEY_KERNEL,
     KEY_OVERLAP,
     KEY_PRODUCT, /* from here on: may be left out */
+    KEY_CONVOLUTION,
     KEY_UPDATE,
     KEY_RANK_CACHED,
     KEY_DEVICE,
@@ -125,6 +127,7 @@ static const struct {
     [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
     [KEY_PRODUCT] = {"product", "product 1.4e+10 B/s", 3},
+    [KEY_CONVOLUTION] = {"convolution", "convolution 6e+10 FLOP/s", 3},
     [KEY_UPDATE] = {"update", "update 1.5e+10 B/s", 3},
     [KEY_RANK_CACHED] = {"rank_cached", "rank_cached 1.5e+10 B/s", 3},
     [KEY_DEVICE] = {"device", "device cuda", 2},
@@ -303,6 +306,8 @@ static bool read_line(Reader *reader) {
         return read_overlap(reader);
     case KEY_PRODUCT:
         return read_quantity(reader, 1, "B/s", &reader->machine->product_bytes_per_s);
+    case KEY_CONVOLUTION:
+        return read_quantity(reader, 1, "FLOP/s", &reader->machine->convolution_flops);
     case KEY_UPDATE:
         return read_quantity(reader, 1, "B/s", &reader->machine->update_bytes_per_s);
     case KEY_RANK_CACHED:

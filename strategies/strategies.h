@@ -37,6 +37,7 @@ typedef struct Machine {
     double rank_cached_bytes_per_s; /* between ranks of one node, where what is sent lies in a cache; 0: as rank's */
     double flops[NPEAKS];
     double product_bytes_per_s; /* operands and results of products, which takes time beside their arithmetic; 0: it takes none */
+    double convolution_flops;   /* of convolutions and their gradients, f32; 0: those of products */
     double memory_bytes_per_s;  /* read and written by kernels */
     double update_bytes_per_s;  /* the same of updates, which write over what they read; 0: memory_bytes_per_s */
     int64_t memory_bytes;       /* that a rank has */

@@ -225,6 +225,7 @@ seed(unit("strategies", "kernel"),
      ("the largest part counts", "part_of", "(size + split - 1) / split", "size / split"),
      ("a lookup reads what it gives", "count_touched", "i == 0 && op_looks_up(node->op) && touched.given < elements", "false"),
      ("products pack what others hand them too", "kernel_count", "touched.whole / on->product_bytes_per_s", "touched.moved / on->product_bytes_per_s"),
+     ("convolutions have a rate of their own", "kernel_count", "(convolves ? on->convolution_flops / on->flops[PEAK_F32] : 1)", "1"),
      ("only products pack their operands", "kernel_count", "op_table[node->op].product && on->product_bytes_per_s > 0", "on->product_bytes_per_s > 0"))
 seed(unit("runtime", "schedule"),
      ("a milestone is reached when its epochs are over", "steps_taken", "<= units", "< units"),

@@ -9,7 +9,7 @@ from harness import Case, run
 LEVEL = re.compile(r"^(rank|node) +([0-9.]+) us +([0-9.]+) GB/s( +not measured: .*)?$", re.M)
 
 
-KERNELS = {"f32": "FLOP/s", "f64": "FLOP/s", "f16": "FLOP/s", "bf16": "FLOP/s", "vector": "FLOP/s", "memory": "B/s", "update": "B/s", "cache": "B/s", "kernel": "s"}
+KERNELS = {"f32": "FLOP/s", "f64": "FLOP/s", "f16": "FLOP/s", "bf16": "FLOP/s", "vector": "FLOP/s", "convolution": "FLOP/s", "memory": "B/s", "update": "B/s", "cache": "B/s", "kernel": "s"}
 
 
 def machine(text):
