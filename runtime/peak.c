@@ -336,6 +336,13 @@ static void rate_caches(const double *seconds, RankPeaks *peaks) {
     peaks->ncaches = find_caches(bytes, rate, NLENGTHS, peaks->bytes_per_s, peaks->cache);
 }
 
+/* Of the nearest cache that holds so many bytes; 0: none does. */
+static double rate_of_cache(const RankPeaks *peaks, double bytes) {
+    for (int c = 0; c < peaks->ncaches; c++)
+        if (bytes <= peaks->cache[c].bytes) return peaks->cache[c].bytes_per_s;
+    return 0;
+}
+
 /* What a product's operands and result take to be moved from where they lie while the copies of a trial take turns: a cache, or memory, which fetches what is written. */
 static double moving_seconds(const RankPeaks *peaks, int trial) {
     const Size size = trials[trial].size;
@@ -343,9 +350,8 @@ static double moving_seconds(const RankPeaks *peaks, int trial) {
     const double bytes = product_bytes(size, trials[trial].dtype), written = (double)(size.m * size.n * dtype_bytes[trials[trial].dtype]);
     const int64_t each = (largest > factor ? largest : factor) * dtype_bytes[trials[trial].dtype];
     const double all = bytes * copies_within(3 * each, COPIES, ROOM);
-    for (int c = 0; c < peaks->ncaches; c++)
-        if (all <= peaks->cache[c].bytes) return bytes / peaks->cache[c].bytes_per_s;
-    return (bytes + written) * (2.0 / 3) / peaks->bytes_per_s;
+    const double rate = rate_of_cache(peaks, all);
+    return rate > 0 ? bytes / rate : (bytes + written) * (2.0 / 3) / peaks->bytes_per_s;
 }
 
 /* After the caches and the memory. */
@@ -367,10 +373,8 @@ static void rate_products(const double *seconds, RankPeaks *peaks) {
 
 /* So many bytes, again and again. */
 static double again_seconds(const RankPeaks *peaks, double bytes) {
-    int c = 0;
-    while (c < peaks->ncaches && bytes > peaks->cache[c].bytes)
-        c++;
-    return bytes / (c < peaks->ncaches ? peaks->cache[c].bytes_per_s : peaks->bytes_per_s);
+    const double rate = rate_of_cache(peaks, bytes);
+    return bytes / (rate > 0 ? rate : peaks->bytes_per_s);
 }
 
 /* What pcc takes a convolution to do beside its products: operands and results are read and written, and brought into blocks and back. */

@@ -37,7 +37,6 @@ typedef struct Numbers {
 
 struct ModelShared {
     Arena *arena;
-    const Graph *graph;
     const Reads *reads;
     Choices choices;
     const Strategy *whole[MAX_FACTORS + 1];
@@ -110,7 +109,7 @@ static const Strategy *whole_strategy(ModelShared *m, int nfactors) {
 static const NodeClass *class_of(Builder *b, int id) {
     ModelShared *m = b->shared;
     const ModelInput *input = b->input;
-    const Node *node = &m->graph->nodes.at[id];
+    const Node *node = &m->reads->graph->nodes.at[id];
     ClassKey key = {.kind = m->reads->kind_of[id]};
     if (node->strategy != NULL && node->from == STRATEGY_USER)
         key.fixed = node->strategy;
@@ -183,7 +182,7 @@ static Hub hub_wanted(Builder *b, const Read *read, const Wanted *wanted) {
             const char *why;
             for (int i = 0; i < layout_count(sums, list); i++)
                 layout_append(&layout, list, layout_list(sums, list)[i]);
-            if (s > 0 && !layout_valid(&layout, b->shared->graph->nranks, &why)) continue;
+            if (s > 0 && !layout_valid(&layout, b->shared->reads->graph->nranks, &why)) continue;
             vec_push(b->arena, &had, wanted->had.at[k]);
             vec_push(b->arena, &partial, s > 0 ? moves_layout(moves, &read->type, &layout) : wanted->had.at[k]);
         }
@@ -406,7 +405,6 @@ static void add_read(Builder *b, const Read *read) {
 ModelShared *model_share(const ModelInput *input, Arena *arena) {
     ModelShared *m = arena_alloc(arena, sizeof *m);
     m->arena = arena;
-    m->graph = input->graph;
     m->reads = input->reads != NULL ? input->reads : reads_find(input->graph, input->out_layout, arena);
     choices_init(&m->choices, m->reads, input->machine, &input->mesh, input->batches, input->behind, input->moves, arena);
     m->known = known_create(arena);

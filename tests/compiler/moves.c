@@ -37,6 +37,13 @@ static void expect_same_seconds(const char *made, const char *needed, int nranks
     compiled_finish(&x);
 }
 
+static Layout layout_of(const char *text) {
+    Layout layout;
+    bool hidden;
+    cr_assert(layout_read(&text, &layout, &hidden));
+    return layout;
+}
+
 /* Of a conversion that takes longer than anybody would have it, it is enough to know so; who would have it looks again. */
 Test(moves, a_conversion_is_planned_as_far_as_it_may_take) {
     Arena arena;
@@ -46,10 +53,7 @@ Test(moves, a_conversion_is_planned_as_far_as_it_may_take) {
     Moves *all = moves_create(&arena, &machine_gpu8, 512), *some = moves_create(&arena, &machine_gpu8, 512);
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < 4; k++) {
-            const char *from = layouts[i], *to = layouts[k];
-            Layout a, b;
-            bool hidden;
-            cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
+            const Layout a = layout_of(layouts[i]), b = layout_of(layouts[k]);
             const int x = moves_layout(all, &type, &a), y = moves_layout(all, &type, &b), u = moves_layout(some, &type, &a),
                       v = moves_layout(some, &type, &b);
             const double exact = moves_seconds(all, x, y, INFINITY);
@@ -83,10 +87,7 @@ Test(moves, threads_plan_the_same_conversions) {
         for (int again = 0; again < 2; again++)
             for (int i = 0; i < N * N; i++) {
                 const TensorType type = {.dtype = F32, .shape = {.ndim = 2, .dim = {5000, 3000 + i % 2}}};
-                const char *from = layouts[i / N], *to = layouts[i % N];
-                Layout a, b;
-                bool hidden;
-                cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
+                const Layout a = layout_of(layouts[i / N]), b = layout_of(layouts[i % N]);
                 if (again == 0) moves_want(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b));
                 if (again == 0 && i % 5 == 0) /* alone meanwhile, and exactly */
                     moves_seconds(many, moves_layout(many, &type, &a), moves_layout(many, &type, &b), INFINITY),
@@ -121,11 +122,8 @@ Test(moves, fewer_latencies_count_the_same_messages) {
     Moves *const joined[] = {moves_joined(all, &few, 26), moves_create(&arena, &few, 24)};
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < 5; k++) {
-            const char *from = layouts[i], *to = layouts[k];
-            Layout a, b;
+            const Layout a = layout_of(layouts[i]), b = layout_of(layouts[k]);
             MoveSeconds seconds[2];
-            bool hidden;
-            cr_assert(layout_read(&from, &a, &hidden) && layout_read(&to, &b, &hidden));
             for (int j = 0; j < 2; j++)
                 seconds[j] = moves_both(joined[j], moves_layout(joined[j], &type, &a), moves_layout(joined[j], &type, &b), INFINITY);
             cr_expect_float_eq(seconds[0].messages_s, seconds[1].messages_s, 1e-12 * seconds[1].messages_s, "%s -> %s: %g s, not %g",
