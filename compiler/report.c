@@ -281,7 +281,7 @@ void report_machine(Json *json, const Machine *machine) {
     for (int p = 0; p < NPEAKS; p++)
         json_real(json, peak_name[p], on->flops[p]);
     json_end(json);
-    if (on->product_bytes_per_s > 0) json_real(json, "product_bytes_per_s", on->product_bytes_per_s);
+    if (on->product.bytes_per_s > 0) write_level(json, "product", &on->product);
     json_real(json, "memory_bytes_per_s", on->memory_bytes_per_s);
     if (on->convolution_flops > 0) json_real(json, "convolution_flops", on->convolution_flops);
     if (on->update_bytes_per_s > 0) json_real(json, "update_bytes_per_s", on->update_bytes_per_s);

@@ -284,7 +284,7 @@ static double drawing_seconds(const Simulation *s) {
         if (instance->place != PLACE_INPUT || graph->inputs.at[instance->at].kind != INPUT_RANDOM) continue;
         numbers += (double)instance_bytes(graph, instance) / dtype_bytes[graph->inputs.at[instance->at].type.dtype];
     }
-    return s->machine->product_bytes_per_s > 0 ? EFFORT * numbers / s->machine->flops[PEAK_VECTOR] : 0;
+    return s->machine->product.bytes_per_s > 0 ? EFFORT * numbers / s->machine->flops[PEAK_VECTOR] : 0;
 }
 
 static void simulation_init(Simulation *s, Timeline *timeline, const Facts *facts, int nrequests, Arena *arena) {

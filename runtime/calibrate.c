@@ -292,9 +292,10 @@ static bool measure_kernels(Comm *comm, Kernels *kernels, Error *error) {
 static void kernels_show(const Kernels *kernels) {
     const RankPeaks *peaks = &kernels->peaks;
     printf("a rank, while all compute\n");
-    printf("f32    %9.2f GFLOP/s in products\n", 1e-9 * peaks->f32_flops);
+    printf("f32    %9.2f GFLOP/s in products\n", 1e-9 * peaks->product.flops_per_s);
     printf("f64    %9.2f GFLOP/s in products\n", 1e-9 * peaks->f64_flops);
-    printf("product %8.2f GB/s of their operands and results, beside that\n", 1e-9 * peaks->product_bytes_per_s);
+    printf("product %8.2f us to start one, and %.2f GB/s of its operands, beside that\n", 1e6 * peaks->product.start_s,
+           1e-9 * peaks->product.bytes_per_s);
     printf("convolution %4.0f GFLOP/s in convolutions and their gradients, f32\n", 1e-9 * peaks->convolution_flops);
     printf("vector %9.2f GFLOP/s in other kernels, f32\n", 1e-9 * peaks->vector_flops);
     printf("memory %9.2f GB/s", 1e-9 * peaks->bytes_per_s);
@@ -307,9 +308,9 @@ static void kernels_show(const Kernels *kernels) {
 
 static void kernels_print(Text *text, const Kernels *kernels) {
     const RankPeaks *peaks = &kernels->peaks;
-    text_printf(text, "f32 %.4g FLOP/s\nf64 %.4g FLOP/s\n", peaks->f32_flops, peaks->f64_flops);
-    text_printf(text, "f16 %.4g FLOP/s # as f32\nbf16 %.4g FLOP/s # as f32\n", peaks->f32_flops, peaks->f32_flops);
-    text_printf(text, "product %.4g B/s\n", peaks->product_bytes_per_s);
+    text_printf(text, "f32 %.4g FLOP/s\nf64 %.4g FLOP/s\n", peaks->product.flops_per_s, peaks->f64_flops);
+    text_printf(text, "f16 %.4g FLOP/s # as f32\nbf16 %.4g FLOP/s # as f32\n", peaks->product.flops_per_s, peaks->product.flops_per_s);
+    text_printf(text, "product %.4g s %.4g B/s\n", peaks->product.start_s, peaks->product.bytes_per_s);
     text_printf(text, "convolution %.4g FLOP/s\n", peaks->convolution_flops);
     text_printf(text, "vector %.4g FLOP/s\n", peaks->vector_flops);
     text_printf(text, "memory %.4g B/s %.4g B%s\n", peaks->bytes_per_s,

@@ -41,8 +41,13 @@ static double product_flops(Size size) {
     return 2.0 * (double)size.m * (double)size.k * (double)size.n;
 }
 
-static double product_bytes(Size size, DType dtype) {
-    return (double)dtype_bytes[dtype] * (double)(size.m * size.k + size.k * size.n + size.m * size.n);
+/* Of its operands. */
+static double factor_bytes(Size size, DType dtype) {
+    return (double)dtype_bytes[dtype] * (double)(size.m * size.k + size.k * size.n);
+}
+
+static double result_bytes(Size size, DType dtype) {
+    return (double)dtype_bytes[dtype] * (double)(size.m * size.n);
 }
 
 static bool trial_zero(const Trial *trial, const Device *device, Error *error) {
@@ -230,26 +235,60 @@ static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t 
     }
 }
 
-void fit_products(const double *flops, const double *bytes, const double *seconds, int n, double *flops_per_s, double *bytes_per_s) {
-    double ff = 0, fb = 0, bb = 0, f = 0, b = 0; /* least squares of (flops * x + bytes * y - seconds) / seconds */
+enum { FLOPS, BYTES, START_OF, NTERMS };
+
+/* Of all products their sums with each other, as shares of the seconds: what least squares of these shares solve. */
+static void normal_equations(const double *flops, const double *bytes, const double *seconds, int n, double a[NTERMS][NTERMS + 1]) {
     for (int i = 0; i < n; i++) {
-        const double u = flops[i] / seconds[i], v = bytes[i] / seconds[i];
-        ff += u * u;
-        fb += u * v;
-        bb += v * v;
-        f += u;
-        b += v;
+        const double term[NTERMS + 1] = {flops[i] / seconds[i], bytes[i] / seconds[i], 1 / seconds[i], 1};
+        for (int j = 0; j < NTERMS; j++)
+            for (int k = 0; k <= NTERMS; k++)
+                a[j][k] += term[j] * term[k];
     }
-    const double determinant = ff * bb - fb * fb, x = (f * bb - b * fb) / determinant, y = (b * ff - f * fb) / determinant;
-    const bool both = determinant > 1e-9 * ff * bb && x > 0 && y > 0;
-    *flops_per_s = both ? 1 / x : ff / f;
-    *bytes_per_s = both ? 1 / y : 0;
+}
+
+/* Solves for the terms in the set alone, the others are 0. False: there is no solution of positive ones. */
+static bool solve_terms(const double equations[NTERMS][NTERMS + 1], unsigned set, double x[NTERMS]) {
+    static const double LEAST = 1e-9; /* of a row's own coefficient, what is left where the others explain it */
+    double a[NTERMS][NTERMS + 1];
+    memcpy(a, equations, sizeof a);
+    for (int j = 0; j < NTERMS; j++) { /* Gauss-Jordan; the matrix is symmetric and positive, so that rows stay in order */
+        x[j] = 0;
+        if (!(set >> j & 1)) continue;
+        if (a[j][j] <= LEAST * equations[j][j]) return false;
+        for (int row = 0; row < NTERMS; row++)
+            for (int k = NTERMS; row != j && k >= j; k--)
+                a[row][k] -= a[row][j] / a[j][j] * a[j][k];
+    }
+    bool positive = true;
+    for (int j = 0; j < NTERMS; j++)
+        if (set >> j & 1) {
+            x[j] = a[j][NTERMS] / a[j][j];
+            positive = positive && x[j] > 0;
+        }
+    return positive;
+}
+
+ProductRates fit_products(const double *flops, const double *bytes, const double *seconds, int n) {
+    static const unsigned sets[] = {1 << FLOPS, 1 << FLOPS | 1 << START_OF, 1 << FLOPS | 1 << BYTES, (1 << NTERMS) - 1};
+    double equations[NTERMS][NTERMS + 1] = {0}, best[NTERMS] = {0}, most = -1;
+    normal_equations(flops, bytes, seconds, n, equations);
+    for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
+        double x[NTERMS], explained = 0; /* how much less the squares are than those of no term */
+        if (!solve_terms((const double(*)[NTERMS + 1]) equations, sets[s], x)) continue;
+        for (int j = 0; j < NTERMS; j++)
+            explained += x[j] * equations[j][NTERMS];
+        if (explained <= most) continue;
+        most = explained;
+        memcpy(best, x, sizeof best);
+    }
+    return (ProductRates){.flops_per_s = 1 / best[FLOPS], .bytes_per_s = best[BYTES] > 0 ? 1 / best[BYTES] : 0, .start_s = best[START_OF]};
 }
 
 /* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
  * takes no time beside its start, an update; a convolution and its gradients; and negs of ever more numbers, again and again. */
 enum {
-    NPRODUCTS = 9,
+    NPRODUCTS = 13,
     WIDE = NPRODUCTS,
     VECTOR,
     PASS,
@@ -260,10 +299,11 @@ enum {
     NLENGTHS = 10,
     NTRIALS = CACHE + NLENGTHS
 };
-enum { SHORTEST = 1 << 13, COPIES = 32 };  /* numbers of the shortest neg; copies of a product's operands, at most */
-static const int64_t ROOM = 64 << 20;      /* bytes of a product's operands, and at least of what lies in memory alone; */
-static const int64_t FAR = 256 << 20;      /* of that of all ranks of a node together */
-static const double PACKED_AT_ONCE = 1e12; /* of products that pack nothing that takes time */
+enum { SHORTEST = 1 << 13, COPIES = 8 }; /* numbers of the shortest neg; copies of a product's operands, at most */
+static const int64_t ROOM = 64 << 20;     /* bytes of a product's operands, and at least of what lies in memory alone; */
+static const int64_t FAR = 256 << 20;     /* of that of all ranks of a node together */
+static const double PACKED_AT_ONCE = 1e12,
+                    STARTED_AT_ONCE_S = 1e-9; /* of products that pack nothing that takes time, and whose start takes none */
 static const struct {
     OpCode op;
     DType dtype;
@@ -274,6 +314,10 @@ static const struct {
                          {OP_matmul, F32, {128, 256, 128}},
                          {OP_matmul, F32, {128, 32, 128}},
                          {OP_matmul, F32, {128, 128, 32}},
+                         {OP_matmul, F32, {128, 128, 10}},
+                         {OP_matmul, F32, {128, 10, 128}},
+                         {OP_matmul, F32, {16, 784, 256}},
+                         {OP_matmul, F32, {128, 784, 256}},
                          {OP_matmul, F32, {1024, 16, 1024}},
                          {OP_matmul, F32, {512, 1024, 1024}},
                          {OP_matmul, F32, {256, 2048, 2048}},
@@ -347,7 +391,7 @@ static double rate_of_cache(const RankPeaks *peaks, double bytes) {
 static double moving_seconds(const RankPeaks *peaks, int trial) {
     const Size size = trials[trial].size;
     const int64_t largest = size.m * (size.k > size.n ? size.k : size.n), factor = size.k * size.n;
-    const double bytes = product_bytes(size, trials[trial].dtype), written = (double)(size.m * size.n * dtype_bytes[trials[trial].dtype]);
+    const double written = result_bytes(size, trials[trial].dtype), bytes = factor_bytes(size, trials[trial].dtype) + written;
     const int64_t each = (largest > factor ? largest : factor) * dtype_bytes[trials[trial].dtype];
     const double all = bytes * copies_within(3 * each, COPIES, ROOM);
     const double rate = rate_of_cache(peaks, all);
@@ -359,16 +403,18 @@ static void rate_products(const double *seconds, RankPeaks *peaks) {
     double flops[NPRODUCTS], bytes[NPRODUCTS], left[NPRODUCTS + 1];
     for (int i = 0; i < NPRODUCTS; i++) {
         flops[i] = product_flops(trials[i].size);
-        bytes[i] = product_bytes(trials[i].size, F32);
+        bytes[i] = factor_bytes(trials[i].size, F32);
     }
     for (int i = 0; i <= NPRODUCTS; i++) {
         const double moving = moving_seconds(peaks, i);
         left[i] = seconds[i] - (moving < seconds[i] / 2 ? moving : seconds[i] / 2);
     }
-    fit_products(flops, bytes, left, NPRODUCTS, &peaks->f32_flops, &peaks->product_bytes_per_s);
-    if (peaks->product_bytes_per_s == 0 || peaks->product_bytes_per_s > PACKED_AT_ONCE) peaks->product_bytes_per_s = PACKED_AT_ONCE;
-    const double wide = left[WIDE], packing = product_bytes(trials[WIDE].size, F64) / peaks->product_bytes_per_s;
-    peaks->f64_flops = product_flops(trials[WIDE].size) / (packing < wide / 2 ? wide - packing : wide / 2);
+    ProductRates *rates = &peaks->product;
+    *rates = fit_products(flops, bytes, left, NPRODUCTS);
+    if (rates->bytes_per_s == 0 || rates->bytes_per_s > PACKED_AT_ONCE) rates->bytes_per_s = PACKED_AT_ONCE;
+    if (rates->start_s < STARTED_AT_ONCE_S) rates->start_s = STARTED_AT_ONCE_S;
+    const double wide = left[WIDE], beside = rates->start_s + factor_bytes(trials[WIDE].size, F64) / rates->bytes_per_s;
+    peaks->f64_flops = product_flops(trials[WIDE].size) / (beside < wide / 2 ? wide - beside : wide / 2);
 }
 
 /* So many bytes, again and again. */

@@ -32,21 +32,24 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
  * Under a second. */
 bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops, double *bytes, Error *error);
 
-/* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, and bytes of their operands and results that take time beside that (0:
- * none), a convolution and its two gradients, exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, by an update with one slot, and by ever longer ones again and again, seconds of a neg of a few
+/* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, a convolution and its two gradients, exp of f32 (by its FLOPs in the operator table), bytes read and written by a long neg, by an update with one slot, and by ever longer ones again and again, seconds of a neg of a few
  * numbers. Collective; about five seconds. */
 enum { MAX_PEAK_CACHES = 3 };
 typedef struct PeakCache {
     double bytes_per_s, bytes; /* of what it holds; the most that a neg reads and writes so fast, again and again */
 } PeakCache;
+/* A product takes its FLOPs, the bytes of its operands and its start, one after another. */
+typedef struct ProductRates {
+    double flops_per_s, bytes_per_s, start_s; /* bytes_per_s 0: operands take no time beside the FLOPs */
+} ProductRates;
 typedef struct RankPeaks {
-    double f32_flops, f64_flops, product_bytes_per_s, convolution_flops, vector_flops, bytes_per_s, update_bytes_per_s, kernel_s;
+    ProductRates product; /* f32 */
+    double f64_flops, convolution_flops, vector_flops, bytes_per_s, update_bytes_per_s, kernel_s;
     PeakCache cache[MAX_PEAK_CACHES]; /* the nearest first */
     int ncaches;
 } RankPeaks;
 /* Of n ever longer passes the bytes and the rates, and the rate of memory: the caches, one at least, none faster than the one before. Rates that are nearly equal are of one. */
 int find_caches(const double *bytes, const double *bytes_per_s, int n, double memory_bytes_per_s, PeakCache *cache);
-/* Products of so many FLOPs and bytes took so many seconds: the rates at which flops / flops_per_s + bytes / bytes_per_s is nearest to each, as shares of it. bytes_per_s 0: bytes
- * do not explain them. */
-void fit_products(const double *flops, const double *bytes, const double *seconds, int n, double *flops_per_s, double *bytes_per_s);
+/* Of n products of so many FLOPs and bytes that took so many seconds: the rates whose sums are nearest to these, as shares of them. */
+ProductRates fit_products(const double *flops, const double *bytes, const double *seconds, int n);
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error);

@@ -63,7 +63,7 @@ typedef enum { MOVE_READ, MOVE_WRITE, MOVE_UPDATE } Moving; /* an update writes 
 static double moving_seconds(const Machine *on, double bytes, int cache, Moving moving) {
     if (cache < on->ncaches) return bytes / on->cache[cache].bytes_per_s;
     if (moving == MOVE_UPDATE && on->update_bytes_per_s > 0) return bytes / on->update_bytes_per_s;
-    const bool fetches = moving != MOVE_UPDATE && on->product_bytes_per_s > 0;
+    const bool fetches = moving != MOVE_UPDATE && on->product.bytes_per_s > 0;
     return bytes * (!fetches ? 1 : moving == MOVE_WRITE ? 4.0 / 3 : 2.0 / 3) / on->memory_bytes_per_s;
 }
 
@@ -82,7 +82,8 @@ double copy_seconds(const Machine *machine, double bytes, int from, int to) {
 /* What an operator reads and writes. */
 typedef struct Touched {
     double largest, given; /* elements: of one operand or result, of all results */
-    double whole, moved;   /* bytes: of all operands and results, of those that no kernel hands another one */
+    double whole, factors; /* bytes: of all operands and results, of operands alone */
+    double moved;          /* of those that no kernel hands another one */
     double moving_s;       /* of these, where it is known where they lie */
 } Touched;
 
@@ -113,6 +114,7 @@ static Touched count_touched(const Machine *on, const Graph *graph, const Node *
         double elements = elements_of(&type->shape, node->rule->in[i], strategy);
         if (i == 0 && op_looks_up(node->op) && touched.given < elements) elements = touched.given;
         if (i < node->nout && rows > 0 && rows < elements) elements = rows;
+        touched.factors += elements * dtype_bytes[type->dtype];
         touch(&touched, on, elements, type->dtype, handed_in >> i & 1, caches != NULL ? &caches->in[i] : NULL,
               update ? MOVE_UPDATE : MOVE_READ);
     }
@@ -157,13 +159,13 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     work->flops += products + others;
     const bool windows = node->rule->inside > 0, convolves = windows && node->rule->blocked && on->convolution_flops > 0;
     const double peak = on->flops[peak_of(factor)] * (convolves ? on->convolution_flops / on->flops[PEAK_F32] : 1);
-    const double vector_s = (on->product_bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR], product_s = products / peak;
-    if (op_table[node->op].product && on->product_bytes_per_s > 0) {
+    const double vector_s = (on->product.bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR], product_s = products / peak;
+    if (op_table[node->op].product && on->product.bytes_per_s > 0) {
         /* What packs its operands is followed by what runs as one with it. */
         const double packing_s =
             windows && node->rule->blocked
                 ? blocking_seconds(on, node->rule, touched.whole, weight_elements(graph, node, strategy) * dtype_bytes[factor], size[0])
-                : touched.whole / on->product_bytes_per_s;
+                : on->product.latency_s + touched.factors / on->product.bytes_per_s;
         work->product_s += product_s * (windows ? node->rule->inside : 1) + packing_s + vector_s + touched.moving_s;
     } else {
         work->arithmetic_s += product_s + vector_s;

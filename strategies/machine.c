@@ -73,7 +73,8 @@ void machine_print(Text *text, const Machine *machine) {
     for (int p = 0; p < NPEAKS; p++)
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
     if (machine->rank_cached_bytes_per_s > 0) text_printf(text, "rank_cached %.4g B/s\n", machine->rank_cached_bytes_per_s);
-    if (machine->product_bytes_per_s > 0) text_printf(text, "product %.4g B/s\n", machine->product_bytes_per_s);
+    if (machine->product.bytes_per_s > 0)
+        text_printf(text, "product %.4g s %.4g B/s\n", machine->product.latency_s, machine->product.bytes_per_s);
     if (machine->convolution_flops > 0) text_printf(text, "convolution %.4g FLOP/s\n", machine->convolution_flops);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
     if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
@@ -126,7 +127,7 @@ static const struct {
     [KEY_CACHE] = {"cache", "cache 4e+10 B/s 1e+06 B", 5},
     [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
-    [KEY_PRODUCT] = {"product", "product 1.4e+10 B/s", 3},
+    [KEY_PRODUCT] = {"product", "product 2e-06 s 1.4e+10 B/s", 5},
     [KEY_CONVOLUTION] = {"convolution", "convolution 6e+10 FLOP/s", 3},
     [KEY_UPDATE] = {"update", "update 1.5e+10 B/s", 3},
     [KEY_RANK_CACHED] = {"rank_cached", "rank_cached 1.5e+10 B/s", 3},
@@ -305,7 +306,7 @@ static bool read_line(Reader *reader) {
     case KEY_OVERLAP:
         return read_overlap(reader);
     case KEY_PRODUCT:
-        return read_quantity(reader, 1, "B/s", &reader->machine->product_bytes_per_s);
+        return read_level(reader, &reader->machine->product);
     case KEY_CONVOLUTION:
         return read_quantity(reader, 1, "FLOP/s", &reader->machine->convolution_flops);
     case KEY_UPDATE:

@@ -36,12 +36,12 @@ typedef struct Machine {
     MachineLevel node;              /* between ranks of different nodes */
     double rank_cached_bytes_per_s; /* between ranks of one node, where what is sent lies in a cache; 0: as rank's */
     double flops[NPEAKS];
-    double product_bytes_per_s; /* operands and results of products, which takes time beside their arithmetic; 0: it takes none */
-    double convolution_flops;   /* of convolutions and their gradients, f32; 0: those of products */
-    double memory_bytes_per_s;  /* read and written by kernels */
-    double update_bytes_per_s;  /* the same of updates, which write over what they read; 0: memory_bytes_per_s */
-    int64_t memory_bytes;       /* that a rank has */
-    Cache cache[MAX_CACHES];    /* the nearest first: each is larger and slower than the one before */
+    MachineLevel product; /* what a product takes beside its arithmetic: a start, and the packing of its operands; bytes_per_s 0: nothing */
+    double convolution_flops;  /* of convolutions and their gradients, f32; 0: those of products */
+    double memory_bytes_per_s; /* read and written by kernels */
+    double update_bytes_per_s; /* the same of updates, which write over what they read; 0: memory_bytes_per_s */
+    int64_t memory_bytes;      /* that a rank has */
+    Cache cache[MAX_CACHES];   /* the nearest first: each is larger and slower than the one before */
     int ncaches;
     double kernel_s; /* what a kernel takes beside its arithmetic and its bytes */
     double overlap;  /* the share of a communication that can run while kernels do, 0 to 1 */

@@ -180,7 +180,7 @@ Test(timeline, random_numbers_are_drawn_before_the_first_kernel) {
     Machine measured = unit;
     timed(&x, text, 4, 2, &measured);
     cr_expect_eq(x.b->timeline->events.at[0].begin_s, 0);
-    measured.product_bytes_per_s = 1e30;
+    measured.product.bytes_per_s = 1e30;
     build_time(x.b);
     cr_expect_eq(x.b->timeline->events.at[0].begin_s, 100 * 2 * 4);
     cr_expect_geq(x.b->timeline->kernel_s, 100 * 2 * 4);

@@ -3,36 +3,55 @@
 
 #include "runtime/profile.h"
 
-enum { N = 4 };
-static const double flops[N] = {8e6, 1e6, 4e6, 64e6}, bytes[N] = {1e5, 1e5, 9e5, 2e5};
+enum { N = 5 };
+static const double flops[N] = {8e6, 1e6, 4e6, 64e6, 1e5}, bytes[N] = {1e5, 1e5, 9e5, 2e5, 3e4};
 
-/* Seconds at certain rates give these rates back. */
-Test(peak, rates_of_products_are_those_at_which_they_ran) {
-    double seconds[N], f, b;
-    for (int i = 0; i < N; i++)
-        seconds[i] = flops[i] / 2e11 + bytes[i] / 1e10;
-    fit_products(flops, bytes, seconds, N, &f, &b);
-    cr_expect(fabs(f / 2e11 - 1) < 1e-9 && fabs(b / 1e10 - 1) < 1e-9, "%g FLOP/s, %g B/s", f, b);
+static void expect_rates(ProductRates rates, double flops_per_s, double bytes_per_s, double start_s) {
+    cr_expect_float_eq(rates.flops_per_s, flops_per_s, 1e-6 * flops_per_s);
+    cr_expect_float_eq(rates.bytes_per_s, bytes_per_s, 1e-6 * bytes_per_s);
+    cr_expect_float_eq(rates.start_s, start_s, 1e-6 * start_s);
 }
 
-/* What no bytes explain is arithmetic alone, and what one size shows too. */
-Test(peak, bytes_that_take_no_time_are_left_out) {
-    double seconds[N], f, b;
+/* Seconds at certain rates give these rates back, of fewer terms too. */
+Test(peak, rates_of_products_are_those_at_which_they_ran) {
+    for (int with = 0; with < 4; with++) {
+        const double bytes_per_s = with & 1 ? 1e10 : 0, start_s = with & 2 ? 3e-6 : 0;
+        double seconds[N];
+        for (int i = 0; i < N; i++)
+            seconds[i] = flops[i] / 2e11 + (with & 1 ? bytes[i] / bytes_per_s : 0) + start_s;
+        const ProductRates rates = fit_products(flops, bytes, seconds, N);
+        if (with == 3) expect_rates(rates, 2e11, bytes_per_s, start_s);
+        cr_expect_float_eq(rates.flops_per_s, 2e11, 1e5);
+        cr_expect(with & 2 ? fabs(rates.start_s - start_s) < 1e-11 : rates.start_s < 1e-11, "%g s", rates.start_s);
+        cr_expect(with & 1 ? fabs(rates.bytes_per_s - bytes_per_s) < 1e5 : rates.bytes_per_s == 0 || rates.bytes_per_s > 1e15, "%g B/s",
+                  rates.bytes_per_s);
+    }
+}
+
+/* What would take less than no time is left out, one or both; one size shows arithmetic alone. */
+Test(peak, terms_that_take_no_time_are_left_out) {
+    double seconds[N];
+    for (int i = 0; i < N; i++)
+        seconds[i] = flops[i] / 2e11 - bytes[i] / 1e14 + 1e-6;
+    ProductRates rates = fit_products(flops, bytes, seconds, N);
+    cr_expect(rates.bytes_per_s == 0 && fabs(rates.start_s - 1e-6) < 1e-7, "%g B/s, %g s", rates.bytes_per_s, rates.start_s);
+    for (int i = 0; i < N; i++)
+        seconds[i] = flops[i] / 2e11 + bytes[i] / 1e10 - 1e-7;
+    rates = fit_products(flops, bytes, seconds, N);
+    cr_expect(fabs(rates.bytes_per_s / 1e10 - 1) < 0.1 && rates.start_s == 0, "%g B/s, %g s", rates.bytes_per_s, rates.start_s);
     for (int i = 0; i < N; i++)
         seconds[i] = flops[i] / 2e11 - bytes[i] / 1e14;
-    fit_products(flops, bytes, seconds, N, &f, &b);
-    cr_expect(f > 1.9e11 && f < 2.1e11 && b == 0, "%g FLOP/s, %g B/s", f, b);
-    fit_products(flops, bytes, seconds, 1, &f, &b);
-    cr_expect(fabs(f / (flops[0] / seconds[0]) - 1) < 1e-9 && b == 0, "%g FLOP/s, %g B/s", f, b);
+    rates = fit_products(flops, bytes, seconds, N);
+    cr_expect(rates.flops_per_s > 1.9e11 && rates.flops_per_s < 2.1e11 && rates.bytes_per_s == 0 && rates.start_s == 0);
+    expect_rates(fit_products(flops, bytes, seconds, 1), flops[0] / seconds[0], 0, 0);
 }
 
 /* All sizes count alike: the small one is not lost beside a large one that is far off. */
 Test(peak, errors_count_as_shares) {
-    const double some[N] = {1e6, 1e6, 1e6, 1e9}, none[N] = {1, 1, 1, 1};
-    const double seconds[N] = {1e-5, 1e-5, 1e-5, 2e-2};
-    double f, b;
-    fit_products(some, none, seconds, N, &f, &b);
-    cr_expect(f > 5e10 && f < 1.2e11, "%g FLOP/s", f);
+    const double some[N] = {1e6, 1e6, 1e6, 1e6, 1e9}, none[N] = {0};
+    const double seconds[N] = {1e-5, 1e-5, 1e-5, 1e-5, 2e-2};
+    const ProductRates rates = fit_products(some, none, seconds, N);
+    cr_expect(fabs(1e6 / rates.flops_per_s + rates.start_s - 1e-5) < 1e-6, "%g FLOP/s, %g s", rates.flops_per_s, rates.start_s);
 }
 
 /* Passes over 1, 2, 4 .. MiB: two caches, of which the second is half as fast, and memory; small differences do not count. */

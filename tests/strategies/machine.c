@@ -68,16 +68,18 @@ Test(machine, rates_of_products_and_updates_are_read_where_they_are_given) {
     Text text = {0};
     arena_init(&arena);
     cr_assert(read(OLD, &arena, &m, NULL));
-    cr_expect(m.convolution_flops == 0 && m.product_bytes_per_s == 0 && m.update_bytes_per_s == 0 && m.rank_cached_bytes_per_s == 0);
-    cr_assert(read(OLD "product 1.5e10 B/s\nupdate 2.5e10 B/s\nrank_cached 3.5e10 B/s\nconvolution 5e10 FLOP/s\n", &arena, &m, NULL));
-    cr_expect(m.convolution_flops == 5e10 && m.product_bytes_per_s == 1.5e10 && m.update_bytes_per_s == 2.5e10 &&
-              m.rank_cached_bytes_per_s == 3.5e10 && m.assumed);
+    cr_expect(m.convolution_flops == 0 && m.product.bytes_per_s == 0 && m.update_bytes_per_s == 0 && m.rank_cached_bytes_per_s == 0);
+    cr_assert(
+        read(OLD "product 2.5e-6 s 1.5e10 B/s\nupdate 2.5e10 B/s\nrank_cached 3.5e10 B/s\nconvolution 5e10 FLOP/s\n", &arena, &m, NULL));
+    cr_expect(m.convolution_flops == 5e10 && m.product.latency_s == 2.5e-6 && m.product.bytes_per_s == 1.5e10 &&
+              m.update_bytes_per_s == 2.5e10 && m.rank_cached_bytes_per_s == 3.5e10 && m.assumed);
     machine_print(&text, &m);
     cr_assert(read(text.at, &arena, &again, NULL), "%s", text.at);
-    cr_expect(again.convolution_flops == 5e10 && again.product_bytes_per_s == 1.5e10 && again.update_bytes_per_s == 2.5e10 &&
-              again.rank_cached_bytes_per_s == 3.5e10 && !again.assumed);
+    cr_expect(again.convolution_flops == 5e10 && again.product.latency_s == 2.5e-6 && again.product.bytes_per_s == 1.5e10 &&
+              again.update_bytes_per_s == 2.5e10 && again.rank_cached_bytes_per_s == 3.5e10 && !again.assumed);
     expect_error(OLD "convolution 5e10 B/s\n", "6:18: expected the unit 'FLOP/s', not 'B/s'");
-    expect_error(OLD "product 1.5e10 FLOP/s\n", "6:16: expected the unit 'B/s', not 'FLOP/s'");
+    expect_error(OLD "product 2.5e-6 s 1.5e10 FLOP/s\n", "6:25: expected the unit 'B/s', not 'FLOP/s'");
+    expect_error(OLD "product 1.5e10 B/s\n", "6:16: expected a line such as 'product 2e-06 s 1.4e+10 B/s'");
     expect_error(OLD "update 1.5e10\n", "6:8: expected a line such as 'update 1.5e+10 B/s'");
     text_finish(&text);
     arena_finish(&arena);
