@@ -235,9 +235,10 @@ static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t 
     }
 }
 
+/* What the seconds of a product are the sum of: FLOPs, bytes of operands, a start. */
 enum { FLOPS, BYTES, START_OF, NTERMS };
 
-/* Of all products their sums with each other, as shares of the seconds: what least squares of these shares solve. */
+/* Adds the normal equations of least squares whose errors are shares of the seconds; the last column is the right-hand side. */
 static void normal_equations(const double *flops, const double *bytes, const double *seconds, int n, double a[NTERMS][NTERMS + 1]) {
     for (int i = 0; i < n; i++) {
         const double term[NTERMS + 1] = {flops[i] / seconds[i], bytes[i] / seconds[i], 1 / seconds[i], 1};
@@ -247,12 +248,12 @@ static void normal_equations(const double *flops, const double *bytes, const dou
     }
 }
 
-/* Solves for the terms in the set alone, the others are 0. False: there is no solution of positive ones. */
-static bool solve_terms(const double equations[NTERMS][NTERMS + 1], unsigned set, double x[NTERMS]) {
+/* Solves for the terms in the set, the others are 0. False: the terms do not tell apart, or one is not positive. */
+static bool solve_terms(double equations[NTERMS][NTERMS + 1], unsigned set, double x[NTERMS]) {
     static const double LEAST = 1e-9; /* of a row's own coefficient, what is left where the others explain it */
     double a[NTERMS][NTERMS + 1];
     memcpy(a, equations, sizeof a);
-    for (int j = 0; j < NTERMS; j++) { /* Gauss-Jordan; the matrix is symmetric and positive, so that rows stay in order */
+    for (int j = 0; j < NTERMS; j++) { /* Gauss-Jordan; the matrix is symmetric and positive definite, so that no rows are exchanged */
         x[j] = 0;
         if (!(set >> j & 1)) continue;
         if (a[j][j] <= LEAST * equations[j][j]) return false;
@@ -274,8 +275,8 @@ ProductRates fit_products(const double *flops, const double *bytes, const double
     double equations[NTERMS][NTERMS + 1] = {0}, best[NTERMS] = {0}, most = -1;
     normal_equations(flops, bytes, seconds, n, equations);
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
-        double x[NTERMS], explained = 0; /* how much less the squares are than those of no term */
-        if (!solve_terms((const double(*)[NTERMS + 1]) equations, sets[s], x)) continue;
+        double x[NTERMS], explained = 0; /* by how much the squares of the errors are less than without any term */
+        if (!solve_terms(equations, sets[s], x)) continue;
         for (int j = 0; j < NTERMS; j++)
             explained += x[j] * equations[j][NTERMS];
         if (explained <= most) continue;
@@ -300,8 +301,8 @@ enum {
     NTRIALS = CACHE + NLENGTHS
 };
 enum { SHORTEST = 1 << 13, COPIES = 8 }; /* numbers of the shortest neg; copies of a product's operands, at most */
-static const int64_t ROOM = 64 << 20;     /* bytes of a product's operands, and at least of what lies in memory alone; */
-static const int64_t FAR = 256 << 20;     /* of that of all ranks of a node together */
+static const int64_t ROOM = 64 << 20;    /* bytes of a product's operands, and at least of what lies in memory alone; */
+static const int64_t FAR = 256 << 20;    /* of that of all ranks of a node together */
 static const double PACKED_AT_ONCE = 1e12,
                     STARTED_AT_ONCE_S = 1e-9; /* of products that pack nothing that takes time, and whose start takes none */
 static const struct {

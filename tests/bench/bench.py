@@ -118,10 +118,14 @@ class Samples:
             self.failures[key] = str(failed)
             print(f"{key}: {failed}", file=sys.stderr)
 
+    def of(self, key, name):
+        """The figure `name` of each run that has it."""
+        return [run[name] for run in self.values.get(key, []) if run.get(name) is not None and key not in self.failures]
+
     def median(self, key, name):
-        """Of the figure `name` over the runs; None where there is none."""
-        values = [run[name] for run in self.values.get(key, []) if run.get(name) is not None]
-        return statistics.median(values) if values and key not in self.failures else None
+        """None where there is none."""
+        values = self.of(key, name)
+        return statistics.median(values) if values else None
 
 
 def machine():

@@ -3,10 +3,10 @@
 
     predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE]
 
-A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others. What counts is the median of the rounds'
-ratios. Goals: the usual plans within 15 %, and of two plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a
-search, and who tries hints, go by. Plans of a net run one after another, so that they see the same machine: of two plans the ratio of each round counts. The usual one runs once more behind the others: how far it is off
-itself says what these figures can show. With --operators the usual plans run once more, with pcc --timeline and
+A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others. Of the rounds the least predicted and the least measured
+time count: what else runs on the machine makes some rounds slower, and none faster. How far the rounds' ratios are apart stands beside them. Goals: the usual plans within 15 %, and of two
+plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a search, and who tries hints, go by. The usual plan runs once
+more behind the others: how far it is off itself says what these figures can show. With --operators the usual plans run once more, with pcc --timeline and
 prun --trace, and for each net the kernels whose predictions are furthest off stand in a table, by what they do.
 """
 import bisect
@@ -138,10 +138,11 @@ def report(args, samples):
     for row in args.nets:
         for ranks in args.ranks:
             for which in plans_of(row, ranks):
-                predicted, measured, ratio = (samples.median((row, ranks, which), name) for name in ("predicted_s", "measured_s", "ratio"))
+                predicted, measured = (least(samples, (row, ranks, which), name) for name in ("predicted_s", "measured_s"))
                 if measured is None and which != USUAL:
                     continue  # it is one of the plans before
-                rows.append([row, ranks, which, seconds_text(predicted), seconds_text(measured), "-" if ratio is None else f"{ratio:.2f}"])
+                ratio, ratios = predicted / measured if measured else None, samples.of((row, ranks, which), "ratio")
+                rows.append([row, ranks, which, seconds_text(predicted), seconds_text(measured), *(["-", "-"] if ratio is None else [f"{ratio:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"])])
                 if ratio is not None and which == USUAL:
                     off.append(max(ratio, 1 / ratio))
             same = ratio_of(samples, row, ranks, AGAIN, USUAL, "measured_s")
@@ -149,7 +150,7 @@ def report(args, samples):
             pairs, mistaken = order_of(samples, row, ranks)
             differ += pairs
             wrong += mistaken
-    table(f"a step, median of {args.rounds} rounds", ["net", "ranks", "plan", "predicted", "measured", "predicted / measured"], rows)
+    table(f"a step, the least of {args.rounds} rounds", ["net", "ranks", "plan", "predicted", "measured", "predicted / measured", "of each round"], rows)
     print(f"\n{differ} pairs of plans of a net on equally many ranks differ by more than {100 * (DIFFERENT - 1):.0f} %; the order of {differ - len(wrong)} is predicted")
     for row, ranks, faster, slower, measured, predicted in wrong:
         print(f"  not: {row} on {ranks} ranks, '{faster}' before '{slower}', measured {measured:.2f} x, predicted {predicted:.2f} x")
@@ -163,11 +164,15 @@ def report(args, samples):
     return goals
 
 
+def least(samples, key, name):
+    """Of the rounds; None where there is none."""
+    return min(samples.of(key, name), default=None)
+
+
 def ratio_of(samples, row, ranks, one, other, name):
-    """Median of the rounds' ratios of a figure of two plans; None where there is none."""
-    pairs = zip(*(samples.values.get((row, ranks, which), []) for which in (one, other)))
-    ratios = [a[name] / b[name] for a, b in pairs if name in a and name in b]
-    return statistics.median(ratios) if ratios else None
+    """Of two plans' figures; None where there is none."""
+    a, b = (least(samples, (row, ranks, which), name) for which in (one, other))
+    return a / b if a and b else None
 
 
 def order_of(samples, row, ranks):

@@ -46,6 +46,18 @@ Test(peak, terms_that_take_no_time_are_left_out) {
     expect_rates(fit_products(flops, bytes, seconds, 1), flops[0] / seconds[0], 0, 0);
 }
 
+/* Where bytes grow as FLOPs do, nothing tells them apart: FLOPs alone are said, whatever rounding leaves of the difference. */
+Test(peak, terms_that_do_not_tell_apart_are_left_out) {
+    for (int per_byte = 3; per_byte < 60; per_byte += 2) {
+        double alike[N], seconds[N];
+        for (int i = 0; i < N; i++) {
+            alike[i] = flops[i] / per_byte;
+            seconds[i] = flops[i] / 2e11 + 3e-6;
+        }
+        expect_rates(fit_products(flops, alike, seconds, N), 2e11, 0, 3e-6);
+    }
+}
+
 /* All sizes count alike: the small one is not lost beside a large one that is far off. */
 Test(peak, errors_count_as_shares) {
     const double some[N] = {1e6, 1e6, 1e6, 1e6, 1e9}, none[N] = {0};
