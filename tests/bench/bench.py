@@ -122,6 +122,14 @@ class Samples:
         """The figure `name` of each run that has it."""
         return [run[name] for run in self.values.get(key, []) if run.get(name) is not None and key not in self.failures]
 
+    def add(self, path):
+        """The runs in a file that --json wrote: how many of a key there are at most."""
+        with open(path) as file:
+            figures = json.load(file)["figures"]
+        for figure in figures:
+            self.values.setdefault(tuple(figure["key"]), []).extend(figure["runs"])
+        return max((len(figure["runs"]) for figure in figures), default=0)
+
     def median(self, key, name):
         """None where there is none."""
         values = self.of(key, name)

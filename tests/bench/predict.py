@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Predicted step times beside measured ones, the medians that prun prints: six nets, with others of their plans, on 1, 2, 4 and 8 CPU ranks.
 
-    predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE]
+    predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE] [--add FILE]
 
 A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others. Of the rounds the least predicted and the least measured
 time count: what else runs on the machine makes some rounds slower, and none faster. How far the rounds' ratios are apart stands beside them. Goals: the usual plans within 15 %, and of two
 plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a search, and who tries hints, go by. The usual plan runs once
-more behind the others: how far it is off itself says what these figures can show. With --operators the usual plans run once more, with pcc --timeline and
+more behind the others: how far it is off itself says what these figures can show. --add counts the rounds of an earlier
+run on this machine too, whose --json wrote FILE: rounds of several hours tell more than as many of one. With --operators the usual plans run once more, with pcc --timeline and
 prun --trace, and for each net the kernels whose predictions are furthest off stand in a table, by what they do.
 """
 import bisect
@@ -196,6 +197,7 @@ def main():
     parser.add_argument("--nets", default=";".join(NETS), help="rows of the table, separated by ';'")
     parser.add_argument("--ranks", default=",".join(map(str, RANKS)))
     parser.add_argument("--operators", type=int, default=0, metavar="N", help="of each net the N kernels and waits whose predictions are furthest off")
+    parser.add_argument("--add", metavar="FILE", action="append", default=[], help="count the rounds of an earlier run too, which --json wrote there")
     args = parser.parse_args()
     args.nets = [row.strip() for row in args.nets.split(";")]
     args.ranks = [int(n) for n in args.ranks.split(",")]
@@ -207,6 +209,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         step.write_data(folder)
         rounds(args, samples, folder)
+    args.rounds += sum(samples.add(path) for path in args.add)
     goals = report(args, samples)
     finish(args.json, where, samples, goals)
 
