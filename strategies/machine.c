@@ -66,15 +66,18 @@ int64_t log2_ceil(int64_t n) {
     return rounds;
 }
 
+static void print_level(Text *text, const char *key, const MachineLevel *level) {
+    text_printf(text, "%s %.4g s %.4g B/s\n", key, level->latency_s, level->bytes_per_s);
+}
+
 void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "pcc-machine 1\nname %s\nranks_per_node %d\n", machine->name, machine->ranks_per_node);
-    text_printf(text, "rank %.4g s %.4g B/s\n", machine->rank.latency_s, machine->rank.bytes_per_s);
-    text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
+    print_level(text, "rank", &machine->rank);
+    print_level(text, "node", &machine->node);
     for (int p = 0; p < NPEAKS; p++)
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
     if (machine->rank_cached_bytes_per_s > 0) text_printf(text, "rank_cached %.4g B/s\n", machine->rank_cached_bytes_per_s);
-    if (machine->product.bytes_per_s > 0)
-        text_printf(text, "product %.4g s %.4g B/s\n", machine->product.latency_s, machine->product.bytes_per_s);
+    if (machine->product.bytes_per_s > 0) print_level(text, "product", &machine->product);
     if (machine->convolution_flops > 0) text_printf(text, "convolution %.4g FLOP/s\n", machine->convolution_flops);
     text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
     if (machine->update_bytes_per_s > 0) text_printf(text, "update %.4g B/s\n", machine->update_bytes_per_s);
