@@ -209,7 +209,7 @@ static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64
     return comm_longest(comm, seconds, error);
 }
 
-/* Seconds of a meeting of all ranks, the median of some. */
+/* Seconds of a meeting of all ranks, the lower quartile of some. */
 static bool meetings_measure(Comm *comm, double *seconds, Error *error) {
     enum { ROUNDS = 7, MEETINGS = 64 };
     double each[ROUNDS];
@@ -220,7 +220,7 @@ static bool meetings_measure(Comm *comm, double *seconds, Error *error) {
         each[round] = (now_seconds() - begin) / MEETINGS;
     }
     qsort(each, ROUNDS, sizeof *each, compare_doubles);
-    *seconds = each[ROUNDS / 2];
+    *seconds = each[ROUNDS / 4];
     return true;
 }
 
@@ -456,7 +456,8 @@ static int64_t calls_of_turn(int64_t calls, double taken_s) {
     return most >= calls ? calls : most < 1 ? 1 : most;
 }
 
-/* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of which each has its median: what else runs on the machine slows some of them for seconds. */
+/* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of
+ * which the lower quartile counts: what else runs on the machine slows some of them, for seconds, and makes none faster. */
 static bool measure_shares(const Device *device, int nthreads, Comm *comm, void *memory, int64_t room, double seconds[NTRIALS],
                            Error *error) {
     enum { ROUNDS = 7 };
@@ -476,7 +477,7 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
         }
     for (int trial = 0; trial < NTRIALS; trial++) {
         qsort(each[trial], ROUNDS, sizeof each[trial][0], compare_doubles);
-        seconds[trial] = each[trial][ROUNDS / 2];
+        seconds[trial] = each[trial][ROUNDS / 4];
     }
     if (!meetings_measure(comm, &meeting, error)) return false;
     for (int trial = 0; trial < NTRIALS; trial++) {

@@ -56,13 +56,18 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of the steps but the first, which warms up. */
+/* Median and quartiles of the steps but the first, which warms up. */
 void report_time(const Run *run, Text *text) {
     int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
     if (n == 0) return;
     qsort(run->step_seconds + first, (size_t)n, sizeof *run->step_seconds, compare_doubles);
     double median = (run->step_seconds[first + (n - 1) / 2] + run->step_seconds[first + n / 2]) / 2;
-    text_printf(text, "time per step: %.3f ms (median of %lld)\n", median * 1e3, (long long)n);
+    text_printf(text, "time per step: %.3f ms (median of %lld", median * 1e3, (long long)n);
+    if (n > 1) {
+        const double *sorted = run->step_seconds + first;
+        text_printf(text, ", quartiles %.3f and %.3f", sorted[(n - 1) / 4] * 1e3, sorted[n - 1 - (n - 1) / 4] * 1e3);
+    }
+    text_printf(text, ")\n");
 }
 
 /* What communicators counted, against the plan. Collective. */

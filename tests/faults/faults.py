@@ -1311,5 +1311,7 @@ seed(script("stages", "compiler/pcc", "Stages.test_a_state_is_written_where_it_l
      ("a new state lies in its storage where that is", "place_states", "b->placement.location[value].place == PLACE_ELSEWHERE", "false"))
 seed(script("stages", "runtime/prun", "Stages.test_results_that_no_rank_of_a_stage_reads_are_left_out"),
      ("what nobody stores is no program", "chain_build", "chain->nsteps == 0 || ", ""))
+seed(script("commands", "runtime/prun", "Reports.test_verbose_says_where_each_rank_runs_and_what_was_proved"),
+     ("a quarter of the steps take less than the lower quartile", "report_time", "sorted[(n - 1) / 4]", "sorted[n - 1]"))
 seed(script("calibrate", "runtime/prun", "Calibrate.test_all_ranks_in_one_process"),
      ("what is computed between messages is none of their latency", "probe_measure", "batch_s[n++] -= computing_s;", "n++;"))

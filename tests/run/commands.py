@@ -160,7 +160,12 @@ class Reports(Case):
             cores = max(1, os.cpu_count() // processes)
             self.assertTrue(all(1 <= int(rank[5]) <= cores for rank in ranks), "cores / processes threads: %s" % result)
             self.assertRegex(lines[4], "^certificate: compositional: ")
-            self.assertRegex(result.out, r"\ntime per step: \d+\.\d{3} ms \(median of 19\)\n")
+            time = re.search(r"\ntime per step: (\d+\.\d{3}) ms \(median of 19, quartiles (\d+\.\d{3}) and (\d+\.\d{3})\)\n", result.out)
+            self.assertTrue(time, str(result))
+            median, lower, upper = map(float, time.groups())
+            self.assertLessEqual(lower, median)
+            self.assertLess(lower, upper)
+            self.assertLessEqual(median, upper)
 
     def test_a_plan_without_a_proof_is_said_to_be_one(self):
         plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8, "--no-proof")
