@@ -123,12 +123,11 @@ class Samples:
         return [run[name] for run in self.values.get(key, []) if run.get(name) is not None and key not in self.failures]
 
     def add(self, path):
-        """The runs in a file that --json wrote: how many of a key there are at most."""
+        """The runs in a file that --json wrote."""
         with open(path) as file:
             figures = json.load(file)["figures"]
         for figure in figures:
             self.values.setdefault(tuple(figure["key"]), []).extend(figure["runs"])
-        return max((len(figure["runs"]) for figure in figures), default=0)
 
     def median(self, key, name):
         """None where there is none."""

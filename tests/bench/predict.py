@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Predicted step times beside measured ones, the medians that prun prints: six nets, with others of their plans, on 1, 2, 4 and 8 CPU ranks.
+"""Predicted step times beside measured ones, as prun prints them: six nets, with others of their plans, on 1, 2, 4 and 8 CPU ranks.
 
-    predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE] [--add FILE]
+    predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 6] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE] [--add FILE]
 
-A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others. Of the rounds the least predicted and the least measured
-time count: what else runs on the machine makes some rounds slower, and none faster. How far the rounds' ratios are apart stands beside them. Goals: the usual plans within 15 %, and of two
-plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a search, and who tries hints, go by. The usual plan runs once
-more behind the others: how far it is off itself says what these figures can show. --add counts the rounds of an earlier
-run on this machine too, whose --json wrote FILE: rounds of several hours tell more than as many of one. With --operators the usual plans run once more, with pcc --timeline and
+A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others, for a second or two each. Of a run the lower quartile of
+the steps counts (of steps of less than 10 ms the median: ranks that share a core take turns in them, now more, now less), as prun --calibrate takes that of its calls, and of the rounds the least predicted and the least measured time: what else runs on the machine slows, and makes
+nothing faster. How far the rounds' ratios are apart stands beside them. The usual plan runs once more behind the others: how far the two are apart says what these figures can show; both
+count. Goals: the usual plans within 15 %, and of two plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a search,
+and who tries hints, go by. A pair on which the rounds disagree (sign test at 5 %: of five rounds all must agree, of eight seven) is counted, and not judged. --add counts the rounds of an
+earlier run on this machine too, whose --json wrote FILE: rounds of several hours tell more than as many of one. With --operators the usual plans run once more, with pcc --timeline and
 prun --trace, and for each net the kernels whose predictions are furthest off stand in a table, by what they do.
 """
 import bisect
 import collections
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -23,18 +25,19 @@ from bench import Failed, Samples, arguments, begin, cores, figure, finish, goal
 RANKS = (1, 2, 4, 8)
 # name of the row: the net, what is edited in its text, flags of pcc, steps
 NETS = {
-    "mlp_small": ("mlp_small", (), (), 2000),
-    "mlp": ("mlp", (), (), 10),
-    "gpt_tiny": ("gpt_tiny", (), (), 10),
-    "bert_tiny": ("bert_tiny", (), (), 30),
-    "resnet18": ("resnet18", (), ("-D", "batch=64", "-D", "side=32"), 30),
-    "wide": ("quickstart", ((" shard ((2, 4), (4, 1))", ""),), ("-D", "batch=1024", "-D", "in_dim=2048", "-D", "hidden_dim=1024", "-D", "out_dim=512"), 24),
+    "mlp_small": ("mlp_small", (), (), 1000),
+    "mlp": ("mlp", (), (), 6),
+    "gpt_tiny": ("gpt_tiny", (), (), 6),
+    "bert_tiny": ("bert_tiny", (), (), 15),
+    "resnet18": ("resnet18", (), ("-D", "batch=64", "-D", "side=32"), 10),
+    "wide": ("quickstart", ((" shard ((2, 4), (4, 1))", ""),), ("-D", "batch=1024", "-D", "in_dim=2048", "-D", "hidden_dim=1024", "-D", "out_dim=512"), 12),
 }
 # Plans of a net: flags of pcc; and hints where the net has some of its own.
 USUAL = "usual"
 PLANS = {USUAL: (), "batch split": ("--search", "sharding_propagation"), "-O0": ("-O0",), "updates whole": ("--shard-states", "none", "--whole-updates"), "parameters divided": ("--shard-states", "parameters")}
 TENSOR, AGAIN = "tensor parallel", "usual, again"
-WITHIN, DIFFERENT = 0.15, 1.1
+WITHIN, DIFFERENT, CHANCE = 0.15, 1.1, 0.05
+SHORT_S = 0.01  # a step in which it is chance how often ranks that share a core take turns
 
 
 def launch(args, ranks, *words):
@@ -79,7 +82,9 @@ def predict(args, row, ranks, which, machine, folder, known):
     if program in known:
         return {}
     known.append(program)
-    measured = figure(r"time per step: ([\d.]+) ms", launch(args, ranks, plan)) / 1e3
+    said = launch(args, ranks, plan)
+    median, quartile = (figure(pattern, said) / 1e3 for pattern in (r"time per step: ([\d.]+) ms", r"time per step: .*quartiles ([\d.]+)"))
+    measured = median if median < SHORT_S else quartile
     return {"predicted_s": predicted, "measured_s": measured, "ratio": predicted / measured}
 
 
@@ -135,65 +140,74 @@ def rounds(args, samples, folder):
 
 
 def report(args, samples):
-    goals, off, rows, wrong, differ, again = [], [], [], [], 0, []
+    goals, off, rows, again, pairs = [], [], [], [], []
     for row in args.nets:
         for ranks in args.ranks:
             for which in plans_of(row, ranks):
-                predicted, measured = (least(samples, (row, ranks, which), name) for name in ("predicted_s", "measured_s"))
+                predicted, measured = (least(samples, row, ranks, name, *((USUAL, AGAIN) if which == USUAL else (which,))) for name in ("predicted_s", "measured_s"))
                 if measured is None and which != USUAL:
                     continue  # it is one of the plans before
                 ratio, ratios = predicted / measured if measured else None, samples.of((row, ranks, which), "ratio")
                 rows.append([row, ranks, which, seconds_text(predicted), seconds_text(measured), *(["-", "-"] if ratio is None else [f"{ratio:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}"])])
                 if ratio is not None and which == USUAL:
                     off.append(max(ratio, 1 / ratio))
-            same = ratio_of(samples, row, ranks, AGAIN, USUAL, "measured_s")
-            again += [] if same is None else [max(same, 1 / same)]
-            pairs, mistaken = order_of(samples, row, ranks)
-            differ += pairs
-            wrong += mistaken
-    table(f"a step, the least of {args.rounds} rounds", ["net", "ranks", "plan", "predicted", "measured", "predicted / measured", "of each round"], rows)
-    print(f"\n{differ} pairs of plans of a net on equally many ranks differ by more than {100 * (DIFFERENT - 1):.0f} %; the order of {differ - len(wrong)} is predicted")
-    for row, ranks, faster, slower, measured, predicted in wrong:
-        print(f"  not: {row} on {ranks} ranks, '{faster}' before '{slower}', measured {measured:.2f} x, predicted {predicted:.2f} x")
+            again += [max(a / b, b / a) for a, b in in_rounds(samples, row, ranks, AGAIN, USUAL)]
+            pairs += pairs_of(samples, row, ranks)
+    table(f"a step, the least of {max(map(len, samples.values.values()), default=0)} rounds", ["net", "ranks", "plan", "predicted", "measured", "predicted / measured", "of each round"], rows)
+    judged = [pair for pair in pairs if pair.agreed]
+    wrong = [pair for pair in judged if pair.predicted <= 1]
+    print(f"\n{len(pairs)} pairs of plans of a net on equally many ranks differ by more than {100 * (DIFFERENT - 1):.0f} %; "
+          f"rounds agree on which plan is faster in {len(judged)} of them, of which the order of {len(judged) - len(wrong)} is predicted")
+    for pair in pairs:
+        if pair.predicted <= 1:
+            print(f"  {'not' if pair.agreed else 'not known'}: {pair.row} on {pair.ranks} ranks, '{pair.faster}' before '{pair.slower}', "
+                  f"measured {pair.measured:.2f} x, in {pair.rounds} rounds, predicted {pair.predicted:.2f} x")
     if again:
-        print(f"the usual plans run again: off by {100 * (statistics.median(again) - 1):.0f} % in the median, by {100 * (max(again) - 1):.0f} % at most")
+        print(f"the usual plans run again in the same round: off by {100 * (statistics.median(again) - 1):.0f} % in the median, by {100 * (max(again) - 1):.0f} % at most")
     if off:
         print(f"usual plans within {100 * WITHIN:.0f} %: {sum(x <= 1 + WITHIN for x in off)} of {len(off)}; median off by {100 * (statistics.median(off) - 1):.0f} %, most {100 * (max(off) - 1):.0f} %")
         goal(goals, "the prediction that is furthest off, as a factor", max(off), 1 + WITHIN, lambda x: f"{x:.2f}")
-    goal(goals, "pairs whose order is wrong", len(wrong), 1, str)
+    goal(goals, "pairs whose order is wrong", len(wrong) if judged else None, 1, str)
     print_goals(goals)
     return goals
 
 
-def least(samples, key, name):
-    """Of the rounds; None where there is none."""
-    return min(samples.of(key, name), default=None)
+def least(samples, row, ranks, name, *plans):
+    """Of all rounds; None where there is none."""
+    return min((value for which in plans for value in samples.of((row, ranks, which), name)), default=None)
 
 
-def ratio_of(samples, row, ranks, one, other, name):
-    """Of two plans' figures; None where there is none."""
-    a, b = (least(samples, (row, ranks, which), name) for which in (one, other))
-    return a / b if a and b else None
+def in_rounds(samples, row, ranks, one, other):
+    """Measured seconds of two plans in each round that has both."""
+    runs = zip(*(samples.values.get((row, ranks, which), []) for which in (one, other)))
+    return [(a["measured_s"], b["measured_s"]) for a, b in runs if "measured_s" in a and "measured_s" in b]
 
 
-def order_of(samples, row, ranks):
-    """How many pairs of plans differ, and those that are not predicted to: (row, ranks, the faster, the slower, their times' ratio as measured, as predicted)."""
-    plans, differ, wrong = plans_of(row, ranks), 0, []
-    for i, one in enumerate(plans):
-        for other in plans[i + 1:]:
-            measured, predicted = (ratio_of(samples, row, ranks, other, one, name) for name in ("measured_s", "predicted_s"))
-            if measured is None or 1 / DIFFERENT <= measured <= DIFFERENT:
+# Two plans of a net that differ: the least time of the slower one by that of the faster, as measured and as predicted; in how many rounds the faster one was that, as 'K of N'; whether that is
+# more than chance.
+Pair = collections.namedtuple("Pair", "row ranks faster slower measured predicted rounds agreed")
+
+
+def pairs_of(samples, row, ranks):
+    """The pairs that differ."""
+    plans, pairs = plans_of(row, ranks), []
+    seconds = {which: [least(samples, row, ranks, name, which) for name in ("measured_s", "predicted_s")] for which in plans}
+    there = sorted((which for which in plans if None not in seconds[which]), key=seconds.get)
+    for i, faster in enumerate(there):
+        for slower in there[i + 1:]:
+            measured, predicted = (b / a for a, b in zip(seconds[faster], seconds[slower]))
+            if measured <= DIFFERENT:
                 continue
-            differ += 1
-            if measured > 1 and predicted <= 1:
-                wrong.append((row, ranks, one, other, measured, predicted))
-            elif measured < 1 and predicted >= 1:
-                wrong.append((row, ranks, other, one, 1 / measured, 1 / predicted))
-    return differ, wrong
+            runs = in_rounds(samples, row, ranks, faster, slower)
+            right = sum(a < b for a, b in runs)
+            chance = sum(math.comb(len(runs), k) for k in range(right, len(runs) + 1)) / 2 ** len(runs)
+            pairs.append(Pair(row, ranks, faster, slower, measured, predicted, f"{right} of {len(runs)}", chance <= CHANCE))
+    return pairs
 
 
 def main():
     parser = arguments(__doc__.splitlines()[0], pcc="pcc", prun="prun")
+    parser.set_defaults(rounds=6)
     parser.add_argument("--nets", default=";".join(NETS), help="rows of the table, separated by ';'")
     parser.add_argument("--ranks", default=",".join(map(str, RANKS)))
     parser.add_argument("--operators", type=int, default=0, metavar="N", help="of each net the N kernels and waits whose predictions are furthest off")
@@ -209,7 +223,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         step.write_data(folder)
         rounds(args, samples, folder)
-    args.rounds += sum(samples.add(path) for path in args.add)
+    for path in args.add:
+        samples.add(path)
     goals = report(args, samples)
     finish(args.json, where, samples, goals)
 
