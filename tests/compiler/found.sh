@@ -9,14 +9,16 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 count=0
 
-# same NAME NET FLAGS..: with the hints that are written the net has the same plan, but for the files that it was made of.
-same() {
+# found NET FLAGS..: its plan, and its hints.
+found() {
+    "$pcc" "$@" -o net.plan --write-hints found.dsl --no-proof >out 2>said && mv net.plan first.plan
+}
+
+# again NAME NET FLAGS..: with the hints that were found last the net has the same plan, but for the files that it was made of.
+again() {
     name=$1
-    net=$2
-    shift 2
-    "$pcc" "$net" -o net.plan --write-hints found.dsl --no-proof "$@" >out 2>said
-    mv net.plan first.plan
-    "$pcc" "$net" -o net.plan --hints found.dsl --no-proof "$@" >out 2>said_again || {
+    shift
+    "$pcc" "$@" -o net.plan --hints found.dsl --no-proof >out 2>said_again || {
         echo "found.sh: $name: $(cat said_again)" >&2
         exit 1
     }
@@ -32,12 +34,19 @@ same() {
     count=$((count + 1))
 }
 
+same() {
+    name=$1
+    shift
+    found "$@"
+    again "$name" "$@"
+}
+
 for sample in quickstart mlp_small mesh output mlp_cells attention_cells transformer reductions elementwise evaluation ddp_toymodel characters; do
     for ranks in 2 4 8; do
         for search in sharding_propagation dynamic_programming recursive_programming auto; do
             # Not where a sample needs more ranks, or searches for nothing.
-            "$pcc" "$samples/$sample.dsl" --ranks $ranks --search $search -o net.plan --no-proof >out 2>said || continue
-            same "$sample on $ranks by $search" "$samples/$sample.dsl" --ranks $ranks --search $search
+            found "$samples/$sample.dsl" --ranks $ranks --search $search || continue
+            again "$sample on $ranks by $search" "$samples/$sample.dsl" --ranks $ranks --search $search
         done
     done
 done
@@ -102,14 +111,14 @@ done
 for seed in $(seq 30); do
     "$pcc" fuzz-net --seed $seed >net.dsl
     ranks=$(sed -n '2s/.*--ranks \([0-9]*\).*/\1/p' net.dsl) # of all stages
-    "$pcc" net.dsl --ranks "$ranks" --mode auto -o net.plan --no-proof >out 2>said || continue
-    same "seed $seed on $ranks" net.dsl --ranks "$ranks" --mode auto
+    found net.dsl --ranks "$ranks" --mode auto || continue
+    again "seed $seed on $ranks" net.dsl --ranks "$ranks" --mode auto
     same "seed $seed on $ranks by auto" net.dsl --ranks "$ranks" --mode auto --search auto
 done
 for sample in mlp_small transformer characters llama_tiny evaluation; do
     for options in "--stages 2" "--stages 2 --chunks 2 -D batch=16" "--stages 4 --search recursive_programming" "--stages 2 --machine gpu8" "--stages auto"; do
-        "$pcc" "$samples/$sample.dsl" --ranks 4 $options -o net.plan --no-proof >out 2>said || continue
-        same "$sample with $options" "$samples/$sample.dsl" --ranks 4 $options
+        found "$samples/$sample.dsl" --ranks 4 $options || continue
+        again "$sample with $options" "$samples/$sample.dsl" --ranks 4 $options
     done
 done
 "$pcc" "$samples/mlp_small.dsl" --ranks 4 --stages 2 -o net.plan --write-hints found.dsl --no-proof >out
