@@ -4,12 +4,13 @@
     predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 6] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--operators 10] [--json FILE] [--add FILE]
 
 A round measures the machine on each number of ranks, and compiles and runs every net on so many, by its usual plan and by others, for a second or two each. Of a run the lower quartile of
-the steps counts (of steps of less than 10 ms the median: ranks that share a core take turns in them, now more, now less), as prun --calibrate takes that of its calls, and of the rounds the least predicted and the least measured time: what else runs on the machine slows, and makes
-nothing faster. How far the rounds' ratios are apart stands beside them. The usual plan runs once more behind the others: how far the two are apart says what these figures can show; both
-count. Goals: the usual plans within 15 %, and of two plans of a net on equally many ranks whose times differ by more than 10 % the faster one is predicted to be: that is what a search,
-and who tries hints, go by. A pair on which the rounds disagree (sign test at 5 %: of five rounds all must agree, of eight seven) is counted, and not judged. --add counts the rounds of an
-earlier run on this machine too, whose --json wrote FILE: rounds of several hours tell more than as many of one. With --operators the usual plans run once more, with pcc --timeline and
-prun --trace, and for each net the kernels whose predictions are furthest off stand in a table, by what they do.
+the steps counts, as prun --calibrate takes that of its calls (of steps of less than 10 ms the median: ranks that share a core take turns in them, now more, now less), and of the rounds
+the least predicted and the least measured time: what else runs on the machine slows, and makes nothing faster. How far the rounds' ratios are apart stands beside them. The usual plan runs
+once more behind the others: how far the two are apart says what these figures can show; both count. Goals: the usual plans within 15 %, and of two plans of a net on equally many ranks
+whose times differ by more than 10 % the faster one is predicted to be: that is what a search, and who tries hints, go by. A pair on which the rounds disagree (sign test at 5 %: of five
+rounds all must agree, of eight seven) is counted, and not judged: more rounds of that net tell more. --add counts the rounds of an earlier run on this machine too, whose --json wrote
+FILE: rounds of several hours tell more than as many of one. With --operators the usual plans run once more, with pcc --timeline and prun --trace, and for each net the kernels whose
+predictions are furthest off stand in a table, by what they do.
 """
 import bisect
 import collections
@@ -153,7 +154,8 @@ def report(args, samples):
                     off.append(max(ratio, 1 / ratio))
             again += [max(a / b, b / a) for a, b in in_rounds(samples, row, ranks, AGAIN, USUAL)]
             pairs += pairs_of(samples, row, ranks)
-    table(f"a step, the least of {max(map(len, samples.values.values()), default=0)} rounds", ["net", "ranks", "plan", "predicted", "measured", "predicted / measured", "of each round"], rows)
+    counts = sorted({len(runs) for runs in samples.values.values()})
+    table(f"a step, the least of {' or '.join(map(str, counts))} rounds", ["net", "ranks", "plan", "predicted", "measured", "predicted / measured", "of each round"], rows)
     judged = [pair for pair in pairs if pair.agreed]
     wrong = [pair for pair in judged if pair.predicted <= 1]
     print(f"\n{len(pairs)} pairs of plans of a net on equally many ranks differ by more than {100 * (DIFFERENT - 1):.0f} %; "
