@@ -9,8 +9,8 @@ case "$file" in
 esac
 cd "$(dirname "$0")/.."
 [ -d build ] || tools/build.sh build
-ninja -C build tests/bench/solve >/dev/null
+ninja -C build tests/solve >/dev/null
 case "$file" in
 *.gz) zcat "$file" ;;
 *) cat "$file" ;;
-esac | build/tests/bench/solve ${2:+"$2"}
+esac | build/tests/solve ${2:+"$2"}
