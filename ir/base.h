@@ -84,7 +84,8 @@ bool error_of_rank(Error *error, int rank, int code, const char *format, ...) PR
 bool error_prefix(Error *error, const char *format, ...) PRINTF_LIKE(2, 3); /* words before the text; not of one that is reported */
 bool error_reported(Error *error, int code);                                /* without a text */
 
-double now_seconds(void); /* clock.c: of a monotonic clock, for differences */
+double now_seconds(void);                          /* clock.c: of a monotonic clock, for differences */
+int compare_seconds(const void *a, const void *b); /* clock.c: of doubles, for qsort */
 
 /* ---------------------------------------------------------------- diag.c */
 

@@ -154,11 +154,6 @@ static bool probe_step(Probe *probe, Error *error) {
     return true;
 }
 
-static int compare_seconds(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Seconds of a step, in the mean of so many between two points where all ranks meet. */
 static bool probe_batch(Probe *probe, int64_t steps, double *seconds, Error *error) {
     Comm *comm = probe->comm;

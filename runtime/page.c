@@ -100,11 +100,6 @@ void page_close(Run *run) {
 
 /* ---------------------------------------------------------------- the element `run` */
 
-static int by_length(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of all steps but the first. */
 static void print_steps(Json *json, const Run *run, Arena *arena) {
     const int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
@@ -116,7 +111,7 @@ static void print_steps(Json *json, const Run *run, Arena *arena) {
         json_text(json, "step", NULL);
         return;
     }
-    qsort(seconds, (size_t)n, sizeof *seconds, by_length);
+    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
     json_row(json, "step");
     json_int(json, "mean", nanoseconds(lanes_mean(sum, seconds[n - 1], n)));
     json_int(json, "least", nanoseconds(seconds[0]));

@@ -190,11 +190,6 @@ bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops
 
 /* ---------------------------------------------------------------- of all ranks at once */
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and which one goes first does not count. They meet behind each `turn` calls. */
 static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64_t calls, int64_t turn, double *seconds, Error *error) {
     if (!comm->table->barrier(comm, error)) return false;
@@ -219,7 +214,7 @@ static bool meetings_measure(Comm *comm, double *seconds, Error *error) {
             if (!comm->table->barrier(comm, error)) return false;
         each[round] = (now_seconds() - begin) / MEETINGS;
     }
-    qsort(each, ROUNDS, sizeof *each, compare_doubles);
+    qsort(each, ROUNDS, sizeof *each, compare_seconds);
     *seconds = each[ROUNDS / 4];
     return true;
 }
@@ -476,7 +471,7 @@ static bool measure_shares(const Device *device, int nthreads, Comm *comm, void 
             each[trial][round] = taken / (double)calls[trial];
         }
     for (int trial = 0; trial < NTRIALS; trial++) {
-        qsort(each[trial], ROUNDS, sizeof each[trial][0], compare_doubles);
+        qsort(each[trial], ROUNDS, sizeof each[trial][0], compare_seconds);
         seconds[trial] = each[trial][ROUNDS / 4];
     }
     if (!meetings_measure(comm, &meeting, error)) return false;

@@ -51,22 +51,14 @@ bool report_ranks(Run *run, Error *error) {
     return true;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median and quartiles of the steps but the first, which warms up. */
 void report_time(const Run *run, Text *text) {
     int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
     if (n == 0) return;
-    qsort(run->step_seconds + first, (size_t)n, sizeof *run->step_seconds, compare_doubles);
-    double median = (run->step_seconds[first + (n - 1) / 2] + run->step_seconds[first + n / 2]) / 2;
-    text_printf(text, "time per step: %.3f ms (median of %lld", median * 1e3, (long long)n);
-    if (n > 1) {
-        const double *sorted = run->step_seconds + first;
-        text_printf(text, ", quartiles %.3f and %.3f", sorted[(n - 1) / 4] * 1e3, sorted[n - 1 - (n - 1) / 4] * 1e3);
-    }
+    double *sorted = run->step_seconds + first;
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_seconds);
+    text_printf(text, "time per step: %.3f ms (median of %lld", 1e3 * (sorted[(n - 1) / 2] + sorted[n / 2]) / 2, (long long)n);
+    if (n > 1) text_printf(text, ", quartiles %.3f and %.3f", sorted[(n - 1) / 4] * 1e3, sorted[n - 1 - (n - 1) / 4] * 1e3);
     text_printf(text, ")\n");
 }
 

@@ -212,11 +212,6 @@ static void score_add(Score *score, int64_t received, int64_t bound, int rounds)
     if (ratio > score->worst) score->worst = ratio;
 }
 
-static int compare_seconds(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void score_print(const char *name, Score *score) {
     if (score->cases == 0) return;
     double ratio = score->moving ? exp(score->log_ratio / score->moving) : 1;
