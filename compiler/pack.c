@@ -114,9 +114,14 @@ static int64_t pack_by_size(Buffer *buffers, int n, int64_t most, Arena *arena) 
             if (other->at - at >= bytes) break;
             if (other->top > at) at = other->top;
         }
-        int to = i;
-        while (to > 0 && placed[to - 1].at > at)
-            to--;
+        int to = 0;
+        for (int end_of = i; to < end_of;) {
+            const int middle = (to + end_of) / 2;
+            if (placed[middle].at > at)
+                end_of = middle;
+            else
+                to = middle + 1;
+        }
         memmove(placed + to + 1, placed + to, sizeof *placed * (size_t)(i - to));
         placed[to] = (Placed){at, at + bytes, begin, end};
         buffer->at = at;

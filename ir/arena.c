@@ -34,7 +34,8 @@ void arena_finish(Arena *arena) {
     *arena = (Arena){0};
 }
 
-void *arena_alloc(Arena *arena, size_t bytes) {
+/* *zero: whether it is zeroed. */
+static void *take(Arena *arena, size_t bytes, bool *zero) {
     const size_t align = alignof(max_align_t);
     if (bytes > SIZE_MAX / 4) out_of_memory(bytes);
     bytes = (bytes + align - 1) / align * align;
@@ -45,7 +46,7 @@ void *arena_alloc(Arena *arena, size_t bytes) {
         if (cap > BLOCK_MAX_BYTES) cap = BLOCK_MAX_BYTES;
         const bool whole = cap < bytes;
         if (whole) cap = bytes;
-        /* Of a block that one allocation fills pages that are never used take no memory; of others only what is handed out is zeroed. */
+        /* Of a block that one allocation fills pages that are never used take no memory. */
         ArenaBlock *fresh = whole ? calloc(1, sizeof *fresh + cap) : malloc(sizeof *fresh + cap);
         if (!fresh) out_of_memory(bytes);
         *fresh = (ArenaBlock){.next = block, .cap = cap, .zero = whole};
@@ -54,7 +55,14 @@ void *arena_alloc(Arena *arena, size_t bytes) {
     void *result = block->data + block->used;
     block->used += bytes;
     arena->used_bytes += bytes;
-    return block->zero ? result : memset(result, 0, bytes);
+    *zero = block->zero;
+    return result;
+}
+
+void *arena_alloc(Arena *arena, size_t bytes) {
+    bool zero;
+    void *result = take(arena, bytes, &zero);
+    return zero ? result : memset(result, 0, bytes);
 }
 
 void arena_release(Arena *arena, const void *at) {
@@ -98,8 +106,9 @@ char *arena_printf(Arena *arena, const char *format, ...) {
 }
 
 void *vec_room(Arena *arena, const void *at, int *cap, int n, int room, size_t item_bytes) {
+    bool zero; /* of no matter: items are written before they are read */
     if (item_bytes > SIZE_MAX / 4 / (size_t)room) out_of_memory(SIZE_MAX);
-    void *result = arena_alloc(arena, (size_t)room * item_bytes);
+    void *result = take(arena, (size_t)room * item_bytes, &zero);
     if (n) memcpy(result, at, (size_t)n * item_bytes);
     *cap = room;
     return result;

@@ -60,12 +60,17 @@ bool op_gives(OpCode op, int nout) {
     return nout == op_nout(op) || (op_table[op].divided && nout >= 1 && nout <= MAX_OUT);
 }
 
+/* The name behind this one in a row's list of operands. */
+static const char *next_name(const char *at) {
+    at = strchr(at, ',');
+    return at == NULL ? NULL : at + 1 + (at[1] == ' ');
+}
+
 int op_in(OpCode op, const char *name) {
-    for (int i = 0; i < op_nin(op); i++) {
-        char own[64];
-        op_in_name(op, i, own, sizeof own);
-        if (strcmp(own, name) == 0) return i;
-    }
+    const size_t n = strlen(name);
+    const char *at = op_table[op].ins;
+    for (int i = 0; at != NULL; i++, at = next_name(at))
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0')) return i;
     return -1;
 }
 
@@ -73,9 +78,8 @@ void op_in_name(OpCode op, int operand, char *name, size_t n) {
     const char *at = op_table[op].ins;
     if (operand >= op_nin(op)) operand = op_nin(op) - 1;
     for (; operand > 0; operand--) {
-        at = strchr(at, ',');
+        at = next_name(at);
         assert(at);
-        at += 1 + (at[1] == ' ');
     }
     snprintf(name, n, "%.*s", (int)strcspn(at, ","), at);
 }

@@ -42,7 +42,7 @@ static void layers(Problem *problem, Arena *arena, uint64_t *random, const Probl
         problem->variables.at[v] = problem->variables.at[v % 4];
     for (int k = 0; k < 5; k++)
         table[k] =
-            random_table(arena, random, kind, problem->variables.at[from[k]].nchoices, problem->variables.at[to[k] % 4 % n].nchoices);
+            random_table(arena, random, kind, problem->variables.at[from[k] % n].nchoices, problem->variables.at[to[k] % 4 % n].nchoices);
     for (int v = 0; v < n; v++)
         for (int k = 0; k < 5; k++)
             if (v % 4 == from[k] && v - from[k] + to[k] < n) vec_push(arena, &problem->edges, (Edge){v, v - from[k] + to[k], table[k]});
