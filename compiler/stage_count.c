@@ -127,6 +127,13 @@ static int64_t parts_from(const Counting *k, int64_t stages, int64_t least) {
     return 0;
 }
 
+/* At most so many; 0: none. */
+static int64_t parts_to(const Counting *k, int64_t stages, int64_t most, int64_t chunks) {
+    while (most > 0 && !may_take(k, stages, most, chunks))
+        most--;
+    return most;
+}
+
 /* Where nothing fits yet: as many parts as there can be, of those behind the ones that were tried last. */
 static void try_most(Counting *k, StageTried *best, int64_t parts) {
     int64_t most = 0;
@@ -144,11 +151,9 @@ static void try_parts(Counting *k, StageTried *best) {
     while (parts > 0 && (!may_fit(k, best, parts) || try_stages(k, best, stages, parts, best->chunks)));
     if (best->over_bytes > 0 && parts > 0) try_most(k, best, parts);
     if (best->parts > first) return;
-    for (parts = first / 2; parts > 0; parts /= 2) {
-        while (parts > 0 && !may_take(k, stages, parts, best->chunks))
-            parts--;
-        if (parts == 0 || !may_fit(k, best, parts) || (!try_stages(k, best, stages, parts, best->chunks) && best->over_bytes == 0)) return;
-    }
+    parts = first;
+    while ((parts = parts_to(k, stages, parts / 2, best->chunks)) > 0)
+        if (!may_fit(k, best, parts) || (!try_stages(k, best, stages, parts, best->chunks) && best->over_bytes == 0)) return;
 }
 
 static void try_count(Counting *k, int stages) {

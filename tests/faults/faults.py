@@ -29,7 +29,7 @@ def seed(check, *rows):
 
 
 seed(unit("ir", "arena"),
-     ("what an arena hands out is aligned", "arena_alloc", "(bytes + align - 1) / align * align", "bytes + !bytes * align"))
+     ("what an arena hands out is aligned", "take", "(bytes + align - 1) / align * align", "bytes + !bytes * align"))
 seed(unit("ir", "gather"),
      ("a gather's places are not those that it looks along", "rule_gather", "d == axis ? rule_add_factor(rule, index->dim[d]) : rule->in[0][d]", "rule->in[0][d]"),
      ("an index has the sizes of what it indexes", "index_fits", "fits = (d == axis && !along) || index->dim[d] == rows->dim[d];", "fits = true;"),
@@ -60,7 +60,8 @@ seed(script("tables", "runtime/prun"),
 seed(unit("compiler", "stages"),
      ("a decision has the cuts of its limit", "cut_line", "b->front.decision->limit", "1"),
      ("the best pipeline is searched itself", "count_more", "search_best(k);", ""),
-     ("fewer parts than there can be are none", "try_parts", "while (parts > 0 && !may_take", "while (!may_take"),
+     ("fewer parts are tried", "try_parts", "parts_to(k, stages, parts / 2, best->chunks)", "0"),
+     ("fewer parts are some that can be taken", "parts_to", "while (most > 0 && !may_take(k, stages, most, chunks))", "while (false)"),
      ("an operator without a hint goes with the one before it", "line_order", "before < own->least ? own->least : before > own->most ? own->most : before", "own->least"),
      ("an operator is not of a stage before that of what it takes", "find_within", "node->asked->stage < own->least", "false"),
      ("no stage before that of a hint runs its operator", "stage_run", "asked_at(line, first)->stage < stage", "false"),
@@ -1150,7 +1151,8 @@ seed(unit("search", "solve"),
      ("choices are left out that cost too much, no others", "spot_drop", "if (cost - least <= room)", "if (cost - least <= 0.5 * room)"),
      ("nothing is looked for where all costs too much", "core_drop", "!(room > 0)", "!(room > 1)"))
 seed(unit("search", "dominance"),
-     ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
+     ("a choice is replaced by one that costs no more whatever the neighbours choose", "rows_excess", "*one_more = most[0]", "*one_more = least[0]"),
+     ("of a row that another is compared with what is left over counts too", "rows_excess", "for (; j < n; j++)", "for (; false;)"),
      ("a choice that holds more bytes replaces none", "choices_prune", "spot->bytes[a] <= spot->bytes[b]", "true"),
      ("what a spot with one choice costs its neighbours is counted", "spot_decide", "table_sum(core->tables, other->cost, table_row(core->tables, spot->links.at[i].table, 0))",
       "other->cost"),
