@@ -697,6 +697,23 @@ Test(stages, chunks_that_few_parts_cannot_have_are_left) {
     compiled_finish(&x);
 }
 
+/* Each part of a batch reads the parameters again. Of 25 rows the parts that keep four stages busy are 5; half as many cannot be, and one is faster. */
+Test(stages, few_rows_are_taken_in_few_parts) {
+    Compiled x;
+    int parts = 0;
+    compiled_look(&x, 4, &machine_gpu8);
+    cr_assert(compiled_run(&x, "import \"nn.dsl\"; net n(batch = 25) { input x : f32[batch, 2048]; input t : f32[batch, 2048]; h = x;\n"
+                               "  for i in 0..4 { h = relu(linear(h, 2048)); } loss mse(h, t); }\n"
+                               "train { data = normal(seed = 1); optimizer = adam(lr = 0.1); steps = 2; }\n"
+                               "parallel { mode = auto; stages = auto; }\n"),
+              "%s", compiled_said(&x));
+    cr_assert_not_null(x.c.stages);
+    for (int k = 0; k < x.c.stages->best.n; k++)
+        if (x.c.stages->best.at[k].stages == 4) parts = x.c.stages->best.at[k].parts;
+    cr_expect_eq(parts, 1, "%d parts", parts);
+    compiled_finish(&x);
+}
+
 /* Pipelines, and parts of batches, of which those that were tried show that they cannot fit either are left out: three numbers of stages, each in as many parts as keep it busy. */
 Test(stages, what_cannot_fit_is_not_tried) {
     Compiled x;
