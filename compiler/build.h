@@ -73,6 +73,7 @@ typedef struct Front {
     /* Before pass search: what it takes over instead of searching (search.h); NULL: nothing. After it: what it has taken. */
     const struct SearchTaken *decision;
     int64_t aim_bytes; /* pass search: what a rank may need; 0: the limit of memory */
+    bool two_axes;     /* pass search: dynamic_programming looks at meshes of no more than two, as auto does, whoever asks for it */
     double most_s;   /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: as long as it may */
     int64_t batches; /* of a step, where the graph has only the first few, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */

@@ -101,10 +101,10 @@ static int64_t most_states(const Facts *facts, Arena *arena) {
 static void count_memory(Facts *facts, const Machine *machine, Arena *arena) {
     const Graph *graph = facts->graph;
     facts->states = most_states(facts, arena);
+    facts->states_whole = graph_states_bytes(graph);
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         const int64_t elements = shape_elements(&state->type.shape);
-        facts->states_whole += elements * dtype_bytes[state->type.dtype];
         facts->nparameters += state->trainable;
         facts->parameters += state->trainable ? elements : 0;
     }

@@ -18,6 +18,7 @@ enum {
 enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: of another search; in a row that bring nothing; below the least that is known */
 #define FAR 1.2                                 /* times the limit: so much is not made up for by a search that keeps within less */
 #define REACH 1.5                               /* times the limit: where all that is known needs more, nothing fits */
+#define NEAR 1.05                               /* times what every plan needs: with less than that none is looked for */
 #define WORTH 1.005                             /* measures that make a step longer by less are as good as none */
 
 /* A plan that a search found, or compiled on its way. */
@@ -43,7 +44,7 @@ struct Searches {
     VEC(Candidate) plans;
     VEC(Looked) looked;
     int first_parts, most_parts;
-    int64_t limit, states; /* bytes of a rank; of its states and the workspace of kernels at least */
+    int64_t limit, least; /* bytes of a rank; that it needs in every plan */
     int64_t workspace;
     int below;          /* the next lower limit to look at, a rung */
     int64_t work, each; /* done so far; of the first search */
@@ -161,7 +162,7 @@ static int64_t look(Searches *s, int parts, int64_t aim) {
 static bool may_fit(const Searches *s, int parts) {
     for (int k = 0; k < s->plans.n; k++) {
         const Candidate *plan = &s->plans.at[k];
-        const int64_t stays = s->states + plan->evals;
+        const int64_t stays = s->least + plan->evals;
         const int others = plan->parts;
         if (others > parts) continue;
         if (others == parts ? memory_within(plan->bytes, s->workspace, FAR, s->limit)
@@ -199,7 +200,7 @@ static bool may_work(const Searches *s) {
 
 /* Lower limits, the nearest first, as long as they bring something, and all that may be reached where nothing fits. */
 static void look_below(Searches *s) {
-    for (int idle = 0; idle < IDLE && s->below >= 0 && limit_at(s->below, s->workspace) > s->states && may_work(s); s->below--) {
+    for (int idle = 0; idle < IDLE && s->below >= 0 && limit_at(s->below, s->workspace) > s->least && may_work(s); s->below--) {
         const int best = s->best;
         look_within(s, limit_at(s->below, s->workspace));
         idle = s->best != best ? 0 : s->best >= 0 ? idle + 1 : 0;
@@ -223,9 +224,9 @@ static void look_by_others(Searches *s) {
     const bool small = program_train(s->c)->front.graph.nodes.n <= SMALL_NODES;
     look_by(s, by_axes, parts, s->limit);
     if (small) look_by(s, on_meshes, parts, s->limit);
-    for (int k = 1; k <= AXIS_LIMITS && k <= first && limit_at(first - k, s->workspace) > s->states && s->work < MOST_WORK; k++)
+    for (int k = 1; k <= AXIS_LIMITS && k <= first && limit_at(first - k, s->workspace) > s->least && s->work < MOST_WORK; k++)
         look_by(s, by_axes, parts, limit_at(first - k, s->workspace));
-    if (small && first > 0 && limit_at(first - 1, s->workspace) > s->states && s->work < MOST_WORK_REFUSED)
+    if (small && first > 0 && limit_at(first - 1, s->workspace) > s->least && s->work < MOST_WORK_REFUSED)
         look_by(s, on_meshes, parts, limit_at(first - 1, s->workspace));
 }
 
@@ -263,7 +264,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
                     .first_parts = parts_open(c) ? 1 : 0,
                     .most_parts = needed > limit || measures_cost(train, &now) ? most_parts(c) : 1,
                     .limit = limit,
-                    .states = train->facts->states_whole / train->front.graph.nranks + train->facts->workspace,
+                    .least = least_bytes(&train->front.graph, train->facts->workspace),
                     .workspace = train->facts->workspace,
                     .below = limit_from(limit, train->facts->workspace) - 1,
                     .best = -1};
@@ -274,6 +275,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
         note_decision(s, s->first_parts, &decision->front[k]);
     s->each = s->work = decision != NULL ? decision->work : 0;
     vec_push(c->arena, &s->looked, ((Looked){NULL, s->first_parts, limit, needed}));
+    if (s->least > limit) return NULL; /* no plan fits: micro_least says what is needed */
     if (needed > limit || decision->limit_costs) {
         look_within(s, limit);
         if (s->best < 0) look_above(s);
@@ -292,19 +294,25 @@ static void look_closer(Searches *s) {
     if (missing > 0 && missing < s->limit / 64) look(s, least->parts, s->limit - 2 * missing - s->limit / 128);
 }
 
+/* Whether the least that is known is so near to what every plan needs that it is not worth more work. */
+static bool is_least(const Searches *s) {
+    return (double)s->plans.at[least_plan(s)].bytes <= NEAR * (double)s->least;
+}
+
 /* What is needed at least: within what is less than the least so far, as long as that helps, and within a limit that no plan reaches by each number of parts, the most first. */
 static void look_least(Searches *s) {
-    const int64_t aim = limit_at(limit_from(s->states, s->workspace), s->workspace), most = s->work + MOST_WORK_LEAST;
+    const int64_t aim = limit_at(limit_from(s->least, s->workspace), s->workspace), most = s->work + MOST_WORK_LEAST;
+    if (is_least(s)) return;
     look_closer(s);
     if (s->plans.at[least_plan(s)].bytes <= s->limit) return;
     if (s->most_parts > 1) look(s, s->most_parts, aim);
-    for (int before = -1, least = least_plan(s), lower = CLOSER; lower >= 0 && s->work < most; least = least_plan(s)) {
+    for (int before = -1, least = least_plan(s), lower = CLOSER; lower >= 0 && s->work < most && !is_least(s); least = least_plan(s)) {
         lower = least != before ? CLOSER : lower - 1; /* what is far from all that is known is not searched as well */
         before = least;
         if (lower >= 0)
             look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - lower, s->workspace));
     }
-    for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work<most; parts = parts> 1 ? parts / 2 : -1)
+    for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work < most && !is_least(s); parts = parts > 1 ? parts / 2 : -1)
         if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* parts are not what helps */
 }
 

@@ -308,6 +308,7 @@ const SearchTaken *parts_decide(const Compilation *c, const char *search, int pa
     if (parts > 0) said.micro_batches = parts;
     bool read;
     Build *b = read_again(c, &said, true, c->arena, &read);
+    b->front.two_axes = search != NULL; /* one among others */
     b->front.most_s = most_s;
     b->front.aim_bytes = aim;
     return read && build_run(b, NULL, pass_expand) ? b->front.decision : NULL;

@@ -209,7 +209,8 @@ static void solve_named_mesh(Search *s, int tried, int nodes) {
 void solve_on_meshes(Search *s) {
     const Machine *machine = options_machine(s->b->options);
     const int nranks = s->b->front.graph.nranks;
-    const bool one_node = nranks <= machine->ranks_per_node, asked = strcmp(s->b->front.graph.settings.search, "dynamic_programming") == 0;
+    const bool one_node = nranks <= machine->ranks_per_node,
+               asked = strcmp(s->b->front.graph.settings.search, "dynamic_programming") == 0 && !s->b->front.two_axes;
     const int naxes = asked && one_node ? MOST_MESH_AXES : MESH_AXES;
     int32_t sizes[MOST_MESH_AXES] = {0};
     solve_meshes(s, sizes, 0, nranks, naxes, one_node);

@@ -305,6 +305,13 @@ int64_t graph_trainable_bytes(const Graph *graph) {
     return bytes;
 }
 
+int64_t graph_states_bytes(const Graph *graph) {
+    int64_t bytes = 0;
+    for (int s = 0; s < graph->states.n; s++)
+        bytes += type_bytes(&graph->states.at[s].type);
+    return bytes;
+}
+
 int64_t graph_batch_rows(const Graph *graph) {
     for (int i = 0; i < graph->inputs.n; i++) {
         const TensorType *type = &graph->inputs.at[i].type;

@@ -589,6 +589,7 @@ void strategy_out_layout(const Node *node, const Strategy *strategy, int result,
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */
 int graph_declared(const Graph *graph);             /* how many inputs the net declares: they come first */
 int64_t graph_trainable_bytes(const Graph *graph);  /* of all parameters, whole */
+int64_t graph_states_bytes(const Graph *graph);     /* of all states, whole */
 int64_t graph_batch_rows(const Graph *graph);       /* rows of a batch: dimension 0 of the first input that has data; 0: there is none */
 bool value_has_rows(const Graph *graph, int value); /* its first dimension is as long as the batch */
 static inline bool node_is_leaf(const Node *node) {
