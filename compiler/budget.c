@@ -219,8 +219,8 @@ int64_t budget_limit(const Build *b) {
     return asked > 0 ? asked : b->options->machine != NULL ? b->options->machine->memory_bytes : 0;
 }
 
-int64_t least_bytes(const Graph *graph, int64_t workspace) {
-    return graph_states_bytes(graph) / graph->nranks + workspace;
+int64_t least_bytes(const Graph *graph, int nranks, int64_t workspace) {
+    return graph_states_bytes(graph) / nranks + workspace;
 }
 
 enum { OCTAVE = 8 };

@@ -576,7 +576,8 @@ static int within_memory(Search *s, int best, int searches) {
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
     const bool none_fits = excess(s, &so_far) > 0;
-    if (none_fits && least_bytes(&s->b->front.graph, so_far.cost.workspace_bytes) > limit) return best; /* no plan does */
+    const Graph *g = &s->b->front.graph; /* before the stages are cut, on the ranks of one */
+    if (none_fits && least_bytes(g, g->nranks * settings_stages(&g->settings), so_far.cost.workspace_bytes) > limit) return best;
     s->worth = none_fits ? INFINITY : ABOUT * so_far.cost.step_s;
     s->behind = BEHIND_HALF;
     s->least = none_fits && many ? least_of_all_peaks(s, limit) : least_peak(&s->found.at[large], limit);

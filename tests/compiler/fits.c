@@ -468,3 +468,25 @@ Test(fits, what_is_found_within_a_limit_depends_on_it_alone) {
     cr_expect_eq(bytes[0], bytes[1], "%lld and %lld B", (long long)bytes[0], (long long)bytes[1]);
     cr_expect_eq(seconds[0], seconds[1]);
 }
+
+/* What every plan needs is said where the limit is less, and where it is not, not: two blocks on 4 ranks have 73.5 KiB of states in even parts, in one stage and in two. */
+Test(fits, what_every_plan_needs_is_said) {
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        some_blocks(&x, 2, 4, NULL, i > 0 ? "70000" : "140000");
+        cr_expect_not(x.done);
+        cr_expect_eq(strstr(compiled_said(&x), "no plan on 4 ranks needs less than") != NULL, i > 0, "%s", compiled_said(&x));
+        compiled_finish(&x);
+    }
+    for (int stages = 1; stages <= 2; stages++) {
+        Compiled x;
+        some_blocks(&x, 2, 4, stages > 1 ? "2" : NULL, "200000");
+        cr_assert(x.done, "%s", compiled_said(&x));
+        const Graph *g = &x.b->front.graph;
+        const int64_t least = least_bytes(g, g->nranks, 0);
+        cr_expect_eq(g->nranks, 4);
+        cr_expect(least <= bytes_needed(&x.c) && 3 * least > bytes_needed(&x.c), "%lld of %lld B", (long long)least,
+                  (long long)bytes_needed(&x.c));
+        compiled_finish(&x);
+    }
+}
