@@ -10,4 +10,4 @@ esac
 [ $# -gt 0 ] && shift
 [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; exit 3; }
 rm -f "$folder.log"
-ninja -C "$folder" --quiet
+exec ninja -C "$folder" --quiet

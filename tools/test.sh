@@ -31,9 +31,14 @@ if [ "$size" != --all ]; then
 fi
 # GPUs of one kind, and hardly optimized: the kernels take minutes to compile, and do not run here.
 tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto -Dgpu_architectures=90 -Dgpu_flags=-Ofc=max
+# What tests leave of the cores, as some wait and some run alone, is enough for the next build.
 # The module for GPUs is built and tested once (-Dstandin=enabled has its tests under sanitizers too; it takes minutes to build them). -O1: half the time to compile of -O2.
-tools/build.sh build-sanitize -Dtests=enabled -Doptimization=1 -Ddebug=false -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-g1 -Wno-maybe-uninitialized" -Dcuda=disabled
+nice -n 19 tools/build.sh build-sanitize -Dtests=enabled -Doptimization=1 -Ddebug=false -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-g1 -Wno-maybe-uninitialized" -Dcuda=disabled \
+    >build-test/sanitize.log 2>&1 &
+sanitize=$!
+trap 'kill $sanitize 2>/dev/null || true' EXIT
 run build-test --timeout-multiplier 4
+wait $sanitize || { cat build-test/sanitize.log >&2; exit 1; }
 # Commands as users run them take minutes with sanitizers, and reach little that tests of parts and random nets do not.
 run build-sanitize --setup short --no-suite run --no-suite source --timeout-multiplier 10
 echo "all tests passed"
