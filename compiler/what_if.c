@@ -5,28 +5,40 @@
 
 #include "compiler/compiler.h"
 #include "compiler/explain.h"
+#include "compiler/name.h"
 #include "compiler/oracle.h"
 
-static void row(Text *text, const char *what, double now, double then, double unit, const char *unit_name) {
-    text_printf(text, "  %-12s %.6g -> %.6g %s", what, now / unit, then / unit, unit_name);
-    if (now > 0 && then != now) text_printf(text, " (%+.1f %%)", 100 * (then / now - 1));
+/* A number of the plan and of the one with the hint, each as it is named, and by how much it is more (NULL: in per cent alone). */
+static void row(Text *text, const char *what, const char *now_named, const char *then_named, const char *of, const char *more, double now,
+                double then) {
+    const bool same = then == now || (more == NULL && strcmp(now_named, then_named) == 0);
+    text_printf(text, "  %-12s %s -> %s %s", what, now_named, then_named, of);
+    if (!same) text_printf(text, ": %s%s", more != NULL ? more : "", more != NULL && now > 0 ? ", " : "");
+    if (!same && now > 0) text_printf(text, "%+.1f %%", 100 * (then / now - 1));
     text_printf(text, "\n");
 }
 
-static void rows(Text *text, const char *hint, const BuildCost *now, const BuildCost *then) {
+static void row_bytes(Text *text, Arena *arena, const char *what, int64_t now, int64_t then, const char *of) {
+    const char *more = arena_printf(arena, "%c%s", then > now ? '+' : '-', bytes_named(arena, then > now ? then - now : now - then));
+    row(text, what, bytes_named(arena, now), bytes_named(arena, then), of, more, (double)now, (double)then);
+}
+
+static void rows(Text *text, Arena *arena, const char *hint, const BuildCost *now, const BuildCost *then) {
     text_printf(text, "what if %s\n", hint);
-    row(text, "sent", (double)now->sent_bytes, (double)then->sent_bytes, 1024, "KiB by the busiest rank");
-    row(text, "received", (double)now->received_bytes, (double)then->received_bytes, 1024, "KiB by the busiest rank");
-    row(text, "memory", (double)memory_bytes(now), (double)memory_bytes(then), 1024, "KiB of a rank");
-    row(text, "FLOPs", now->flops, then->flops, 1, "of the busiest rank");
-    row(text, "predicted", now->step_s, then->step_s, 1e-3, "ms a step");
+    row_bytes(text, arena, "sent", now->sent_bytes, then->sent_bytes, "by the busiest rank");
+    row_bytes(text, arena, "received", now->received_bytes, then->received_bytes, "by the busiest rank");
+    row_bytes(text, arena, "memory", memory_bytes(now), memory_bytes(then), "of a rank");
+    row(text, "FLOPs", arena_printf(arena, "%.4g", now->flops), arena_printf(arena, "%.4g", then->flops), "of the busiest rank", NULL,
+        now->flops, then->flops);
+    row(text, "predicted", arena_printf(arena, "%.4g ms", 1e3 * now->step_s), arena_printf(arena, "%.4g ms", 1e3 * then->step_s), "a step",
+        arena_printf(arena, "%+.4g ms", 1e3 * (then->step_s - now->step_s)), now->step_s, then->step_s);
 }
 
 void what_if_print(Text *text, const Compilation *c, const char *hint, const WhatIf *then) {
     BuildCost now;
     build_cost(program_train(c), &now);
     if (then->why == NULL)
-        rows(text, hint, &now, &then->cost);
+        rows(text, c->arena, hint, &now, &then->cost);
     else
         text_printf(text, "what if %s\n  no plan      %s\n", hint, then->why);
 }

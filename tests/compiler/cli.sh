@@ -76,6 +76,7 @@ expect 2 "--stats=json prints one JSON object: leave out --explain" net.dsl --st
 expect 2 "--explain hh: the net has no such value" net.dsl --ranks 8 --explain hh
 expect 0 "because      of its hint at net.dsl:7:22" net.dsl --ranks 8 --explain h
 expect 0 "predicted    " net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' # forces another strategy: other bytes
+expect 0 "KiB by the busiest rank: +" net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))'
 expect 0 "what if a=((8, 1))" net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' --what-if 'a=((8, 1))'
 expect 0 "--what-if:1:9: warning: stage has no effect: the net has no stages" net.dsl --ranks 8 --what-if 'h=stage 1'
 expect 0 "hint: parallel { stages = 2; } or --stages 2" net.dsl --ranks 8 --what-if 'h=stage 1'

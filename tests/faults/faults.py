@@ -610,6 +610,7 @@ seed(unit("compiler", "hands", "hands/*pairs_by_hand"),
 seed(unit("compiler", "pipeline"),
      ("merged reshapes have one rule", "merge", "node->rule = &signature->rule;", ""))
 seed(CLI,
+     ("what would be more has a plus", "row_bytes", "then > now ? '+' : '-'", "then < now ? '+' : '-'"),
      ("an edited plan has no certificate", "renew", "plan->certificate = NULL;", ""),
      ("pcc check proves the plan", "check",
       "proof_check(&plan, &how, &proof, &error)", "true"),
