@@ -5,6 +5,7 @@
 
 #include "compiler/compiler.h"
 #include "compiler/name.h"
+#include "ir/workspace.h"
 
 /* ---------------------------------------------------------------- measures */
 
@@ -219,8 +220,8 @@ int64_t budget_limit(const Build *b) {
     return asked > 0 ? asked : b->options->machine != NULL ? b->options->machine->memory_bytes : 0;
 }
 
-int64_t least_bytes(const Graph *graph, int nranks, int64_t workspace) {
-    return graph_states_bytes(graph) / nranks + workspace;
+int64_t least_bytes(const Graph *graph, int nranks, const Machine *machine) {
+    return graph_states_bytes(graph) / nranks + (machine != NULL && machine->cuda ? WORKSPACE_LEAST : 0);
 }
 
 enum { OCTAVE = 8 };

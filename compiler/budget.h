@@ -28,8 +28,8 @@ bool recompute_choose(const Build *b, const Tried *with, const Measures *measure
 #define UNLIMITED (INT64_MAX / 4) /* bytes that no rank has */
 /* The bytes that a rank may need: `memory` or --memory, else what the machine has that --machine names; 0: no limit. */
 int64_t budget_limit(const Build *b);
-/* What a rank needs in every plan on so many ranks, of all stages: all states, in even parts, and so much workspace of kernels. */
-int64_t least_bytes(const Graph *graph, int nranks, int64_t workspace);
+/* What a rank needs in every plan on so many ranks, of all stages: all states, in even parts, and on GPUs the workspace of kernels, as far as no way to split a net spares it. */
+int64_t least_bytes(const Graph *graph, int nranks, const Machine *machine);
 /* Limits that are looked at whatever the user's is, eight of them from each power of two to the next, beside the workspace of kernels: the k-th, 0 at the least, and the first that is no smaller than so many bytes. What searches
  * find within them is the same for all limits, so that what fits into less fits into more. */
 int64_t limit_at(int k, int64_t workspace);

@@ -141,10 +141,11 @@ void explain_need(const Compilation *c, int64_t missing) {
               bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->role->arena_bytes),
               bytes_named(arena, facts->role->arena_bytes - held->bytes), facts->workspace > 0 ? ", the workspace of kernels " : "",
               facts->workspace > 0 ? bytes_named(arena, facts->workspace) : "");
-    const int64_t least = least_bytes(facts->graph, facts->graph->nranks, facts->workspace);
-    if (least > bytes_needed(c) - missing)
-        diag_note(c->diags, (Span){0}, "no plan on %d ranks needs less than %s: all states in even parts%s", facts->graph->nranks,
-                  bytes_named(arena, least), facts->workspace > 0 ? ", and the workspace of kernels" : "");
+    const int64_t least = least_bytes(facts->graph, facts->graph->nranks, c->options->machine);
+    if (least > bytes_needed(c) - missing && facts->graph->settings.mode != MODE_MANUAL)
+        diag_note(c->diags, (Span){0}, "no plan on %d rank%s needs less than %s: all states in even parts%s", facts->graph->nranks,
+                  facts->graph->nranks == 1 ? "" : "s", bytes_named(arena, least),
+                  facts->workspace > 0 ? ", and the workspace of kernels" : "");
     explain_evals(c);
     Text taken = {0};
     measures_print(&taken, train, "; ", "");

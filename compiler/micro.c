@@ -264,7 +264,7 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
                     .first_parts = parts_open(c) ? 1 : 0,
                     .most_parts = needed > limit || measures_cost(train, &now) ? most_parts(c) : 1,
                     .limit = limit,
-                    .least = least_bytes(&train->front.graph, train->front.graph.nranks, train->facts->workspace),
+                    .least = least_bytes(&train->front.graph, train->front.graph.nranks, c->options->machine),
                     .workspace = train->facts->workspace,
                     .below = limit_from(limit, train->facts->workspace) - 1,
                     .best = -1};

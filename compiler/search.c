@@ -577,7 +577,7 @@ static int within_memory(Search *s, int best, int searches) {
     const Found so_far = s->found.at[best];
     const bool none_fits = excess(s, &so_far) > 0;
     const Graph *g = &s->b->front.graph; /* before the stages are cut, on the ranks of one */
-    if (none_fits && least_bytes(g, g->nranks * settings_stages(&g->settings), so_far.cost.workspace_bytes) > limit) return best;
+    if (none_fits && least_bytes(g, g->nranks * settings_stages(&g->settings), s->b->options->machine) > limit) return best;
     s->worth = none_fits ? INFINITY : ABOUT * so_far.cost.step_s;
     s->behind = BEHIND_HALF;
     s->least = none_fits && many ? least_of_all_peaks(s, limit) : least_peak(&s->found.at[large], limit);

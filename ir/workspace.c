@@ -41,5 +41,5 @@ bool role_has_odd_rows(const Graph *graph, const Role *role) {
 }
 
 int64_t role_workspace(const Graph *graph, const Role *role) {
-    return WORKSPACE_REDUCTIONS + WORKSPACE_PRODUCTS + (role_has_odd_rows(graph, role) ? WORKSPACE_ODD_ROWS : 0);
+    return WORKSPACE_LEAST + (role_has_odd_rows(graph, role) ? WORKSPACE_ODD_ROWS : 0);
 }

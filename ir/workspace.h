@@ -3,10 +3,11 @@
 #include "ir/base.h"
 
 enum {
-    WORKSPACE_REDUCTIONS = 4 << 20, /* bytes: partial results of reductions in two stages */
-    WORKSPACE_PRODUCTS = 32 << 20,  /* of cuBLASLt's algorithms */
-    WORKSPACE_ODD_ROWS = 64 << 20,  /* parts of matrices with odd rows, where there are products with such */
-    ROW_ALIGNMENT = 16              /* bytes: rows that begin at no multiple of this are odd, and large products of them slow */
+    WORKSPACE_REDUCTIONS = 4 << 20,                              /* bytes: partial results of reductions in two stages */
+    WORKSPACE_PRODUCTS = 32 << 20,                               /* of cuBLASLt's algorithms */
+    WORKSPACE_LEAST = WORKSPACE_REDUCTIONS + WORKSPACE_PRODUCTS, /* of every program */
+    WORKSPACE_ODD_ROWS = 64 << 20,                               /* parts of matrices with odd rows, where there are products with such */
+    ROW_ALIGNMENT = 16 /* bytes: rows that begin at no multiple of this are odd, and large products of them slow */
 };
 #define ODD_ROWS_FROM ((int64_t)1 << 34) /* multiplications of the least such product for which that room is worth while */
 
