@@ -244,13 +244,6 @@ static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
     return decision;
 }
 
-static int64_t states_bytes(const Graph *g) {
-    int64_t bytes = 0;
-    for (int s = 0; s < g->states.n; s++)
-        bytes += type_bytes(&g->states.at[s].type);
-    return bytes;
-}
-
 static Counting *count_begin(Compilation *c) {
     const Build *train = program_train(c);
     const Settings *settings = &train->front.graph.settings;
@@ -262,7 +255,7 @@ static Counting *count_begin(Compilation *c) {
                     .rows = open ? graph_batch_rows(&train->front.graph) : 1,
                     .batches = settings_batches(settings),
                     .limit = budget_limit(train),
-                    .states = states_bytes(&train->front.graph) / c->options->overrides.nranks,
+                    .states = graph_states_bytes(&train->front.graph) / c->options->overrides.nranks,
                     .work = MOST_WORK,
                     .fastest = INFINITY,
                     .operators = graph_nforward(&train->front.graph)};

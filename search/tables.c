@@ -40,6 +40,12 @@ const Table *table_turned(Tables *tables, const Table *table) {
     return turned;
 }
 
+/* NaN changes neither. */
+static inline void widen(double value, double *most, double *least) {
+    *most = value > *most ? value : *most;
+    *least = value < *least ? value : *least;
+}
+
 /* How much more one row costs than the other at the most, where the other is possible, and the other than it: a difference that does not count is no number, or on the wrong side of all others. Several
  * columns at a time, which do not wait for each other. */
 static void rows_excess(const double *one, const double *other, int n, double *one_more, double *other_more) {
@@ -49,16 +55,10 @@ static void rows_excess(const double *one, const double *other, int n, double *o
         most[l] = -INFINITY, least[l] = INFINITY;
     int j = 0;
     for (; j + LANES <= n; j += LANES)
-        for (int l = 0; l < LANES; l++) {
-            const double more = one[j + l] - other[j + l];
-            most[l] = more > most[l] ? more : most[l];
-            least[l] = more < least[l] ? more : least[l];
-        }
-    for (; j < n; j++) {
-        const double more = one[j] - other[j];
-        most[0] = more > most[0] ? more : most[0];
-        least[0] = more < least[0] ? more : least[0];
-    }
+        for (int l = 0; l < LANES; l++)
+            widen(one[j + l] - other[j + l], &most[l], &least[l]);
+    for (; j < n; j++)
+        widen(one[j] - other[j], &most[0], &least[0]);
     for (int l = 1; l < LANES; l++) {
         most[0] = fmax(most[0], most[l]);
         least[0] = fmin(least[0], least[l]);

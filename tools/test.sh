@@ -39,6 +39,7 @@ sanitize=$!
 trap 'kill $sanitize 2>/dev/null || true' EXIT
 run build-test --timeout-multiplier 4
 wait $sanitize || { cat build-test/sanitize.log >&2; exit 1; }
+trap - EXIT
 # Commands as users run them take minutes with sanitizers, and reach little that tests of parts and random nets do not.
 run build-sanitize --setup short --no-suite run --no-suite source --timeout-multiplier 10
 echo "all tests passed"
