@@ -389,7 +389,7 @@ int calibrate(const char *path, const RunOptions *options, int *argc, char ***ar
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
         if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */
-        if (!error.reported) fprintf(stderr, "prun: %s\n", error.text);
+        comm_say(&error);
     }
     if (comm) comm->table->destroy(comm);
     return ok ? EXIT_DONE : error.code;

@@ -633,7 +633,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     /* The others may be waiting for this rank in a communication. */
     if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->broken))
         run.comm->table->abort(run.comm, code, error.text);
-    if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
+    if (!ok) comm_say(&error);
     if (!ok && fails_for_good(&run, code)) code = EXIT_FOR_GOOD;
     if (training.lock >= 0) close(training.lock);
     log_close(&run);

@@ -34,6 +34,12 @@ bool comm_agree(Comm *comm, bool ok, Error *error) {
     return error_prefix(error, "rank %d (%s): ", comm->first_driven, comm->node);
 }
 
+void comm_say(Error *error) {
+    if (error->reported) return;
+    fprintf(stderr, "prun: %s\n", error->text);
+    error->reported = true;
+}
+
 bool comm_first_says(const Comm *comm, Error *error) {
     error->reported = comm->process != 0;
     return false;

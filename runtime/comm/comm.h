@@ -116,12 +116,14 @@ struct Meeting; /* wire.h */
 /* meeting NULL: MPI_Init_thread. NULL and *error when this process was not started by mpirun and so on, or where the processes differ in what they must have in common
  * (may be NULL); what fails once they know of each other it says itself: *error is reported. prun --ranks N never calls it. */
 Comm *comm_job_create(int *argc, char ***argv, const struct Meeting *meeting, const Common *common, Error *error);
+void *comm_memory(int64_t bytes, Error *error); /* memory.c: for tensors, free() takes it back; NULL and *error: there is none */
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
  * failed has an error to print (with its rank before it unless all failed), the others' are reported: one message a mistake. */
-void *comm_memory(int64_t bytes, Error *error); /* memory.c: for tensors, free() takes it back; NULL and *error: there is none */
 bool comm_agree(Comm *comm, bool ok, Error *error);
 /* An error that all processes have found alike: the first says it. Returns false. */
 bool comm_first_says(const Comm *comm, Error *error);
+/* Prints an error at once and marks it as reported; one that is already, it leaves. For where other ranks hear of it next: with the first that ends, the launcher soon ends all. */
+void comm_say(Error *error);
 /* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */

@@ -352,13 +352,6 @@ static bool job_open(JobComm *job, const Options *options, Error *error) {
     return true;
 }
 
-/* While the others still wait for this rank: mpirun ends all with the first that ends, and what is said later may never be heard. */
-static void say_here(Error *error) {
-    if (error->reported) return;
-    fprintf(stderr, "prun: %s\n", error->text);
-    error->reported = true;
-}
-
 /* wire: NULL after a failure, of which *error tells. */
 static Comm *job_create(JobComm *job, Wire *wire, const Options *options, const Common *common, bool readable, const Error *mistake,
                         Error *error) {
@@ -367,7 +360,7 @@ static Comm *job_create(JobComm *job, Wire *wire, const Options *options, const 
         *error = *mistake;
         if (comm_agree(&job->comm, readable, error) && job_open(job, options, error)) return &job->comm;
     }
-    say_here(error);
+    comm_say(error); /* while the others still wait for this rank: mpirun ends all with the first that ends */
     job_close(job);
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other rank connects there, sends its number and the address where it
  * listens itself, and gets the addresses of the others. Then each connects with those of lower numbers. */
 #include "ir/layout.h"
+#include "runtime/comm/comm.h"
 #include "runtime/comm/meeting.h"
 
 #include <arpa/inet.h>
@@ -311,17 +312,19 @@ static bool welcome(int fd, const struct sockaddr_storage *from, socklen_t n, co
         guests->places[hello.rank] = (Place){.address = *from, .n = n, .port = hello.port};
         return true;
     }
+    if (rival > 0) {
+        const Launcher *one = &guests->hello[rival].launcher, *other = &hello.launcher;
+        error_set(error, EXIT_ENVIRONMENT,
+                  "two launches meet at %s:%d: node %d comes from prun %lld on %s and from prun %lld on %s: give each launch a port of its "
+                  "own, or a name (--job)",
+                  meeting->address, meeting->port, hello.rank / meeting->per_node, (long long)one->process, one->host,
+                  (long long)other->process, other->host);
+        comm_say(error);
+    }
     answer.said = rival > 0;
     move_all(fd, true, &answer, sizeof answer, now_seconds() + hello_s);
     close(fd);
-    if (rival == 0) return true;
-    const Launcher *one = &guests->hello[rival].launcher, *other = &hello.launcher;
-    return error_set(
-        error, EXIT_ENVIRONMENT,
-        "two launches meet at %s:%d: node %d comes from prun %lld on %s and from prun %lld on %s: give each launch a port of its own, or a "
-        "name (--job)",
-        meeting->address, meeting->port, hello.rank / meeting->per_node, (long long)one->process, one->host, (long long)other->process,
-        other->host);
+    return rival == 0;
 }
 
 /* With how many ranks the job goes on of which only so many are there; 0: it does not. */
@@ -429,6 +432,7 @@ static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
     Guests guests = {sockets, calloc(n, sizeof *guests.hello), calloc(n, sizeof *guests.places)};
     bool ok = (guests.hello && guests.places) || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
     ok = ok && wait_for_all(listening, meeting, &guests, &going, error);
+    if (!ok) comm_say(error); /* the launcher ends this rank soon after another one of the node that hears of it */
     for (int r = 1; r < meeting->nranks && !ok; r++)
         if (sockets[r] >= 0) answer_one(sockets[r], &(Answer){.said = 1}, NULL);
     if (!ok) answer_unheard(listening, &(Answer){.said = 1});

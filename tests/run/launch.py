@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Ranks without MPI: started by prun itself, by the environment, by Slurm's variables; what is said where some do not come, and what becomes of a job of which one is gone."""
+import contextlib
 import os
 import re
 import shutil
@@ -186,8 +187,9 @@ class Launch(Case):
         ended = [job.communicate(timeout=harness.TIMEOUT) for job in (first, *others)]
         self.assertEqual([job.returncode for job in (first, *others)], [3, 3, 3], str(ended))
         pids = sorted(job.pid for job in others)
-        said = r"prun: two launches meet at 127\.0\.0\.1:%d: node 1 comes from prun (\d+) on \S+ and from prun (\d+) on \S+: give each launch a port of its own, or a name \(--job\)\n"
-        self.assertEqual(sorted(map(int, re.fullmatch(said % port, ended[0][1].decode()).groups())), pids)
+        said = r"\Aprun: two launches meet at 127\.0\.0\.1:%d: node 1 comes from prun (\d+) on \S+ and from prun (\d+) on \S+: give each launch a port of its own, or a name \(--job\)\n\Z" % port
+        self.assertRegex(ended[0][1].decode(), said)
+        self.assertEqual(sorted(map(int, re.match(said, ended[0][1].decode()).groups())), pids)
         self.assertEqual([err for _, err in ended[1:]], [b"", b""], "one message")
 
     def test_who_has_connected_when_the_meeting_ends_hears_that_it_was_said_why(self):
@@ -202,6 +204,20 @@ class Launch(Case):
         self.assertEqual([job.returncode for job in (first, *others)], [3, 3, 3, 3], str(ended))
         self.assertRegex(ended[0][1].decode(), r"^prun: two launches meet at 127\.0\.0\.1:%d: node 1 comes from .*\n$" % port)
         self.assertEqual([err for _, err in ended[1:]], [b""] * 3, "one message")
+
+    def test_why_the_meeting_ends_is_said_before_anybody_is_told(self):
+        """Rank 0 gives the silent ones a second each; its launcher ends it sooner, once another rank of the node has been told."""
+        plan, port = self.plan(6), free_port()
+        first = started(self.node(plan, port, 0, nnodes=3), self, cwd=self.folder)
+        with contextlib.ExitStack() as behind:
+            with self.silent(port):
+                others = [started(self.node(plan, port, 1, nnodes=3), self, cwd=self.folder) for _ in range(2)]
+                self.come(port, 1 + 1 + 4)
+                for _ in range(2):
+                    behind.enter_context(self.silent(port))
+            _, err = first.communicate(timeout=harness.TIMEOUT)
+        self.assertRegex(err.decode(), r"^prun: two launches meet at 127\.0\.0\.1:%d: node 1 comes from .*\n$" % port)
+        self.assertEqual([job.communicate(timeout=harness.TIMEOUT)[1] for job in others], [b""] * 2, "one message")
 
     def test_a_node_that_has_ended_before_the_job_began_may_come_again(self):
         plan, port = self.plan(6), free_port()
