@@ -18,6 +18,7 @@ from harness import Case, Result, edited, run
 
 SECONDS = 3   # what is promised
 BUSY = 2      # what a machine adds that does other things too; more where starting the job took long
+WAITS = 4     # for a rank that has stopped (PRUN_TIMEOUT); MPI_Init takes more than half of that on a busy machine
 HANGS = 60    # nothing that goes on takes so long, and a rank that waits in vain waits for 600 (PRUN_TIMEOUT)
 RANKS = 4
 KILLS, SEED = int(os.environ.get("PRUN_KILLS", "2")), int(os.environ.get("PRUN_SEED", "1"))
@@ -104,9 +105,9 @@ class Killed(Case):
         """One message: of the rank that is stopped, and where it and the others are. sees: the others see its place, in shared memory."""
         others = [rank for rank in range(RANKS) if rank != stopped]
         place = r"(?:in step \d+, \w+ of \S+ \(\S*endless\.dsl:\d+\)|(?:in|behind|reading the data of) step \d+)"
-        told = (r"(?m)^prun: in step \d+ of epoch 1: rank %d, .*: not all ranks came within 2 s \(PRUN_TIMEOUT\): rank %d is stopped by a signal\n"
+        told = (r"(?m)^prun: in step \d+ of epoch 1: rank %d, .*: not all ranks came within %d s \(PRUN_TIMEOUT\): rank %d is stopped by a signal\n"
                 r"prun:   rank %d \(process %d on \S+\) is stopped by a signal: %s\n(?:prun:   ranks? [0-9 ,and]+ waits?: %s\n)+prun: rank %d on \S+ ends the job with exit code 3$"
-                % (others[0], stopped, stopped, pid, place if sees else "where it was this rank cannot see", place, others[0]))
+                % (others[0], WAITS, stopped, stopped, pid, place if sees else "where it was this rank cannot see", place, others[0]))
         self.assertRegex(result.err, told, str(result))
         self.assertEqual(result.err.count("PRUN_TIMEOUT"), 1, str(result))
         self.assertEqual(result.err.count("ends the job"), 1, str(result))
@@ -118,12 +119,12 @@ class Killed(Case):
             for stopped, env, sees in (2, {}, True), (0, {"PRUN_COMM": "messages"}, False), (3, {"PRUN_COMM": "nodes:2"}, True):
                 with self.subTest(launcher=launcher, env=env):
                     for last in False, False, True:  # as above: a busy machine is late by chance
-                        job, pids = self.start({**env, "PRUN_TIMEOUT": "2"}, launcher)
+                        job, pids = self.start({**env, "PRUN_TIMEOUT": str(WAITS)}, launcher)
                         os.kill(pids[stopped], signal.SIGSTOP)
-                        result = self.end(job, pids, "PRUN_TIMEOUT", seconds=2 + SECONDS - BUSY, prompt=last)
+                        result = self.end(job, pids, "PRUN_TIMEOUT", seconds=WAITS + SECONDS - BUSY, prompt=last)
                         self.assertEqual(result.code, 3, str(result))
                         # of two nodes each speaks where the other's answer comes late
-                        if not last and (result.seconds >= 2 + SECONDS or result.err.count("PRUN_TIMEOUT") > 1):
+                        if not last and (result.seconds >= WAITS + SECONDS or result.err.count("PRUN_TIMEOUT") > 1):
                             continue
                         self.check_stopped(result, stopped, pids[stopped], sees)
                         break
@@ -134,7 +135,7 @@ class Killed(Case):
             port = one.getsockname()[1]
         began = time.monotonic()
         jobs = [harness.started([harness.prun, "-v", self.plan], self, cwd=self.folder,
-                                env={"RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "PRUN_TIMEOUT": "2"}) for rank in range(RANKS)]
+                                env={"RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "PRUN_TIMEOUT": str(WAITS)}) for rank in range(RANKS)]
         pids = harness.ranks(harness.until(jobs[0], b"loss is"))
         self.busy = max(BUSY, 4 * (time.monotonic() - began))
         os.kill(pids[1], signal.SIGSTOP)

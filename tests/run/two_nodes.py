@@ -150,13 +150,13 @@ class TwoNodes(Nodes):
         """Its place is known from the rank beside it."""
         endless = self.write("endless.dsl", harness.edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 5;")))
         plan = self.compile(endless, "net.plan", "--ranks", 4, *SMALL)
-        second, first = (harness.started(self.launched(node, "-v", plan), self, cwd=self.folder, env={"PRUN_TIMEOUT": "2"}) for node in (1, 0))
+        second, first = (harness.started(self.launched(node, "-v", plan), self, cwd=self.folder, env={"PRUN_TIMEOUT": "4"}) for node in (1, 0))
         pids = harness.ranks(harness.until(first, b"loss is"))
         os.kill(pids[3], signal.SIGSTOP)
         began = time.monotonic()
         ended = [job.communicate(timeout=harness.TIMEOUT)[1].decode() for job in (first, second)]
         self.assertEqual((first.returncode, second.returncode), (3, 3), str(ended))
-        self.assertRegex(ended[0], r"not all ranks came within 2 s \(PRUN_TIMEOUT\): rank 3 is stopped by a signal\nprun:   rank 3 \(process %d on node2\) is stopped by a signal: (?:in|behind) step \d+" % pids[3])
+        self.assertRegex(ended[0], r"not all ranks came within 4 s \(PRUN_TIMEOUT\): rank 3 is stopped by a signal\nprun:   rank 3 \(process %d on node2\) is stopped by a signal: (?:in|behind) step \d+" % pids[3])
         self.assertNotIn("PRUN_TIMEOUT", ended[1], "one message")
         self.assertLess(time.monotonic() - began, ENDS_S)
         self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
